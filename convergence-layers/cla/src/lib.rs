@@ -1,0 +1,19 @@
+//! The contract between the node and its convergence layers.
+//!
+//! A convergence layer (CL) moves bundles over one kind of transport. Its
+//! adapter keeps *sessions*; each session carries bundles of one class, both
+//! ways. The node implements [`Node`], a session implements [`Session`]; both
+//! are called from any thread and neither may block.
+//!
+//! The flow of a bundle: the session calls [`Node::ready`] when it can take
+//! one; the node answers, at once or later, with [`Session::offer`]; the
+//! session reports [`Node::progress`] as the peer acknowledges bytes and
+//! [`Node::finished`] exactly once.
+
+mod class;
+mod node;
+mod session;
+
+pub use class::Class;
+pub use node::{Node, Outcome, Refusal};
+pub use session::{Down, PathFigures, Session, SessionId, SessionInfo, Transfer};

@@ -1,0 +1,67 @@
+//! What the node offers to every convergence layer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::session::{Down, Session, SessionId, SessionInfo};
+
+/// Why the node does not take an incoming bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// The node has this bundle already; the sender may forget it.
+    #[error("the bundle is here already")]
+    Completed,
+    /// No room at present; the sender may try again later.
+    #[error("no room for the bundle at present")]
+    NoResources,
+    /// The bundle is malformed, too large or not for this node.
+    #[error("the bundle is not acceptable")]
+    NotAcceptable,
+}
+
+/// How a transfer ended at the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The peer's CL acknowledged all of it.
+    Acknowledged,
+    /// The peer's CL refused it.
+    Refused(Refusal),
+    /// The session ended first; so many bytes had been acknowledged.
+    Broken {
+        /// Bytes the peer acknowledged before the end.
+        acknowledged: u64,
+    },
+}
+
+/// What the node offers to every convergence layer. Implementations return
+/// quickly and never wait for a peer: a reader that blocks on storage can
+/// deadlock both ends.
+pub trait Node: Send + Sync + 'static {
+    /// A session is established and authenticated. The node keeps `session`
+    /// until [`Node::session_down`].
+    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>);
+
+    /// The session can take one more bundle: its transport holds less than
+    /// about one bundle of unsent bytes.
+    fn ready(&self, id: SessionId);
+
+    /// A transfer of `length` bytes (where the peer announced it) begins.
+    /// An error refuses it before its bytes are kept.
+    fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal>;
+
+    /// A whole bundle arrived. On `Ok` the node has it and the session
+    /// acknowledges the transfer's last byte.
+    fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal>;
+
+    /// The peer's CL acknowledged `acknowledged` bytes in all of transfer `key`.
+    fn progress(&self, id: SessionId, key: u64, acknowledged: u64);
+
+    /// Transfer `key` ended. Called exactly once for each offered transfer,
+    /// before [`Node::session_down`].
+    fn finished(&self, id: SessionId, key: u64, outcome: Outcome);
+
+    /// The session is gone; `id` is not used again.
+    fn session_down(&self, id: SessionId, reason: Down);
+}

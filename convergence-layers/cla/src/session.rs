@@ -1,0 +1,114 @@
+//! What a convergence layer's session offers to the node.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::class::Class;
+
+/// Names one session for the life of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+/// What is known of a session when it is up.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    /// The peer's node id as it was announced and, under TLS, certified.
+    pub peer_node_id: String,
+    /// The configured path (terminal) or listener (hub) it runs over.
+    pub path: String,
+    /// The remote address.
+    pub remote: SocketAddr,
+    /// The class it carries, or `None` if the peer does not know classes:
+    /// then it carries all.
+    pub class: Option<Class>,
+    /// A standby session: set up beforehand, with nothing in flight, used
+    /// only when the active session of its class is gone.
+    pub standby: bool,
+    /// The peer process' incarnation, if the peer announced one.
+    pub incarnation: Option<u64>,
+    /// The largest bundle the peer takes, bytes.
+    pub transfer_mru_bytes: u64,
+    /// Whether the session is authenticated by TLS.
+    pub tls: bool,
+    /// The congestion control in use, as the kernel names it.
+    pub congestion_control: String,
+}
+
+/// One bundle to be sent.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// The node's name for the transfer, unique among those in progress.
+    pub key: u64,
+    /// The encoded bundle, in pieces that are sent one after the other.
+    pub chunks: Vec<Bytes>,
+}
+
+impl Transfer {
+    /// The bundle's size, bytes.
+    pub fn len(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.len() as u64).sum()
+    }
+
+    /// Whether the bundle has no byte at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A path's figures, as the transport measures them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PathFigures {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// The least round-trip time seen.
+    pub min_rtt: Duration,
+    /// Delivery rate of payload, bit/s.
+    pub delivery_rate_bps: u64,
+    /// Congestion window, bytes.
+    pub cwnd_bytes: u64,
+    /// Bytes handed to the transport and not yet acknowledged by it.
+    pub in_flight_bytes: u64,
+    /// Payload bytes sent in all, retransmissions included.
+    pub sent_bytes: u64,
+    /// Payload bytes retransmitted in all.
+    pub retransmitted_bytes: u64,
+    /// Segments sent in all, pure acknowledgements included.
+    pub segments_sent: u64,
+    /// Segments with payload sent in all.
+    pub data_segments_sent: u64,
+    /// Payload bytes received in all.
+    pub received_bytes: u64,
+}
+
+/// Why a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Down {
+    /// Both sides ended it in order.
+    Closed,
+    /// The transport broke or the peer fell silent.
+    Broken(String),
+    /// The peer violated the protocol or failed authentication.
+    Protocol(String),
+}
+
+/// What a session offers to the node. Calls never block.
+pub trait Session: Send + Sync {
+    /// Takes a bundle; called only after [`crate::Node::ready`], once for each.
+    fn offer(&self, transfer: Transfer);
+
+    /// Sets the rate allocated to the path, bit/s counted as IP bytes on the
+    /// hop; the session converts it to its transport's own count.
+    fn set_rate(&self, ip_bps: u64);
+
+    /// The path's figures at present.
+    fn figures(&self) -> PathFigures;
+
+    /// Ends the session in order: transfers in progress finish, no new one
+    /// begins.
+    fn close(&self);
+
+    /// Ends the session at once; transfers in progress are reported broken.
+    fn abort(&self, reason: &str);
+}
