@@ -1,0 +1,78 @@
+# The README's commands. Each says what it does and how long it takes.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test test-rust test-python lint format bench fuzz lock clean
+
+PYTHON := .venv/bin/python
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+export UNDERPASS_BIN ?= $(abspath $(TARGET))/release
+
+# Arguments of `make bench`, for example ARGS="run first-byte --runs 5".
+ARGS ?= run
+# Seconds that each fuzz target runs.
+FUZZ_SECONDS ?= 5
+
+# $(call timed,what,command): runs the command and says how long it took.
+timed = @printf '== %s\n' "$(1)"; start=$$SECONDS; $(2) && printf '== done in %d s: %s\n' $$((SECONDS - start)) "$(1)"
+
+help:
+	@echo "make demo    the whole system on an emulated satellite hop, until Ctrl-C (root)"
+	@echo "make test    every test; those that make network namespaces need root"
+	@echo "make lint    formatting, clippy, ruff, mypy"
+	@echo "make bench   the benchmarks, with report (root, hours; ARGS='run first-byte --runs 5')"
+	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "make setup   only install what is missing"
+	@echo "make lock    renew requirements.lock from pyproject.toml"
+
+setup:
+	@.ci/setup
+
+build: setup
+	$(call timed,building underpass and satlink (first time: some minutes),\
+	    cargo build --locked --release -p underpass -p satlink)
+
+demo: build
+	@$(PYTHON) -m tests.testbed.demo
+
+test: test-rust test-python
+
+test-rust: setup
+	$(call timed,Rust tests (first time: some minutes to compile),cargo test --locked --workspace)
+
+test-python: build
+	$(call timed,Python tests and the test bed,$(PYTHON) -m pytest tests)
+
+lint: setup
+	$(call timed,cargo fmt,cargo fmt --all --check)
+	$(call timed,clippy,cargo clippy --locked --workspace --all-targets -- -D warnings)
+	$(call timed,ruff,$(PYTHON) -m ruff format --check . && $(PYTHON) -m ruff check .)
+	$(call timed,mypy,$(PYTHON) -m mypy)
+
+format: setup
+	cargo fmt --all
+	$(PYTHON) -m ruff format .
+	$(PYTHON) -m ruff check --fix .
+
+bench: build
+	@.ci/setup --bench
+	@$(PYTHON) -m tests.benchmarks $(ARGS)
+
+# Stable Rust cannot link the sanitizers; coverage guidance alone works with it.
+fuzz: setup
+	@.ci/setup --fuzz
+	$(call timed,fuzzing each target for $(FUZZ_SECONDS) s,\
+	    cd tests/fuzz && for target in $$(../../.tools/bin/cargo-fuzz fuzz list --fuzz-dir .); do \
+	        printf -- '-- %s\n' "$$target"; \
+	        ../../.tools/bin/cargo-fuzz fuzz run --fuzz-dir . --sanitizer none "$$target" -- \
+	            -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=512 -verbosity=0 -print_final_stats=1; \
+	    done)
+
+lock:
+	@python3 -m venv .tools/lock && .tools/lock/bin/pip --quiet install pip-tools
+	.tools/lock/bin/pip-compile --quiet --upgrade --extra dev --generate-hashes --strip-extras --allow-unsafe \
+	    --no-emit-find-links --no-emit-index-url --no-emit-trusted-host -o requirements.lock pyproject.toml
+
+clean:
+	cargo clean
+	rm -rf .venv .tools
