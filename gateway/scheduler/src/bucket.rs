@@ -1,0 +1,127 @@
+//! A debt bucket that holds a sender to its rate.
+
+use std::time::{Duration, Instant};
+
+/// Line time that may be saved up: what a late timer loses is made up, and a
+/// sender that was silent gets no larger burst than this and one bundle.
+const CREDIT: Duration = Duration::from_millis(10);
+
+/// The longest wait that is computed; a deadline further off is reached in
+/// several steps.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+const NANOS_PER_SECOND: i128 = 1_000_000_000;
+
+/// Fills at `rate_bps`; may be overdrawn once, and then pays back. The size
+/// of a bundle is known only when it is sealed, and one sealed bundle is
+/// never split in time: so the bucket asks for no tokens beforehand.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    rate_bps: u64,
+    /// Bit × 10⁻⁹, so that rate × nanoseconds needs no rounding.
+    level: i128,
+    at: Instant,
+}
+
+impl Bucket {
+    pub fn new(now: Instant, rate_bps: u64) -> Self {
+        Bucket {
+            rate_bps,
+            level: 0,
+            at: now,
+        }
+    }
+
+    pub fn set_rate(&mut self, now: Instant, rate_bps: u64) {
+        self.fill(now);
+        self.rate_bps = rate_bps;
+        self.level = self.level.min(self.ceiling());
+    }
+
+    pub fn charge(&mut self, now: Instant, bytes: u64) {
+        self.fill(now);
+        self.level -= i128::from(bytes) * 8 * NANOS_PER_SECOND;
+    }
+
+    /// From when the level is not negative; `None` if never at this rate.
+    pub fn ready_at(&self) -> Option<Instant> {
+        if self.rate_bps == 0 {
+            return None;
+        }
+        if self.level >= 0 {
+            return Some(self.at);
+        }
+        let debt = self.level.unsigned_abs();
+        let nanos = debt.div_ceil(u128::from(self.rate_bps));
+        let wait = u64::try_from(nanos).map_or(LONGEST_WAIT, Duration::from_nanos);
+        Some(self.at + wait.min(LONGEST_WAIT))
+    }
+
+    /// Whether a bundle may leave at `now`.
+    pub fn is_ready(&self, now: Instant) -> bool {
+        let elapsed = now.saturating_duration_since(self.at);
+        self.rate_bps > 0 && self.level + self.earned(elapsed) >= 0
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.at);
+        self.level = (self.level + self.earned(elapsed)).min(self.ceiling());
+        self.at = self.at.max(now);
+    }
+
+    fn earned(&self, elapsed: Duration) -> i128 {
+        // Over 100 years at 2⁶⁴ bit/s stay below 2¹²⁷.
+        i128::from(self.rate_bps) * elapsed.as_nanos() as i128
+    }
+
+    fn ceiling(&self) -> i128 {
+        self.earned(CREDIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debt_is_paid_at_the_rate_to_the_nanosecond() {
+        let now = Instant::now();
+        let mut bucket = Bucket::new(now, 8_000);
+        bucket.charge(now, 1_000);
+        let due = now + Duration::from_secs(1);
+        assert_eq!(bucket.ready_at(), Some(due));
+        assert!(!bucket.is_ready(due - Duration::from_nanos(1)));
+        assert!(bucket.is_ready(due));
+    }
+
+    #[test]
+    fn idle_time_saves_no_more_than_the_credit() {
+        let now = Instant::now();
+        let mut bucket = Bucket::new(now, 8_000_000);
+        let later = now + Duration::from_secs(60);
+        bucket.charge(later, 10_000 + 1_000);
+        assert_eq!(bucket.ready_at(), Some(later + Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn rate_change_reprices_the_rest_of_the_debt() {
+        let now = Instant::now();
+        let mut bucket = Bucket::new(now, 8_000);
+        bucket.charge(now, 2_000);
+        let half = now + Duration::from_secs(1);
+        bucket.set_rate(half, 80_000);
+        assert_eq!(bucket.ready_at(), Some(half + Duration::from_millis(100)));
+        bucket.set_rate(half, 0);
+        assert_eq!(bucket.ready_at(), None);
+        assert!(!bucket.is_ready(half + Duration::from_secs(1000)));
+    }
+
+    #[test]
+    fn very_long_debt_gives_a_bounded_deadline() {
+        let now = Instant::now();
+        let mut bucket = Bucket::new(now, 1);
+        bucket.charge(now, u64::MAX);
+        assert_eq!(bucket.ready_at(), Some(now + LONGEST_WAIT));
+        assert!(!bucket.is_ready(now + LONGEST_WAIT));
+    }
+}

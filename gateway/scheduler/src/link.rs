@@ -1,0 +1,429 @@
+//! The tree of a link, and the decisions it makes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
+
+use slab::Slab;
+use thiserror::Error;
+use underpass_cla::Class;
+
+use crate::bucket::Bucket;
+use crate::classes::{ClassConfig, ClassError, Classes};
+use crate::fair::{FairQueue, Ranked};
+use crate::terminal::{Leaf, Standing, Terminal, TerminalId};
+
+/// The line time of a bundle: long enough to keep per-bundle costs small,
+/// short enough that bulk holds nothing up that can be noticed beside a
+/// satellite's round trip.
+const BUNDLE_MS: u64 = 50;
+const LEAST_BUNDLE_BYTES: u64 = 4 << 10;
+const MOST_BUNDLE_BYTES: u64 = 1 << 20;
+
+/// However much other traffic is measured, this part (1/n) of a rate stays
+/// with the scheduler: with less, an estimate that lags behind a rate change
+/// would silence the node's signalling.
+const LEAST_PART: u64 = 10;
+
+const MILLION: u128 = 1_000_000;
+
+/// What does not change while the scheduler lives.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The classes; class 0 among them, above all others.
+    pub classes: Vec<ClassConfig>,
+    /// The part of every rate that is used, above 0 and at most 1. A path's
+    /// queue stays empty only if slightly less arrives than it can carry;
+    /// 0.985 is a good value.
+    pub utilisation: f64,
+}
+
+/// What is wrong with a [`Config`].
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ConfigError {
+    /// The classes contradict themselves.
+    #[error(transparent)]
+    Classes(#[from] ClassError),
+    /// The utilisation is no part of a rate.
+    #[error("utilisation is {0}; it must be above 0 and at most 1")]
+    Utilisation(f64),
+}
+
+/// The leaf's terminal has not been added, or its class is not configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the scheduler knows no class {} of terminal {}", .0.class, .0.terminal.0)]
+pub struct UnknownLeaf(pub Leaf);
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Send one bundle of at most `max_bytes` from `leaf`, and report it by
+    /// [`LinkScheduler::sent`]; or take the leaf back by
+    /// [`LinkScheduler::set_ready`].
+    Send {
+        /// The leaf whose turn it is.
+        leaf: Leaf,
+        /// The largest bundle to seal, bytes; never below 4 KiB.
+        max_bytes: u64,
+    },
+    /// Ask again at that time, or after a change.
+    Wait(Instant),
+    /// Nothing can be sent before a change.
+    Idle,
+}
+
+/// Decides what leaves a node over one link, and when.
+#[derive(Debug)]
+pub struct LinkScheduler {
+    classes: Classes,
+    utilisation_ppm: u128,
+    rate_bps: Option<u64>,
+    bucket: Option<Bucket>,
+    numbers: HashMap<TerminalId, usize>,
+    terminals: Slab<Terminal>,
+    /// Terminals that may send, by their shares.
+    eligible: FairQueue,
+    /// Those of them that have signalling ready, by their shares of signalling.
+    signalling: FairQueue,
+    /// Terminals in debt, by the time at which it is paid.
+    waiting: BTreeSet<Ranked<Instant>>,
+    /// Sum of the weights of terminals that compete at present.
+    active_weight: u64,
+    /// Sum of what is subtracted from the terminals' rates, bit/s.
+    subtracted_bps: u128,
+}
+
+impl LinkScheduler {
+    /// A link without a rate and without terminals.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        let utilisation = config.utilisation;
+        let utilisation_ppm = (utilisation * MILLION as f64).round() as u128;
+        if !(utilisation <= 1.0 && utilisation_ppm > 0) {
+            return Err(ConfigError::Utilisation(utilisation));
+        }
+        Ok(LinkScheduler {
+            classes: Classes::new(&config.classes)?,
+            utilisation_ppm,
+            rate_bps: None,
+            bucket: None,
+            numbers: HashMap::new(),
+            terminals: Slab::new(),
+            eligible: FairQueue::default(),
+            signalling: FairQueue::default(),
+            waiting: BTreeSet::new(),
+            active_weight: 0,
+            subtracted_bps: 0,
+        })
+    }
+
+    /// Adds a terminal with its share `weight` (at least 1) of the root and,
+    /// if it is shaped, its own rate in bit/s of IP; one that is there already
+    /// gets the new weight and rate and keeps all else.
+    pub fn add_terminal(
+        &mut self,
+        now: Instant,
+        id: TerminalId,
+        weight: u32,
+        rate_bps: Option<u64>,
+    ) {
+        let weight = weight.max(1);
+        if let Some(&number) = self.numbers.get(&id) {
+            self.update(number, |terminal| terminal.weight = weight);
+            self.eligible.set_weight(number, weight);
+            self.signalling.set_weight(number, weight);
+        } else {
+            let number = self
+                .terminals
+                .insert(Terminal::new(id, weight, &self.classes));
+            self.numbers.insert(id, number);
+            self.eligible.register(number, weight);
+            self.signalling.register(number, weight);
+        }
+        self.set_rate(now, id, rate_bps);
+    }
+
+    /// Forgets a terminal with all its leaves.
+    pub fn remove_terminal(&mut self, now: Instant, id: TerminalId) {
+        self.set_blocked(id, true);
+        self.subtract(now, id, 0);
+        if let Some(number) = self.numbers.remove(&id) {
+            self.terminals.remove(number);
+        }
+    }
+
+    /// Sets the rate of the beam or, at a terminal, of all paths together;
+    /// bit/s of IP, `None` for no limit. In force at once.
+    pub fn set_root_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
+        self.rate_bps = rate_bps;
+        let usable = rate_bps.map(|rate| self.usable(rate, self.subtracted_bps));
+        shape(&mut self.bucket, now, usable);
+    }
+
+    /// Sets a terminal's own rate, bit/s of IP, `None` for none but the
+    /// root's. In force at once; 0 holds it.
+    pub fn set_rate(&mut self, now: Instant, id: TerminalId, rate_bps: Option<u64>) {
+        if let Some(&number) = self.numbers.get(&id) {
+            self.terminals[number].rate_bps = rate_bps;
+            self.reshape(now, number);
+        }
+    }
+
+    /// Takes `bps` of traffic that the scheduler does not send (ACKs, plain
+    /// IP: see [`crate::UnscheduledTraffic`]) from the terminal's rate and the
+    /// root's, in place of what was told before.
+    pub fn subtract(&mut self, now: Instant, id: TerminalId, bps: u64) {
+        let Some(&number) = self.numbers.get(&id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut self.terminals[number].subtracted_bps, bps);
+        self.subtracted_bps = self.subtracted_bps - u128::from(before) + u128::from(bps);
+        self.set_root_rate(now, self.rate_bps);
+        self.reshape(now, number);
+    }
+
+    /// While a terminal is blocked nothing of it is granted; afterwards it
+    /// goes on at once, by its share and rate, having saved up no more than
+    /// any idle terminal.
+    pub fn set_blocked(&mut self, id: TerminalId, blocked: bool) {
+        if let Some(&number) = self.numbers.get(&id) {
+            self.update(number, |terminal| terminal.blocked = blocked);
+        }
+    }
+
+    /// Tells whether a leaf has something to send *and* a session that can
+    /// take it.
+    pub fn set_ready(&mut self, leaf: Leaf, ready: bool) -> Result<(), UnknownLeaf> {
+        let (number, place) = self.find(leaf).ok_or(UnknownLeaf(leaf))?;
+        let level = self.classes.level(place);
+        self.update(number, |terminal| terminal.set_ready(level, ready));
+        Ok(())
+    }
+
+    /// What to do at `now`. Without a change in between, the answer to the
+    /// same question is the same.
+    pub fn next(&mut self, now: Instant) -> Decision {
+        self.wake(now);
+        let signalling = self.signalling.first().map(|number| (number, (0, 0)));
+        let other = || {
+            let number = self.eligible.first()?;
+            Some((number, self.terminals[number].first()?))
+        };
+        let choice = signalling.or_else(other);
+        let Some(candidate_at) = choice
+            .map(|_| now)
+            .or_else(|| self.waiting.first().map(|first| first.rank))
+        else {
+            return Decision::Idle;
+        };
+        let root_at = match &self.bucket {
+            Some(bucket) if !bucket.is_ready(now) => bucket.ready_at(),
+            _ => Some(now),
+        };
+        match (root_at, choice) {
+            (None, _) => Decision::Idle,
+            (Some(root_at), Some((number, (level, member)))) if root_at <= now => {
+                let terminal = self.terminals[number].id;
+                let class = self.classes.at(level, member);
+                let max_bytes = self.bundle_bytes(number);
+                Decision::Send {
+                    leaf: Leaf { terminal, class },
+                    max_bytes,
+                }
+            }
+            (Some(root_at), _) => Decision::Wait(root_at.max(candidate_at)),
+        }
+    }
+
+    /// Charges `ip_bytes` that left for `leaf`: a bundle that was granted, or
+    /// what its transport sent again by itself.
+    pub fn sent(&mut self, now: Instant, leaf: Leaf, ip_bytes: u64) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.charge(now, ip_bytes);
+        }
+        // The terminal may be gone; what left for it has used the beam.
+        let Some((number, place)) = self.find(leaf) else {
+            return;
+        };
+        let level = self.classes.level(place);
+        self.eligible.charge(number, ip_bytes);
+        if leaf.class == Class::SIGNALLING {
+            self.signalling.charge(number, ip_bytes);
+        }
+        self.update(number, |terminal| terminal.charge(now, level, ip_bytes));
+    }
+
+    /// The largest bundle to seal for a terminal: about 50 ms of its present
+    /// rate, which is its own or its share of the root's among the terminals
+    /// that compete now, whichever is less; 4 KiB to 1 MiB.
+    pub fn max_bundle_bytes(&self, id: TerminalId) -> u64 {
+        self.numbers
+            .get(&id)
+            .map_or(LEAST_BUNDLE_BYTES, |&number| self.bundle_bytes(number))
+    }
+
+    fn bundle_bytes(&self, number: usize) -> u64 {
+        let terminal = &self.terminals[number];
+        let weight = u64::from(terminal.weight);
+        let own_part = if terminal.is_active() { 0 } else { weight };
+        let sum = (self.active_weight + own_part).max(1);
+        let share = |rate: u64| (u128::from(rate) * u128::from(weight) / u128::from(sum)) as u64;
+        let root = self
+            .rate_bps
+            .map(|rate| share(self.usable(rate, self.subtracted_bps)));
+        let own = terminal
+            .rate_bps
+            .map(|rate| self.usable(rate, terminal.subtracted_bps.into()));
+        match own.into_iter().chain(root).min() {
+            None => MOST_BUNDLE_BYTES,
+            Some(rate) => {
+                let bytes = rate / 8 / (1000 / BUNDLE_MS);
+                bytes.clamp(LEAST_BUNDLE_BYTES, MOST_BUNDLE_BYTES)
+            }
+        }
+    }
+
+    fn find(&self, leaf: Leaf) -> Option<(usize, usize)> {
+        let &number = self.numbers.get(&leaf.terminal)?;
+        Some((number, self.classes.place(leaf.class)?))
+    }
+
+    fn usable(&self, rate_bps: u64, subtracted_bps: u128) -> u64 {
+        let least = u128::from(rate_bps.div_ceil(LEAST_PART));
+        let left = u128::from(rate_bps)
+            .saturating_sub(subtracted_bps)
+            .max(least);
+        // The smallest rate still moves.
+        let usable = (left * self.utilisation_ppm / MILLION).max(left.min(1));
+        usable as u64
+    }
+
+    fn reshape(&mut self, now: Instant, number: usize) {
+        let terminal = &self.terminals[number];
+        let usable = terminal
+            .rate_bps
+            .map(|rate| self.usable(rate, terminal.subtracted_bps.into()));
+        self.update(number, |terminal| shape(&mut terminal.bucket, now, usable));
+    }
+
+    /// Changes a terminal, and puts it where it then belongs.
+    fn update(&mut self, number: usize, change: impl FnOnce(&mut Terminal)) {
+        let terminal = &mut self.terminals[number];
+        if terminal.is_active() {
+            self.active_weight -= u64::from(terminal.weight);
+        }
+        change(terminal);
+        if terminal.is_active() {
+            self.active_weight += u64::from(terminal.weight);
+        }
+        let standing = match &terminal.bucket {
+            _ if !terminal.is_active() => Standing::Out,
+            None => Standing::Eligible,
+            Some(bucket) => bucket.ready_at().map_or(Standing::Out, Standing::Waiting),
+        };
+        self.stand(number, standing);
+    }
+
+    fn stand(&mut self, number: usize, standing: Standing) {
+        let terminal = &mut self.terminals[number];
+        let before = std::mem::replace(&mut terminal.standing, standing);
+        let eligible = standing == Standing::Eligible;
+        let signalling = eligible && terminal.signalling_is_ready();
+        if before != standing {
+            if let Standing::Waiting(rank) = before {
+                self.waiting.remove(&Ranked { rank, flow: number });
+            }
+            if let Standing::Waiting(rank) = standing {
+                self.waiting.insert(Ranked { rank, flow: number });
+            }
+        }
+        self.eligible.set_queued(number, eligible);
+        self.signalling.set_queued(number, signalling);
+    }
+
+    /// Makes eligible every terminal whose debt is paid.
+    fn wake(&mut self, now: Instant) {
+        while let Some(&Ranked { rank, flow }) = self.waiting.first() {
+            if rank > now {
+                return;
+            }
+            let bucket = self.terminals[flow].bucket.as_mut();
+            let due = bucket.filter(|bucket| !bucket.is_ready(now));
+            match due {
+                None => self.stand(flow, Standing::Eligible),
+                // The deadline was one step of a very long wait.
+                Some(bucket) => {
+                    bucket.charge(now, 0);
+                    let next = bucket.ready_at().map_or(Standing::Out, Standing::Waiting);
+                    self.stand(flow, next);
+                }
+            }
+        }
+    }
+}
+
+fn shape(bucket: &mut Option<Bucket>, now: Instant, rate_bps: Option<u64>) {
+    match (bucket.as_mut(), rate_bps) {
+        (Some(bucket), Some(rate)) => bucket.set_rate(now, rate),
+        (None, Some(rate)) => *bucket = Some(Bucket::new(now, rate)),
+        (_, None) => *bucket = None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::fair::counting;
+
+    /// Comparisons in the orders for one bundle, with `count` terminals of
+    /// eight classes that are all backlogged and shaped.
+    fn comparisons_per_bundle(count: u64) -> u64 {
+        let classes = (0..8).map(|class| ClassConfig {
+            class: Class(class),
+            priority: class,
+            weight: 1,
+        });
+        let config = Config {
+            classes: classes.collect(),
+            utilisation: 1.0,
+        };
+        let mut link = LinkScheduler::new(&config).unwrap();
+        let mut now = Instant::now();
+        link.set_root_rate(now, Some(1_000_000_000));
+        for id in 0..count {
+            link.add_terminal(now, TerminalId(id), 1, Some(2_000_000_000 / count));
+            for class in 1..8 {
+                let leaf = Leaf {
+                    terminal: TerminalId(id),
+                    class: Class(class),
+                };
+                link.set_ready(leaf, true).unwrap();
+            }
+        }
+        counting::taken();
+        let bundles = 4 * count;
+        let mut sent = 0;
+        while sent < bundles {
+            match link.next(now) {
+                Decision::Send { leaf, max_bytes } => {
+                    link.set_ready(leaf, false).unwrap();
+                    link.sent(now, leaf, max_bytes);
+                    link.set_ready(leaf, true).unwrap();
+                    sent += 1;
+                }
+                Decision::Wait(until) => now = until,
+                Decision::Idle => now += Duration::from_millis(1),
+            }
+        }
+        counting::taken() / bundles
+    }
+
+    #[test]
+    fn five_thousand_terminals_cost_little_more_than_fifty() {
+        let few = comparisons_per_bundle(50);
+        let many = comparisons_per_bundle(5_000);
+        assert!(few > 0, "the orders are counted");
+        // log₂ 5,000 / log₂ 50 is 2.2; scanning would give 100.
+        assert!(many < 4 * few, "{many} comparisons against {few}");
+    }
+}

@@ -1,0 +1,111 @@
+//! One child of the root: a terminal at the hub, a path at a terminal.
+
+use std::time::Instant;
+
+use underpass_cla::Class;
+
+use crate::bucket::Bucket;
+use crate::classes::Classes;
+use crate::fair::FairQueue;
+
+/// Names a child of the root for as long as it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TerminalId(pub u64);
+
+/// What may be granted: one class of one terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Leaf {
+    /// The terminal (at a terminal: the path).
+    pub terminal: TerminalId,
+    /// The class.
+    pub class: Class,
+}
+
+/// Where a terminal stands in the orders of its root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has nothing ready, or may not send at all.
+    Out,
+    /// It may send from the given time on.
+    Waiting(Instant),
+    /// It may send.
+    Eligible,
+}
+
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    pub id: TerminalId,
+    pub weight: u32,
+    pub rate_bps: Option<u64>,
+    pub subtracted_bps: u64,
+    pub bucket: Option<Bucket>,
+    pub blocked: bool,
+    pub standing: Standing,
+    /// One queue for each priority, highest first.
+    levels: Vec<FairQueue>,
+    /// The levels that have a ready class, as bits.
+    ready_levels: u64,
+}
+
+impl Terminal {
+    pub fn new(id: TerminalId, weight: u32, classes: &Classes) -> Self {
+        let mut levels: Vec<FairQueue> = Vec::new();
+        for (level, member, weight) in classes.members() {
+            if level == levels.len() {
+                levels.push(FairQueue::default());
+            }
+            levels[level].register(member, weight);
+        }
+        Terminal {
+            id,
+            weight,
+            rate_bps: None,
+            subtracted_bps: 0,
+            bucket: None,
+            blocked: false,
+            standing: Standing::Out,
+            levels,
+            ready_levels: 0,
+        }
+    }
+
+    pub fn set_ready(&mut self, (level, member): (usize, usize), ready: bool) {
+        self.levels[level].set_queued(member, ready);
+        let bit = 1 << level;
+        if self.levels[level].first().is_some() {
+            self.ready_levels |= bit;
+        } else {
+            self.ready_levels &= !bit;
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.ready_levels != 0
+    }
+
+    /// Whether signalling, always the first level, is ready.
+    pub fn signalling_is_ready(&self) -> bool {
+        self.ready_levels & 1 != 0
+    }
+
+    /// Whether it competes for the root's rate at present.
+    pub fn is_active(&self) -> bool {
+        self.is_ready() && !self.blocked
+    }
+
+    /// The level and member to be served next.
+    pub fn first(&self) -> Option<(usize, usize)> {
+        if self.ready_levels == 0 {
+            return None;
+        }
+        let level = self.ready_levels.trailing_zeros() as usize;
+        self.levels[level].first().map(|member| (level, member))
+    }
+
+    pub fn charge(&mut self, now: Instant, (level, member): (usize, usize), bytes: u64) {
+        self.levels[level].charge(member, bytes);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.charge(now, bytes);
+        }
+    }
+}

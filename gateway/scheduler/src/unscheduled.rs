@@ -1,0 +1,138 @@
+//! The rate of traffic that shares a path but is not the scheduler's to send.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use underpass_cla::SessionId;
+
+/// The time over which the estimate is smoothed: a few round trips of a
+/// satellite hop, in which a flow's ACKs come and go.
+const SMOOTHING: Duration = Duration::from_secs(1);
+
+/// Below this an interval says more about the counters than about the rate.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Measures a path's pure ACKs, which answer data of the other direction, and
+/// its plain IP traffic, for [`crate::LinkScheduler::subtract`].
+#[derive(Clone, Debug)]
+pub struct UnscheduledTraffic {
+    sessions: HashMap<SessionId, u64>,
+    plain_bytes: Option<u64>,
+    since: Instant,
+    bytes: u64,
+    bps: f64,
+}
+
+impl UnscheduledTraffic {
+    /// A path on which nothing was seen yet.
+    pub fn new(now: Instant) -> Self {
+        UnscheduledTraffic {
+            sessions: HashMap::new(),
+            plain_bytes: None,
+            since: now,
+            bytes: 0,
+            bps: 0.0,
+        }
+    }
+
+    /// Takes a session's counters, each a total since it began: all segments
+    /// and those with payload; the others weigh `ack_bytes` of IP each. The
+    /// first ones of a session count from zero.
+    pub fn observe_session(
+        &mut self,
+        session: SessionId,
+        segments_sent: u64,
+        data_segments_sent: u64,
+        ack_bytes: u64,
+    ) {
+        let acks = segments_sent.saturating_sub(data_segments_sent);
+        let before = self.sessions.entry(session).or_insert(0);
+        let new = acks.saturating_sub(*before);
+        // The two counters are not read at one instant: their difference may
+        // step back, and is then not counted twice.
+        *before = acks.max(*before);
+        self.bytes = self.bytes.saturating_add(new.saturating_mul(ack_bytes));
+    }
+
+    /// Forgets a session that is gone; what it sent still counts.
+    pub fn forget_session(&mut self, session: SessionId) {
+        self.sessions.remove(&session);
+    }
+
+    /// Takes the total of plain IP bytes, as an interface or a firewall
+    /// counts them. The first total is where counting starts, and so is one
+    /// below the last: the counter began anew.
+    pub fn observe_plain(&mut self, total_bytes: u64) {
+        let before = self.plain_bytes.replace(total_bytes).unwrap_or(total_bytes);
+        self.bytes = self
+            .bytes
+            .saturating_add(total_bytes.saturating_sub(before));
+    }
+
+    /// The smoothed rate at `now`, bit/s of IP.
+    pub fn bps(&mut self, now: Instant) -> u64 {
+        let elapsed = now.saturating_duration_since(self.since);
+        if elapsed >= SHORTEST_INTERVAL {
+            let seconds = elapsed.as_secs_f64();
+            let newest = self.bytes as f64 * 8.0 / seconds;
+            let share = 1.0 - (-seconds / SMOOTHING.as_secs_f64()).exp();
+            self.bps += share * (newest - self.bps);
+            self.bytes = 0;
+            self.since = now;
+        }
+        self.bps.round() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: SessionId = SessionId(1);
+
+    #[test]
+    fn steady_acks_converge_to_their_rate_and_silence_fades() {
+        let mut now = Instant::now();
+        let mut traffic = UnscheduledTraffic::new(now);
+        for tick in 1..=100 {
+            now += Duration::from_millis(100);
+            // 1,000 ACKs of 52 bytes a second, among data that is not counted.
+            traffic.observe_session(SESSION, tick * 150, tick * 50, 52);
+            traffic.bps(now);
+        }
+        let bps = traffic.bps(now);
+        assert!(bps.abs_diff(416_000) < 1_000, "{bps}");
+        for _ in 0..100 {
+            now += Duration::from_millis(100);
+            traffic.bps(now);
+        }
+        assert!(traffic.bps(now) < 1_000);
+    }
+
+    #[test]
+    fn sessions_that_come_and_go_leave_no_jump() {
+        let mut now = Instant::now();
+        let mut traffic = UnscheduledTraffic::new(now);
+        for number in 0..100 {
+            now += Duration::from_millis(100);
+            traffic.observe_session(SessionId(number), 100, 0, 52);
+            traffic.forget_session(SessionId(number));
+            assert!(traffic.bps(now) <= 416_000);
+        }
+        assert!(traffic.bps(now) > 410_000);
+    }
+
+    #[test]
+    fn counters_that_step_back_count_once() {
+        let now = Instant::now();
+        let mut traffic = UnscheduledTraffic::new(now);
+        traffic.observe_session(SESSION, 100, 0, 100);
+        traffic.observe_session(SESSION, 100, 10, 100);
+        traffic.observe_session(SESSION, 110, 10, 100);
+        traffic.observe_plain(1 << 40);
+        traffic.observe_plain((1 << 40) + 500);
+        traffic.observe_plain(0);
+        assert_eq!(traffic.bytes, 10_500);
+        assert_eq!(traffic.bps(now), 0);
+    }
+}
