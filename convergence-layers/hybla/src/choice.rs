@@ -1,0 +1,75 @@
+//! Which congestion control a path uses: the first of its preference list that works.
+
+use std::fmt;
+use std::fs;
+
+use crate::control::{Control, usable};
+use crate::loader::Loader;
+
+/// A control that was preferred and could not be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its name for `TCP_CONGESTION`.
+    pub name: String,
+    /// Why, for an operator to read.
+    pub reason: String,
+}
+
+/// The outcome of a preference list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The name for `TCP_CONGESTION`; `None` where nothing of the list can be had, so that
+    /// sockets keep the kernel's default.
+    pub name: Option<String>,
+    /// What was preferred to it, in order.
+    pub refused: Vec<Refused>,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name.as_deref().unwrap_or("kernel default"))?;
+        for Refused { name, reason } in &self.refused {
+            write!(f, "; not {name}: {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Loader {
+    /// Takes the first of `preference` that a socket accepts, registering our own on the way.
+    pub fn choose<S: AsRef<str>>(&mut self, preference: &[S]) -> Choice {
+        let mut refused = Vec::new();
+        for name in preference.iter().map(AsRef::as_ref) {
+            match self.try_name(name) {
+                Ok(()) => {
+                    return Choice {
+                        name: Some(name.to_owned()),
+                        refused,
+                    };
+                }
+                Err(reason) => refused.push(Refused {
+                    name: name.to_owned(),
+                    reason,
+                }),
+            }
+        }
+        Choice {
+            name: None,
+            refused,
+        }
+    }
+
+    fn try_name(&mut self, name: &str) -> Result<(), String> {
+        match Control::from_name(name) {
+            Some(control) => self.ensure(control).map_err(|error| error.to_string()),
+            None => usable(name).map_err(|error| error.to_string()),
+        }
+    }
+}
+
+/// The congestion controls that are registered with the kernel now, ours included.
+pub fn available() -> Vec<String> {
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .map(|names| names.split_whitespace().map(str::to_owned).collect())
+        .unwrap_or_default()
+}
