@@ -1,1 +1,22 @@
-//! (being written)
+//! The edge of a node: takes clients' TCP and HTTP in and opens streams to
+//! the peer; at the other end it dials origins.
+//!
+//! A byte's way in: [`config`] → `listen` (who may enter) → `socks5`, `http`
+//! or `transparent` (where to) → [`classify`] (in which class) → [`relay`]
+//! over a [`stream::Conduit`]. Its way out: [`dial`] → [`relay`].
+//! [`direct`] joins both ends in one node, without bundles.
+
+pub mod classify;
+pub mod config;
+mod credentials;
+pub mod dial;
+pub mod direct;
+mod edge;
+mod http;
+mod listen;
+pub mod relay;
+pub mod socks5;
+pub mod stream;
+mod transparent;
+
+pub use edge::{Edge, EdgeError};

@@ -1,0 +1,75 @@
+//! `[edge.dial]`.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+/// What the origin sees of the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OriginSource {
+    /// Nothing: the node's own address.
+    #[default]
+    Node,
+    /// The client's own address (IP_TRANSPARENT). The origin's answers must
+    /// be routed to this node. A client of the other address family appears
+    /// as the node.
+    Client,
+    /// The node's address, and the client's in a PROXY protocol v2 header.
+    ProxyProtocol,
+}
+
+/// An address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// `[edge.dial]`: how origins are dialled.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DialConfig {
+    /// Time to resolve and connect, in seconds. Default 10.
+    pub connect_timeout_s: f64,
+    /// Loopback, link-local, private or multicast networks that may be
+    /// dialled all the same, as CIDR. Default: none.
+    pub allow_networks: Vec<IpNet>,
+    /// Networks that are never dialled, as CIDR. Default: none.
+    pub deny_networks: Vec<IpNet>,
+    /// `node`, `client` or `proxy-protocol`. Default `node`.
+    pub origin_source: OriginSource,
+    /// Congestion controls for the origin leg, by preference: the first that
+    /// the kernel has. Default: the kernel's.
+    pub congestion_control: Vec<String>,
+    /// Firewall mark (SO_MARK) of the sockets. Default: none.
+    pub mark: Option<u32>,
+    /// Address families that are reached, `ipv4` and `ipv6`. Default: those
+    /// with a route at start.
+    pub families: Option<Vec<Family>>,
+}
+
+impl Default for DialConfig {
+    fn default() -> DialConfig {
+        DialConfig {
+            connect_timeout_s: 10.0,
+            allow_networks: Vec::new(),
+            deny_networks: Vec::new(),
+            origin_source: OriginSource::Node,
+            congestion_control: Vec::new(),
+            mark: None,
+            families: None,
+        }
+    }
+}
+
+impl DialConfig {
+    /// The time limit.
+    pub fn connect_timeout(&self) -> Duration {
+        Duration::try_from_secs_f64(self.connect_timeout_s).unwrap_or(Duration::from_secs(10))
+    }
+}

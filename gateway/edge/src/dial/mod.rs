@@ -1,0 +1,201 @@
+//! Dials origins: resolution, policy, both address families, and what the
+//! origin is told of the client.
+
+mod families;
+mod inbound;
+mod policy;
+mod proxy_header;
+mod socket;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::config::{DialConfig, OriginSource};
+use crate::stream::{Failure, FailureCode, Target};
+pub use families::Families;
+pub use inbound::serve_inbound;
+pub use policy::Policy;
+pub(crate) use socket::{set_congestion_control, set_ipv6_transparent};
+
+/// The pause before the next address is tried beside the last one (RFC 8305
+/// §5 recommends 250 ms).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Most addresses of one name that are tried.
+const MAX_ADDRESSES: usize = 8;
+
+/// Connects to origins by one configuration.
+#[derive(Clone, Debug)]
+pub struct Dialler {
+    config: DialConfig,
+    policy: Policy,
+    families: Families,
+}
+
+impl Dialler {
+    /// A dialler; finds out which address families the host has routes for
+    /// unless the configuration says.
+    pub fn new(config: DialConfig) -> Dialler {
+        let policy = Policy::new(config.allow_networks.clone(), config.deny_networks.clone());
+        let families = match &config.families {
+            Some(listed) => Families::listed(listed),
+            None => Families::detect(),
+        };
+        Dialler {
+            config,
+            policy,
+            families,
+        }
+    }
+
+    /// The address families that origins are reached over: what a hub
+    /// announces to its terminals.
+    pub fn families(&self) -> Families {
+        self.families
+    }
+
+    /// Connects to `target` on behalf of `client`.
+    ///
+    /// # Errors
+    /// The failure of the first address tried, or that the policy forbids
+    /// every address of the target.
+    pub async fn dial(&self, target: &Target, client: SocketAddr) -> Result<TcpStream, Failure> {
+        let deadline = Instant::now() + self.config.connect_timeout();
+        let addresses = self.allowed(target, deadline).await?;
+        let mut socket = self.race(addresses, client, deadline).await?;
+        if self.config.origin_source == OriginSource::ProxyProtocol {
+            let destination = socket.peer_addr().map_err(|e| Failure::of_connect(&e))?;
+            let header = proxy_header::header(client, destination);
+            // The first bytes on the connection: they fit any socket buffer.
+            let written = socket.write_all(&header).await;
+            written.map_err(|e| Failure::of_socket(&e))?;
+        }
+        Ok(socket)
+    }
+
+    /// The target's addresses that may be dialled, families alternating. The
+    /// policy is applied here, after resolution, so that no name can lead
+    /// where its address may not.
+    async fn allowed(
+        &self,
+        target: &Target,
+        deadline: Instant,
+    ) -> Result<VecDeque<SocketAddr>, Failure> {
+        let resolved = match target {
+            Target::Address(address) => vec![*address],
+            Target::Name { host, port } => resolve(host.as_str(), *port, deadline).await?,
+        };
+        let mut refused = None;
+        let mut reached: Vec<SocketAddr> = Vec::new();
+        for address in resolved {
+            let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+            if let Err(forbidden) = self.policy.check(address) {
+                refused.get_or_insert(forbidden);
+            } else if !self.families.reach(address.ip()) {
+                refused.get_or_insert_with(|| {
+                    Failure::new(
+                        FailureCode::Unreachable,
+                        format!("{} is of an address family without a route", address.ip()),
+                    )
+                });
+            } else if !reached.contains(&address) {
+                reached.push(address);
+            }
+        }
+        if reached.is_empty() {
+            return Err(refused.unwrap_or_else(|| unknown_host(target, "no addresses")));
+        }
+        Ok(alternate(reached))
+    }
+
+    async fn race(
+        &self,
+        mut waiting: VecDeque<SocketAddr>,
+        client: SocketAddr,
+        deadline: Instant,
+    ) -> Result<TcpStream, Failure> {
+        let mut attempts: JoinSet<Result<TcpStream, Failure>> = JoinSet::new();
+        let mut first_failure = None;
+        loop {
+            if let Some(address) = waiting.pop_front() {
+                let config = self.config.clone();
+                attempts.spawn(async move { socket::connect(&config, address, client).await });
+            }
+            let pause = if waiting.is_empty() {
+                deadline
+            } else {
+                deadline.min(Instant::now() + ATTEMPT_DELAY)
+            };
+            tokio::select! {
+                attempt = attempts.join_next() => match attempt {
+                    Some(Ok(Ok(socket))) => return Ok(socket),
+                    Some(Ok(Err(failure))) => { first_failure.get_or_insert(failure); }
+                    Some(Err(_)) | None => {}
+                },
+                () = sleep_until(pause) => if Instant::now() >= deadline {
+                    return Err(timed_out("connect"));
+                },
+            }
+            if attempts.is_empty() && waiting.is_empty() {
+                return Err(first_failure.unwrap_or_else(|| timed_out("connect")));
+            }
+        }
+    }
+}
+
+async fn resolve(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAddr>, Failure> {
+    match timeout_at(deadline, tokio::net::lookup_host((host, port))).await {
+        Err(_) => Err(timed_out("name resolution")),
+        Ok(Err(error)) => Err(Failure::new(
+            FailureCode::UnknownHost,
+            format!("{host} does not resolve: {error}"),
+        )),
+        Ok(Ok(addresses)) => Ok(addresses.take(MAX_ADDRESSES).collect()),
+    }
+}
+
+fn unknown_host(target: &Target, why: &str) -> Failure {
+    Failure::new(
+        FailureCode::UnknownHost,
+        format!("{target} does not resolve: {why}"),
+    )
+}
+
+fn timed_out(what: &str) -> Failure {
+    Failure::new(FailureCode::TimedOut, format!("{what} timed out"))
+}
+
+/// The resolver's order, with the families alternating (RFC 8305 §4).
+fn alternate(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
+    let six_first = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut first, mut second): (VecDeque<_>, VecDeque<_>) = addresses
+        .into_iter()
+        .partition(|address| address.is_ipv6() == six_first);
+    let mut order = VecDeque::new();
+    while !first.is_empty() || !second.is_empty() {
+        order.extend(first.pop_front());
+        order.extend(second.pop_front());
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_alternate_in_the_resolvers_order() {
+        let list = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<_>>();
+        let given = list(&["[2001:db8::1]:1", "[2001:db8::2]:1", "192.0.2.1:1"]);
+        let order: Vec<SocketAddr> = alternate(given).into();
+        assert_eq!(
+            order,
+            list(&["[2001:db8::1]:1", "192.0.2.1:1", "[2001:db8::2]:1"])
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! Single-box mode: streams that leave from this node itself.
+//!
+//! [`DirectOutlet`] stands where the stream layer otherwise does. It splits
+//! TCP in the classic way: the client leg and the origin leg each have their
+//! own congestion control, and no bundle is made.
+
+mod conduit;
+
+use std::sync::Arc;
+
+use crate::dial::Dialler;
+use crate::stream::{Conduit, Failure, OpenRequest, Outlet};
+use conduit::DirectConduit;
+
+/// An outlet that dials each destination from this host.
+#[derive(Clone, Debug)]
+pub struct DirectOutlet {
+    dialler: Arc<Dialler>,
+}
+
+impl DirectOutlet {
+    /// An outlet that dials with `dialler`; the congestion control of the
+    /// origin leg is the dialler's.
+    pub fn new(dialler: Arc<Dialler>) -> DirectOutlet {
+        DirectOutlet { dialler }
+    }
+}
+
+impl Outlet for DirectOutlet {
+    fn open(&self, request: OpenRequest) -> Result<Box<dyn Conduit>, Failure> {
+        let dialler = self.dialler.clone();
+        let dial = async move { dialler.dial(&request.target, request.client).await };
+        Ok(Box::new(DirectConduit::new(Box::pin(dial))))
+    }
+}

@@ -1,0 +1,112 @@
+//! The running edge.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use underpass_cla::Class;
+
+use crate::classify::Classifier;
+use crate::config::EdgeConfig;
+use crate::listen::{Clients, Listener};
+use crate::stream::Outlet;
+
+/// Why an edge cannot start.
+#[derive(Debug, Error)]
+pub enum EdgeError {
+    /// Two listeners have one name.
+    #[error("two listeners are named {0:?}")]
+    Name(String),
+    /// A listening socket could not be set up.
+    #[error("cannot listen on {address} for {listener:?}: {source}")]
+    Listen {
+        /// The listener.
+        listener: String,
+        /// Its address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// All listeners of a node, accepting.
+#[derive(Debug)]
+pub struct Edge {
+    stop: CancellationToken,
+    connections: TaskTracker,
+    addresses: Vec<(String, SocketAddr)>,
+}
+
+impl Edge {
+    /// Binds every listener of `config` and serves them on the current tokio
+    /// runtime; connections leave through `outlet`.
+    ///
+    /// # Errors
+    /// When a listener cannot be bound; none is then left listening.
+    pub fn start(config: &EdgeConfig, outlet: Arc<dyn Outlet>) -> Result<Edge, EdgeError> {
+        let classifier = Arc::new(Classifier::new(
+            config.rule.clone(),
+            Class(config.default_class),
+        ));
+        let mut listeners = Vec::new();
+        let mut addresses: Vec<(String, SocketAddr)> = Vec::new();
+        for listener in &config.listener {
+            let name = listener.name.clone();
+            if addresses.iter().any(|(known, _)| *known == name) {
+                return Err(EdgeError::Name(name));
+            }
+            let networks = listener.client_networks.as_ref();
+            let clients = Clients::new(networks.unwrap_or(&config.client_networks).clone());
+            let bound = Listener::bind(
+                listener.clone(),
+                clients,
+                outlet.clone(),
+                classifier.clone(),
+            )
+            .and_then(|bound| Ok((bound.local_addr()?, bound)));
+            let (address, bound) = bound.map_err(|source| EdgeError::Listen {
+                listener: name.clone(),
+                address: listener.address,
+                source,
+            })?;
+            addresses.push((name, address));
+            listeners.push(bound);
+        }
+        let edge = Edge {
+            stop: CancellationToken::new(),
+            connections: TaskTracker::new(),
+            addresses,
+        };
+        for listener in listeners {
+            tokio::spawn(listener.serve(edge.stop.clone(), edge.connections.clone()));
+        }
+        Ok(edge)
+    }
+
+    /// Names and addresses of the listeners, with the ports that the system
+    /// chose where the configuration says 0.
+    pub fn addresses(&self) -> &[(String, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Connections that are open.
+    pub fn open_connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Stops accepting and waits until the last open connection has ended.
+    pub async fn drain(&self) {
+        self.stop.cancel();
+        self.connections.close();
+        self.connections.wait().await;
+    }
+}
+
+impl Drop for Edge {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

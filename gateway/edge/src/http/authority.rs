@@ -1,0 +1,109 @@
+//! Targets and users from a request head.
+
+use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
+use hyper::http::uri::Authority;
+
+use crate::config::User;
+use crate::stream::Target;
+
+/// The target of an authority, `default_port` where it names none.
+pub(super) fn target(authority: &Authority, default_port: Option<u16>) -> Result<Target, String> {
+    if authority.as_str().contains('@') {
+        // RFC 9110 §4.2.4: userinfo in a request target is an error.
+        return Err("the target must not contain user information".into());
+    }
+    let port = match authority.port() {
+        Some(port) => port.as_u16(),
+        None if authority.as_str().ends_with(':') => {
+            default_port.ok_or("the target's port is empty")?
+        }
+        None => default_port.ok_or("the target names no port")?,
+    };
+    Target::parse(authority.host(), port).map_err(|error| error.to_string())
+}
+
+/// Whether the request carries the Basic credentials (RFC 7617) of one of
+/// `users`; of no users, nothing is asked for.
+pub(super) fn admitted(users: &[User], headers: &HeaderMap) -> bool {
+    if users.is_empty() {
+        return true;
+    }
+    let Some(value) = headers.get(PROXY_AUTHORIZATION) else {
+        return false;
+    };
+    let Some((scheme, encoded)) = value.to_str().ok().and_then(|v| v.split_once(' ')) else {
+        return false;
+    };
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return false;
+    }
+    let Some(decoded) = decode_base64(encoded.trim().as_bytes()) else {
+        return false;
+    };
+    let Some(colon) = decoded.iter().position(|octet| *octet == b':') else {
+        return false;
+    };
+    crate::credentials::admit(users, &decoded[..colon], &decoded[colon + 1..])
+}
+
+/// Base64 with padding (RFC 4648 §4).
+fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut decoded = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0u32);
+    let digits = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"="));
+    for octet in digits.unwrap_or(text) {
+        let digit = ALPHABET.iter().position(|known| known == octet)?;
+        bits = (bits << 6) | digit as u32;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            decoded.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    (text.len().is_multiple_of(4) && bits == 0).then_some(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn basic_credentials_are_read_as_in_rfc_7617() {
+        let users = [User {
+            name: "Aladdin".into(),
+            password: "open sesame".into(),
+        }];
+        let admits = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(PROXY_AUTHORIZATION, value.parse().unwrap());
+            admitted(&users, &headers)
+        };
+        assert!(admits("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
+        assert!(admits("basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
+        for wrong in [
+            "Basic QWxhZGRpbjpvcGVuIHNlc2FtZR==",
+            "Basic QWxhZGRpbg==",
+            "Basic ?",
+            "Basic",
+            "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
+        ] {
+            assert!(!admits(wrong), "{wrong}");
+        }
+        assert!(!admitted(&users, &HeaderMap::new()));
+        assert!(admitted(&[], &HeaderMap::new()));
+    }
+
+    #[test]
+    fn targets_need_a_port_and_no_user() {
+        let parse = |text: &str, port| target(&text.parse().unwrap(), port);
+        assert_eq!(parse("[::1]:443", None).unwrap().to_string(), "[::1]:443");
+        assert_eq!(
+            parse("example.org", Some(80)).unwrap().to_string(),
+            "example.org:80"
+        );
+        assert!(parse("example.org", None).is_err());
+        assert!(parse("user@example.org:80", None).is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! The proxy's own answers.
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, PROXY_AUTHENTICATE};
+use hyper::{Response, StatusCode};
+
+use crate::stream::{Failure, FailureCode};
+
+/// Bodies of either leg.
+pub(super) type Body = BoxBody<Bytes, hyper::Error>;
+
+/// Tells which failure it was in a form for programs (RFC 9209).
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// An empty body.
+pub(super) fn empty() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed()
+}
+
+/// An answer of the proxy itself, with a sentence that a person can read.
+pub(super) fn page(status: StatusCode, text: &str) -> Response<Body> {
+    let body = Full::new(Bytes::from(format!("underpass: {status}: {text}\n")));
+    let mut response = Response::new(body.map_err(|never| match never {}).boxed());
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, plain);
+    response
+}
+
+/// The answer to a client that has to log in.
+pub(super) fn login() -> Response<Body> {
+    let mut response = page(
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+        "this proxy asks for a user and password",
+    );
+    let challenge = HeaderValue::from_static("Basic realm=\"underpass\", charset=\"UTF-8\"");
+    response.headers_mut().insert(PROXY_AUTHENTICATE, challenge);
+    response
+}
+
+/// The answer to a request whose origin could not be reached.
+pub(super) fn failed(failure: &Failure) -> Response<Body> {
+    let (status, error) = match failure.code {
+        FailureCode::Refused => (StatusCode::BAD_GATEWAY, "connection_refused"),
+        FailureCode::Unreachable => (StatusCode::BAD_GATEWAY, "destination_ip_unroutable"),
+        FailureCode::UnknownHost => (StatusCode::BAD_GATEWAY, "dns_error"),
+        FailureCode::Reset => (StatusCode::BAD_GATEWAY, "connection_terminated"),
+        FailureCode::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "connection_timeout"),
+        FailureCode::Forbidden => (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
+        FailureCode::Exhausted => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
+        FailureCode::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
+    };
+    let mut response = page(status, &failure.to_string());
+    if let Ok(value) = HeaderValue::from_str(&format!("underpass; error={error}")) {
+        response.headers_mut().insert(PROXY_STATUS, value);
+    }
+    response
+}

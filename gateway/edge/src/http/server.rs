@@ -1,0 +1,95 @@
+//! One client connection.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use super::authority;
+use super::connect::{Tunnel, connect};
+use super::reply::{self, Body};
+use crate::listen::{Intake, Peer};
+
+/// Most octets of a request head: what common origins take, with room.
+const MAX_HEAD: usize = 64 * 1024;
+/// Most header fields of a request.
+const MAX_FIELDS: usize = 128;
+
+/// A client's connection, as its requests see it.
+pub(super) struct Client {
+    pub intake: Arc<Intake>,
+    pub peer: Peer,
+    tunnel: Mutex<Option<Tunnel>>,
+}
+
+impl Client {
+    /// Turns the connection into `tunnel` after the answer.
+    pub fn tunnel(&self, tunnel: Tunnel) {
+        if let Ok(mut slot) = self.tunnel.lock() {
+            *slot = Some(tunnel);
+        }
+    }
+}
+
+/// Serves one client until its connection ends, or after its current request
+/// once `stop` is cancelled.
+pub(crate) async fn serve(
+    intake: Arc<Intake>,
+    socket: TcpStream,
+    peer: Peer,
+    stop: CancellationToken,
+) {
+    let _ = socket.set_nodelay(true);
+    let handshake_timeout = intake.config.handshake_timeout();
+    let client = Arc::new(Client {
+        intake,
+        peer,
+        tunnel: Mutex::new(None),
+    });
+    let shared = client.clone();
+    let service = service_fn(move |request| {
+        let client = shared.clone();
+        async move { Ok::<_, Infallible>(answer(&client, request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(handshake_timeout)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_FIELDS)
+        .half_close(true)
+        .serve_connection(TokioIo::new(socket), service)
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(listener = %client.intake.name, client = %peer.address, %error,
+            "HTTP connection ended");
+    }
+    let tunnel = client.tunnel.lock().ok().and_then(|mut slot| slot.take());
+    if let Some(tunnel) = tunnel {
+        tunnel.run(&client).await;
+    }
+}
+
+async fn answer(client: &Arc<Client>, request: Request<Incoming>) -> Response<Body> {
+    if !authority::admitted(&client.intake.config.users, request.headers()) {
+        return reply::login();
+    }
+    if request.method() == Method::CONNECT {
+        return connect(client, request).await;
+    }
+    reply::page(StatusCode::METHOD_NOT_ALLOWED, "only CONNECT is served")
+}

@@ -1,0 +1,154 @@
+//! Takes connections in: listening sockets, who may enter, how many at once.
+
+mod clients;
+mod socket;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::classify::{Classifier, Facts};
+use crate::config::{ListenerConfig, ListenerProtocol};
+use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
+use crate::{http, socks5, transparent};
+pub use clients::Clients;
+pub(crate) use socket::set_keepalive;
+
+/// What every connection of one listener shares.
+pub(crate) struct Intake {
+    pub config: ListenerConfig,
+    pub name: Arc<str>,
+    pub outlet: Arc<dyn Outlet>,
+    pub classifier: Arc<Classifier>,
+}
+
+impl Intake {
+    /// Classifies and opens a stream for `client`.
+    pub fn open(
+        &self,
+        protocol: Protocol,
+        target: Target,
+        peer: &Peer,
+        content_length: Option<u64>,
+    ) -> Result<Box<dyn Conduit>, Failure> {
+        let class = self.classifier.classify(&Facts {
+            listener: &self.name,
+            protocol,
+            target: &target,
+            client: peer.address,
+            dscp: peer.dscp,
+            content_length,
+        });
+        self.outlet.open(OpenRequest {
+            target,
+            client: peer.address,
+            listener: self.name.clone(),
+            protocol,
+            class,
+        })
+    }
+}
+
+/// What is known of a client from its connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub address: SocketAddr,
+    pub dscp: Option<u8>,
+}
+
+/// One listening socket, ready to be served.
+pub struct Listener {
+    intake: Arc<Intake>,
+    socket: TcpListener,
+    clients: Clients,
+}
+
+impl Listener {
+    /// Binds the listener of `config`.
+    ///
+    /// # Errors
+    /// When the socket cannot be bound, or an option needs a privilege that
+    /// the process lacks.
+    pub fn bind(
+        config: ListenerConfig,
+        clients: Clients,
+        outlet: Arc<dyn Outlet>,
+        classifier: Arc<Classifier>,
+    ) -> io::Result<Listener> {
+        let socket = socket::listen(&config)?;
+        let intake = Intake {
+            name: config.name.as_str().into(),
+            config,
+            outlet,
+            classifier,
+        };
+        Ok(Listener {
+            intake: Arc::new(intake),
+            socket,
+            clients,
+        })
+    }
+
+    /// The address in use, with the port that the system chose for port 0.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Accepts connections until `stop` is cancelled; those that are open
+    /// then go on under `connections`.
+    pub async fn serve(self, stop: CancellationToken, connections: TaskTracker) {
+        let limit = Arc::new(Semaphore::new(self.intake.config.max_connections));
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => return,
+                accepted = self.accept(&limit) => accepted,
+            };
+            let (socket, peer, permit) = match accepted {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => continue,
+                Err(error) => {
+                    // Out of descriptors or memory: what is open may end soon.
+                    tracing::warn!(listener = %self.intake.name, %error, "cannot accept");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let intake = self.intake.clone();
+            let stop = stop.clone();
+            connections.spawn(async move {
+                match intake.config.protocol {
+                    ListenerProtocol::Socks5 => socks5::serve(&intake, socket, peer).await,
+                    ListenerProtocol::Http => http::serve(intake, socket, peer, stop).await,
+                    ListenerProtocol::Transparent => {
+                        transparent::serve(&intake, socket, peer).await
+                    }
+                }
+                drop(permit);
+            });
+        }
+    }
+
+    async fn accept(
+        &self,
+        limit: &Arc<Semaphore>,
+    ) -> io::Result<Option<(TcpStream, Peer, OwnedSemaphorePermit)>> {
+        let permit = limit.clone().acquire_owned().await;
+        let permit = permit.map_err(io::Error::other)?;
+        let (socket, address) = self.socket.accept().await?;
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        if !self.clients.admit(address.ip()) {
+            tracing::info!(listener = %self.intake.name, client = %address,
+                "closed a connection from outside the client networks");
+            crate::relay::abort(socket);
+            return Ok(None);
+        }
+        let dscp = socket::syn_dscp(&socket);
+        Ok(Some((socket, Peer { address, dscp }, permit)))
+    }
+}

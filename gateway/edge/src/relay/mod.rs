@@ -1,0 +1,242 @@
+//! Moves bytes between a client's or origin's socket and a conduit.
+//!
+//! One future per connection serves both directions. It reads only what the
+//! conduit can take, so a full stream slows the sender by TCP's own window,
+//! and it borrows a buffer only for the length of a read call: a connection
+//! that waits holds none, which is what keeps ten thousand idle ones small.
+
+mod pool;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
+
+use crate::stream::{Conduit, Failure};
+pub(crate) use pool::poll_read_bytes;
+
+/// Most bytes taken from the conduit before the socket has taken them.
+const WRITE_BATCH: usize = 256 * 1024;
+/// Most buffers in one writev(2).
+const WRITE_SLICES: usize = 32;
+
+/// What a relay has moved, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// From the socket to the conduit.
+    pub to_peer: u64,
+    /// From the conduit to the socket.
+    pub from_peer: u64,
+}
+
+/// Relays until both directions have finished. `early` are bytes already read
+/// from the socket. Half-close passes through in each direction. On an error
+/// of either side the other one is reset: a socket by RST, since a FIN would
+/// let the client take a cut body for a whole one.
+///
+/// # Errors
+/// Which side broke, and how.
+pub async fn relay(
+    socket: TcpStream,
+    mut conduit: Box<dyn Conduit>,
+    early: Bytes,
+) -> (Moved, Result<(), Failure>) {
+    // Interactive bytes leave at once; bulk is written in large vectors.
+    let _ = socket.set_nodelay(true);
+    let mut relay = Relay {
+        socket,
+        early,
+        up_done: false,
+        pending: VecDeque::new(),
+        peer_finished: false,
+        down_done: false,
+        moved: Moved::default(),
+    };
+    let ended = poll_fn(|cx| relay.poll(cx, conduit.as_mut())).await;
+    let result = match ended {
+        Ok(()) => Ok(()),
+        Err(Broken::Socket(error)) => {
+            let failure = Failure::of_socket(&error);
+            conduit.reset(failure.clone());
+            Err(failure)
+        }
+        Err(Broken::Conduit(failure)) => Err(failure),
+    };
+    if result.is_err() {
+        let _ = relay.socket.set_zero_linger();
+    }
+    (relay.moved, result)
+}
+
+/// Closes `socket` with a RST: the answer to a stream that could not be
+/// opened after the client has been told that it was.
+pub fn abort(socket: TcpStream) {
+    let _ = socket.set_zero_linger();
+}
+
+enum Broken {
+    Socket(io::Error),
+    Conduit(Failure),
+}
+
+struct Relay {
+    socket: TcpStream,
+    early: Bytes,
+    up_done: bool,
+    pending: VecDeque<Bytes>,
+    peer_finished: bool,
+    down_done: bool,
+    moved: Moved,
+}
+
+impl Relay {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        conduit: &mut dyn Conduit,
+    ) -> Poll<Result<(), Broken>> {
+        if !self.up_done && self.poll_up(cx, conduit)?.is_ready() {
+            self.up_done = true;
+        }
+        if !self.down_done && self.poll_down(cx, conduit)?.is_ready() {
+            self.down_done = true;
+        }
+        if self.up_done && self.down_done {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+
+    fn poll_up(
+        &mut self,
+        cx: &mut Context<'_>,
+        conduit: &mut dyn Conduit,
+    ) -> Poll<Result<(), Broken>> {
+        loop {
+            let capacity = ready!(conduit.poll_send_capacity(cx)).map_err(Broken::Conduit)?;
+            let data = if self.early.is_empty() {
+                ready!(poll_read_bytes(&mut self.socket, cx, capacity)).map_err(Broken::Socket)?
+            } else {
+                self.early.split_to(capacity.min(self.early.len()))
+            };
+            if data.is_empty() {
+                self.early = Bytes::new();
+                conduit.finish();
+                return Poll::Ready(Ok(()));
+            }
+            self.moved.to_peer += data.len() as u64;
+            conduit.send(data);
+        }
+    }
+
+    fn poll_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        conduit: &mut dyn Conduit,
+    ) -> Poll<Result<(), Broken>> {
+        loop {
+            let more = self.gather(cx, conduit).map_err(Broken::Conduit)?;
+            if self.pending.is_empty() {
+                if !self.peer_finished {
+                    debug_assert!(more.is_pending());
+                    return Poll::Pending;
+                }
+                ready!(Pin::new(&mut self.socket).poll_shutdown(cx)).map_err(Broken::Socket)?;
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.poll_write(cx)).map_err(Broken::Socket)?;
+        }
+    }
+
+    /// Fills `pending` from the conduit if it is empty.
+    fn gather(
+        &mut self,
+        cx: &mut Context<'_>,
+        conduit: &mut dyn Conduit,
+    ) -> Result<Poll<()>, Failure> {
+        if !self.pending.is_empty() || self.peer_finished {
+            return Ok(Poll::Ready(()));
+        }
+        let mut room = WRITE_BATCH;
+        while room > 0 && self.pending.len() < WRITE_SLICES {
+            match conduit.poll_receive(cx, room) {
+                Poll::Ready(Ok(Some(data))) => {
+                    room = room.saturating_sub(data.len());
+                    if !data.is_empty() {
+                        self.pending.push_back(data);
+                    }
+                }
+                Poll::Ready(Ok(None)) => {
+                    self.peer_finished = true;
+                    return Ok(Poll::Ready(()));
+                }
+                // What came before a reset is not delivered after it: the
+                // client must see the break now, as from a direct origin.
+                Poll::Ready(Err(failure)) => return Err(failure),
+                Poll::Pending => return Ok(Poll::Pending),
+            }
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
+        let count = self.pending.len().min(WRITE_SLICES);
+        for (slice, data) in slices.iter_mut().zip(&self.pending) {
+            *slice = IoSlice::new(data);
+        }
+        let written = ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, &slices[..count]))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.moved.from_peer += written as u64;
+        let mut left = written;
+        while left > 0 {
+            let front = &mut self.pending[0];
+            if front.len() > left {
+                front.advance(left);
+                break;
+            }
+            left -= front.len();
+            self.pending.pop_front();
+        }
+        if self.pending.is_empty() {
+            // An idle connection keeps no queue either.
+            self.pending = VecDeque::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Waits for the outcome of the far dial; a client that leaves meanwhile is
+/// noticed only when the relay starts, within the dial's time limit.
+pub(crate) async fn outcome(
+    conduit: &mut Box<dyn Conduit>,
+) -> Result<crate::stream::Connected, Failure> {
+    poll_fn(|cx| conduit.poll_outcome(cx)).await
+}
+
+/// [`relay`], with its end in the log.
+pub(crate) async fn relay_logged(
+    listener: &str,
+    client: SocketAddr,
+    target: &str,
+    socket: TcpStream,
+    conduit: Box<dyn Conduit>,
+    early: Bytes,
+) {
+    let (moved, result) = relay(socket, conduit, early).await;
+    let Moved { to_peer, from_peer } = moved;
+    match result {
+        Ok(()) => tracing::debug!(listener, %client, target, to_peer, from_peer, "closed"),
+        Err(failure) => {
+            tracing::info!(listener, %client, target, to_peer, from_peer, %failure, "reset");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! SOCKS5 (RFC 1928) with CONNECT, and its user/password method (RFC 1929).
+
+mod server;
+mod wire;
+
+pub(crate) use server::serve;
+pub use wire::{Credentials, Handshake, Output, SocksError, fuzz, reply};

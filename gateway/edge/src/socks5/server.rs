@@ -1,0 +1,91 @@
+//! Serves SOCKS5 clients.
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::wire::{Credentials, Handshake, Output, reply};
+use crate::config::{Answer, User};
+use crate::listen::{Intake, Peer};
+use crate::relay::{abort, outcome, relay_logged};
+use crate::stream::{Protocol, Target};
+
+/// Serves one client until its connection ends.
+pub(crate) async fn serve(intake: &Intake, mut socket: TcpStream, peer: Peer) {
+    let limit = intake.config.handshake_timeout();
+    match timeout(limit, negotiate(intake, &mut socket)).await {
+        Ok(Ok((target, early))) => connect(intake, socket, peer, target, early).await,
+        Ok(Err(reason)) => {
+            tracing::info!(listener = %intake.name, client = %peer.address, reason,
+                "SOCKS5 handshake failed");
+        }
+        Err(_) => {
+            tracing::info!(listener = %intake.name, client = %peer.address,
+                "SOCKS5 handshake timed out");
+            abort(socket);
+        }
+    }
+}
+
+async fn negotiate(intake: &Intake, socket: &mut TcpStream) -> Result<(Target, Bytes), String> {
+    let users = Users(&intake.config.users);
+    let mut handshake = Handshake::new(!users.0.is_empty());
+    let mut piece = [0; 512];
+    loop {
+        match handshake.next(&users) {
+            Ok(Output::Send(message)) => {
+                let sent = socket.write_all(&message).await;
+                sent.map_err(|e| e.to_string())?;
+            }
+            Ok(Output::Connect(target)) => return Ok((target, handshake.into_rest().into())),
+            Ok(Output::Wait) => {
+                let room = handshake.room().min(piece.len());
+                match socket.read(&mut piece[..room]).await {
+                    Ok(0) => return Err("the client closed the connection".into()),
+                    Ok(count) => handshake.receive(&piece[..count]),
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+            Err(error) => {
+                if let Some(message) = error.reply() {
+                    let _ = socket.write_all(&message).await;
+                }
+                return Err(error.to_string());
+            }
+        }
+    }
+}
+
+async fn connect(intake: &Intake, mut socket: TcpStream, peer: Peer, target: Target, early: Bytes) {
+    let shown = target.to_string();
+    let opened = intake.open(Protocol::Socks5, target, &peer, None);
+    let answered = match opened {
+        Err(failure) => Err(failure),
+        Ok(conduit) if intake.config.answer == Answer::AtOnce => Ok((conduit, None)),
+        Ok(mut conduit) => outcome(&mut conduit)
+            .await
+            .map(|connected| (conduit, connected.origin)),
+    };
+    match answered {
+        Ok((conduit, origin)) => {
+            if socket.write_all(&reply(Ok(origin))).await.is_ok() {
+                relay_logged(&intake.name, peer.address, &shown, socket, conduit, early).await;
+            }
+        }
+        Err(failure) => {
+            tracing::info!(listener = %intake.name, client = %peer.address, target = shown,
+                %failure, "cannot connect");
+            let _ = socket.write_all(&reply(Err(failure.code))).await;
+            let _ = socket.shutdown().await;
+        }
+    }
+}
+
+struct Users<'a>(&'a [User]);
+
+impl Credentials for Users<'_> {
+    fn admit(&self, user: &[u8], password: &[u8]) -> bool {
+        crate::credentials::admit(self.0, user, password)
+    }
+}

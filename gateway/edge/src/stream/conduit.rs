@@ -1,0 +1,65 @@
+//! Outlets and conduits: the way from the edge to the other side.
+
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::{Failure, OpenRequest};
+
+/// Where taken-in connections go.
+pub trait Outlet: Send + Sync + 'static {
+    /// Opens a stream, at once and without a round trip; whether the origin
+    /// answers is learned from the conduit.
+    ///
+    /// # Errors
+    /// When the node cannot take another stream, or knows that the target
+    /// cannot be reached.
+    fn open(&self, request: OpenRequest) -> Result<Box<dyn Conduit>, Failure>;
+}
+
+/// What is known once the origin has answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connected {
+    /// The origin's address, where the far edge tells it.
+    pub origin: Option<SocketAddr>,
+}
+
+/// One stream, both directions. Dropping it without [`Conduit::finish`] or
+/// with the peer still sending resets it.
+///
+/// All polls of a conduit are made from one task at a time, so an
+/// implementation may keep a single waker for all of them, and must wake it
+/// for progress in either direction.
+pub trait Conduit: Send {
+    /// How many bytes [`Conduit::send`] takes now, above zero. `Err` when the
+    /// peer has reset the stream.
+    fn poll_send_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>>;
+
+    /// Sends `data`, at most as long as the capacity last polled. Kept
+    /// without a copy.
+    fn send(&mut self, data: Bytes);
+
+    /// Ends this side's data: the far socket is shut down for writing once it
+    /// has all of it.
+    fn finish(&mut self);
+
+    /// Gives the stream up in both directions; the far socket is reset.
+    fn reset(&mut self, failure: Failure);
+
+    /// The next bytes from the peer, at most `max` (above zero); `None` when
+    /// the peer has finished; `Err` when it has reset the stream, or its dial
+    /// has failed. Taking bytes gives the peer credit for as many.
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<Result<Option<Bytes>, Failure>>;
+
+    /// The outcome of the far edge's dial, for those who wait for it.
+    fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>>;
+
+    /// Tells the peer, on a stream that it has opened, that the origin has
+    /// answered. A failed dial is told by [`Conduit::reset`].
+    fn connected(&mut self, connected: Connected);
+}

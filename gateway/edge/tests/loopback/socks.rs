@@ -1,0 +1,92 @@
+use std::io::ErrorKind;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::world::{closed_port, echo, edge, edge_of, socks};
+
+#[tokio::test]
+async fn bytes_pass_both_ways() {
+    let (_edge, proxy) = edge("socks5", "");
+    let (mut client, reply) = socks(proxy, echo().await).await;
+    assert_eq!(reply, 0);
+    client.write_all(b"hello").await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(answer, b"hello");
+}
+
+#[tokio::test]
+async fn names_are_resolved_where_the_origin_is_dialled() {
+    let (_edge, proxy) = edge("socks5", "");
+    let port = echo().await.port();
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let mut request = b"\x05\x01\x00\x05\x01\x00\x03\x09localhost".to_vec();
+    request.extend(port.to_be_bytes());
+    request.extend(b"early");
+    client.write_all(&request).await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(&answer[answer.len() - 5..], b"early");
+}
+
+#[tokio::test]
+async fn a_failed_dial_is_a_reset_when_answered_at_once() {
+    let (_edge, proxy) = edge("socks5", "");
+    let (mut client, reply) = socks(proxy, closed_port().await).await;
+    assert_eq!(reply, 0);
+    let error = client.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_failed_dial_has_its_reply_when_answered_after_the_dial() {
+    let (_edge, proxy) = edge("socks5", "answer = 'after-dial'");
+    let (_, refused) = socks(proxy, closed_port().await).await;
+    assert_eq!(refused, 5);
+    let (_, forbidden) = socks(proxy, "10.0.0.1:80".parse().unwrap()).await;
+    assert_eq!(forbidden, 2);
+    let (mut client, reply) = socks(proxy, echo().await).await;
+    assert_eq!(reply, 0);
+    client.write_all(b"x").await.unwrap();
+    assert_eq!(client.read_u8().await.unwrap(), b'x');
+}
+
+#[tokio::test]
+async fn strangers_are_closed_at_once() {
+    let (_edge, proxy) = edge_of(
+        "client_networks = ['192.0.2.0/24']
+         [[listener]]\nname = 'in'\nprotocol = 'socks5'\naddress = '127.0.0.1:0'",
+    );
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let mut answer = Vec::new();
+    let read = client.read_to_end(&mut answer).await;
+    assert!(read.is_err() && answer.is_empty());
+}
+
+#[tokio::test]
+async fn a_silent_client_is_closed_when_its_time_is_over() {
+    let (_edge, proxy) = edge("socks5", "handshake_timeout_s = 0.05");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    client.write_all(b"\x05").await.unwrap();
+    let read = client.read_u8().await;
+    assert!(read.is_err());
+}
+
+#[tokio::test]
+async fn users_enter_with_their_password_only() {
+    let (_edge, proxy) = edge("socks5", "users = [{ name = 'u', password = 'p' }]");
+    for (password, admitted) in [(b'p', 0), (b'q', 1)] {
+        let mut client = TcpStream::connect(proxy).await.unwrap();
+        client
+            .write_all(b"\x05\x01\x02\x01\x01u\x01")
+            .await
+            .unwrap();
+        client.write_all(&[password]).await.unwrap();
+        let mut replies = [0; 4];
+        client.read_exact(&mut replies).await.unwrap();
+        assert_eq!(replies, [5, 2, 1, admitted]);
+    }
+}

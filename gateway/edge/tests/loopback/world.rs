@@ -1,0 +1,103 @@
+//! An edge, and origins to reach through it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use underpass_edge::Edge;
+use underpass_edge::config::EdgeConfig;
+use underpass_edge::dial::Dialler;
+use underpass_edge::direct::DirectOutlet;
+
+/// An edge of one listener, with loopback allowed on both sides; `extra` are
+/// further lines of the listener's table.
+pub fn edge(protocol: &str, extra: &str) -> (Edge, SocketAddr) {
+    edge_of(&format!(
+        "client_networks = ['127.0.0.0/8', '::1/128']
+         dial.allow_networks = ['127.0.0.0/8', '::1/128']
+         dial.connect_timeout_s = 5
+         [[listener]]
+         name = 'in'\nprotocol = '{protocol}'\naddress = '127.0.0.1:0'\n{extra}"
+    ))
+}
+
+/// An edge by its TOML.
+pub fn edge_of(config: &str) -> (Edge, SocketAddr) {
+    let config: EdgeConfig = toml::from_str(config).unwrap();
+    let dialler = Arc::new(Dialler::new(config.dial.clone()));
+    let edge = Edge::start(&config, Arc::new(DirectOutlet::new(dialler))).unwrap();
+    let address = edge.addresses()[0].1;
+    (edge, address)
+}
+
+/// An origin that serves each connection with `serve`.
+pub async fn origin<F, S>(serve: S) -> SocketAddr
+where
+    S: Fn(TcpStream) -> F + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(serve(socket));
+        }
+    });
+    address
+}
+
+/// An origin that sends back what it receives, and ends when it has ended.
+pub async fn echo() -> SocketAddr {
+    origin(|mut socket| async move {
+        let (mut from, mut to) = socket.split();
+        let _ = tokio::io::copy(&mut from, &mut to).await;
+        let _ = to.shutdown().await;
+    })
+    .await
+}
+
+/// A port that nobody listens on.
+pub async fn closed_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// Reads up to and including `end`.
+pub async fn read_until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+    let mut read = Vec::new();
+    while !read.ends_with(end) {
+        match socket.read_u8().await {
+            Ok(octet) => read.push(octet),
+            Err(_) => break,
+        }
+    }
+    read
+}
+
+/// Connects to `proxy` as SOCKS5 client without a password and asks for
+/// `target`; gives the reply's number.
+pub async fn socks(proxy: SocketAddr, target: SocketAddr) -> (TcpStream, u8) {
+    let mut socket = TcpStream::connect(proxy).await.unwrap();
+    let mut request = vec![5, 1, 0, 5, 1, 0];
+    match target.ip() {
+        std::net::IpAddr::V4(ip) => {
+            request.push(1);
+            request.extend(ip.octets());
+        }
+        std::net::IpAddr::V6(ip) => {
+            request.push(4);
+            request.extend(ip.octets());
+        }
+    }
+    request.extend(target.port().to_be_bytes());
+    socket.write_all(&request).await.unwrap();
+    let mut method = [0; 2];
+    socket.read_exact(&mut method).await.unwrap();
+    assert_eq!(method, [5, 0]);
+    let mut reply = [0; 4];
+    socket.read_exact(&mut reply).await.unwrap();
+    let rest = if reply[3] == 4 { 18 } else { 6 };
+    socket.read_exact(&mut vec![0; rest]).await.unwrap();
+    (socket, reply[1])
+}
