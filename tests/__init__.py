@@ -1,0 +1,1 @@
+"""What crosses the parts of Underpass: test bed, end-to-end tests, benchmarks."""

@@ -1,0 +1,1 @@
+"""Clients that time what they get and check every byte of it."""

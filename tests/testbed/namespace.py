@@ -1,0 +1,159 @@
+"""Network namespaces: made with a name that tells their owner, entered, and removed.
+
+The name carries the owner's process id, so that what a killed run left behind can be told from
+what a running one uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_CLONE_NEWNET = 0x40000000
+_NAME = re.compile(r"^up([0-9a-f]+)\.\d+-")
+_NETNS_DIR = Path("/run/netns")
+_instances = itertools.count()
+_libc = ctypes.CDLL(None, use_errno=True)
+
+# Windows must not limit the subjects without a proxy: 3 x 140 Mbit/s x 0.6 s is 32 MB, and the
+# kernel counts about twice the payload. Metrics of earlier connections would make runs depend
+# on their order.
+_SYSCTLS = {
+    "net.ipv4.tcp_rmem": "4096 131072 134217728",
+    "net.ipv4.tcp_wmem": "4096 65536 134217728",
+    "net.ipv4.tcp_no_metrics_save": "1",
+    "net.ipv4.conf.all.rp_filter": "0",
+    "net.ipv4.conf.default.rp_filter": "0",
+    "net.ipv6.conf.all.accept_dad": "0",
+    "net.ipv6.conf.default.accept_dad": "0",
+    "net.ipv4.ip_local_port_range": "10240 65000",
+}
+
+
+class CommandError(RuntimeError):
+    """A command that builds the test bed failed; the text says which, and its own words."""
+
+
+def command(argv: Sequence[str]) -> str:
+    """Run `argv`, return what it prints, raise `CommandError` with its errors."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CommandError(f"`{' '.join(argv)}` failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def unprivileged_reason() -> str | None:
+    """Why this process cannot make network namespaces, or None when it can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if not Path("/dev/net/tun").exists():
+        return "/dev/net/tun is missing, so satlink cannot make its interfaces"
+    return None
+
+
+def instance_prefix() -> str:
+    """Return a prefix for the namespaces of one test bed, unique on this machine."""
+    return f"up{os.getpid():x}.{next(_instances)}-"
+
+
+class Namespace:
+    """One network namespace, with loopback up and the test bed's settings."""
+
+    def __init__(self, name: str, *, forwarding: bool) -> None:
+        self.name = name
+        command(["ip", "netns", "add", name])
+        self.ip("link", "set", "lo", "up")
+        self.sysctl(**_SYSCTLS)
+        if forwarding:
+            self.sysctl(**{"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"})
+
+    def argv(self, *argv: str) -> list[str]:
+        """Return the command line that runs `argv` inside."""
+        return ["ip", "netns", "exec", self.name, *argv]
+
+    def ip(self, *args: str) -> str:
+        """Run `ip` inside."""
+        return command(["ip", "-n", self.name, *args])
+
+    def run(self, *argv: str) -> str:
+        """Run a command inside to its end and return what it prints."""
+        return command(self.argv(*argv))
+
+    def sysctl(self, **settings: str) -> None:
+        """Set kernel parameters of this namespace."""
+        self.run("sysctl", "-q", "-w", *(f"{key}={value}" for key, value in settings.items()))
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Put the calling thread inside; sockets it makes there stay in this namespace."""
+        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _setns(_NETNS_DIR / self.name)
+            try:
+                yield
+            finally:
+                _setns(Path(f"/proc/self/fd/{own}"))
+        finally:
+            os.close(own)
+
+    def socket(self, family: int, kind: int) -> socket.socket:
+        """Return a new socket that lives in this namespace."""
+        with self.entered():
+            return socket.socket(family, kind)
+
+    def processes(self) -> list[int]:
+        """Return the ids of the processes inside."""
+        return [int(pid) for pid in command(["ip", "netns", "pids", self.name]).split()]
+
+    def delete(self) -> None:
+        """Remove it, with its interfaces, routes and rules."""
+        command(["ip", "netns", "delete", self.name])
+
+
+def join(left: Namespace, left_interface: str, right: Namespace, right_interface: str) -> None:
+    """Join two namespaces by a pair of veth interfaces, both up."""
+    left.ip(
+        *("link", "add", left_interface, "type", "veth"),
+        *("peer", "name", right_interface, "netns", right.name),
+    )
+    left.ip("link", "set", left_interface, "up")
+    right.ip("link", "set", right_interface, "up")
+
+
+def leftovers() -> list[str]:
+    """Return the namespaces of test beds whose owner no longer runs."""
+    if not _NETNS_DIR.is_dir():
+        return []
+    return sorted(
+        entry.name
+        for entry in _NETNS_DIR.iterdir()
+        if (match := _NAME.match(entry.name)) and not Path(f"/proc/{int(match[1], 16)}").exists()
+    )
+
+
+def sweep() -> list[str]:
+    """Remove what killed test beds left behind; return the names of the namespaces."""
+    names = leftovers()
+    for name in names:
+        for pid in command(["ip", "netns", "pids", name]).split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), 9)
+        command(["ip", "netns", "delete", name])
+    return names
+
+
+def _setns(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.setns(fd, _CLONE_NEWNET) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, f"setns to {path}: {os.strerror(error)}")
+    finally:
+        os.close(fd)

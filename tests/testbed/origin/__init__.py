@@ -1,0 +1,1 @@
+"""Origin servers of known content and known faults."""

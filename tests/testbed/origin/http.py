@@ -1,0 +1,259 @@
+"""The HTTP/1.1 origin: content by path, uploads counted and hashed, faults on request."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import struct
+import time
+import urllib.parse
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tests.testbed.content import BLOCK_BYTES, block_body, block_header
+from tests.testbed.origin.proxy_protocol import read_source
+
+_HEAD_LIMIT = 64 << 10
+
+
+@dataclass(frozen=True)
+class Request:
+    """The head of a request, and the address that it came from or is said to come from."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: list[tuple[str, str]]
+    peer: str
+
+    def header(self, name: str) -> str | None:
+        """Return the first value of a header, by its lower-case name."""
+        return next((value for key, value in self.headers if key.lower() == name), None)
+
+    def number(self, name: str, default: int) -> int:
+        """Return a whole number of the query."""
+        return int(self.query.get(name, default))
+
+
+class HttpOrigin:
+    """Answers on one or more ports; `proxy_protocol` ports expect a PROXY v2 header first."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, BinaryIO] = {}
+
+    async def serve(self, port: int, *, proxy_protocol: bool = False) -> asyncio.Server:
+        """Listen on a port of every local address, IPv4 and IPv6."""
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await self._connection(reader, writer, proxy_protocol=proxy_protocol)
+            except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                pass
+            finally:
+                writer.close()
+
+        return await asyncio.start_server(
+            connected,
+            port=port,
+            host=["0.0.0.0", "::"],  # noqa: S104 - its own namespace
+            backlog=4096,
+            limit=_HEAD_LIMIT,
+        )
+
+    async def _connection(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        proxy_protocol: bool,
+    ) -> None:
+        peer = str(writer.get_extra_info("peername")[0])
+        if proxy_protocol:
+            peer = await read_source(reader)
+        while head := await _read_head(reader):
+            request = _parse_head(head, peer)
+            await self._answer(request, reader, writer)
+            await writer.drain()
+            if (request.header("connection") or "").lower() == "close":
+                return
+
+    async def _answer(
+        self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        parts = request.path.strip("/").split("/")
+        kind, argument = parts[0], parts[1] if len(parts) > 1 else ""
+        started = time.monotonic()
+        if kind == "early":
+            # An answer before the request's body has come: some servers refuse uploads so.
+            _send_json(writer, {"early": True}, status=413, close=True)
+            return
+        if request.header("expect") == "100-continue":
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        size, digest = await _read_body(request, reader)
+        if kind == "bytes":
+            await self._send_content(request, int(argument), writer)
+        elif kind == "reset":
+            await self._send_then_reset(request, int(argument), writer)
+        elif kind == "sink":
+            _send_json(
+                writer, {"bytes": size, "sha256": digest, "seconds": time.monotonic() - started}
+            )
+        elif kind == "request":
+            _send_json(
+                writer,
+                {
+                    "method": request.method,
+                    "path": request.path,
+                    "headers": request.headers,
+                    "peer": request.peer,
+                    "bytes": size,
+                    "sha256": digest,
+                },
+            )
+        elif kind == "status":
+            _send_json(writer, {"status": int(argument)}, status=int(argument))
+        elif kind == "":
+            _send_text(writer, "Underpass: this page came over the satellite hop.\n")
+        else:
+            _send_json(writer, {"error": f"no such path: {request.path}"}, status=404)
+
+    async def _send_content(
+        self, request: Request, size: int, writer: asyncio.StreamWriter
+    ) -> None:
+        """Send `size` bytes: with their length, or `chunked=1`; at most `rate_bps` if given."""
+        seed, chunked = request.number("seed", 1), request.number("chunked", 0)
+        rate_bps = request.number("rate_bps", 0)
+        how = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n%s\r\n\r\n" % how
+        _cork(writer, on=True)
+        writer.write(head)
+        if request.method == "HEAD":
+            _cork(writer, on=False)
+            return
+        loop, step = asyncio.get_running_loop(), rate_bps // 80 if rate_bps else BLOCK_BYTES
+        started, offset = loop.time(), 0
+        while offset < size:
+            count = min(size - offset, step, BLOCK_BYTES - offset % BLOCK_BYTES)
+            if chunked:
+                writer.write(b"%x\r\n" % count)
+            await self._send_piece(seed, offset, count, writer)
+            if chunked:
+                writer.write(b"\r\n")
+            offset += count
+            if rate_bps:
+                _cork(writer, on=False)
+                await asyncio.sleep(started + offset * 8 / rate_bps - loop.time())
+        if chunked:
+            writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        _cork(writer, on=False)
+
+    async def _send_piece(
+        self, seed: int, offset: int, count: int, writer: asyncio.StreamWriter
+    ) -> None:
+        """Send bytes that lie within one block, from memory that only the kernel touches."""
+        index, at = divmod(offset, BLOCK_BYTES)
+        header = block_header(index)[at : at + count]
+        if header:
+            writer.write(header)
+        rest = count - len(header)
+        if rest:
+            loop = asyncio.get_running_loop()
+            await loop.sendfile(writer.transport, self._file(seed), at + len(header), rest)
+
+    async def _send_then_reset(
+        self, request: Request, size: int, writer: asyncio.StreamWriter
+    ) -> None:
+        """Promise `size` bytes, send `after` of them, and reset the connection."""
+        seed, after = request.number("seed", 1), request.number("after", 0)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        offset = 0
+        while offset < after:
+            count = min(after - offset, BLOCK_BYTES - offset % BLOCK_BYTES)
+            await self._send_piece(seed, offset, count, writer)
+            offset += count
+        await writer.drain()
+        sock: socket.socket = writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        raise ConnectionResetError
+
+    def _file(self, seed: int) -> BinaryIO:
+        if seed not in self._files:
+            file = os.fdopen(os.memfd_create(f"content-{seed}"), "w+b")
+            file.write(block_body(seed))
+            file.flush()
+            self._files[seed] = file
+        return self._files[seed]
+
+
+async def _read_head(reader: asyncio.StreamReader) -> bytes | None:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as error:
+        if error.partial:
+            raise
+        return None
+
+
+def _parse_head(head: bytes, peer: str) -> Request:
+    first, *rest = head.decode("latin-1").split("\r\n")
+    method, target, _ = first.split(" ")
+    url = urllib.parse.urlsplit(target)
+    headers = [
+        (name.strip(), value.strip())
+        for name, _, value in (line.partition(":") for line in rest if line)
+    ]
+    return Request(method, url.path, dict(urllib.parse.parse_qsl(url.query)), headers, peer)
+
+
+async def _read_body(request: Request, reader: asyncio.StreamReader) -> tuple[int, str]:
+    """Read the body, return its length and SHA-256."""
+    digest, size = hashlib.sha256(), 0
+
+    async def take(count: int) -> None:
+        nonlocal size
+        while count:
+            data = await reader.read(min(count, 1 << 20))
+            if not data:
+                raise asyncio.IncompleteReadError(b"", count)
+            digest.update(data)
+            size += len(data)
+            count -= len(data)
+
+    if (request.header("transfer-encoding") or "").lower() == "chunked":
+        while count := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+            await take(count)
+            await reader.readexactly(2)
+        while await reader.readuntil(b"\r\n") != b"\r\n":
+            pass
+    else:
+        await take(int(request.header("content-length") or 0))
+    return size, digest.hexdigest()
+
+
+def _send_json(
+    writer: asyncio.StreamWriter, value: object, *, status: int = 200, close: bool = False
+) -> None:
+    body = json.dumps(value).encode()
+    extra = b"Connection: close\r\n" if close else b""
+    writer.write(
+        b"HTTP/1.1 %d Status\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s"
+        % (status, extra, len(body), body)
+    )
+
+
+def _send_text(writer: asyncio.StreamWriter, text: str) -> None:
+    body = text.encode()
+    writer.write(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s"
+        % (len(body), body)
+    )
+
+
+def _cork(writer: asyncio.StreamWriter, *, on: bool) -> None:
+    sock: socket.socket = writer.get_extra_info("socket")
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, int(on))

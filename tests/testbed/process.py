@@ -1,0 +1,103 @@
+"""Programs of the test bed: started in a namespace, logged to a file, ended with it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.testbed.namespace import Namespace
+
+# A node drains for some seconds after SIGTERM before its end is forced.
+_TERM_S = 10.0
+
+
+class ProcessError(RuntimeError):
+    """A program of the test bed ended or did not get ready; the text has its last log lines."""
+
+
+class Process:
+    """One program; it dies with the thread that started it, even when that one is killed."""
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        log_dir: Path,
+        namespace: Namespace | None = None,
+        env: dict[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.log_path = log_dir / f"{name}.log"
+        inside = namespace.argv(*argv) if namespace else list(argv)
+        with self.log_path.open("ab") as log:
+            self._popen = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "--", *inside],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(env or {})},
+                # Ctrl-C is for the test bed, which then ends its programs in order.
+                process_group=0,
+                preexec_fn=_raise_open_files,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Return the process id; `ip netns exec` becomes the program, so it is the program's."""
+        return self._popen.pid
+
+    def running(self) -> bool:
+        """Tell whether it still runs."""
+        return self._popen.poll() is None
+
+    def log_tail(self, lines: int = 30) -> str:
+        """Return the end of its log."""
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def wait_until(self, ready: Callable[[], bool], *, timeout_s: float = 15.0) -> None:
+        """Wait until `ready` holds; raise with the log if it ends or takes too long."""
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            if not self.running():
+                raise ProcessError(
+                    f"{self.name} ended with status {self._popen.returncode}:\n{self.log_tail()}"
+                )
+            if time.monotonic() > deadline:
+                raise ProcessError(
+                    f"{self.name} is not ready after {timeout_s} s:\n{self.log_tail()}"
+                )
+            time.sleep(0.02)
+
+    def stop(self) -> int:
+        """End it by SIGTERM, or by SIGKILL if that is not enough; return its exit status."""
+        if self.running():
+            self._popen.send_signal(signal.SIGTERM)
+            try:
+                self._popen.wait(_TERM_S)
+            except subprocess.TimeoutExpired:
+                self._popen.kill()
+        return self._popen.wait()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def resident_bytes(self) -> int:
+        """Return its resident memory without the pages it shares with files."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+        raise ProcessError(f"{self.name} has no RssAnon")
+
+
+def _raise_open_files() -> None:
+    """Allow as many open files as the system lets: thousands of streams need them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

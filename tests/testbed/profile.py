@@ -1,0 +1,73 @@
+"""What the emulated hops are like."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction of a hop."""
+
+    rate_bps: int | None = None
+    delay_ms: float = 0.0
+    loss: float = 0.0
+    queue_ms: float | None = None
+    jitter_ms: float = 0.0
+
+    def satlink_table(self) -> dict[str, object]:
+        """Return the link as satlink's configuration names it."""
+        return {
+            "rate_bps": self.rate_bps,
+            "delay_ms": self.delay_ms,
+            "jitter_ms": self.jitter_ms,
+            "loss": {"model": "independent", "probability": self.loss} if self.loss else None,
+            "queue": {"limit_ms": self.queue_ms} if self.queue_ms is not None else None,
+        }
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Both directions of a hop: forward is hub to terminal."""
+
+    name: str
+    forward: Link
+    return_: Link
+
+    @property
+    def rtt_ms(self) -> float:
+        """Return the round-trip time without load."""
+        return self.forward.delay_ms + self.return_.delay_ms
+
+    @property
+    def rtt_s(self) -> float:
+        """Return the round-trip time without load, in seconds."""
+        return self.rtt_ms / 1000
+
+    def with_loss(self, probability: float) -> Profile:
+        """Return the same hop with another loss probability in both directions."""
+        return Profile(
+            f"{self.name} with loss {probability:g}",
+            dataclasses.replace(self.forward, loss=probability),
+            dataclasses.replace(self.return_, loss=probability),
+        )
+
+
+def symmetric(name: str, link: Link) -> Profile:
+    """Return a hop whose directions are alike."""
+    return Profile(name, link, link)
+
+
+# A production GEO service.
+PROFILE_G = symmetric("G", Link(rate_bps=140_000_000, delay_ms=300.0, loss=0.0005, queue_ms=2000.0))
+# A vehicle's terminal.
+PROFILE_V = Profile(
+    "V",
+    Link(rate_bps=40_000_000, delay_ms=280.0, queue_ms=1000.0),
+    Link(rate_bps=2_000_000, delay_ms=280.0, queue_ms=1000.0),
+)
+# A mobile network beside the satellite.
+TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=20_000_000, delay_ms=25.0, queue_ms=200.0))
+# The loopback experiments need a hop that is none.
+PERFECT = symmetric("perfect", Link())

@@ -1,0 +1,36 @@
+"""Where the programs of the test bed are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+
+
+class MissingProgramError(RuntimeError):
+    """A program has not been built."""
+
+
+def built(name: str) -> str:
+    """Return the path of a program of this workspace, from UNDERPASS_BIN or target/release."""
+    path = Path(os.environ.get("UNDERPASS_BIN") or _ROOT / "target" / "release") / name
+    if not path.exists():
+        raise MissingProgramError(f"{path} is not there: run `make build`, or set UNDERPASS_BIN")
+    return str(path)
+
+
+def missing(*names: str) -> str | None:
+    """Say which of the workspace's programs are not built, None when all are."""
+    for name in names:
+        try:
+            built(name)
+        except MissingProgramError as error:
+            return str(error)
+    return None
+
+
+def origin_argv() -> list[str]:
+    """Return the command line of the origin servers."""
+    return [sys.executable, "-m", "tests.testbed.origin"]

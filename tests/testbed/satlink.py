@@ -1,0 +1,131 @@
+"""The emulated hop: starts `satlink` and speaks to its control socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.testbed.process import Process
+from tests.testbed.profile import Link, Profile
+from tests.testbed.programs import built
+from tests.testbed.toml_text import toml_text
+
+
+class SatlinkError(RuntimeError):
+    """satlink refused a request; the text is its own."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """An end of the hop: a TUN device in a namespace."""
+
+    namespace: str
+    device: str
+    addresses: list[str]
+    routes: list[str]
+
+    def table(self) -> dict[str, object]:
+        """Return it as satlink's configuration names it."""
+        return {
+            "netns": self.namespace,
+            "device": self.device,
+            "addresses": self.addresses,
+            "routes": self.routes,
+        }
+
+
+@dataclass(frozen=True)
+class Station:
+    """A terminal of the beam: its device, what lies behind it, what its links are like."""
+
+    name: str
+    device: Device
+    prefixes: list[str]
+    profile: Profile
+
+
+class Satlink:
+    """One running beam."""
+
+    def __init__(
+        self,
+        hub: Device,
+        stations: Sequence[Station],
+        *,
+        beam: Link | None,
+        seed: int,
+        directory: Path,
+        name: str,
+        start: Callable[[str, Sequence[str]], Process],
+    ) -> None:
+        self.socket_path = directory / f"{name}.sock"
+        config_path = directory / f"{name}.toml"
+        capacity = {"capacity_bps": beam.rate_bps} if beam else {}
+        config = {
+            "socket": self.socket_path,
+            "seed": seed,
+            "beam": {"forward": capacity, "return": capacity},
+            "hub": hub.table(),
+            "terminal": [
+                {
+                    "name": station.name,
+                    **station.device.table(),
+                    "prefixes": station.prefixes,
+                    "forward": station.profile.forward.satlink_table(),
+                    "return": station.profile.return_.satlink_table(),
+                }
+                for station in stations
+            ],
+        }
+        config_path.write_text(toml_text(config))
+        self.process = start(name, [built("satlink"), "run", "--config", str(config_path)])
+        self.process.wait_until(self._answers)
+
+    def request(self, cmd: str, **arguments: object) -> dict[str, Any]:
+        """Send one request, return the reply; raise `SatlinkError` when it is refused."""
+        line = json.dumps({"cmd": cmd, **{k: v for k, v in arguments.items() if v is not None}})
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(10)
+            sock.connect(str(self.socket_path))
+            sock.sendall(line.encode() + b"\n")
+            with sock.makefile("rb") as replies:
+                reply: dict[str, Any] = json.loads(replies.readline())
+        if not reply["ok"]:
+            raise SatlinkError(f"{line}: {reply.get('error')}")
+        return reply
+
+    def block(self, terminal: str, *, for_s: float | None = None) -> None:
+        """Take the line of sight from a terminal, for a time or until `unblock`."""
+        self.request("block", terminal=terminal, for_s=for_s)
+
+    def unblock(self, terminal: str) -> None:
+        """Give it back."""
+        self.request("unblock", terminal=terminal)
+
+    def seed(self, seed: int) -> None:
+        """Begin the patterns of loss and jitter again, so that all subjects meet the same."""
+        self.request("seed", seed=seed)
+
+    def set_link(self, *, direction: str | None = None, **link: object) -> None:
+        """Change keys of every terminal's links while they run."""
+        self.request("set", direction=direction, link=link)
+
+    def reset_statistics(self) -> None:
+        """Set all counts to zero."""
+        self.request("reset-stats")
+
+    def statistics(self) -> dict[str, Any]:
+        """Return satlink's counts."""
+        stats: dict[str, Any] = self.request("stats")["stats"]
+        return stats
+
+    def _answers(self) -> bool:
+        try:
+            self.statistics()
+        except (OSError, ValueError):
+            return False
+        return True

@@ -1,0 +1,219 @@
+"""The network of the test bed: client, terminal, satellite hop, hub, origin, and plain IP
+from end to end."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.testbed import addresses, ports
+from tests.testbed.namespace import Namespace, instance_prefix, join
+from tests.testbed.process import Process
+from tests.testbed.profile import PROFILE_G, Link, Profile
+from tests.testbed.programs import origin_argv
+from tests.testbed.satlink import Device, Satlink, Station
+
+_SAT_DEVICE = "sat"
+_TERRESTRIAL_DEVICE = "terr"
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """A terminal's namespace and that of its client."""
+
+    index: int
+    node: Namespace
+    client: Namespace
+
+    @property
+    def name(self) -> str:
+        """Return its name in satlink's control."""
+        return f"t{self.index}"
+
+
+class Testbed:
+    """A context manager; whatever happens inside, nothing of it remains after its end.
+
+    Logs stay in `log_dir` when it is given or when the end is an error; else they go too.
+    """
+
+    __test__ = False
+
+    def __init__(
+        self,
+        profile: Profile = PROFILE_G,
+        *,
+        terminals: int = 1,
+        beam: Link | None = None,
+        terrestrial: Profile | None = None,
+        origin_congestion_control: str | None = None,
+        seed: int = 1,
+        log_dir: Path | None = None,
+    ) -> None:
+        self.profile = profile
+        self.prefix = instance_prefix()
+        self._keep_logs = log_dir is not None
+        self.dir = log_dir or Path(tempfile.mkdtemp(prefix="underpass-testbed-"))
+        self.dir.mkdir(parents=True, exist_ok=True)
+        self._stack = contextlib.ExitStack()
+        self._terminal_count = terminals
+        self._beam = beam
+        self._terrestrial_profile = terrestrial
+        self._origin_congestion_control = origin_congestion_control
+        self._seed = seed
+        self.terminals: list[Terminal] = []
+        self.terrestrial: Satlink | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._build()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+        if kind is None and not self._keep_logs:
+            shutil.rmtree(self.dir)
+        elif error is not None:
+            error.add_note(f"the test bed's logs: {self.dir}")
+
+    def namespace(self, name: str, *, forwarding: bool = False) -> Namespace:
+        """Make a namespace that is removed with the test bed."""
+        namespace = Namespace(self.prefix + name, forwarding=forwarding)
+        self._stack.callback(namespace.delete)
+        return namespace
+
+    def start(
+        self,
+        name: str,
+        argv: Sequence[str],
+        namespace: Namespace | None = None,
+        env: dict[str, str] | None = None,
+    ) -> Process:
+        """Start a program that ends with the test bed."""
+        process = Process(name, argv, log_dir=self.dir, namespace=namespace, env=env)
+        self._stack.callback(process.stop)
+        return process
+
+    @property
+    def terminal(self) -> Terminal:
+        """Return the first terminal."""
+        return self.terminals[0]
+
+    def _build(self) -> None:
+        self.hub = self.namespace("hub", forwarding=True)
+        self.origin = self.namespace("origin")
+        self._wire_origin()
+        for index in range(self._terminal_count):
+            self.terminals.append(self._wire_terminal(index))
+        self.satlink = self._start_hop(
+            "satlink", _SAT_DEVICE, self.profile, self._beam, default_route=True
+        )
+        if self._terrestrial_profile:
+            self.terrestrial = self._start_hop(
+                "terrestrial", _TERRESTRIAL_DEVICE, self._terrestrial_profile, None
+            )
+        origin = self.start("origin", origin_argv(), self.origin)
+        origin.wait_until(lambda: _listens(self.origin, ports.RESETTING))
+
+    def _wire_origin(self) -> None:
+        join(self.hub, "wan", self.origin, "eth0")
+        _address(self.hub, "wan", f"{addresses.HUB_WAN}/24", f"{addresses.HUB_WAN6}/64")
+        _address(self.origin, "eth0", f"{addresses.ORIGIN}/24", f"{addresses.ORIGIN6}/64")
+        self.origin.ip("route", "add", "default", "via", addresses.HUB_WAN)
+        self.origin.ip("-6", "route", "add", "default", "via", addresses.HUB_WAN6)
+        if self._origin_congestion_control:
+            self.origin.sysctl(
+                **{"net.ipv4.tcp_congestion_control": self._origin_congestion_control}
+            )
+
+    def _wire_terminal(self, index: int) -> Terminal:
+        node = self.namespace(f"t{index}", forwarding=True)
+        client = self.namespace(f"c{index}")
+        join(node, "lan", client, "eth0")
+        lan, lan6 = addresses.terminal_lan(index), addresses.terminal_lan6(index)
+        _address(node, "lan", f"{lan}/24", f"{lan6}/64")
+        _address(client, "eth0", f"{addresses.client(index)}/24", f"{addresses.client6(index)}/64")
+        client.ip("route", "add", "default", "via", lan)
+        client.ip("-6", "route", "add", "default", "via", lan6)
+        return Terminal(index, node, client)
+
+    def _start_hop(
+        self,
+        name: str,
+        device: str,
+        profile: Profile,
+        beam: Link | None,
+        *,
+        default_route: bool = False,
+    ) -> Satlink:
+        """Start a satlink between the hub and all terminals.
+
+        On the first hop lies the default way of plain IP; on another only what is bound to it.
+        """
+        sat = device == _SAT_DEVICE
+        hub = Device(
+            self.hub.name,
+            device,
+            [f"{addresses.HUB_SAT}/16", f"{addresses.HUB_SAT6}/64"]
+            if sat
+            else [f"{addresses.HUB_TERRESTRIAL}/16", f"{addresses.HUB_TERRESTRIAL6}/64"],
+            [addresses.CLIENT_NETWORKS, addresses.CLIENT_NETWORKS6] if default_route else [],
+        )
+        stations = [
+            Station(
+                terminal.name,
+                Device(
+                    terminal.node.name,
+                    device,
+                    [
+                        f"{addresses.terminal_sat(terminal.index)}/16",
+                        f"{addresses.terminal_sat6(terminal.index)}/64",
+                    ]
+                    if sat
+                    else [
+                        f"{addresses.terminal_terrestrial(terminal.index)}/16",
+                        f"{addresses.terminal_terrestrial6(terminal.index)}/64",
+                    ],
+                    ["0.0.0.0/0", "::/0"] if default_route else [],
+                ),
+                [
+                    addresses.client_network(terminal.index),
+                    addresses.client_network6(terminal.index),
+                ],
+                profile,
+            )
+            for terminal in self.terminals
+        ]
+        return Satlink(
+            hub,
+            stations,
+            beam=beam,
+            seed=self._seed,
+            directory=self.dir,
+            name=name,
+            start=self.start,
+        )
+
+
+def _address(namespace: Namespace, interface: str, ipv4: str, ipv6: str) -> None:
+    namespace.ip("address", "add", ipv4, "dev", interface)
+    # Without detection of duplicates, which would hold the address back for a second.
+    namespace.ip("address", "add", ipv6, "dev", interface, "nodad")
+
+
+def _listens(namespace: Namespace, port: int) -> bool:
+    return bool(namespace.run("ss", "-Hltn", f"sport = :{port}").strip())
