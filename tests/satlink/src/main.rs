@@ -1,2 +1,64 @@
-//! (being written)
-fn main() {}
+//! The command `satlink`: runs an emulated beam, and controls a running one.
+
+mod arguments;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use satlink::config::Config;
+use satlink::control::{Request, send};
+use satlink::emulator::Emulator;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Run { config } => run(&config),
+        Command::CheckConfig { config } => check(&config),
+        Command::Ctl { socket, action } => action
+            .request()
+            .map_err(Into::into)
+            .and_then(|request| control(&socket, &request)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("satlink: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(path: &Path) -> Result<(), Box<dyn Error>> {
+    let config = Config::load(path)?;
+    let emulator = Emulator::new(&config)?;
+    // Whoever started the program waits for this line.
+    println!("ready {}", config.socket.display());
+    io::stdout().flush()?;
+    Ok(emulator.run()?)
+}
+
+fn check(path: &Path) -> Result<(), Box<dyn Error>> {
+    let config = Config::load(path)?;
+    println!(
+        "{}: ok, {} terminals",
+        path.display(),
+        config.terminals.len()
+    );
+    Ok(())
+}
+
+fn control(socket: &Path, request: &Request) -> Result<(), Box<dyn Error>> {
+    let reply = send(socket, request)?;
+    if let Some(error) = reply.error {
+        return Err(error.into());
+    }
+    match reply.stats {
+        Some(stats) => println!("{}", serde_json::to_string_pretty(&stats)?),
+        None => println!("{}", serde_json::to_string(&reply)?),
+    }
+    Ok(())
+}

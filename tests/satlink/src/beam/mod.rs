@@ -1,0 +1,469 @@
+//! The beam as a state machine in virtual time.
+//!
+//! A packet's way: it waits in its link's queue, is transmitted at the link's
+//! rate (and the beam's capacity), is perhaps lost, flies for the link's
+//! delay, and arrives unless its terminal is blocked. Packets and the time go
+//! in by [`Beam::enqueue`]; arrivals come out of [`Beam::poll`].
+//!
+//! Transmissions are computed when someone looks, at the exact times at which
+//! they happen, so the beam's rate and delay do not depend on how punctually
+//! it is polled.
+
+mod blockage;
+mod capacity;
+mod codel;
+mod link;
+mod loss;
+mod profile;
+mod queue;
+mod random;
+mod statistics;
+mod transmitter;
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
+
+use serde::{Deserialize, Serialize};
+
+pub use blockage::Interval;
+pub use capacity::{CapacityProfile, Sharing};
+pub use profile::{Discipline, LinkProfile, LossProfile, MAX_DELAY_MS, ProfileError, QueueProfile};
+pub use statistics::LinkStatistics;
+
+use blockage::Blockage;
+use capacity::Capacity;
+use link::Link;
+
+/// A point in time or a span, in nanoseconds of a monotonic clock.
+pub type Nanos = u64;
+
+/// One IP packet, from its first header byte to its last payload byte.
+pub type Packet = Box<[u8]>;
+
+/// One direction of the beam.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// Hub to terminal.
+    Forward,
+    /// Terminal to hub.
+    Return,
+}
+
+impl Direction {
+    /// Both directions, in the order of their indices.
+    pub const BOTH: [Direction; 2] = [Direction::Forward, Direction::Return];
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What a terminal of the beam is made of.
+#[derive(Clone, Debug)]
+pub struct TerminalProfile {
+    /// Its name; with the seed it determines the terminal's loss pattern.
+    pub name: String,
+    /// The link from the hub.
+    pub forward: LinkProfile,
+    /// The link to the hub.
+    pub ret: LinkProfile,
+    /// Blockages, relative to the epoch.
+    pub blockages: Vec<Interval>,
+}
+
+/// A packet that has come through.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The direction in which it went.
+    pub direction: Direction,
+    /// The index of its terminal.
+    pub terminal: usize,
+    /// When it arrives; never later than the time of the poll.
+    pub due: Nanos,
+    /// The packet as it went in.
+    pub packet: Packet,
+}
+
+/// Why a command to the beam was refused.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum BeamError {
+    /// A profile has a value that cannot be.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The rates of an allocation exceed the capacity.
+    #[error("the allocation's rates sum to {sum_bps} bit/s, above the capacity of {capacity_bps}")]
+    Overallocated {
+        /// Sum of the allocated rates, bit/s.
+        sum_bps: u64,
+        /// Capacity of the beam in this direction, bit/s.
+        capacity_bps: u64,
+    },
+    /// More allocations wait for their time than are kept.
+    #[error("{0} allocations already wait for their time")]
+    TooManyPlanned(usize),
+}
+
+struct Terminal {
+    name: String,
+    links: [Link; 2],
+    blockage: Blockage,
+}
+
+/// One beam: a hub, its terminals, and the capacity that they share.
+pub struct Beam {
+    terminals: Vec<Terminal>,
+    capacity: [Capacity; 2],
+    flight: BinaryHeap<Reverse<InFlight>>,
+    sequence: u64,
+    epoch: Nanos,
+}
+
+impl Beam {
+    /// A beam whose epoch is `now`. Capacities are forward, then return.
+    pub fn new(
+        now: Nanos,
+        seed: u64,
+        capacity: [CapacityProfile; 2],
+        terminals: Vec<TerminalProfile>,
+    ) -> Result<Self, BeamError> {
+        let terminals = terminals
+            .into_iter()
+            .map(|profile| {
+                let mut blockage = Blockage::default();
+                blockage.lay(profile.blockages, now, now);
+                Ok(Terminal {
+                    links: [
+                        Link::new(profile.forward, &profile.name, Direction::Forward, seed)?,
+                        Link::new(profile.ret, &profile.name, Direction::Return, seed)?,
+                    ],
+                    name: profile.name,
+                    blockage,
+                })
+            })
+            .collect::<Result<Vec<_>, ProfileError>>()?;
+        let capacity = capacity.map(Capacity::new);
+        for one in &capacity {
+            one.profile().validate()?;
+        }
+        Ok(Beam {
+            terminals,
+            capacity,
+            flight: BinaryHeap::new(),
+            sequence: 0,
+            epoch: now,
+        })
+    }
+
+    /// Gives a packet to the link of `terminal` in `direction` at `now`.
+    ///
+    /// Times must not go back from call to call.
+    pub fn enqueue(
+        &mut self,
+        now: Nanos,
+        direction: Direction,
+        terminal: usize,
+        packet: impl Into<Packet>,
+    ) {
+        self.advance(now);
+        let limit = self.capacity[direction.index()].profile().capacity_bps;
+        self.sequence += 1;
+        self.terminals[terminal].links[direction.index()].enqueue(
+            now,
+            self.sequence,
+            packet.into(),
+            limit,
+        );
+    }
+
+    /// The next packet that has arrived by `now`; call until `None`.
+    pub fn poll(&mut self, now: Nanos) -> Option<Arrival> {
+        self.advance(now);
+        while self.flight.peek().is_some_and(|next| next.0.due <= now) {
+            let Reverse(flown) = self.flight.pop()?;
+            let terminal = &mut self.terminals[flown.terminal];
+            // A terminal in a blockage neither hears nor is heard, whatever
+            // is already past its antenna survives.
+            let at_antenna = match flown.direction {
+                Direction::Forward => flown.due,
+                Direction::Return => flown.departed,
+            };
+            let statistics = terminal.links[flown.direction.index()].statistics_mut();
+            statistics.in_flight_packets -= 1;
+            if terminal.blockage.covers(at_antenna) {
+                statistics.blocked(flown.packet.len());
+                continue;
+            }
+            statistics.delivered(flown.due, flown.packet.len());
+            return Some(Arrival {
+                direction: flown.direction,
+                terminal: flown.terminal,
+                due: flown.due,
+                packet: flown.packet,
+            });
+        }
+        None
+    }
+
+    /// When to poll next, unless a packet or command comes first.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        let arrival = self.flight.peek().map(|next| next.0.due);
+        let per_direction = Direction::BOTH.into_iter().flat_map(|direction| {
+            let transmission = self.next_transmission(direction).map(|(start, terminal)| {
+                start.saturating_add(self.link(terminal, direction).min_delay())
+            });
+            let allocation = self.capacity[direction.index()].next_planned();
+            [transmission, allocation]
+        });
+        per_direction.chain([arrival]).flatten().min()
+    }
+
+    /// Carries out every transmission that begins by `now`.
+    fn advance(&mut self, now: Nanos) {
+        for direction in Direction::BOTH {
+            loop {
+                let planned = self.capacity[direction.index()].next_planned();
+                let until = planned.map_or(now, |at| at.min(now));
+                while let Some((start, terminal)) = self.next_transmission(direction)
+                    && start <= until
+                {
+                    self.transmit(direction, terminal, start);
+                }
+                let Some(rates) = self.capacity[direction.index()].take_planned(now) else {
+                    break;
+                };
+                self.apply_allocation(direction, &rates);
+            }
+        }
+    }
+
+    /// Start and terminal of the transmission that comes next: the earliest
+    /// that may begin, and among those that wait for the shared capacity the
+    /// one whose packet came first.
+    fn next_transmission(&self, direction: Direction) -> Option<(Nanos, usize)> {
+        let shared_free = self.capacity[direction.index()].free_at();
+        self.terminals
+            .iter()
+            .enumerate()
+            .filter_map(|(index, terminal)| {
+                let (ready, sequence) = terminal.links[direction.index()].next_ready()?;
+                Some((ready.max(shared_free), sequence, index))
+            })
+            .min()
+            .map(|(start, _, index)| (start, index))
+    }
+
+    fn transmit(&mut self, direction: Direction, terminal: usize, start: Nanos) {
+        let link = &mut self.terminals[terminal].links[direction.index()];
+        let Some(sent) = link.transmit(start) else {
+            return;
+        };
+        let shared_end = self.capacity[direction.index()].transmit(start, sent.packet.len());
+        let departed = sent.departed.max(shared_end);
+        if let Some(due) = link.launch(departed, sent.packet.len()) {
+            self.flight.push(Reverse(InFlight {
+                due,
+                sequence: sent.sequence,
+                departed,
+                direction,
+                terminal,
+                packet: sent.packet,
+            }));
+        }
+    }
+
+    fn apply_allocation(&mut self, direction: Direction, rates: &BTreeMap<usize, u64>) {
+        for (index, terminal) in self.terminals.iter_mut().enumerate() {
+            let rate = rates.get(&index).copied().unwrap_or(0);
+            terminal.links[direction.index()].set_allocation(Some(rate));
+        }
+    }
+
+    fn link(&self, terminal: usize, direction: Direction) -> &Link {
+        &self.terminals[terminal].links[direction.index()]
+    }
+
+    /// Number of terminals.
+    pub fn terminal_count(&self) -> usize {
+        self.terminals.len()
+    }
+
+    /// The index of the terminal called `name`.
+    pub fn terminal_named(&self, name: &str) -> Option<usize> {
+        self.terminals.iter().position(|t| t.name == name)
+    }
+
+    /// The name of a terminal.
+    pub fn terminal_name(&self, terminal: usize) -> &str {
+        &self.terminals[terminal].name
+    }
+
+    /// The epoch: the time that schedules count from.
+    pub fn epoch(&self) -> Nanos {
+        self.epoch
+    }
+
+    /// The profile in force on a link.
+    pub fn link_profile(&self, terminal: usize, direction: Direction) -> &LinkProfile {
+        self.link(terminal, direction).profile()
+    }
+
+    /// The rate allocated to a link, bit/s, if allocations are in force.
+    pub fn allocation(&self, terminal: usize, direction: Direction) -> Option<u64> {
+        self.link(terminal, direction).allocation()
+    }
+
+    /// Changes a link. Queued packets stay, those in flight are not touched,
+    /// and one being transmitted ends as it began.
+    pub fn set_link(
+        &mut self,
+        now: Nanos,
+        terminal: usize,
+        direction: Direction,
+        profile: LinkProfile,
+    ) -> Result<(), BeamError> {
+        self.advance(now);
+        Ok(self.terminals[terminal].links[direction.index()].set_profile(profile)?)
+    }
+
+    /// The capacity in force in a direction.
+    pub fn capacity_profile(&self, direction: Direction) -> &CapacityProfile {
+        self.capacity[direction.index()].profile()
+    }
+
+    /// Changes the shared capacity. [`Sharing::FirstCome`] ends any
+    /// allocation; with [`Sharing::Allocated`] a terminal has nothing until
+    /// it is allocated something.
+    pub fn set_capacity(
+        &mut self,
+        now: Nanos,
+        direction: Direction,
+        profile: CapacityProfile,
+    ) -> Result<(), BeamError> {
+        self.advance(now);
+        profile.validate()?;
+        let allocated = self
+            .terminals
+            .iter()
+            .map(|t| t.links[direction.index()].allocation().unwrap_or(0))
+            .sum();
+        if profile.sharing == Sharing::Allocated {
+            profile.admits(allocated)?;
+        }
+        self.capacity[direction.index()].set_profile(profile)?;
+        for terminal in &mut self.terminals {
+            let link = &mut terminal.links[direction.index()];
+            link.set_allocation(match profile.sharing {
+                Sharing::FirstCome => None,
+                Sharing::Allocated => Some(link.allocation().unwrap_or(0)),
+            });
+        }
+        Ok(())
+    }
+
+    /// Allocates rates (bit/s, by terminal index) from `at` on, and enforces
+    /// them. A terminal that is not named gets nothing. An `at` that has
+    /// passed means now.
+    pub fn allocate(
+        &mut self,
+        now: Nanos,
+        direction: Direction,
+        rates_bps: BTreeMap<usize, u64>,
+        at: Nanos,
+    ) -> Result<(), BeamError> {
+        self.advance(now);
+        self.capacity[direction.index()].plan(rates_bps, at.max(now))?;
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Blocks a terminal from `now`, for a time or until [`Beam::unblock`].
+    pub fn block(&mut self, now: Nanos, terminal: usize, duration: Option<Nanos>) {
+        self.terminals[terminal].blockage.block(now, duration);
+    }
+
+    /// Ends the blockage that covers `now`, commanded or scheduled.
+    pub fn unblock(&mut self, now: Nanos, terminal: usize) {
+        self.terminals[terminal].blockage.unblock(now);
+    }
+
+    /// Replaces a terminal's schedule; intervals are relative to the epoch.
+    pub fn schedule(&mut self, now: Nanos, terminal: usize, intervals: Vec<Interval>) {
+        let epoch = self.epoch;
+        self.terminals[terminal].blockage.lay(intervals, epoch, now);
+    }
+
+    /// Whether a terminal is blocked at `now`.
+    pub fn is_blocked(&self, now: Nanos, terminal: usize) -> bool {
+        self.terminals[terminal].blockage.covers(now)
+    }
+
+    /// Makes `now` the epoch and begins every schedule again from it.
+    pub fn restart_epoch(&mut self, now: Nanos) {
+        self.epoch = now;
+        for terminal in &mut self.terminals {
+            terminal.blockage.relay(now);
+        }
+    }
+
+    /// Begins every link's loss and jitter pattern again, from `seed`.
+    pub fn reseed(&mut self, now: Nanos, seed: u64) {
+        self.advance(now);
+        for terminal in &mut self.terminals {
+            for direction in Direction::BOTH {
+                terminal.links[direction.index()].reseed(&terminal.name, direction, seed);
+            }
+        }
+    }
+
+    /// The counts of a link at `now`.
+    pub fn statistics(
+        &mut self,
+        now: Nanos,
+        terminal: usize,
+        direction: Direction,
+    ) -> LinkStatistics {
+        self.advance(now);
+        self.link(terminal, direction).statistics()
+    }
+
+    /// Sets all counts to zero; what is queued or in flight stays counted as such.
+    pub fn reset_statistics(&mut self, now: Nanos) {
+        self.advance(now);
+        for terminal in &mut self.terminals {
+            for link in &mut terminal.links {
+                link.reset_statistics();
+            }
+        }
+    }
+}
+
+/// A packet between its departure and its arrival, ordered by arrival.
+struct InFlight {
+    due: Nanos,
+    sequence: u64,
+    departed: Nanos,
+    direction: Direction,
+    terminal: usize,
+    packet: Packet,
+}
+
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.due, self.sequence).cmp(&(other.due, other.sequence))
+    }
+}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for InFlight {}
