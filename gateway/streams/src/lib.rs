@@ -1,1 +1,25 @@
-//! (being written)
+//! Many proxied TCP connections (*streams*) with one peer node, carried in
+//! the payloads of BPv7 bundles. `docs/stream-protocol.md` is the
+//! specification.
+//!
+//! Custody below delivers each payload at last, but late, out of order and
+//! more than once, or says that it expired. So bytes carry offsets, every
+//! frame may arrive at any time any number of times, and nothing is
+//! retransmitted here. [`Mux`] holds no socket, clock or task: writes and
+//! payloads go in, payloads and [`Event`]s come out, and a payload is sealed
+//! only when [`Mux::poll_payload`] asks for it.
+//!
+//! Rooms: [`wire`] is the format, `stream` is what one stream holds, `mux` is
+//! what the streams of a peer share (credit, turn, incarnations).
+
+mod mux;
+mod stream;
+pub mod wire;
+
+pub use mux::{
+    Backlog, Config, Counters, Event, Mux, OpenError, PayloadError, Side, StreamError, StreamInfo,
+    StreamState, Windows, WriteError,
+};
+pub use wire::{
+    Announcement, Frame, Header, Hello, Open, ResetCode, StreamId, Target, WireError, decode_frames,
+};

@@ -1,0 +1,286 @@
+//! The application's calls on streams.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::{Event, Mux, OpenError, StreamError, StreamInfo, StreamState, WriteError};
+use crate::stream::{Life, Receiving, Sending, Stream};
+use crate::wire::{MAX_HOST_BYTES, Open, ResetCode, StreamId, Target, VARINT_MAX};
+
+/// Written bytes that each stream may have whatever the others have.
+const RESERVED_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Less room than this is reported as none: a reader should not fetch a few
+/// bytes at a time.
+const LEAST_CAPACITY_BYTES: usize = 4096;
+
+impl Mux {
+    /// Opens a stream; its OPEN leaves with the first bytes, if they are
+    /// there by the time it is sealed.
+    pub fn open(&mut self, now: Instant, open: Open) -> Result<StreamId, OpenError> {
+        if let Target::Name { host, .. } = &open.target
+            && !(1..=MAX_HOST_BYTES).contains(&host.len())
+        {
+            return Err(OpenError::HostLength(host.len()));
+        }
+        if self.streams.len() >= self.config.max_streams {
+            return Err(OpenError::TooManyStreams);
+        }
+        let id = self.next_id;
+        if id.0 > VARINT_MAX - 2 {
+            return Err(OpenError::NoIds);
+        }
+        self.next_id = StreamId(id.0 + 2);
+        let mut stream = Stream::new(now, open.class, Life::Open);
+        stream.connected_told = !open.report_connected;
+        stream.open = Some(Box::new(open));
+        self.streams.insert(id, stream);
+        self.counters.opened += 1;
+        self.enqueue(id, false);
+        Ok(id)
+    }
+
+    /// Tells an opener that asked for it that the target is connected.
+    pub fn connected(&mut self, id: StreamId) -> Result<(), StreamError> {
+        let peers = self.is_peers(id);
+        let stream = self.open_stream(id)?;
+        if peers && !std::mem::replace(&mut stream.connected_told, true) {
+            stream.control.opened = true;
+            self.list_control(id);
+        }
+        Ok(())
+    }
+
+    /// Sends what is not sealed yet, and all that follows, in another class.
+    pub fn set_class(&mut self, id: StreamId, class: Class) -> Result<(), StreamError> {
+        let stream = self.open_stream(id)?;
+        if stream.class != class {
+            stream.class = class;
+            self.dequeue(id);
+            self.enqueue(id, false);
+        }
+        Ok(())
+    }
+
+    /// Bytes that may be written now. It is bounded by the send buffers and
+    /// by the credit, so that no more is read from a client than the peer is
+    /// willing to take. At 0, [`Event::Writable`] follows when it has risen.
+    pub fn send_capacity(&mut self, id: StreamId) -> usize {
+        let capacity = self.capacity(id);
+        if capacity == 0
+            && let Some(stream) = self.streams.get_mut(&id)
+            && stream.life == Life::Open
+            && stream.send.state == Sending::Open
+            && !std::mem::replace(&mut stream.writable_wanted, true)
+        {
+            self.writers.push(id);
+        }
+        capacity
+    }
+
+    fn capacity(&self, id: StreamId) -> usize {
+        let config = &self.config;
+        let Some(stream) = self.streams.get(&id) else {
+            return 0;
+        };
+        if stream.life != Life::Open || stream.send.state != Sending::Open {
+            return 0;
+        }
+        let queued = stream.send.pieces.len();
+        let own = config.send_buffer_bytes.saturating_sub(queued);
+        let shared = config.send_buffer_total_bytes.saturating_sub(self.buffered);
+        let reserved = RESERVED_BUFFER_BYTES.saturating_sub(queued);
+        let credit = self.allowance(&stream.send).saturating_sub(queued as u64);
+        let credit = usize::try_from(credit).unwrap_or(usize::MAX);
+        let capacity = own.min(shared.max(reserved)).min(credit);
+        if capacity < LEAST_CAPACITY_BYTES.min(config.send_buffer_bytes / 2) {
+            return 0;
+        }
+        capacity
+    }
+
+    pub(super) fn wake_writers(&mut self) {
+        self.writers_retry = false;
+        for id in std::mem::take(&mut self.writers) {
+            let able = self.capacity(id) > 0;
+            let Some(stream) = self.streams.get_mut(&id) else {
+                continue;
+            };
+            if able {
+                stream.writable_wanted = false;
+                self.events.push_back(Event::Writable(id));
+            } else if stream.life == Life::Open && stream.send.state == Sending::Open {
+                self.writers.push(id);
+            }
+        }
+    }
+
+    /// Takes bytes to send, all or none. What [`Mux::send_capacity`] gave is
+    /// always taken, even if others have used the room since.
+    pub fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
+        let limit = self.config.send_buffer_bytes;
+        let stream = self.open_stream(id).map_err(|_| WriteError::Unknown)?;
+        if stream.send.state != Sending::Open {
+            return Err(WriteError::Finished);
+        }
+        let queued = stream.send.pieces.len();
+        if data.len() > limit.saturating_sub(queued)
+            || stream.send.sent + (queued + data.len()) as u64 > VARINT_MAX
+        {
+            return Err(WriteError::Full);
+        }
+        let length = data.len();
+        stream.send.pieces.push(data, length);
+        let queued = stream.queued.as_mut().map(|queued| {
+            queued.bytes += length as u64;
+            usize::from(queued.class.0)
+        });
+        self.buffered += length;
+        match queued {
+            Some(class) => self.classes[class].bytes += length as u64,
+            None => self.enqueue(id, false),
+        }
+        Ok(())
+    }
+
+    /// Ends the sending direction behind what was written.
+    pub fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
+        let stream = self.open_stream(id)?;
+        if stream.send.state == Sending::Open {
+            stream.send.state = Sending::Finishing;
+            self.enqueue(id, false);
+        }
+        Ok(())
+    }
+
+    /// Ends both directions at once. What was not sealed is dropped; the peer
+    /// delivers what was, then its application sees `code`. `reason` is for
+    /// people and cut at 256 bytes.
+    pub fn reset(
+        &mut self,
+        id: StreamId,
+        code: ResetCode,
+        reason: &str,
+    ) -> Result<(), StreamError> {
+        self.open_stream(id)?;
+        self.abort(id, code, reason, false);
+        Ok(())
+    }
+
+    /// Says that no more bytes are wanted; unread ones are dropped. The
+    /// sending direction goes on.
+    pub fn stop(&mut self, id: StreamId, code: ResetCode) -> Result<(), StreamError> {
+        let stream = self.open_stream(id)?;
+        if stream.recv.state == Receiving::Done {
+            return Ok(());
+        }
+        if stream.recv.final_offset.is_none() {
+            stream.control.stop = Some(code);
+            self.receiving_done(id, None);
+            self.list_control(id);
+        } else {
+            let end = stream.recv.final_offset;
+            self.receiving_done(id, end);
+        }
+        self.reset_if_read_out(id);
+        self.settle(id);
+        Ok(())
+    }
+
+    /// Takes received bytes in order, at most `limit`; `None` if there are
+    /// none now. Taking them gives credit back.
+    pub fn read(&mut self, id: StreamId, limit: usize) -> Option<Bytes> {
+        let stream = self.streams.get_mut(&id)?;
+        if stream.life != Life::Open {
+            return None;
+        }
+        let before = stream.recv.outstanding();
+        let untold = stream.recv.unreturned();
+        let Some(data) = stream.recv.assembler.take(limit) else {
+            stream.readable_told = false;
+            return None;
+        };
+        let after = stream.recv.outstanding();
+        self.recount(before, after);
+        self.consumed(id, untold);
+        self.finish_if_read_out(id);
+        Some(data)
+    }
+
+    /// Ends the receiving direction once the application has had all of it.
+    pub(super) fn finish_if_read_out(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.life != Life::Open || stream.recv.state == Receiving::Done {
+            return;
+        }
+        if !stream.is_read_out() {
+            return;
+        }
+        let end = stream.recv.final_offset;
+        if stream.recv.reset.is_none() {
+            self.events.push_back(Event::PeerFinished(id));
+        }
+        self.receiving_done(id, end);
+        self.reset_if_read_out(id);
+        self.settle(id);
+    }
+
+    /// Carries out a reset that waited for the bytes before it.
+    pub(super) fn reset_if_read_out(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.recv.state != Receiving::Done {
+            return;
+        }
+        if let Some(reset) = stream.recv.reset.take() {
+            let (code, reason) = *reset;
+            stream.life = Life::Draining;
+            self.events.push_back(Event::Reset { id, code, reason });
+        }
+    }
+
+    /// The streams, in no order.
+    pub fn streams(&self) -> impl Iterator<Item = StreamInfo> + '_ {
+        self.streams.iter().map(|(id, stream)| stream.info(*id))
+    }
+
+    /// One stream, as long as anything is known of it.
+    pub fn stream(&self, id: StreamId) -> Option<StreamInfo> {
+        self.streams.get(&id).map(|stream| stream.info(id))
+    }
+
+    fn open_stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
+        self.streams
+            .get_mut(&id)
+            .filter(|stream| stream.life == Life::Open)
+            .ok_or(StreamError::Unknown)
+    }
+}
+
+impl Stream {
+    fn info(&self, id: StreamId) -> StreamInfo {
+        let sending = self.send.state == Sending::Open;
+        let receiving = self.recv.state == Receiving::Open;
+        StreamInfo {
+            id,
+            class: self.class,
+            state: match (self.life, sending, receiving) {
+                (Life::Early, ..) => StreamState::Early,
+                (Life::Draining, ..) => StreamState::Draining,
+                (Life::Open, false, _) => StreamState::HalfClosedLocal,
+                (Life::Open, true, false) => StreamState::HalfClosedRemote,
+                (Life::Open, true, true) => StreamState::Open,
+            },
+            opened_at: self.opened_at,
+            sent_bytes: self.send.sent,
+            read_bytes: self.recv.assembler.taken(),
+            send_buffered_bytes: self.send.pieces.len() as u64,
+            unread_bytes: self.recv.outstanding(),
+        }
+    }
+}

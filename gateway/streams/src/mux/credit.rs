@@ -1,0 +1,204 @@
+//! Credit, both ways.
+//!
+//! A stream may have `stream window` bytes that are sealed and not consumed.
+//! What it has beyond its floor is its *charge*; the sum of the charges is at
+//! most the peer window, and a stream may charge at most half of what the
+//! others leave, so that one stalled reader cannot take all.
+
+use super::Mux;
+use crate::stream::{Life, Receiving, SendSide};
+use crate::wire::{FLOOR_BYTES, Hello, StreamId, VARINT_MAX};
+
+/// Consumption is told when it reaches this part of a window. A sender must
+/// be able to have a round trip's bytes under way besides what was consumed
+/// and not told. It may use half of the peer window, which is 1.5 x rate x
+/// RTT; a quarter of the window untold would leave 0.75 of the one it needs,
+/// a sixteenth leaves 1.3.
+const PART_TOLD: u64 = 16;
+
+/// The credit that the peer gives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerCredit {
+    pub sequence: Option<u64>,
+    pub stream_window: u64,
+    pub peer_window: u64,
+    pub floor: u64,
+}
+
+impl Default for PeerCredit {
+    /// Before the peer's HELLO the floor applies.
+    fn default() -> Self {
+        Self {
+            sequence: None,
+            stream_window: FLOOR_BYTES,
+            peer_window: 0,
+            floor: FLOOR_BYTES,
+        }
+    }
+}
+
+impl PeerCredit {
+    pub(super) fn of(hello: &Hello) -> Self {
+        Self {
+            sequence: Some(hello.sequence),
+            stream_window: hello.stream_window_bytes.max(hello.floor_bytes),
+            peer_window: hello.peer_window_bytes,
+            floor: hello.floor_bytes,
+        }
+    }
+}
+
+impl Mux {
+    /// Bytes beyond those sealed that the stream has credit for.
+    pub(super) fn allowance(&self, send: &SendSide) -> u64 {
+        let credit = &self.peer_credit;
+        let outstanding = send.outstanding();
+        let charge = outstanding.saturating_sub(credit.floor);
+        let within_floor = credit.floor.saturating_sub(outstanding);
+        // n more bytes of charge are half of what the others leave if
+        // charge + n <= (window - (charged - charge)) / 2 at the end, which
+        // is 2n <= window - charged - charge.
+        let share = credit.peer_window.saturating_sub(self.charged + charge) / 2;
+        let within_stream = credit.stream_window.saturating_sub(outstanding);
+        within_stream
+            .min(within_floor.saturating_add(share))
+            .min(VARINT_MAX - send.sent)
+    }
+
+    pub(super) fn charge(&self, send: &SendSide) -> u64 {
+        send.outstanding().saturating_sub(self.peer_credit.floor)
+    }
+
+    /// Counts the charges anew: the floor or the windows have changed.
+    pub(super) fn recharge(&mut self) {
+        self.charged = self
+            .streams
+            .values()
+            .map(|stream| self.charge(&stream.send))
+            .sum();
+    }
+
+    /// Notes that the peer consumed all below `consumed`.
+    pub(super) fn credit_returned(&mut self, id: StreamId, consumed: u64) {
+        let floor = self.peer_credit.floor;
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if consumed <= stream.send.returned {
+            return;
+        }
+        self.charged -= stream.send.outstanding().saturating_sub(floor);
+        stream.send.returned = consumed;
+        self.charged += stream.send.outstanding().saturating_sub(floor);
+        if stream.life == Life::Draining {
+            self.settle(id);
+        }
+        self.credit_changed = true;
+    }
+
+    /// Whether receiving up to `end` on a stream that has received up to
+    /// `highest` and consumed up to `taken` is within the credit given.
+    pub(super) fn within_credit(&self, highest: u64, taken: u64, end: u64) -> bool {
+        let floor = self.floor();
+        let before = (highest - taken).saturating_sub(floor);
+        let after = (end - taken).saturating_sub(floor);
+        end - taken <= self.granted.stream_window_bytes.max(floor)
+            && self.excess - before + after <= self.granted.peer_window_bytes
+    }
+
+    /// The floor of the peer's streams.
+    pub(super) fn floor(&self) -> u64 {
+        self.config.floor_bytes
+    }
+
+    /// Replaces a stream's part in the sum of unconsumed bytes.
+    pub(super) fn recount(&mut self, before: u64, after: u64) {
+        let floor = self.floor();
+        self.excess -= before.saturating_sub(floor);
+        self.excess += after.saturating_sub(floor);
+    }
+
+    /// Decides whether what the application has just taken is told to the
+    /// peer now. `before` is what was untold before.
+    ///
+    /// Less than half a floor need not be told: with it untold the stream
+    /// still has half a floor of credit. Of the streams with more, each tells
+    /// at its part of the stream window, and all tell when together they
+    /// have their part of the peer window; so neither can keep a sender
+    /// waiting.
+    pub(super) fn consumed(&mut self, id: StreamId, before: u64) {
+        let least = self.floor() / 2;
+        let windows = self.config.windows;
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let untold = stream.recv.unreturned();
+        if stream.control.credit || untold < least {
+            return;
+        }
+        self.untold += if before < least {
+            untold
+        } else {
+            untold - before
+        };
+        let told_alone = untold >= (windows.stream_window_bytes / PART_TOLD).max(least);
+        if !std::mem::replace(&mut stream.consumed_listed, true) {
+            if self.untold_streams.len() > 2 * self.streams.len() + 64 {
+                let streams = &self.streams;
+                self.untold_streams.retain(|id| streams.contains_key(id));
+            }
+            self.untold_streams.push(id);
+        }
+        if told_alone {
+            self.tell(id);
+        }
+        if self.untold >= windows.peer_window_bytes / PART_TOLD {
+            for id in std::mem::take(&mut self.untold_streams) {
+                if let Some(stream) = self.streams.get_mut(&id) {
+                    stream.consumed_listed = false;
+                    self.tell(id);
+                }
+            }
+        }
+    }
+
+    /// Lets the next control payload carry the stream's CREDIT.
+    fn tell(&mut self, id: StreamId) {
+        let least = self.floor() / 2;
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let untold = stream.recv.unreturned();
+        if untold < least || stream.control.credit || stream.recv.state == Receiving::Done {
+            return;
+        }
+        self.untold -= untold;
+        stream.control.credit = true;
+        self.list_control(id);
+    }
+
+    /// Ends the receiving direction. `end` is where the peer's bytes end; the
+    /// peer computes the same charge, and if one is left there, it is told
+    /// that nothing is unconsumed any more. `None` if a RESET or STOP says so.
+    pub(super) fn receiving_done(&mut self, id: StreamId, end: Option<u64>) {
+        let floor = self.floor();
+        let least = floor / 2;
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let untold = stream.recv.unreturned();
+        if !stream.control.credit && untold >= least {
+            self.untold -= untold;
+        }
+        let before = stream.recv.outstanding();
+        let charged = end.is_some_and(|end| end.saturating_sub(stream.recv.returned) > floor);
+        stream.recv.state = Receiving::Done;
+        stream.recv.assembler = Default::default();
+        stream.recv.final_offset = end;
+        stream.control.credit = charged;
+        if charged {
+            self.list_control(id);
+        }
+        self.recount(before, 0);
+    }
+}

@@ -1,0 +1,203 @@
+//! Payloads out: sealed when they are asked for, not before.
+
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::{Counters, Mux};
+use crate::stream::{Receiving, Sending};
+use crate::wire::{Frame, ResetCode, Sealer, StreamId};
+
+/// The least payload that holds every kind of frame.
+const MIN_PAYLOAD_BYTES: usize = 512;
+
+/// A payload that has something already is not ended with less of a stream
+/// than this.
+const LEAST_TAIL_BYTES: usize = 256;
+
+impl Mux {
+    /// Seals a payload of at most `max_bytes` (512 at least) with what waits
+    /// in `class`, its parts one after the other; `None` if nothing does.
+    /// Frames without data come first, then streams in turn.
+    pub fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
+        let limit = max_bytes.max(MIN_PAYLOAD_BYTES);
+        let receiver = self.peer_incarnation.unwrap_or(0);
+        let mut sealer = Sealer::new(limit, self.incarnation, receiver);
+        let room = (class != self.config.control_class || self.seal_control(&mut sealer))
+            && self.seal_opens(class, &mut sealer);
+        if room {
+            while let Some(id) = self.next_turn(class, false) {
+                if !self.seal_data(id, &mut sealer) {
+                    break;
+                }
+            }
+        }
+        if sealer.is_empty() {
+            return None;
+        }
+        self.counters.payloads_sent += 1;
+        Some(sealer.finish())
+    }
+
+    /// Whether there are frames for the control class.
+    pub(super) fn has_control(&self) -> bool {
+        self.hello_due
+            || !self.loose.is_empty()
+            || !self.refused.is_empty()
+            || !self.control.is_empty()
+    }
+
+    /// Seals control frames; false if there are more than fit.
+    fn seal_control(&mut self, sealer: &mut Sealer) -> bool {
+        if self.hello_due {
+            if !sealer.frame(&Frame::Hello(self.hello())) {
+                return false;
+            }
+            self.hello_due = false;
+        }
+        while let Some(frame) = self.loose.front() {
+            if !sealer.frame(frame) {
+                return false;
+            }
+            self.loose.pop_front();
+        }
+        while let Some(index) = self.refused.pop() {
+            let frame = Frame::Reset {
+                id: StreamId(2 * index + (1 - self.side.bit())),
+                code: ResetCode::Busy,
+                final_offset: 0,
+                at_once: true,
+                reason: String::new(),
+            };
+            if !sealer.frame(&frame) {
+                self.refused.insert(index);
+                return false;
+            }
+        }
+        while let Some(&id) = self.control.front() {
+            if !self.seal_stream_control(id, sealer) {
+                return false;
+            }
+            self.control.pop_front();
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.control.listed = false;
+            }
+            self.settle(id);
+        }
+        true
+    }
+
+    fn seal_stream_control(&mut self, id: StreamId, sealer: &mut Sealer) -> bool {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return true;
+        };
+        if let Some(reset) = &stream.control.reset {
+            let (code, reason, at_once) = &**reset;
+            let sealed = sealer.frame(&Frame::Reset {
+                id,
+                code: *code,
+                final_offset: stream.send.sent,
+                at_once: *at_once,
+                reason: reason.clone(),
+            });
+            if sealed {
+                stream.control = Default::default();
+            }
+            return sealed;
+        }
+        if stream.control.opened {
+            if !sealer.frame(&Frame::Opened { id }) {
+                return false;
+            }
+            stream.control.opened = false;
+        }
+        if let Some(code) = stream.control.stop {
+            if !sealer.frame(&Frame::Stop { id, code }) {
+                return false;
+            }
+            stream.control.stop = None;
+        }
+        if stream.control.credit {
+            let consumed = match stream.recv.state {
+                Receiving::Open => stream.recv.assembler.taken(),
+                Receiving::Done => stream.recv.final_offset.unwrap_or(stream.recv.returned),
+            };
+            if !sealer.frame(&Frame::Credit { id, consumed }) {
+                return false;
+            }
+            stream.control.credit = false;
+            stream.recv.returned = consumed;
+            self.counters.credits_sent += 1;
+        }
+        true
+    }
+
+    /// Seals the OPENs of the class, each with its stream's first data; false
+    /// if there are more than fit.
+    fn seal_opens(&mut self, class: Class, sealer: &mut Sealer) -> bool {
+        while let Some(id) = self.next_turn(class, true) {
+            let Some(stream) = self.streams.get_mut(&id) else {
+                continue;
+            };
+            if let Some(open) = stream.open.take() {
+                let frame = Frame::Open { id, open: *open };
+                if !sealer.frame(&frame) {
+                    if let Frame::Open { open, .. } = frame {
+                        stream.open = Some(Box::new(open));
+                    }
+                    self.enqueue(id, false);
+                    return false;
+                }
+            }
+            if !self.seal_data(id, sealer) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Seals one turn of a stream that was taken out of its queue, and puts
+    /// it back if it has more; false if the payload has no room for that.
+    fn seal_data(&mut self, id: StreamId, sealer: &mut Sealer) -> bool {
+        let sendable = self.sendable(id);
+        let (charged, quantum) = (self.charged, self.config.quantum_bytes.max(1));
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return true;
+        };
+        if stream.deficit == 0 {
+            stream.deficit = quantum;
+        }
+        let turn = sendable.min(stream.deficit);
+        let count = turn.min(sealer.data_room() as u64) as usize;
+        let left = stream.send.pieces.len() - count;
+        let fin = stream.send.state == Sending::Finishing && left == 0;
+        let cut = (count as u64) < turn;
+        if (cut && count < LEAST_TAIL_BYTES || fin && sealer.data_room() == 0) && !sealer.is_empty()
+        {
+            self.enqueue(id, true);
+            return false;
+        }
+        if count > 0 || fin {
+            let floor = self.peer_credit.floor;
+            let before = stream.send.outstanding().saturating_sub(floor);
+            sealer.data(id, stream.send.sent, fin, &mut stream.send.pieces, count);
+            stream.send.sent += count as u64;
+            let after = stream.send.outstanding().saturating_sub(floor);
+            self.charged = charged - before + after;
+            self.buffered -= count;
+            self.writers_retry = true;
+            Counters::add(&mut self.counters.sent_bytes, stream.class, count as u64);
+        }
+        if fin {
+            stream.send.state = Sending::Done;
+        }
+        // A turn that the payload's end cuts goes on in the next payload.
+        stream.deficit = if cut {
+            stream.deficit - count as u64
+        } else {
+            0
+        };
+        self.enqueue(id, cut);
+        self.settle(id);
+        !cut
+    }
+}

@@ -1,0 +1,408 @@
+//! Payloads in: any order, any number of times.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::credit::PeerCredit;
+use super::{Counters, Event, Mux, PayloadError};
+use crate::stream::{Life, Receiving, Sending, Stream};
+use crate::wire::{Frame, Frames, Header, Hello, Open, ResetCode, StreamId};
+
+/// Ranges of closed ids that are kept beside one per stream. A range more is
+/// a payload with an OPEN that is still on its way, so only a peer that skips
+/// ids on purpose comes near.
+const MAX_CLOSED_RANGES: usize = 65_536;
+
+/// CREDIT frames kept about streams that are not here.
+const MAX_LOOSE_FRAMES: usize = 4096;
+
+impl Mux {
+    /// Takes in a payload from the peer. Received bytes are slices of it. A
+    /// malformed payload has no effect at all.
+    pub fn handle_payload(
+        &mut self,
+        now: Instant,
+        class: Class,
+        payload: Bytes,
+    ) -> Result<(), PayloadError> {
+        let frames = Frames::new(&payload)?;
+        let header = frames.header();
+        for frame in frames {
+            frame?;
+        }
+        if !self.is_current(header)? {
+            self.counters.payloads_stale += 1;
+            return Ok(());
+        }
+        self.counters.payloads_received += 1;
+        for frame in Frames::new(&payload)? {
+            let addressed = header.receiver != 0;
+            self.handle_frame(now, class, frame?, payload.len(), addressed);
+        }
+        if std::mem::take(&mut self.credit_changed) {
+            self.retry_blocked();
+            self.writers_retry = true;
+        }
+        Ok(())
+    }
+
+    /// Learns from a header; whether the frames behind it count.
+    fn is_current(&mut self, header: Header) -> Result<bool, PayloadError> {
+        if header.receiver == u64::MAX && self.incarnation != u64::MAX {
+            return Err(PayloadError::Incarnation);
+        }
+        match self.peer_incarnation {
+            Some(known) if header.sender < known => {
+                // If the peer has lost count of its runs, HELLO tells it.
+                self.renew_hello();
+                return Ok(false);
+            }
+            Some(known) if header.sender == known => {}
+            known => {
+                self.peer_incarnation = Some(header.sender);
+                if known.is_some() {
+                    self.peer_restarted(header.sender);
+                }
+                self.renew_hello();
+            }
+        }
+        if header.receiver > self.incarnation {
+            self.incarnation = header.receiver + 1;
+            self.forget_streams("the peer knows a later incarnation of this node");
+            self.events.push_back(Event::IncarnationRaised {
+                incarnation: self.incarnation,
+            });
+            return Ok(false);
+        }
+        Ok(header.receiver == self.incarnation || header.receiver == 0)
+    }
+
+    fn peer_restarted(&mut self, incarnation: u64) {
+        self.forget_streams("the peer node restarted");
+        self.peer_credit = PeerCredit::default();
+        self.peer_announcement = None;
+        self.events.push_back(Event::PeerRestarted { incarnation });
+    }
+
+    fn handle_frame(
+        &mut self,
+        now: Instant,
+        class: Class,
+        frame: Frame,
+        pinned: usize,
+        addressed: bool,
+    ) {
+        let id = match &frame {
+            Frame::Hello(hello) => return self.on_hello(hello),
+            Frame::Unknown { .. } => {
+                self.counters.frames_unknown += 1;
+                return;
+            }
+            Frame::Open { id, .. }
+            | Frame::Opened { id }
+            | Frame::Credit { id, .. }
+            | Frame::Reset { id, .. }
+            | Frame::Stop { id, .. }
+            | Frame::Data { id, .. } => *id,
+        };
+        // A peer that does not know this incarnation cannot mean its streams.
+        if !addressed && !self.is_peers(id) {
+            return;
+        }
+        match frame {
+            Frame::Open { open, .. } => self.on_open(now, id, open),
+            Frame::Opened { .. } => self.on_connected(id),
+            Frame::Credit { consumed, .. } => self.on_credit(id, consumed),
+            Frame::Reset {
+                code,
+                final_offset,
+                at_once,
+                reason,
+                ..
+            } => self.on_reset(id, code, final_offset, at_once, reason),
+            Frame::Stop { code, .. } => self.on_stop(now, class, id, code),
+            Frame::Data {
+                offset, fin, data, ..
+            } => {
+                if self.admit(now, class, id) {
+                    self.on_data(class, id, offset, fin, data, pinned);
+                }
+            }
+            Frame::Hello(_) | Frame::Unknown { .. } => {}
+        }
+    }
+
+    fn on_hello(&mut self, hello: &Hello) {
+        if self.peer_credit.sequence >= Some(hello.sequence) {
+            return;
+        }
+        self.peer_credit = PeerCredit::of(hello);
+        self.recharge();
+        self.credit_changed = true;
+        if self.peer_announcement != Some(hello.announcement) {
+            self.peer_announcement = Some(hello.announcement);
+            self.events
+                .push_back(Event::AnnouncementChanged(hello.announcement));
+        }
+        if hello.first_valid > self.peer_first_valid {
+            self.peer_first_valid = hello.first_valid;
+            self.closed.insert_range(0, hello.first_valid.0 / 2);
+            self.drop_void_streams();
+        }
+        // Charges below a new floor are gone.
+        let draining: Vec<StreamId> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.life == Life::Draining)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in draining {
+            self.settle(id);
+        }
+    }
+
+    /// Ends the peer's streams that it says are void.
+    fn drop_void_streams(&mut self) {
+        let void: Vec<StreamId> = self
+            .streams
+            .keys()
+            .filter(|id| self.is_peers(**id) && **id < self.peer_first_valid)
+            .copied()
+            .collect();
+        for id in void {
+            let reason = "the peer opened it for an earlier run of this node".to_owned();
+            self.end(id, ResetCode::Restarted, reason);
+        }
+    }
+
+    /// Whether a frame about the stream may touch it; makes room for a stream
+    /// of the peer that was not heard of before.
+    fn admit(&mut self, now: Instant, class: Class, id: StreamId) -> bool {
+        if self.streams.contains_key(&id) {
+            return true;
+        }
+        let index = id.0 / 2;
+        if !self.is_peers(id) || self.closed.contains(index) {
+            return false;
+        }
+        let scattered = self.closed.count() >= MAX_CLOSED_RANGES && !self.closed.touches(index);
+        if self.streams.len() >= self.config.max_streams || scattered {
+            self.counters.refused += 1;
+            if !scattered {
+                self.closed.insert(index);
+            }
+            if self.refused.count() < MAX_CLOSED_RANGES || self.refused.touches(index) {
+                self.refused.insert(index);
+            }
+            return false;
+        }
+        self.streams
+            .insert(id, Stream::new(now, class, Life::Early));
+        true
+    }
+
+    fn on_open(&mut self, now: Instant, id: StreamId, open: Open) {
+        if !self.is_peers(id) || !self.admit(now, open.class, id) {
+            return;
+        }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.life != Life::Early {
+            return;
+        }
+        stream.life = Life::Open;
+        stream.class = open.class;
+        stream.connected_told = !open.report_connected;
+        let stopped = stream.send.state == Sending::Done;
+        let readable = stream.recv.assembler.is_readable();
+        stream.readable_told = readable;
+        self.counters.accepted += 1;
+        self.events.push_back(Event::Opened { id, open });
+        if stopped {
+            let code = ResetCode::Cancelled;
+            self.events.push_back(Event::Stopped { id, code });
+        }
+        if readable {
+            self.events.push_back(Event::Readable(id));
+        }
+        self.finish_if_read_out(id);
+    }
+
+    fn on_connected(&mut self, id: StreamId) {
+        if !self.is_peers(id)
+            && let Some(stream) = self.streams.get_mut(&id)
+            && stream.life == Life::Open
+            && !std::mem::replace(&mut stream.connected_told, true)
+        {
+            self.events.push_back(Event::Connected(id));
+        }
+    }
+
+    fn on_credit(&mut self, id: StreamId, consumed: u64) {
+        match self.streams.get(&id) {
+            Some(stream) if consumed > stream.send.sent => {
+                self.violated(id, ResetCode::Protocol, "credit for bytes never sent");
+            }
+            Some(_) => self.credit_returned(id, consumed),
+            None => {}
+        }
+    }
+
+    fn on_stop(&mut self, now: Instant, class: Class, id: StreamId, code: ResetCode) {
+        if !self.admit(now, class, id) {
+            return;
+        }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let told = stream.life == Life::Open && stream.send.state != Sending::Done;
+        let sent = stream.send.sent;
+        self.sending_done(id);
+        self.enqueue(id, false);
+        if told {
+            self.events.push_back(Event::Stopped { id, code });
+        }
+        self.credit_returned(id, sent);
+        self.settle(id);
+    }
+
+    fn on_reset(&mut self, id: StreamId, code: ResetCode, end: u64, at_once: bool, reason: String) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            self.on_reset_of_unknown(id, end);
+            return;
+        };
+        let recv = &mut stream.recv;
+        let fits = recv.final_offset.is_none_or(|known| known == end) && end >= recv.highest;
+        let missing = recv.state == Receiving::Open && end > recv.assembler.taken();
+        let later = stream.life == Life::Open && missing && fits && !at_once;
+        if later {
+            if recv.reset.is_none() {
+                recv.final_offset = Some(end);
+                recv.reset = Some(Box::new((code, reason)));
+                self.counters.resets_received += 1;
+            }
+            let sent = stream.send.sent;
+            self.sending_done(id);
+            self.credit_returned(id, sent);
+            return;
+        }
+        if stream.life != Life::Draining {
+            self.counters.resets_received += 1;
+        }
+        if recv.state == Receiving::Open {
+            self.receiving_done(id, Some(end));
+        }
+        self.end(id, code, reason);
+    }
+
+    /// A RESET that overtook its stream's OPEN: the stream never begins.
+    fn on_reset_of_unknown(&mut self, id: StreamId, end: u64) {
+        let index = id.0 / 2;
+        if !self.is_peers(id) || self.closed.contains(index) {
+            return;
+        }
+        if self.closed.count() < MAX_CLOSED_RANGES || self.closed.touches(index) {
+            self.closed.insert(index);
+        }
+        if end > self.floor() && self.loose.len() < MAX_LOOSE_FRAMES {
+            self.loose.push_back(Frame::Credit { id, consumed: end });
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        class: Class,
+        id: StreamId,
+        offset: u64,
+        fin: bool,
+        data: Bytes,
+        pinned: usize,
+    ) {
+        self.on_connected(id);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.recv.state == Receiving::Done {
+            return;
+        }
+        let end = offset + data.len() as u64;
+        let (highest, taken) = (stream.recv.highest, stream.recv.assembler.taken());
+        let beyond = stream.recv.final_offset.is_some_and(|last| end > last);
+        let elsewhere =
+            fin && (end < highest || stream.recv.final_offset.is_some_and(|last| end != last));
+        if beyond || elsewhere {
+            return self.violated(id, ResetCode::Protocol, "the end of the stream moved");
+        }
+        if end > highest && !self.within_credit(highest, taken, end) {
+            return self.violated(id, ResetCode::FlowControl, "more bytes than credit");
+        }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let before = stream.recv.outstanding();
+        let Ok(new) = stream.recv.assembler.insert(offset, data, pinned) else {
+            return self.violated(id, ResetCode::FlowControl, "too many gaps");
+        };
+        stream.recv.highest = highest.max(end);
+        if fin {
+            stream.recv.final_offset = Some(end);
+        }
+        let after = stream.recv.outstanding();
+        let readable = stream.life == Life::Open && stream.recv.assembler.is_readable();
+        if readable && !std::mem::replace(&mut stream.readable_told, true) {
+            self.events.push_back(Event::Readable(id));
+        }
+        self.recount(before, after);
+        Counters::add(&mut self.counters.received_bytes, class, new);
+        self.finish_if_read_out(id);
+    }
+
+    fn violated(&mut self, id: StreamId, code: ResetCode, reason: &str) {
+        self.counters.violations += 1;
+        self.end_both(id, code, reason);
+    }
+
+    /// Resets the stream for both applications, at once.
+    pub(super) fn end_both(&mut self, id: StreamId, code: ResetCode, reason: &str) {
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        let open = stream.life == Life::Open;
+        self.abort(id, code, reason, true);
+        if open {
+            let reason = reason.to_owned();
+            self.events.push_back(Event::Reset { id, code, reason });
+        }
+    }
+
+    /// Ends a stream that the peer has forgotten.
+    fn end(&mut self, id: StreamId, code: ResetCode, reason: String) {
+        self.sending_done(id);
+        self.receiving_done_if_open(id);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let sent = stream.send.sent;
+        stream.open = None;
+        stream.recv.reset = None;
+        stream.control.opened = false;
+        stream.control.stop = None;
+        if stream.life == Life::Open {
+            self.events.push_back(Event::Reset { id, code, reason });
+        }
+        stream.life = Life::Draining;
+        self.credit_returned(id, sent);
+        self.settle(id);
+    }
+
+    fn receiving_done_if_open(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get(&id)
+            && stream.recv.state == Receiving::Open
+        {
+            self.receiving_done(id, None);
+        }
+    }
+}

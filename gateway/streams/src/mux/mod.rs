@@ -1,0 +1,308 @@
+//! What the streams with one peer share.
+
+mod app;
+mod config;
+mod credit;
+mod egress;
+mod event;
+mod expiry;
+mod ingress;
+mod queue;
+
+use std::collections::{HashMap, VecDeque};
+
+pub use config::{Config, Side, Windows};
+pub use event::{
+    Backlog, Counters, Event, OpenError, PayloadError, StreamError, StreamInfo, StreamState,
+    WriteError,
+};
+
+use crate::stream::{Life, Ranges, Sending, Stream};
+use crate::wire::{Announcement, FLOOR_BYTES, Frame, Hello, ResetCode, StreamId, VARINT_MAX};
+use credit::PeerCredit;
+use queue::ClassQueue;
+
+/// All streams with one peer node.
+///
+/// Calls never block and take no longer than the frames they handle. After
+/// any of them, [`Mux::poll_event`] may have events and
+/// [`Mux::has_pending`] may have changed.
+pub struct Mux {
+    config: Config,
+    side: Side,
+    incarnation: u64,
+    peer_incarnation: Option<u64>,
+
+    announcement: Announcement,
+    peer_announcement: Option<Announcement>,
+    hello_sequence: u64,
+    hello_due: bool,
+
+    streams: HashMap<StreamId, Stream>,
+    next_id: StreamId,
+    /// Own streams below this are void for the peer's present incarnation.
+    first_valid: StreamId,
+    peer_first_valid: StreamId,
+    /// Indices (id / 2) of the peer's streams that are gone.
+    closed: Ranges,
+    /// Indices of the peer's streams whose refusal waits to be sealed.
+    refused: Ranges,
+
+    classes: Vec<ClassQueue>,
+    /// Streams that have output and wait for credit.
+    blocked: Vec<StreamId>,
+    /// Streams with control frames.
+    control: VecDeque<StreamId>,
+    /// Control frames about streams that are not here any more.
+    loose: VecDeque<Frame>,
+
+    peer_credit: PeerCredit,
+    /// Sum of the charges of the streams.
+    charged: u64,
+    /// A credit came that others than its stream may profit from.
+    credit_changed: bool,
+    /// The most that was ever given; a lowered window binds only what is
+    /// sent after the peer has heard of it.
+    granted: Windows,
+    /// Credit in use by the peer's bytes here, beyond the floors.
+    excess: u64,
+    /// Consumption not told, of streams with half a floor or more of it.
+    untold: u64,
+    untold_streams: Vec<StreamId>,
+
+    /// Written bytes of all streams that wait to be sealed.
+    buffered: usize,
+    /// Streams whose `Event::Writable` is wanted.
+    writers: Vec<StreamId>,
+    /// Something has changed that may let a writer go on.
+    writers_retry: bool,
+
+    events: VecDeque<Event>,
+    counters: Counters,
+}
+
+impl Mux {
+    /// Starts with no stream. `incarnation` names this run of the node: not
+    /// 0, and greater than in every earlier run that the peer may have heard
+    /// from. HELLO is pending at once.
+    pub fn new(config: Config, side: Side, incarnation: u64) -> Self {
+        let config = Config {
+            windows: limited(config.windows),
+            floor_bytes: config.floor_bytes.clamp(FLOOR_BYTES, VARINT_MAX),
+            ..config
+        };
+        Self {
+            config,
+            side,
+            incarnation: incarnation.max(1),
+            peer_incarnation: None,
+            announcement: Announcement::default(),
+            peer_announcement: None,
+            hello_sequence: 0,
+            hello_due: true,
+            streams: HashMap::new(),
+            next_id: StreamId(side.bit()),
+            first_valid: StreamId(side.bit()),
+            peer_first_valid: StreamId(0),
+            closed: Ranges::default(),
+            refused: Ranges::default(),
+            classes: Vec::new(),
+            blocked: Vec::new(),
+            control: VecDeque::new(),
+            loose: VecDeque::new(),
+            peer_credit: PeerCredit::default(),
+            charged: 0,
+            credit_changed: false,
+            granted: config.windows,
+            excess: 0,
+            untold: 0,
+            untold_streams: Vec::new(),
+            buffered: 0,
+            writers: Vec::new(),
+            writers_retry: false,
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Sets what this node reaches; the peer is told.
+    pub fn set_announcement(&mut self, announcement: Announcement) {
+        if announcement != self.announcement {
+            self.announcement = announcement;
+            self.renew_hello();
+        }
+    }
+
+    /// What the peer reaches, once it has said so.
+    pub fn peer_announcement(&self) -> Option<Announcement> {
+        self.peer_announcement
+    }
+
+    /// Changes the credit given to the peer; it is told.
+    pub fn set_windows(&mut self, windows: Windows) {
+        let windows = limited(windows);
+        if windows == self.config.windows {
+            return;
+        }
+        self.config.windows = windows;
+        let granted = &mut self.granted;
+        granted.stream_window_bytes = granted.stream_window_bytes.max(windows.stream_window_bytes);
+        granted.peer_window_bytes = granted.peer_window_bytes.max(windows.peer_window_bytes);
+        self.renew_hello();
+    }
+
+    /// Changes the bounds of what is written and not sealed; streams that
+    /// have more keep it.
+    pub fn set_send_buffers(&mut self, stream_bytes: usize, total_bytes: usize) {
+        self.config.send_buffer_bytes = stream_bytes;
+        self.config.send_buffer_total_bytes = total_bytes;
+        self.writers_retry = true;
+    }
+
+    /// This node's incarnation; only [`Event::IncarnationRaised`] changes it.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// The peer's incarnation, once it was heard.
+    pub fn peer_incarnation(&self) -> Option<u64> {
+        self.peer_incarnation
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() && self.writers_retry {
+            self.wake_writers();
+        }
+        self.events.pop_front()
+    }
+
+    /// Sums since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            sequence: self.hello_sequence,
+            peer_window_bytes: self.config.windows.peer_window_bytes,
+            stream_window_bytes: self.config.windows.stream_window_bytes,
+            floor_bytes: self.config.floor_bytes,
+            first_valid: self.first_valid,
+            announcement: self.announcement,
+        }
+    }
+
+    fn renew_hello(&mut self) {
+        self.hello_sequence += 1;
+        self.hello_due = true;
+    }
+
+    /// Whether the peer opens streams of this id.
+    fn is_peers(&self, id: StreamId) -> bool {
+        id.0 & 1 != self.side.bit()
+    }
+
+    fn list_control(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id)
+            && !std::mem::replace(&mut stream.control.listed, true)
+        {
+            self.control.push_back(id);
+        }
+    }
+
+    /// Drops what was written and not sealed, and takes no more.
+    fn sending_done(&mut self, id: StreamId) {
+        self.dequeue(id);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            self.buffered -= stream.send.pieces.len();
+            stream.send.pieces = Default::default();
+            stream.send.state = Sending::Done;
+            stream.deficit = 0;
+            self.writers_retry = true;
+        }
+    }
+
+    /// Resets a stream from here.
+    fn abort(&mut self, id: StreamId, code: ResetCode, reason: &str, at_once: bool) {
+        self.sending_done(id);
+        self.receiving_done(id, None);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.open = None;
+        stream.life = Life::Draining;
+        stream.control.opened = false;
+        stream.control.stop = None;
+        stream.control.reset = Some(Box::new((code, limited_reason(reason), at_once)));
+        self.counters.resets_sent += 1;
+        self.list_control(id);
+    }
+
+    /// Closes the stream for the application if both directions are done, and
+    /// forgets it if the peer holds nothing of it either.
+    fn settle(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.life == Life::Open && stream.is_done() {
+            stream.life = Life::Draining;
+            self.counters.closed += 1;
+            self.events.push_back(Event::Closed(id));
+        }
+        let gone = stream.life == Life::Draining && !stream.control.listed;
+        if gone && stream.send.outstanding() <= self.peer_credit.floor {
+            self.dequeue(id);
+            self.streams.remove(&id);
+            if self.is_peers(id) {
+                self.closed.insert(id.0 / 2);
+            }
+        }
+    }
+
+    /// Drops all streams: one of the two incarnations is over.
+    fn forget_streams(&mut self, reason: &str) {
+        let mut ids: Vec<StreamId> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.life == Life::Open)
+            .map(|(id, _)| *id)
+            .collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.events.push_back(Event::Reset {
+                id,
+                code: ResetCode::Restarted,
+                reason: reason.to_owned(),
+            });
+        }
+        self.streams.clear();
+        self.classes.clear();
+        self.blocked.clear();
+        self.control.clear();
+        self.loose.clear();
+        self.closed.clear();
+        self.refused.clear();
+        self.untold_streams.clear();
+        self.writers.clear();
+        (self.charged, self.excess, self.untold, self.buffered) = (0, 0, 0, 0);
+        self.first_valid = self.next_id;
+        self.peer_first_valid = StreamId(0);
+        self.renew_hello();
+    }
+}
+
+fn limited(windows: Windows) -> Windows {
+    Windows {
+        stream_window_bytes: windows.stream_window_bytes.min(VARINT_MAX),
+        peer_window_bytes: windows.peer_window_bytes.min(VARINT_MAX),
+    }
+}
+
+fn limited_reason(reason: &str) -> String {
+    let mut end = reason.len().min(crate::wire::MAX_REASON_BYTES);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    reason[..end].to_owned()
+}

@@ -1,0 +1,11 @@
+//! What one stream holds.
+
+mod assembler;
+mod pieces;
+mod ranges;
+mod state;
+
+pub(crate) use assembler::Assembler;
+pub(crate) use pieces::Pieces;
+pub(crate) use ranges::Ranges;
+pub(crate) use state::{Life, Queued, Receiving, SendSide, Sending, Stream, TicketQueue};

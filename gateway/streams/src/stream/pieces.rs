@@ -1,0 +1,183 @@
+//! A queue of bytes that keeps large pieces as they are and packs small ones.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+/// Pieces shorter than this are packed together: a `Bytes` and its allocation
+/// cost about 100 bytes, whatever it holds.
+const SMALL_BYTES: usize = 4096;
+
+/// Packed bytes are closed off at this size.
+const PACK_BYTES: usize = 64 * 1024;
+
+/// A slice is kept only if it is at least this part of the buffer that it
+/// keeps alive; otherwise an unread byte could pin a whole payload.
+const LEAST_PART: usize = 16;
+
+/// Bytes in order.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    queue: VecDeque<Bytes>,
+    /// Small pieces behind the queue.
+    tail: Vec<u8>,
+    length: usize,
+    /// The queue's last piece keeps more alive than it holds.
+    loose: bool,
+}
+
+impl Pieces {
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Allocations in use.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.queue.len() + usize::from(!self.tail.is_empty())
+    }
+
+    /// Appends `piece`, which keeps `pinned` bytes alive.
+    pub(crate) fn push(&mut self, piece: Bytes, pinned: usize) {
+        self.length += piece.len();
+        if piece.len() < SMALL_BYTES || piece.len() < pinned / LEAST_PART {
+            self.tail.extend_from_slice(&piece);
+            if self.tail.len() >= PACK_BYTES {
+                self.close_tail();
+            }
+        } else {
+            self.close_tail();
+            self.loose = piece.len() < pinned / 2;
+            self.queue.push_back(piece);
+        }
+    }
+
+    /// Appends all of `after`, moving the shorter queue.
+    pub(crate) fn append(&mut self, mut after: Pieces) {
+        self.close_tail();
+        self.length += after.length;
+        if self.queue.len() <= after.queue.len() {
+            for piece in self.queue.drain(..).rev() {
+                after.queue.push_front(piece);
+            }
+            self.queue = after.queue;
+        } else {
+            self.queue.append(&mut after.queue);
+        }
+        self.tail = after.tail;
+        self.loose = after.loose;
+        self.pack_if_scattered();
+    }
+
+    /// Takes at most `limit` bytes off the front; `None` if there are none.
+    pub(crate) fn pop(&mut self, limit: usize) -> Option<Bytes> {
+        if self.queue.is_empty() {
+            self.close_tail();
+        }
+        let first = self.queue.front_mut()?;
+        let piece = if first.len() > limit {
+            first.split_to(limit)
+        } else {
+            self.queue.pop_front()?
+        };
+        self.length -= piece.len();
+        if self.length == 0 {
+            // An idle stream keeps no memory for bytes that it once had.
+            *self = Self::default();
+        }
+        Some(piece)
+    }
+
+    /// Ends the packing, and unpins what a reader has left lying.
+    fn close_tail(&mut self) {
+        if self.loose {
+            if let Some(last) = self.queue.back_mut() {
+                *last = Bytes::copy_from_slice(last);
+            }
+            self.loose = false;
+        }
+        if !self.tail.is_empty() {
+            let mut tail = std::mem::take(&mut self.tail);
+            tail.shrink_to_fit();
+            self.queue.push_back(tail.into());
+        }
+    }
+
+    /// Packs all if the pieces are small on average: runs that arrive last to
+    /// first would otherwise stay in as many pieces as they had frames.
+    fn pack_if_scattered(&mut self) {
+        if self.queue.len() < 32 + self.length / (SMALL_BYTES / 2) {
+            return;
+        }
+        let tail = std::mem::take(&mut self.tail);
+        let queue = std::mem::take(&mut self.queue);
+        self.loose = false;
+        self.length = 0;
+        for piece in queue.into_iter().chain([tail.into()]) {
+            let length = piece.len();
+            self.push(piece, length);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_piece_is_passed_on_without_a_copy() {
+        let piece = Bytes::from(vec![7; 64 * 1024]);
+        let mut pieces = Pieces::default();
+        pieces.push(piece.clone(), piece.len());
+        assert_eq!(pieces.pop(usize::MAX).unwrap().as_ptr(), piece.as_ptr());
+    }
+
+    #[test]
+    fn small_pieces_share_an_allocation() {
+        let mut pieces = Pieces::default();
+        for _ in 0..10_000 {
+            pieces.push(Bytes::from_static(b"x"), 1);
+        }
+        assert_eq!((pieces.len(), pieces.count()), (10_000, 1));
+    }
+
+    #[test]
+    fn unread_slices_do_not_pin_their_payloads() {
+        let mut pieces = Pieces::default();
+        let payloads: Vec<Bytes> = (0..4).map(|_| Bytes::from(vec![1; 100_000])).collect();
+        for payload in &payloads {
+            pieces.push(payload.slice(..10_000), payload.len());
+        }
+        let pinned = payloads
+            .iter()
+            .filter(|payload| !payload.is_unique())
+            .count();
+        assert_eq!(pinned, 1, "only the newest");
+    }
+
+    #[test]
+    fn bytes_that_arrive_last_to_first_are_packed() {
+        let mut pieces = Pieces::default();
+        for _ in 0..5000 {
+            let mut before = Pieces::default();
+            before.push(Bytes::from_static(b"y"), 1);
+            before.append(pieces);
+            pieces = before;
+        }
+        assert_eq!(pieces.len(), 5000);
+        assert!(pieces.count() < 64, "{}", pieces.count());
+    }
+
+    #[test]
+    fn an_emptied_queue_holds_no_memory() {
+        let mut pieces = Pieces::default();
+        pieces.push(Bytes::from_static(b"abc"), 3);
+        assert_eq!(pieces.pop(2).unwrap(), "ab");
+        assert_eq!(pieces.pop(2).unwrap(), "c");
+        assert_eq!((pieces.queue.capacity(), pieces.tail.capacity()), (0, 0));
+    }
+}

@@ -1,0 +1,97 @@
+//! Two nodes and what lies between them.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use underpass_cla::Class;
+use underpass_streams::{Config, Event, Mux, Open, Side, StreamId, Target};
+
+pub const CONTROL: Class = Class(0);
+pub const CLASS: Class = Class(2);
+
+pub fn open() -> Open {
+    Open {
+        class: CLASS,
+        target: Target::Name {
+            host: "origin.example".to_owned(),
+            port: 443,
+        },
+        client: None,
+        report_connected: false,
+    }
+}
+
+pub struct Pair {
+    pub now: Instant,
+    pub terminal: Mux,
+    pub hub: Mux,
+}
+
+impl Pair {
+    pub fn new(config: Config) -> Self {
+        Self {
+            now: Instant::now(),
+            terminal: Mux::new(config, Side::Lower, 100),
+            hub: Mux::new(config, Side::Higher, 200),
+        }
+    }
+
+    /// Both have heard the other's HELLO and have told all events.
+    pub fn acquainted(config: Config) -> Self {
+        let mut pair = Self::new(config);
+        pair.exchange();
+        events(&mut pair.terminal);
+        events(&mut pair.hub);
+        pair
+    }
+
+    /// Delivers all that is sealed on the way to the hub, then back, until
+    /// nothing is left. Returns the count of payloads.
+    pub fn exchange(&mut self) -> usize {
+        let mut count = 0;
+        loop {
+            let up = payloads(&mut self.terminal, 1 << 20);
+            for (class, payload) in &up {
+                self.hub
+                    .handle_payload(self.now, *class, payload.clone())
+                    .unwrap();
+            }
+            let down = payloads(&mut self.hub, 1 << 20);
+            for (class, payload) in &down {
+                self.terminal
+                    .handle_payload(self.now, *class, payload.clone())
+                    .unwrap();
+            }
+            count += up.len() + down.len();
+            if up.is_empty() && down.is_empty() {
+                return count;
+            }
+        }
+    }
+}
+
+pub fn joined(chunks: Vec<Bytes>) -> Bytes {
+    chunks.concat().into()
+}
+
+/// All payloads of all classes.
+pub fn payloads(mux: &mut Mux, max_bytes: usize) -> Vec<(Class, Bytes)> {
+    let mut payloads = Vec::new();
+    for class in (0..4).map(Class) {
+        while let Some(chunks) = mux.poll_payload(class, max_bytes) {
+            payloads.push((class, joined(chunks)));
+        }
+    }
+    payloads
+}
+
+pub fn events(mux: &mut Mux) -> Vec<Event> {
+    std::iter::from_fn(|| mux.poll_event()).collect()
+}
+
+pub fn read_all(mux: &mut Mux, id: StreamId) -> Vec<u8> {
+    std::iter::from_fn(|| mux.read(id, usize::MAX))
+        .flatten()
+        .collect()
+}
