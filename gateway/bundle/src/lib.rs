@@ -1,1 +1,33 @@
-//! (being written)
+//! The bundle node: BPv7 (RFC 9171) with custody transfer (CCSDS 734.6), as a
+//! state machine without I/O.
+//!
+//! [`wire`] reads and writes bundles. A payload is never copied: a bundle to
+//! be sent is a list of pieces, header, payload, trailer, and a received
+//! payload is a slice of what came. [`Agent`] keeps bundles and custody of
+//! them, decides what is offered to a neighbour next, gathers and heeds
+//! custody signals, and runs the timers; the node's shell moves its input and
+//! output. [`Store`] keeps payloads.
+//!
+//! Three rules keep custody safe:
+//!
+//! - A bundle under custody is released only by a signal of the next
+//!   custodian, never by the CL's acknowledgement.
+//! - A signal counts only from the neighbour that the bundle was sent to, and
+//!   custody sequences of different runs have different names.
+//! - A node signals that it has custody only if it holds the bundle, has
+//!   delivered it, or answers a retransmission of the very transfer that it
+//!   has accepted before.
+//!
+//! Lifetime is judged by the bundle age block alone, so a step of the clock
+//! neither expires nor revives anything.
+
+mod agent;
+mod store;
+pub mod wire;
+
+pub use agent::{
+    Agent, BundleId, ClassFigures, Config, CustodyFigures, CustodyTimer, DeleteReason, Delivery,
+    DuplicateLimits, Event, HeldBundle, NeighbourId, Offer, Reject, ReportRequest, Route, Send,
+    SendError,
+};
+pub use store::{MemoryStore, Store, StoreError};

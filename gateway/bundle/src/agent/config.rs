@@ -1,0 +1,152 @@
+//! The agent's configuration.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::wire::{CodePoints, CrcKind, DecodeLimits};
+
+/// A node that a CL session reaches, by its `ipn` node number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NeighbourId(pub u64);
+
+impl NeighbourId {
+    /// The neighbour of a session's node id, `ipn:N.0` or `ipn:A.N.0`.
+    pub fn from_node_id(node_id: &str) -> Option<NeighbourId> {
+        let mut fields = node_id.strip_prefix("ipn:")?.split('.');
+        let first: u64 = fields.next()?.parse().ok()?;
+        let second: u64 = fields.next()?.parse().ok()?;
+        let node = match (fields.next(), fields.next()) {
+            (None, _) if second == 0 => first,
+            (Some("0"), None) => {
+                let allocator = u32::try_from(first).ok()?;
+                let node = u32::try_from(second).ok()?;
+                u64::from(allocator) << 32 | u64::from(node)
+            }
+            _ => return None,
+        };
+        (node != 0).then_some(NeighbourId(node))
+    }
+}
+
+impl fmt::Display for NeighbourId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ipn:{}.0", self.0)
+    }
+}
+
+/// A static route. The first that matches rules; a neighbour that is or was
+/// up is a route to itself.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Destination node numbers.
+    pub nodes: RangeInclusive<u64>,
+    /// The next hop.
+    pub neighbour: NeighbourId,
+    /// Whether this node takes custody of bundles it forwards this way.
+    pub take_custody: bool,
+}
+
+/// When a bundle that the CL has delivered is sent again for want of a
+/// signal. The time is the smoothed time from the CL's acknowledgement to the
+/// signal plus four deviations, doubled at each further attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct CustodyTimer {
+    /// Before anything was measured.
+    pub initial: Duration,
+    /// Lower bound; also the first delay after a refusal.
+    pub min: Duration,
+    /// Upper bound.
+    pub max: Duration,
+}
+
+impl Default for CustodyTimer {
+    fn default() -> Self {
+        CustodyTimer {
+            initial: Duration::from_secs(3),
+            min: Duration::from_secs(1),
+            max: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Bounds of the memory of what was received.
+#[derive(Clone, Copy, Debug)]
+pub struct DuplicateLimits {
+    /// For how long a bundle is remembered.
+    pub age: Duration,
+    /// Ranges of sequence numbers remembered in all, some 32 bytes each.
+    pub ranges: usize,
+}
+
+impl Default for DuplicateLimits {
+    fn default() -> Self {
+        DuplicateLimits {
+            age: Duration::from_secs(24 * 3600),
+            ranges: 1 << 18,
+        }
+    }
+}
+
+/// The agent's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This node's `ipn` node number.
+    pub node: u64,
+    /// A random number, new at each start of the process: it keeps creation
+    /// timestamps and custody sequences of one run apart from another's.
+    pub incarnation: u64,
+    /// Services that bundles to this node are delivered to.
+    pub services: BTreeSet<u64>,
+    /// Code points and signal shape that are sent.
+    pub codes: CodePoints,
+    /// CRC of the payload block that is sent.
+    pub payload_crc: CrcKind,
+    /// For how long custody signals are gathered.
+    pub aggregate: Duration,
+    /// When to send again for want of a signal.
+    pub custody_timer: CustodyTimer,
+    /// Lifetime of bundles that name none.
+    pub lifetime: Duration,
+    /// Hops a bundle of this node may take.
+    pub hop_limit: u8,
+    /// Bytes held in all: queued, in custody or not yet taken by a service.
+    pub store_bytes: u64,
+    /// Bundles held in all.
+    pub store_bundles: usize,
+    /// Whether custody is taken of other nodes' bundles at all.
+    pub accept_custody: bool,
+    /// Bounds of the duplicate memory.
+    pub duplicates: DuplicateLimits,
+    /// What is accepted on receipt.
+    pub decode: DecodeLimits,
+    /// Status reports generated per second at most; 0 for none.
+    pub status_reports_per_s: u32,
+    /// Routes, the first that matches rules.
+    pub routes: Vec<Route>,
+}
+
+impl Config {
+    /// A node's configuration with the defaults.
+    pub fn new(node: u64, incarnation: u64) -> Config {
+        Config {
+            node,
+            incarnation,
+            services: BTreeSet::new(),
+            codes: CodePoints::default(),
+            payload_crc: CrcKind::default(),
+            aggregate: Duration::from_millis(100),
+            custody_timer: CustodyTimer::default(),
+            lifetime: Duration::from_secs(24 * 3600),
+            hop_limit: 32,
+            store_bytes: 256 << 20,
+            store_bundles: 65_536,
+            accept_custody: true,
+            duplicates: DuplicateLimits::default(),
+            decode: DecodeLimits::default(),
+            status_reports_per_s: 10,
+            routes: Vec::new(),
+        }
+    }
+}

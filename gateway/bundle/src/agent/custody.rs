@@ -1,0 +1,163 @@
+//! Custody of what this node has sent: signals, timers, neighbours that come
+//! and go.
+
+use std::time::Instant;
+
+use bp7::administrative_record::FORWARDED_BUNDLE;
+
+use super::Agent;
+use super::config::NeighbourId;
+use super::event::BundleId;
+use super::held::Phase;
+use super::neighbour::backed_off;
+use crate::wire::{ACCEPTED, CodePoints, CustodyDialect, Disposition, REFUSED, SequenceName};
+
+/// The code points in which a custodian of a dialect is answered.
+pub(super) fn codes_for(own: &CodePoints, dialect: CustodyDialect) -> CodePoints {
+    match own.dialect == dialect {
+        true => *own,
+        false => CodePoints::of(dialect),
+    }
+}
+
+impl Agent {
+    /// Takes a compressed custody signal. It counts only for bundles that
+    /// were sent to the neighbour it came from: no other node may release
+    /// them.
+    pub(super) fn take_signal(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        dispositions: &[Disposition],
+    ) {
+        for code in [ACCEPTED, REFUSED] {
+            let of_code = dispositions.iter().filter(|d| d.code == code);
+            for sequence in of_code.flat_map(|d| &d.sequences) {
+                let SequenceName::Id(name) = sequence.name else {
+                    continue;
+                };
+                if self.sequences.get(&name) != Some(&from) {
+                    continue;
+                }
+                for (first, last) in sequence.ranges() {
+                    let unsignalled = &self.neighbour(from).unsignalled;
+                    let ids: Vec<_> = unsignalled.range(first..=last).map(|(_, id)| *id).collect();
+                    for id in ids {
+                        match code {
+                            ACCEPTED => self.custody_accepted(now, id),
+                            _ => self.custody_refused(now, id),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next custodian has the bundle: nothing keeps it here.
+    fn custody_accepted(&mut self, now: Instant, id: BundleId) {
+        let Some((held, _)) = self.remove(id) else {
+            return;
+        };
+        // As Karn's rule for round-trip times: only a bundle sent once tells
+        // which transfer the signal answers.
+        if held.transmissions == 1
+            && let Some(at) = held.acknowledged
+        {
+            let sample = now.saturating_duration_since(at);
+            self.neighbour(held.neighbour).measure_delay(sample);
+        }
+        self.report_held(now, &held, FORWARDED_BUNDLE, 0);
+        self.tell_released(id, &held);
+    }
+
+    /// The next node does not take custody; it is asked again later.
+    fn custody_refused(&mut self, now: Instant, id: BundleId) {
+        let phase = self.held.get(&id).map(|held| held.phase);
+        if matches!(phase, Some(Phase::Waiting(_) | Phase::Suspended)) {
+            self.try_later(now, id);
+        }
+    }
+
+    /// Starts the custody timer of a bundle that the CL has finished.
+    pub(super) fn wait_for_signal(&mut self, now: Instant, id: BundleId) {
+        let Some(held) = self.held.get(&id) else {
+            return;
+        };
+        let (via, unanswered) = (held.neighbour, held.unanswered);
+        let timer = self.config.custody_timer;
+        let timeout = self.neighbour(via).signal_timeout(&timer, unanswered);
+        self.wait_until(now + timeout, id);
+    }
+
+    /// Has a bundle that was refused wait, longer each time.
+    pub(super) fn try_later(&mut self, now: Instant, id: BundleId) {
+        let timer = self.config.custody_timer;
+        if let Some(held) = self.held.get_mut(&id) {
+            let delay = backed_off(timer.min, held.unanswered, timer.max);
+            held.unanswered += 1;
+            self.wait_until(now + delay, id);
+        }
+    }
+
+    fn wait_until(&mut self, until: Instant, id: BundleId) {
+        let Some(held) = self.held.get_mut(&id) else {
+            return;
+        };
+        if let Phase::Waiting(before) = held.phase {
+            self.custody_timers.remove(&(before, id));
+        }
+        let down = self
+            .neighbours
+            .get(&held.neighbour)
+            .is_some_and(|neighbour| neighbour.down);
+        held.phase = match down {
+            true => Phase::Suspended,
+            false => Phase::Waiting(until),
+        };
+        if !down {
+            self.custody_timers.insert((until, id));
+        }
+    }
+
+    pub(super) fn custody_timer_fired(&mut self, id: BundleId) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.unanswered += 1;
+            self.enqueue(id);
+        }
+    }
+
+    /// The neighbour is reached again: custody timers start anew, and what
+    /// waits is announced.
+    pub fn neighbour_up(&mut self, now: Instant, via: NeighbourId) {
+        let neighbour = self.neighbour(via);
+        neighbour.down = false;
+        let waiting: Vec<BundleId> = neighbour.unsignalled.values().copied().collect();
+        for id in waiting {
+            let phase = self.held.get(&id).map(|held| held.phase);
+            if phase == Some(Phase::Suspended) {
+                self.wait_for_signal(now, id);
+            }
+        }
+        self.end_pause(via);
+        if !self.neighbour(via).signals.is_empty() {
+            self.woken.insert((via, underpass_cla::Class::SIGNALLING));
+        }
+    }
+
+    /// The neighbour is out of reach: its custody timers stand still, since no
+    /// signal can come.
+    pub fn neighbour_down(&mut self, _now: Instant, via: NeighbourId) {
+        let neighbour = self.neighbour(via);
+        neighbour.down = true;
+        let waiting: Vec<BundleId> = neighbour.unsignalled.values().copied().collect();
+        for id in waiting {
+            let Some(held) = self.held.get_mut(&id) else {
+                continue;
+            };
+            if let Phase::Waiting(until) = held.phase {
+                self.custody_timers.remove(&(until, id));
+                held.phase = Phase::Suspended;
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Bundles for this node: services and administrative records.
+
+use std::time::{Duration, Instant};
+
+use bp7::administrative_record::DELIVERED_BUNDLE;
+
+use super::Agent;
+use super::event::{DeleteReason, Delivery, Event, Reject};
+use super::held::quota_bytes;
+use super::receive::Arrival;
+use crate::wire::{Malformed, Record, decode_record, is_null};
+
+/// Reports that wait for the node at most; more are dropped, as nothing
+/// depends on them.
+const MAX_WAITING_EVENTS: usize = 65_536;
+
+impl Agent {
+    /// Delivers a bundle once; a duplicate's custodian is only told again.
+    pub(super) fn deliver(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        service: u64,
+    ) -> Result<(), Reject> {
+        if arrival.bundle.is_administrative() {
+            return self.take_record(now, &arrival);
+        }
+        let name = arrival.name();
+        let named = !is_null(&name.group.source);
+        if named && self.seen.contains(&name.group, name.sequence) {
+            self.signal(now, &arrival, true);
+            return Ok(());
+        }
+        if let Some(reason) = self.undeliverable(&arrival, service) {
+            self.refuse(now, &arrival, reason);
+            return Ok(());
+        }
+        if !self.room(arrival.bundle.payload.len() as u64) {
+            return Err(Reject::NoResources);
+        }
+        if named {
+            self.seen.insert(now, name.group, name.sequence);
+        }
+        self.signal(now, &arrival, true);
+        self.report_reception(now, &arrival);
+        let primary = &arrival.bundle.primary;
+        let bytes = arrival.bundle.payload.len() as u64;
+        self.report(now, primary, bytes, arrival.class, DELIVERED_BUNDLE, 0);
+        self.push_delivery(Delivery {
+            source: primary.source.clone(),
+            timestamp: primary.creation_timestamp.clone(),
+            service,
+            class: arrival.class,
+            from: Some(arrival.from),
+            age: Duration::from_millis(arrival.age_ms),
+            payload: arrival.bundle.payload,
+        });
+        Ok(())
+    }
+
+    fn undeliverable(&self, arrival: &Arrival, service: u64) -> Option<DeleteReason> {
+        if !self.config.services.contains(&service) {
+            return Some(DeleteReason::DestinationUnavailable);
+        }
+        // Neither reassembly nor decryption is done here.
+        let unsupported = arrival.bundle.primary.has_fragmentation() || arrival.bundle.encrypted;
+        unsupported.then_some(DeleteReason::BlockUnsupported)
+    }
+
+    pub(super) fn push_delivery(&mut self, delivery: Delivery) {
+        self.used_bytes += quota_bytes(delivery.payload.len() as u64);
+        self.undelivered += 1;
+        self.events.push_back(Event::Deliver(delivery));
+    }
+
+    fn take_record(&mut self, now: Instant, arrival: &Arrival) -> Result<(), Reject> {
+        let record = decode_record(&arrival.bundle.payload, &self.config.codes)
+            .map_err(|error| Reject::Malformed(Malformed::Cbor(error)))?;
+        let reporter = arrival.bundle.primary.source.clone();
+        let room = self.events.len() < MAX_WAITING_EVENTS;
+        match record {
+            Record::Custody(dispositions) => {
+                self.take_signal(now, arrival.from, &dispositions);
+            }
+            Record::Status(report) if room => {
+                self.events
+                    .push_back(Event::StatusReport { reporter, report });
+            }
+            Record::Reporting(dispositions) if room => {
+                self.events.push_back(Event::CompressedReport {
+                    reporter,
+                    dispositions,
+                });
+            }
+            Record::Status(_) | Record::Reporting(_) | Record::Other(_) => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! What the agent tells the node, and what it answers.
+
+use std::time::Duration;
+
+use bp7::administrative_record::StatusReport;
+use bp7::dtntime::CreationTimestamp;
+use bytes::Bytes;
+use thiserror::Error;
+use underpass_cla::{Class, Refusal};
+
+use super::config::NeighbourId;
+use crate::wire::{Disposition, Eid, Malformed};
+
+/// The agent's own name for a bundle it holds or held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BundleId(pub u64);
+
+/// A payload to be sent as a bundle.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// Where it goes.
+    pub destination: Eid,
+    /// The service of this node that sends it.
+    pub service: u64,
+    /// Its class.
+    pub class: Class,
+    /// The payload, in pieces that are sent one after the other.
+    pub payload: Vec<Bytes>,
+    /// For how long it is of use; the configured default if `None`.
+    pub lifetime: Option<Duration>,
+    /// Whether it is sent under custody.
+    pub custody: bool,
+    /// Where and of what status reports are asked.
+    pub reports: Option<ReportRequest>,
+}
+
+/// A request for status reports (RFC 9171 §4.2.3).
+#[derive(Clone, Debug)]
+pub struct ReportRequest {
+    /// Where reports go.
+    pub to: Eid,
+    /// Report reception.
+    pub reception: bool,
+    /// Report forwarding.
+    pub forwarding: bool,
+    /// Report delivery.
+    pub delivery: bool,
+    /// Report deletion.
+    pub deletion: bool,
+}
+
+/// Why a payload is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SendError {
+    /// The store is full: the source has to wait.
+    #[error("the bundle store is full")]
+    NoRoom,
+    /// No route leads to the destination.
+    #[error("no route to the destination")]
+    NoRoute,
+    /// The destination is no `ipn` endpoint of a node.
+    #[error("the destination is not an ipn endpoint")]
+    Destination,
+    /// The payload is larger than a bundle may carry.
+    #[error("the payload is too large for a bundle")]
+    TooLarge,
+}
+
+/// Why a received bundle is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Reject {
+    /// The bytes are not an acceptable bundle.
+    #[error("not acceptable: {0}")]
+    Malformed(#[from] Malformed),
+    /// The store is full.
+    #[error("the bundle store is full")]
+    NoResources,
+}
+
+impl From<Reject> for Refusal {
+    fn from(reject: Reject) -> Refusal {
+        match reject {
+            Reject::Malformed(_) => Refusal::NotAcceptable,
+            Reject::NoResources => Refusal::NoResources,
+        }
+    }
+}
+
+/// Why a bundle was deleted, as status reports have it (RFC 9171 §9.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteReason {
+    /// Its lifetime ended.
+    LifetimeExpired,
+    /// The store had no room for it.
+    DepletedStorage,
+    /// No service of this node takes it.
+    DestinationUnavailable,
+    /// No route leads on.
+    NoRoute,
+    /// A block is not understood or its CRC is wrong.
+    BlockUnintelligible,
+    /// It took too many hops.
+    HopLimitExceeded,
+    /// The next hop's CL does not accept it.
+    TrafficPared,
+    /// It needs a block or a function that this node does not have.
+    BlockUnsupported,
+}
+
+impl DeleteReason {
+    /// The reason code of status reports.
+    pub fn code(self) -> u32 {
+        match self {
+            DeleteReason::LifetimeExpired => 1,
+            DeleteReason::DepletedStorage => 4,
+            DeleteReason::DestinationUnavailable => 5,
+            DeleteReason::NoRoute => 6,
+            DeleteReason::BlockUnintelligible => 8,
+            DeleteReason::HopLimitExceeded => 9,
+            DeleteReason::TrafficPared => 10,
+            DeleteReason::BlockUnsupported => 11,
+        }
+    }
+}
+
+/// A bundle for a service of this node.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Who sent it.
+    pub source: Eid,
+    /// Its creation timestamp.
+    pub timestamp: CreationTimestamp,
+    /// The service of this node it is for.
+    pub service: u64,
+    /// The class it came in.
+    pub class: Class,
+    /// The neighbour it came from; `None` if from this node itself.
+    pub from: Option<NeighbourId>,
+    /// Its age on arrival.
+    pub age: Duration,
+    /// The payload.
+    pub payload: Bytes,
+}
+
+/// A transfer for a session of the neighbour.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// Names the transfer until [`crate::Agent::transfer_finished`].
+    pub key: u64,
+    /// The bundle.
+    pub id: BundleId,
+    /// The encoded bundle, in pieces.
+    pub chunks: Vec<Bytes>,
+    /// Whether it was in transmission before.
+    pub again: bool,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A bundle for a service of this node.
+    Deliver(Delivery),
+    /// A bundle of this node needs no keeping any more: the next custodian
+    /// signalled, or, without custody, the CL delivered it.
+    Released {
+        /// The bundle.
+        id: BundleId,
+        /// Its payload's bytes.
+        bytes: u64,
+    },
+    /// A bundle of this node reached the end of its lifetime.
+    Expired {
+        /// The bundle.
+        id: BundleId,
+        /// Its payload.
+        payload: Vec<Bytes>,
+    },
+    /// A bundle was deleted.
+    Deleted {
+        /// The bundle, if it was held.
+        id: Option<BundleId>,
+        /// Who sent it.
+        source: Eid,
+        /// Why.
+        reason: DeleteReason,
+    },
+    /// There is something to send where there was nothing.
+    Woken {
+        /// To whom.
+        neighbour: NeighbourId,
+        /// In which class.
+        class: Class,
+    },
+    /// A status report arrived.
+    StatusReport {
+        /// Who reports.
+        reporter: Eid,
+        /// What.
+        report: StatusReport,
+    },
+    /// A compressed reporting signal arrived.
+    CompressedReport {
+        /// Who reports.
+        reporter: Eid,
+        /// What.
+        dispositions: Vec<Disposition>,
+    },
+}

@@ -1,0 +1,275 @@
+//! Bundles on their way out.
+
+use std::time::Instant;
+
+use bp7::administrative_record::{DELETED_BUNDLE, FORWARDED_BUNDLE};
+use bp7::flags::BundleControlFlags as Flags;
+use bytes::Bytes;
+use underpass_cla::{Class, Outcome, Refusal};
+
+use super::Agent;
+use super::config::NeighbourId;
+use super::event::{BundleId, DeleteReason, Event, Offer};
+use super::held::{Held, Phase};
+use super::neighbour::backed_off;
+use super::originate::Draft;
+use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
+
+/// Bundles that are looked at for one that the peer's MRU allows.
+const LOOK_AHEAD: usize = 64;
+/// What a header may have beside the primary block and what is passed on.
+const REWRITTEN_BYTES: u64 = 256;
+
+impl Agent {
+    /// Whether [`Agent::next_for`] has something to offer.
+    pub fn has_pending(&self, neighbour: NeighbourId, class: Class) -> bool {
+        let neighbour = self.neighbours.get(&neighbour);
+        neighbour.is_some_and(|neighbour| neighbour.has_pending(class))
+    }
+
+    /// Payload bytes that wait to be offered to a neighbour in a class.
+    pub fn backlog_bytes(&self, neighbour: NeighbourId, class: Class) -> u64 {
+        let neighbour = self.neighbours.get(&neighbour);
+        let queue = neighbour.and_then(|neighbour| neighbour.queues.get(&class));
+        queue.map_or(0, |queue| queue.bytes)
+    }
+
+    /// The next bundle for a session of a neighbour, at most `max_bytes` (the
+    /// peer's transfer MRU) long: those that were sent before go first. Age,
+    /// previous node and CTEB are written now. The bundle is in transmission
+    /// until [`Agent::transfer_finished`].
+    pub fn next_for(
+        &mut self,
+        now: Instant,
+        neighbour: NeighbourId,
+        class: Class,
+        max_bytes: u64,
+    ) -> Option<Offer> {
+        if class == Class::SIGNALLING {
+            self.seal_signals(now, neighbour);
+        }
+        let waiting = self.neighbours.get(&neighbour)?;
+        if !waiting.has_pending(class) {
+            return None;
+        }
+        let queue = waiting.queues.get(&class)?;
+        let id = queue
+            .again
+            .iter()
+            .chain(&queue.fresh)
+            .take(LOOK_AHEAD)
+            .copied()
+            .find(|id| self.fits(*id, max_bytes))?;
+        self.offer(now, id)
+    }
+
+    fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
+        let Some(held) = self.held.get(&id) else {
+            return false;
+        };
+        let passed_on: usize = held.others.iter().map(|block| block.raw.len()).sum();
+        let header = (held.primary_raw.len() + passed_on) as u64 + REWRITTEN_BYTES;
+        held.bytes.saturating_add(header) <= max_bytes
+    }
+
+    /// Makes bundles of the neighbour's first signal whose time has come.
+    fn seal_signals(&mut self, now: Instant, via: NeighbourId) {
+        let Some(neighbour) = self.neighbours.get_mut(&via) else {
+            return;
+        };
+        let Some(to) = neighbour.signals.pop_front() else {
+            return;
+        };
+        let (dispositions, more) = self.signals.take(&to);
+        if more {
+            neighbour.signals.push_front(to.clone());
+        }
+        let codes = super::custody::codes_for(&self.config.codes, to.dialect);
+        for record in encode_signal(codes.ccs_record, codes.dialect, &dispositions) {
+            let draft = Draft {
+                service: 0,
+                destination: to.custodian.clone(),
+                report_to: Eid::none(),
+                flags: Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD
+                    | Flags::BUNDLE_MUST_NOT_FRAGMENTED,
+                class: Class::SIGNALLING,
+                lifetime: self.config.lifetime,
+                custody: false,
+                payload: vec![Bytes::from(record)],
+                via,
+                own: false,
+            };
+            // A signal the store cannot take is lost like one on the link:
+            // the custodian sends the bundle again and is told again.
+            let _ = self.originate(now, draft);
+        }
+    }
+
+    fn offer(&mut self, now: Instant, id: BundleId) -> Option<Offer> {
+        let held = self.held.get_mut(&id)?;
+        let neighbour = self.neighbours.get_mut(&held.neighbour)?;
+        if let Some(queue) = neighbour.queues.get_mut(&held.class) {
+            queue.remove(id, held.bytes);
+        }
+        let own_cteb = held.custody.then(|| {
+            let number = *held.number.get_or_insert_with(|| {
+                let number = neighbour.next_number;
+                neighbour.next_number += 1;
+                neighbour.unsignalled.insert(number, id);
+                number
+            });
+            Cteb {
+                number,
+                sequence: neighbour.sequence,
+                custodian: self.admin.clone(),
+                dialect: self.config.codes.dialect,
+            }
+        });
+        let again = held.transmissions > 0;
+        held.transmissions += 1;
+        let key = self.next_key;
+        self.next_key += 1;
+        held.phase = Phase::InTransmission(key);
+        self.transmissions.insert(key, id);
+        let cteb = own_cteb.as_ref().or(held.passed_cteb.as_ref());
+        let hop = HopBlocks {
+            previous_node: (held.numbers.previous_node, &self.admin),
+            age_ms: (held.numbers.age, held.age_ms_at(now)),
+            hop_count: held
+                .hop_count
+                .map(|(limit, count)| (held.numbers.hop_count, limit, count)),
+            cteb: cteb.map(|cteb| (held.numbers.cteb, cteb)),
+            creb: held.creb.as_ref().map(|creb| (held.numbers.creb, creb)),
+        };
+        let header = write_header(
+            &self.config.codes,
+            &held.primary_raw,
+            &hop,
+            &held.others,
+            &held.payload_head,
+        );
+        let mut chunks = Vec::with_capacity(4);
+        chunks.push(header);
+        let trailer = held.trailer.clone();
+        if !self.store.append_to(id, &mut chunks) {
+            return None;
+        }
+        chunks.push(trailer);
+        Some(Offer {
+            key,
+            id,
+            chunks,
+            again,
+        })
+    }
+
+    /// The end of a transfer that [`Agent::next_for`] began.
+    pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
+        let Some(id) = self.transmissions.remove(&key) else {
+            return;
+        };
+        let Some(held) = self.held.get_mut(&id) else {
+            // Released, expired or cancelled meanwhile.
+            return;
+        };
+        match outcome {
+            Outcome::Acknowledged | Outcome::Refused(Refusal::Completed) => {
+                held.acknowledged = Some(now);
+                let via = held.neighbour;
+                self.end_refusals(via);
+                match self.held[&id].custody {
+                    true => self.wait_for_signal(now, id),
+                    false => self.forwarded(now, id),
+                }
+            }
+            Outcome::Broken { .. } => self.enqueue(id),
+            Outcome::Refused(Refusal::NoResources) => {
+                let via = held.neighbour;
+                self.pause(now, via);
+                self.enqueue(id);
+            }
+            Outcome::Refused(Refusal::NotAcceptable) if held.custody => {
+                self.try_later(now, id);
+            }
+            Outcome::Refused(Refusal::NotAcceptable) => {
+                self.delete(now, id, DeleteReason::TrafficPared);
+            }
+        }
+    }
+
+    /// A bundle without custody is at the next hop: nothing keeps it here.
+    fn forwarded(&mut self, now: Instant, id: BundleId) {
+        if let Some((held, _)) = self.remove(id) {
+            self.report_held(now, &held, FORWARDED_BUNDLE, 0);
+            self.tell_released(id, &held);
+        }
+    }
+
+    pub(super) fn tell_released(&mut self, id: BundleId, held: &Held) {
+        if held.own {
+            self.events.push_back(Event::Released {
+                id,
+                bytes: held.bytes,
+            });
+        }
+    }
+
+    /// Deletes a held bundle.
+    fn delete(&mut self, now: Instant, id: BundleId, reason: DeleteReason) {
+        if let Some((held, _)) = self.remove(id) {
+            self.report_held(now, &held, DELETED_BUNDLE, reason.code());
+            self.events.push_back(Event::Deleted {
+                id: Some(id),
+                source: held.primary.source,
+                reason,
+            });
+        }
+    }
+
+    /// Ends a bundle whose lifetime is over.
+    pub(super) fn expire(&mut self, now: Instant, id: BundleId) {
+        let Some((held, payload)) = self.remove(id) else {
+            return;
+        };
+        let reason = DeleteReason::LifetimeExpired;
+        self.report_held(now, &held, DELETED_BUNDLE, reason.code());
+        self.events.push_back(match held.own {
+            true => Event::Expired { id, payload },
+            false => Event::Deleted {
+                id: Some(id),
+                source: held.primary.source,
+                reason,
+            },
+        });
+    }
+
+    /// Offers a neighbour without room nothing but signals for a while.
+    fn pause(&mut self, now: Instant, via: NeighbourId) {
+        let timer = self.config.custody_timer;
+        let neighbour = self.neighbour(via);
+        if neighbour.paused.is_some() {
+            return;
+        }
+        let until = now + backed_off(timer.min / 4, neighbour.refusals, timer.max);
+        neighbour.paused = Some(until);
+        neighbour.refusals += 1;
+        self.pauses.insert((until, via));
+    }
+
+    pub(super) fn end_pause(&mut self, via: NeighbourId) {
+        let neighbour = self.neighbour(via);
+        neighbour.paused = None;
+        let waiting = neighbour.queues.iter();
+        let classes: Vec<Class> = waiting
+            .filter(|(_, queue)| !queue.is_empty())
+            .map(|(class, _)| *class)
+            .collect();
+        self.woken.extend(classes.into_iter().map(|c| (via, c)));
+    }
+
+    /// The neighbour takes bundles again.
+    fn end_refusals(&mut self, via: NeighbourId) {
+        let neighbour = self.neighbour(via);
+        neighbour.refusals = 0;
+    }
+}

@@ -1,0 +1,134 @@
+//! A bundle that the agent holds.
+
+use std::time::Instant;
+
+use bp7::primary::PrimaryBlock;
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::config::NeighbourId;
+use crate::wire::{Creb, Cteb, Eid, Extension};
+
+/// Names a bundle on the wire (RFC 9171 §4.2.7): source, creation time,
+/// sequence number, and for a fragment offset and length.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WireName {
+    pub group: NameGroup,
+    pub sequence: u64,
+}
+
+/// What the names of many bundles of one source share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct NameGroup {
+    pub source: Eid,
+    pub time: u64,
+    pub fragment: Option<(u64, u64)>,
+}
+
+impl WireName {
+    pub fn of(primary: &PrimaryBlock, payload_bytes: u64) -> WireName {
+        let fragment = primary
+            .has_fragmentation()
+            .then_some((primary.fragmentation_offset, payload_bytes));
+        WireName {
+            group: NameGroup {
+                source: primary.source.clone(),
+                time: primary.creation_timestamp.dtntime(),
+                fragment,
+            },
+            sequence: primary.creation_timestamp.seqno(),
+        }
+    }
+}
+
+/// Numbers of the blocks that this node writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockNumbers {
+    pub previous_node: u64,
+    pub age: u64,
+    pub hop_count: u64,
+    pub cteb: u64,
+    pub creb: u64,
+}
+
+impl BlockNumbers {
+    /// Numbers of a bundle that begins here.
+    pub const OWN: BlockNumbers = BlockNumbers {
+        previous_node: 2,
+        age: 3,
+        hop_count: 4,
+        cteb: 5,
+        creb: 6,
+    };
+}
+
+/// Where a held bundle is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Waiting to be offered.
+    Queued,
+    /// Offered to a session under this transfer key.
+    InTransmission(u64),
+    /// Waiting for a signal, or for the time to try again; the custody timer
+    /// runs until then.
+    Waiting(Instant),
+    /// As `Waiting`, while the neighbour is down and the timer stands still.
+    Suspended,
+}
+
+/// A bundle that the agent holds, but for its payload, which is in the store.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub primary: PrimaryBlock,
+    pub primary_raw: Bytes,
+    pub others: Vec<Extension>,
+    pub numbers: BlockNumbers,
+    /// Limit and count as they are sent.
+    pub hop_count: Option<(u8, u8)>,
+    /// Another node's custody that is passed on.
+    pub passed_cteb: Option<Cteb>,
+    pub creb: Option<Creb>,
+    pub payload_head: Bytes,
+    pub trailer: Bytes,
+    /// The payload's bytes.
+    pub bytes: u64,
+    /// The age at `since`, ms.
+    pub age_ms: u64,
+    pub since: Instant,
+    pub expires: Instant,
+    pub class: Class,
+    pub neighbour: NeighbourId,
+    /// Whether this node has custody of it.
+    pub custody: bool,
+    /// Whether a service of this node sent it.
+    pub own: bool,
+    /// Its number in the neighbour's custody sequence, once it was offered.
+    pub number: Option<u64>,
+    pub phase: Phase,
+    /// Transfers begun.
+    pub transmissions: u32,
+    /// Attempts that ended without a signal.
+    pub unanswered: u32,
+    /// When the CL finished it last.
+    pub acknowledged: Option<Instant>,
+}
+
+impl Held {
+    pub fn age_ms_at(&self, now: Instant) -> u64 {
+        let held = now.saturating_duration_since(self.since).as_millis();
+        self.age_ms
+            .saturating_add(u64::try_from(held).unwrap_or(u64::MAX))
+    }
+
+    /// What it counts against the store's quota.
+    pub fn quota_bytes(&self) -> u64 {
+        quota_bytes(self.bytes)
+    }
+}
+
+/// What a payload counts against the store's quota: its bytes and what is
+/// kept beside it.
+pub(crate) fn quota_bytes(payload_bytes: u64) -> u64 {
+    const BESIDE: u64 = 1024;
+    payload_bytes.saturating_add(BESIDE)
+}

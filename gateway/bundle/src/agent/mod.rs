@@ -1,0 +1,363 @@
+//! The bundle protocol agent: one state machine, one verb per file.
+
+mod config;
+mod custody;
+mod deliver;
+mod event;
+mod forward;
+mod held;
+mod neighbour;
+mod originate;
+mod ranges;
+mod receive;
+mod report;
+mod signals;
+mod timestamps;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_cla::Class;
+
+pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
+pub use event::{
+    BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,
+};
+
+use crate::store::{MemoryStore, Store};
+use crate::wire::{Eid, ipn};
+use held::{Held, NameGroup, Phase, WireName, quota_bytes};
+use neighbour::{Neighbour, Queue};
+use ranges::Memory;
+use report::ReportRate;
+use signals::Signals;
+use timestamps::Timestamps;
+
+/// A node's bundle protocol agent and custodian.
+///
+/// A pure state machine: calls bring input and the time; [`Agent::poll_event`]
+/// and [`Agent::next_for`] give output, [`Agent::next_timeout`] the next
+/// deadline.
+pub struct Agent {
+    config: Config,
+    admin: Eid,
+    store: Box<dyn Store>,
+    timestamps: Timestamps,
+    held: HashMap<BundleId, Held>,
+    next_id: u64,
+    /// What this node has custody of, by its name on the wire.
+    by_name: HashMap<WireName, BundleId>,
+    /// Bytes held and bytes that wait to be delivered, as quotas count them.
+    used_bytes: u64,
+    neighbours: HashMap<NeighbourId, Neighbour>,
+    /// Which neighbour a custody sequence is for.
+    sequences: HashMap<u64, NeighbourId>,
+    transmissions: HashMap<u64, BundleId>,
+    next_key: u64,
+    /// Names of bundles delivered here or taken into custody.
+    seen: Memory<NameGroup>,
+    /// Custody taken, by the earlier custodian's own naming.
+    taken: Memory<(Eid, u64)>,
+    signals: Signals,
+    custody_timers: BTreeSet<(Instant, BundleId)>,
+    expiries: BTreeSet<(Instant, BundleId)>,
+    pauses: BTreeSet<(Instant, NeighbourId)>,
+    reports: ReportRate,
+    events: VecDeque<Event>,
+    undelivered: usize,
+    woken: BTreeSet<(NeighbourId, Class)>,
+}
+
+/// Custody and store, in figures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CustodyFigures {
+    /// Bytes held in all, as the quota counts them.
+    pub used_bytes: u64,
+    /// Bundles held in all.
+    pub bundles: usize,
+    /// By class.
+    pub classes: std::collections::BTreeMap<Class, ClassFigures>,
+}
+
+/// Bundles of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClassFigures {
+    /// Bundles held.
+    pub bundles: u64,
+    /// Payload bytes held.
+    pub bytes: u64,
+    /// Bundles in this node's custody.
+    pub custody_bundles: u64,
+    /// Payload bytes in this node's custody.
+    pub custody_bytes: u64,
+    /// For how long the oldest has been held.
+    pub oldest: Duration,
+}
+
+/// A held bundle, for the API.
+#[derive(Clone, Debug)]
+pub struct HeldBundle {
+    /// The bundle.
+    pub id: BundleId,
+    /// Who sent it.
+    pub source: Eid,
+    /// Where it goes.
+    pub destination: Eid,
+    /// The next hop.
+    pub neighbour: NeighbourId,
+    /// Its class.
+    pub class: Class,
+    /// Its payload's bytes.
+    pub bytes: u64,
+    /// For how long it has been held.
+    pub held_for: Duration,
+    /// Whether this node has custody of it.
+    pub custody: bool,
+    /// Transfers begun.
+    pub transmissions: u32,
+    /// Whether it is in transmission now.
+    pub in_transmission: bool,
+}
+
+impl Agent {
+    /// An agent whose store is memory.
+    pub fn new(config: Config) -> Agent {
+        Agent::with_store(config, Box::new(MemoryStore::default()))
+    }
+
+    /// An agent with a store of its own kind.
+    pub fn with_store(config: Config, store: Box<dyn Store>) -> Agent {
+        let DuplicateLimits { age, ranges } = config.duplicates;
+        Agent {
+            admin: ipn(config.node, 0),
+            store,
+            timestamps: Timestamps::new(config.incarnation),
+            held: HashMap::new(),
+            next_id: 0,
+            by_name: HashMap::new(),
+            used_bytes: 0,
+            neighbours: HashMap::new(),
+            sequences: HashMap::new(),
+            transmissions: HashMap::new(),
+            next_key: 0,
+            seen: Memory::new(ranges, age),
+            taken: Memory::new(ranges, age),
+            signals: Signals::default(),
+            custody_timers: BTreeSet::new(),
+            expiries: BTreeSet::new(),
+            pauses: BTreeSet::new(),
+            reports: ReportRate::new(config.status_reports_per_s),
+            events: VecDeque::new(),
+            undelivered: 0,
+            woken: BTreeSet::new(),
+            config,
+        }
+    }
+
+    /// Tells the agent the time of day: DTN time in ms at `now`. Until then
+    /// bundles are created with time 0.
+    pub fn set_clock(&mut self, now: Instant, dtn_time_ms: u64) {
+        self.timestamps.set_clock(now, dtn_time_ms);
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some((neighbour, class)) = self.woken.pop_first() {
+            return Some(Event::Woken { neighbour, class });
+        }
+        let event = self.events.pop_front()?;
+        if let Event::Deliver(delivery) = &event {
+            self.used_bytes -= quota_bytes(delivery.payload.len() as u64);
+            self.undelivered -= 1;
+        }
+        Some(event)
+    }
+
+    /// Whether a payload of so many bytes has room.
+    pub fn room(&self, bytes: u64) -> bool {
+        self.held.len() + self.undelivered < self.config.store_bundles
+            && self.used_bytes.saturating_add(quota_bytes(bytes)) <= self.config.store_bytes
+    }
+
+    /// The next deadline: call [`Agent::handle_timeout`] then.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let earliest = [
+            self.signals.next_timeout(),
+            self.custody_timers.first().map(|(at, _)| *at),
+            self.expiries.first().map(|(at, _)| *at),
+            self.pauses.first().map(|(at, _)| *at),
+        ];
+        earliest.into_iter().flatten().min()
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(to) = self.signals.pop_due(now) {
+            let via = to.via;
+            self.neighbour(via).signals.push_back(to);
+            self.woken.insert((via, Class::SIGNALLING));
+        }
+        while let Some((_, neighbour)) = self.pauses.pop_first_if_due(now) {
+            self.end_pause(neighbour);
+        }
+        while let Some((_, id)) = self.custody_timers.pop_first_if_due(now) {
+            self.custody_timer_fired(id);
+        }
+        while let Some((_, id)) = self.expiries.pop_first_if_due(now) {
+            self.expire(now, id);
+        }
+    }
+
+    /// Custody and store, in figures.
+    pub fn custody(&self, now: Instant) -> CustodyFigures {
+        let mut figures = CustodyFigures {
+            used_bytes: self.used_bytes,
+            bundles: self.held.len(),
+            ..CustodyFigures::default()
+        };
+        for held in self.held.values() {
+            let class = figures.classes.entry(held.class).or_default();
+            class.bundles += 1;
+            class.bytes += held.bytes;
+            if held.custody {
+                class.custody_bundles += 1;
+                class.custody_bytes += held.bytes;
+            }
+            let since = now.saturating_duration_since(held.since);
+            class.oldest = class.oldest.max(since);
+        }
+        figures
+    }
+
+    /// At most `limit` held bundles, oldest first, from `after` on.
+    pub fn list(&self, now: Instant, after: Option<BundleId>, limit: usize) -> Vec<HeldBundle> {
+        let mut ids: Vec<_> = self
+            .held
+            .keys()
+            .filter(|id| after.is_none_or(|after| **id > after))
+            .collect();
+        ids.sort_unstable();
+        let described = |id: &BundleId| {
+            let held = &self.held[id];
+            HeldBundle {
+                id: *id,
+                source: held.primary.source.clone(),
+                destination: held.primary.destination.clone(),
+                neighbour: held.neighbour,
+                class: held.class,
+                bytes: held.bytes,
+                held_for: now.saturating_duration_since(held.since),
+                custody: held.custody,
+                transmissions: held.transmissions,
+                in_transmission: matches!(held.phase, Phase::InTransmission(_)),
+            }
+        };
+        ids.into_iter().take(limit).map(described).collect()
+    }
+
+    /// Gives a bundle up and returns its payload; a transfer in progress ends
+    /// without effect.
+    pub fn cancel(&mut self, id: BundleId) -> Option<Vec<Bytes>> {
+        self.remove(id).map(|(_, payload)| payload)
+    }
+
+    fn neighbour(&mut self, id: NeighbourId) -> &mut Neighbour {
+        let count = self.neighbours.len() as u64;
+        // Sequences of another run never look like this one's: a late signal
+        // must not release a bundle that only shares a number.
+        let base = (self.config.incarnation & 0xFFFF_FFFF).max(1);
+        let sequences = &mut self.sequences;
+        self.neighbours.entry(id).or_insert_with(|| {
+            let sequence = base + count;
+            sequences.insert(sequence, id);
+            Neighbour::new(sequence)
+        })
+    }
+
+    /// The next hop to a node, and whether to take custody on that way.
+    fn route(&self, node: u64) -> Option<(NeighbourId, bool)> {
+        let mut routes = self.config.routes.iter();
+        if let Some(route) = routes.find(|route| route.nodes.contains(&node)) {
+            return Some((route.neighbour, route.take_custody));
+        }
+        let direct = NeighbourId(node);
+        self.neighbours
+            .contains_key(&direct)
+            .then_some((direct, true))
+    }
+
+    /// Holds a bundle and queues it.
+    fn hold(&mut self, held: Held, payload: Vec<Bytes>) -> Result<BundleId, SendError> {
+        let id = BundleId(self.next_id);
+        self.store.put(id, payload).map_err(|_| SendError::NoRoom)?;
+        self.next_id += 1;
+        self.used_bytes += held.quota_bytes();
+        self.expiries.insert((held.expires, id));
+        if held.custody {
+            self.by_name
+                .insert(WireName::of(&held.primary, held.bytes), id);
+        }
+        self.held.insert(id, held);
+        self.enqueue(id);
+        Ok(id)
+    }
+
+    /// Queues a held bundle, among those that go again if it was sent before.
+    fn enqueue(&mut self, id: BundleId) {
+        let Some(held) = self.held.get_mut(&id) else {
+            return;
+        };
+        held.phase = Phase::Queued;
+        let (via, class) = (held.neighbour, held.class);
+        let (again, bytes) = (held.transmissions > 0, held.bytes);
+        let neighbour = self.neighbour(via);
+        let asleep = !neighbour.has_pending(class);
+        let queue: &mut Queue = neighbour.queues.entry(class).or_default();
+        match again {
+            true => queue.again.insert(id),
+            false => queue.fresh.insert(id),
+        };
+        queue.bytes += bytes;
+        if asleep && neighbour.has_pending(class) {
+            self.woken.insert((via, class));
+        }
+    }
+
+    /// Forgets a held bundle altogether.
+    fn remove(&mut self, id: BundleId) -> Option<(Held, Vec<Bytes>)> {
+        let held = self.held.remove(&id)?;
+        self.used_bytes -= held.quota_bytes();
+        self.expiries.remove(&(held.expires, id));
+        if held.custody {
+            self.by_name
+                .remove(&WireName::of(&held.primary, held.bytes));
+        }
+        if let Phase::Waiting(until) = held.phase {
+            self.custody_timers.remove(&(until, id));
+        }
+        let neighbour = self.neighbour(held.neighbour);
+        if let Some(queue) = neighbour.queues.get_mut(&held.class) {
+            queue.remove(id, held.bytes);
+        }
+        if let Some(number) = held.number {
+            neighbour.unsignalled.remove(&number);
+        }
+        let payload = self.store.remove(id);
+        Some((held, payload))
+    }
+}
+
+/// Takes what is due from a set ordered by time.
+trait PopDue<T> {
+    fn pop_first_if_due(&mut self, now: Instant) -> Option<(Instant, T)>;
+}
+
+impl<T: Ord + Copy> PopDue<T> for BTreeSet<(Instant, T)> {
+    fn pop_first_if_due(&mut self, now: Instant) -> Option<(Instant, T)> {
+        match self.first() {
+            Some((at, _)) if *at <= now => self.pop_first(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What waits for one neighbour, and what is known of it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use underpass_cla::Class;
+
+use super::config::CustodyTimer;
+use super::event::BundleId;
+use super::signals::SignalTo;
+
+/// Bundles of one class that wait, oldest first; those that were in
+/// transmission before go first.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    pub again: BTreeSet<BundleId>,
+    pub fresh: BTreeSet<BundleId>,
+    pub bytes: u64,
+}
+
+impl Queue {
+    pub fn is_empty(&self) -> bool {
+        self.again.is_empty() && self.fresh.is_empty()
+    }
+
+    pub fn remove(&mut self, id: BundleId, bytes: u64) {
+        if self.again.remove(&id) || self.fresh.remove(&id) {
+            self.bytes -= bytes;
+        }
+    }
+}
+
+/// One neighbour.
+#[derive(Debug)]
+pub(crate) struct Neighbour {
+    pub queues: BTreeMap<Class, Queue>,
+    /// Signals whose time has come.
+    pub signals: VecDeque<SignalTo>,
+    /// Name of the custody sequence towards it.
+    pub sequence: u64,
+    pub next_number: u64,
+    /// Custody that waits for a signal, by number.
+    pub unsignalled: BTreeMap<u64, BundleId>,
+    pub down: bool,
+    /// It has no room; nothing but signals is offered until then.
+    pub paused: Option<Instant>,
+    /// How often in a row it had no room.
+    pub refusals: u32,
+    delay: Option<SignalDelay>,
+}
+
+/// Smoothed time from the CL's acknowledgement to the custody signal.
+#[derive(Clone, Copy, Debug)]
+struct SignalDelay {
+    mean: Duration,
+    deviation: Duration,
+}
+
+impl Neighbour {
+    pub fn new(sequence: u64) -> Self {
+        Neighbour {
+            queues: BTreeMap::new(),
+            signals: VecDeque::new(),
+            sequence,
+            next_number: 0,
+            unsignalled: BTreeMap::new(),
+            down: false,
+            paused: None,
+            refusals: 0,
+            delay: None,
+        }
+    }
+
+    /// Whether there is something to offer at present.
+    pub fn has_pending(&self, class: Class) -> bool {
+        if class == Class::SIGNALLING && !self.signals.is_empty() {
+            return true;
+        }
+        let queued = self.queues.get(&class).is_some_and(|q| !q.is_empty());
+        queued && (self.paused.is_none() || class == Class::SIGNALLING)
+    }
+
+    /// Takes a measured delay, as TCP does its round-trip time (RFC 6298).
+    pub fn measure_delay(&mut self, sample: Duration) {
+        self.delay = Some(match self.delay {
+            None => SignalDelay {
+                mean: sample,
+                deviation: sample / 2,
+            },
+            Some(SignalDelay { mean, deviation }) => SignalDelay {
+                mean: (mean * 7 + sample) / 8,
+                deviation: (deviation * 3 + mean.abs_diff(sample)) / 4,
+            },
+        });
+    }
+
+    /// How long to wait for a signal after so many attempts without one.
+    pub fn signal_timeout(&self, timer: &CustodyTimer, unanswered: u32) -> Duration {
+        let base = match self.delay {
+            Some(delay) => delay.mean + delay.deviation * 4,
+            None => timer.initial,
+        };
+        backed_off(base.max(timer.min), unanswered, timer.max)
+    }
+}
+
+/// `base`, doubled `times` times, at most `max`.
+pub(crate) fn backed_off(base: Duration, times: u32, max: Duration) -> Duration {
+    let factor = 1u32.checked_shl(times).unwrap_or(u32::MAX);
+    base.saturating_mul(factor).min(max)
+}

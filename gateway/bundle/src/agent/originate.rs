@@ -1,0 +1,157 @@
+//! Bundles that begin at this node.
+
+use std::time::{Duration, Instant};
+
+use bp7::flags::BundleControlFlags as Flags;
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::config::NeighbourId;
+use super::event::{BundleId, Delivery, Event, Send, SendError};
+use super::held::{BlockNumbers, Held, Phase};
+use super::{Agent, ReportRequest};
+use crate::wire::{Eid, ipn, ipn_parts, seal_payload, seal_primary, write_trailer};
+
+/// Lifetimes beyond this are as good as endless.
+const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A bundle of this node before it is sealed.
+pub(super) struct Draft {
+    pub service: u64,
+    pub destination: Eid,
+    pub report_to: Eid,
+    pub flags: Flags,
+    pub class: Class,
+    pub lifetime: Duration,
+    pub custody: bool,
+    pub payload: Vec<Bytes>,
+    pub via: NeighbourId,
+    /// Whether a service sends it, which is told of its end.
+    pub own: bool,
+}
+
+impl Agent {
+    /// Seals a payload into a bundle and queues it; with custody it is kept
+    /// until the next custodian signals. A payload for a service of this node
+    /// is delivered at once.
+    pub fn send(&mut self, now: Instant, send: Send) -> Result<BundleId, SendError> {
+        let (node, service) = ipn_parts(&send.destination).ok_or(SendError::Destination)?;
+        let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
+        if bytes > self.config.decode.max_payload_bytes {
+            return Err(SendError::TooLarge);
+        }
+        if !self.room(bytes) {
+            return Err(SendError::NoRoom);
+        }
+        if node == self.config.node {
+            return self.send_to_itself(now, send, service, bytes);
+        }
+        let (via, _) = self.route(node).ok_or(SendError::NoRoute)?;
+        let (report_to, reports) = match &send.reports {
+            Some(request) => (request.to.clone(), report_flags(request)),
+            None => (Eid::none(), Flags::empty()),
+        };
+        let draft = Draft {
+            service: send.service,
+            destination: send.destination,
+            report_to,
+            // CCSDS 734.6: a bundle under custody must not be fragmented.
+            flags: Flags::BUNDLE_MUST_NOT_FRAGMENTED | reports,
+            class: send.class,
+            lifetime: send.lifetime.unwrap_or(self.config.lifetime),
+            custody: send.custody,
+            payload: send.payload,
+            via,
+            own: true,
+        };
+        self.originate(now, draft)
+    }
+
+    fn send_to_itself(
+        &mut self,
+        now: Instant,
+        send: Send,
+        service: u64,
+        bytes: u64,
+    ) -> Result<BundleId, SendError> {
+        if !self.config.services.contains(&service) {
+            return Err(SendError::NoRoute);
+        }
+        let id = BundleId(self.next_id);
+        self.next_id += 1;
+        let payload = match <[Bytes; 1]>::try_from(send.payload) {
+            Ok([whole]) => whole,
+            Err(pieces) => pieces.concat().into(),
+        };
+        let timestamp = self.timestamps.next(now, send.service);
+        self.push_delivery(Delivery {
+            source: ipn(self.config.node, send.service),
+            timestamp,
+            service,
+            class: send.class,
+            from: None,
+            age: Duration::ZERO,
+            payload,
+        });
+        self.events.push_back(Event::Released { id, bytes });
+        Ok(id)
+    }
+
+    /// Seals a draft, holds and queues it.
+    pub(super) fn originate(&mut self, now: Instant, draft: Draft) -> Result<BundleId, SendError> {
+        let lifetime = draft.lifetime.min(MAX_LIFETIME);
+        let bytes = draft.payload.iter().map(|piece| piece.len() as u64).sum();
+        let (primary, primary_raw) = seal_primary(
+            draft.destination,
+            ipn(self.config.node, draft.service),
+            draft.report_to,
+            self.timestamps.next(now, draft.service),
+            lifetime,
+            draft.flags.bits(),
+        );
+        let (payload_head, tail) = seal_payload(&draft.payload, self.config.payload_crc);
+        let held = Held {
+            primary,
+            primary_raw,
+            others: Vec::new(),
+            numbers: BlockNumbers::OWN,
+            hop_count: Some((self.config.hop_limit, 0)),
+            passed_cteb: None,
+            creb: None,
+            payload_head,
+            trailer: write_trailer(&tail),
+            bytes,
+            age_ms: 0,
+            since: now,
+            expires: now + lifetime,
+            class: draft.class,
+            neighbour: draft.via,
+            custody: draft.custody,
+            own: draft.own,
+            number: None,
+            phase: Phase::Queued,
+            transmissions: 0,
+            unanswered: 0,
+            acknowledged: None,
+        };
+        self.hold(held, draft.payload)
+    }
+}
+
+/// The moment at which a received bundle's lifetime ends; `None` if it has.
+pub(super) fn expiry(now: Instant, lifetime: Duration, age_ms: u64) -> Option<Instant> {
+    let left = lifetime.checked_sub(Duration::from_millis(age_ms))?;
+    (!left.is_zero()).then(|| now + left.min(MAX_LIFETIME))
+}
+
+fn report_flags(request: &ReportRequest) -> Flags {
+    [
+        (request.reception, Flags::BUNDLE_STATUS_REQUEST_RECEPTION),
+        (request.forwarding, Flags::BUNDLE_STATUS_REQUEST_FORWARD),
+        (request.delivery, Flags::BUNDLE_STATUS_REQUEST_DELIVERY),
+        (request.deletion, Flags::BUNDLE_STATUS_REQUEST_DELETION),
+    ]
+    .into_iter()
+    .filter(|(asked, _)| *asked)
+    .fold(Flags::empty(), |all, (_, flag)| all | flag)
+}

@@ -1,0 +1,208 @@
+//! Sets of numbers as ranges, and a bounded memory of such sets.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+/// A set of `u64` as disjoint, non-adjacent inclusive ranges.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ranges {
+    ends: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    /// Adds a number; false if it is there.
+    pub fn insert(&mut self, number: u64) -> bool {
+        let mut start = number;
+        let mut end = number;
+        if let Some((&from, &to)) = self.ends.range(..=number).next_back() {
+            if to >= number {
+                return false;
+            }
+            if to + 1 == number {
+                start = from;
+            }
+        }
+        if let Some(next) = number.checked_add(1)
+            && let Some(to) = self.ends.remove(&next)
+        {
+            end = to;
+        }
+        self.ends.insert(start, end);
+        true
+    }
+
+    pub fn contains(&self, number: u64) -> bool {
+        let below = self.ends.range(..=number).next_back();
+        below.is_some_and(|(_, &to)| to >= number)
+    }
+
+    /// How many ranges there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Takes the lowest range.
+    pub fn pop_first(&mut self) -> Option<(u64, u64)> {
+        self.ends.pop_first()
+    }
+}
+
+/// Remembers which numbers were seen under which name, bounded by age and by
+/// the count of ranges; what was not touched for longest is forgotten first.
+#[derive(Debug)]
+pub(crate) struct Memory<K> {
+    entries: HashMap<K, Entry>,
+    order: BTreeMap<u64, K>,
+    next_stamp: u64,
+    ranges: usize,
+    max_ranges: usize,
+    age: Duration,
+}
+
+#[derive(Debug)]
+struct Entry {
+    seen: Ranges,
+    stamp: u64,
+    touched: Instant,
+}
+
+/// An entry's place in the order of age is renewed no oftener than this.
+const TOUCH_EVERY: Duration = Duration::from_secs(1);
+
+impl<K: Clone + Eq + Hash> Memory<K> {
+    pub fn new(max_ranges: usize, age: Duration) -> Self {
+        Memory {
+            entries: HashMap::new(),
+            order: BTreeMap::new(),
+            next_stamp: 0,
+            ranges: 0,
+            max_ranges: max_ranges.max(1),
+            age,
+        }
+    }
+
+    pub fn contains(&self, name: &K, number: u64) -> bool {
+        self.entries
+            .get(name)
+            .is_some_and(|entry| entry.seen.contains(number))
+    }
+
+    pub fn insert(&mut self, now: Instant, name: K, number: u64) {
+        self.forget_old(now);
+        let stamp = self.next_stamp;
+        let order = &mut self.order;
+        let entry = self.entries.entry(name.clone()).or_insert_with(|| Entry {
+            seen: Ranges::default(),
+            stamp,
+            touched: now,
+        });
+        if entry.stamp == stamp || now.duration_since(entry.touched) >= TOUCH_EVERY {
+            order.remove(&entry.stamp);
+            order.insert(stamp, name.clone());
+            entry.stamp = stamp;
+            entry.touched = now;
+            self.next_stamp += 1;
+        }
+        let before = entry.seen.len();
+        entry.seen.insert(number);
+        self.ranges = self.ranges + entry.seen.len() - before;
+        self.shrink(&name);
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        while let Some((&stamp, name)) = self.order.first_key_value() {
+            let old = |entry: &Entry| now.duration_since(entry.touched) > self.age;
+            if !self.entries.get(name).is_some_and(old) {
+                break;
+            }
+            self.forget(stamp);
+        }
+    }
+
+    fn forget(&mut self, stamp: u64) {
+        if let Some(name) = self.order.remove(&stamp)
+            && let Some(entry) = self.entries.remove(&name)
+        {
+            self.ranges -= entry.seen.len();
+        }
+    }
+
+    /// Gets back under the bound: oldest names first, then the lowest numbers
+    /// of the one in use.
+    fn shrink(&mut self, in_use: &K) {
+        while self.ranges > self.max_ranges {
+            match self.order.first_key_value() {
+                Some((&stamp, name)) if name != in_use => self.forget(stamp),
+                _ => {
+                    if let Some(entry) = self.entries.get_mut(in_use) {
+                        entry.seen.pop_first();
+                    }
+                    self.ranges -= 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn ranges_are_the_set_of_what_was_inserted(
+            numbers in proptest::collection::vec(0u64..60, 0..80)
+        ) {
+            let mut ranges = Ranges::default();
+            let mut set = BTreeSet::new();
+            for number in numbers {
+                prop_assert_eq!(ranges.insert(number), set.insert(number));
+            }
+            for number in 0..61 {
+                prop_assert_eq!(ranges.contains(number), set.contains(&number));
+            }
+            let gaps = set.iter().filter(|n| !set.contains(&(*n + 1))).count();
+            prop_assert_eq!(ranges.len(), gaps);
+        }
+    }
+
+    #[test]
+    fn the_last_number_of_all_has_no_successor() {
+        let mut ranges = Ranges::default();
+        assert!(ranges.insert(u64::MAX));
+        assert!(ranges.insert(u64::MAX - 1));
+        assert_eq!(ranges.pop_first(), Some((u64::MAX - 1, u64::MAX)));
+    }
+
+    #[test]
+    fn the_memory_keeps_to_its_bound_and_forgets_the_oldest() {
+        let now = Instant::now();
+        let mut memory = Memory::new(10, Duration::from_secs(60));
+        for name in 0..100u32 {
+            memory.insert(now, name, 5);
+        }
+        assert!(memory.ranges <= 10);
+        assert!(!memory.contains(&0, 5));
+        assert!(memory.contains(&99, 5));
+        for number in 0..100 {
+            memory.insert(now, 7, number * 2);
+        }
+        assert!(memory.ranges <= 10 && memory.contains(&7, 198));
+    }
+
+    #[test]
+    fn what_is_older_than_the_age_is_forgotten() {
+        let now = Instant::now();
+        let mut memory = Memory::new(10, Duration::from_secs(60));
+        memory.insert(now, 1u32, 5);
+        memory.insert(now + Duration::from_secs(61), 2, 5);
+        assert!(!memory.contains(&1, 5));
+    }
+}

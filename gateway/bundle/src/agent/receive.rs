@@ -1,0 +1,248 @@
+//! Bundles that arrive, and what happens to those for other nodes.
+
+use std::time::Instant;
+
+use bp7::administrative_record::{DELETED_BUNDLE, RECEIVED_BUNDLE};
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::config::NeighbourId;
+use super::event::{DeleteReason, Event, Reject};
+use super::held::{BlockNumbers, Held, Phase, WireName};
+use super::originate::expiry;
+use super::{Agent, SendError};
+use crate::wire::{Bundle, Cteb, Malformed, decode, ipn_parts, is_null, write_trailer};
+
+/// A bundle on its way through the node.
+pub(super) struct Arrival {
+    pub bundle: Bundle,
+    pub from: NeighbourId,
+    pub class: Class,
+    pub age_ms: u64,
+    pub expires: Instant,
+}
+
+impl Arrival {
+    pub fn cteb(&self) -> Option<&Cteb> {
+        self.bundle.cteb.as_ref().map(|(_, cteb)| cteb)
+    }
+
+    pub fn name(&self) -> WireName {
+        WireName::of(&self.bundle.primary, self.bundle.payload.len() as u64)
+    }
+}
+
+impl Agent {
+    /// Takes a whole bundle from a neighbour. On `Ok` the CL may acknowledge
+    /// it: the bundle is kept, delivered, known already, or deleted by the
+    /// protocol's rules, with its custodian told.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        class: Class,
+        raw: Bytes,
+    ) -> Result<(), Reject> {
+        let bundle = match decode(&raw, &self.config.decode, &self.config.codes) {
+            Ok(bundle) => bundle,
+            Err(error) => {
+                if let Some(primary) = &error.primary {
+                    let reason = match error.reason {
+                        Malformed::Unsupported(_) => DeleteReason::BlockUnsupported,
+                        _ => DeleteReason::BlockUnintelligible,
+                    };
+                    self.report(now, primary, 0, class, DELETED_BUNDLE, reason.code());
+                }
+                return Err(error.reason.into());
+            }
+        };
+        self.neighbour(from);
+        let age_ms = bundle.age_ms.map_or(0, |(_, age)| age);
+        let expires = expiry(now, bundle.primary.lifetime, age_ms);
+        let arrival = Arrival {
+            from,
+            class,
+            age_ms,
+            expires: expires.unwrap_or(now),
+            bundle,
+        };
+        if expires.is_none() {
+            self.refuse(now, &arrival, DeleteReason::LifetimeExpired);
+            return Ok(());
+        }
+        match ipn_parts(&arrival.bundle.primary.destination) {
+            Some((node, service)) if node == self.config.node => {
+                self.deliver(now, arrival, service)
+            }
+            Some((node, _)) => self.relay(now, arrival, node),
+            None => {
+                self.refuse(now, &arrival, DeleteReason::NoRoute);
+                Ok(())
+            }
+        }
+    }
+
+    /// Deletes an arriving bundle; its custodian is told that custody is not
+    /// taken.
+    pub(super) fn refuse(&mut self, now: Instant, arrival: &Arrival, reason: DeleteReason) {
+        self.signal(now, arrival, false);
+        let primary = &arrival.bundle.primary;
+        let bytes = arrival.bundle.payload.len() as u64;
+        self.report(
+            now,
+            primary,
+            bytes,
+            arrival.class,
+            DELETED_BUNDLE,
+            reason.code(),
+        );
+        self.events.push_back(Event::Deleted {
+            id: None,
+            source: primary.source.clone(),
+            reason,
+        });
+    }
+
+    /// Gathers a custody signal to the bundle's custodian, if it has one.
+    pub(super) fn signal(&mut self, now: Instant, arrival: &Arrival, accepted: bool) {
+        let Some(cteb) = arrival.cteb() else {
+            return;
+        };
+        if is_null(&cteb.custodian) || cteb.custodian == self.admin {
+            return;
+        }
+        // Without a route to the custodian the way back is tried.
+        let via = ipn_parts(&cteb.custodian)
+            .and_then(|(node, _)| self.route(node))
+            .map_or(arrival.from, |(via, _)| via);
+        let aggregate = self.config.aggregate;
+        self.signals.add(now, aggregate, via, cteb, accepted);
+    }
+
+    /// Forwards a bundle for another node.
+    fn relay(&mut self, now: Instant, arrival: Arrival, node: u64) -> Result<(), Reject> {
+        let hop_count = match arrival.bundle.hop_count {
+            Some((_, limit, count)) if count >= limit => {
+                self.refuse(now, &arrival, DeleteReason::HopLimitExceeded);
+                return Ok(());
+            }
+            Some((_, limit, count)) => Some((limit, count + 1)),
+            None => None,
+        };
+        let (via, take_custody) = match self.route(node) {
+            // The way it came leads nowhere else.
+            Some((via, take)) if via != arrival.from => (via, take),
+            _ => {
+                self.refuse(now, &arrival, DeleteReason::NoRoute);
+                return Ok(());
+            }
+        };
+        let custody = arrival.cteb().is_some() && take_custody && self.config.accept_custody;
+        if custody && self.has_custody(&arrival) {
+            self.signal(now, &arrival, true);
+            return Ok(());
+        }
+        if !self.room(arrival.bundle.payload.len() as u64) {
+            return Err(Reject::NoResources);
+        }
+        self.report_reception(now, &arrival);
+        self.take(now, arrival, via, custody, hop_count)
+    }
+
+    /// Whether this node has custody of the bundle, or had it and this is the
+    /// same custodian's retransmission.
+    ///
+    /// To have seen the bundle is not enough: where it comes back in a routing
+    /// loop after another node took it over, signalling would make that node
+    /// forget the only copy. A bundle in doubt is taken again; its destination
+    /// suppresses the duplicate.
+    fn has_custody(&self, arrival: &Arrival) -> bool {
+        let name = arrival.name();
+        if self.by_name.contains_key(&name) {
+            return true;
+        }
+        let Some(cteb) = arrival.cteb() else {
+            return false;
+        };
+        self.seen.contains(&name.group, name.sequence)
+            && self
+                .taken
+                .contains(&(cteb.custodian.clone(), cteb.sequence), cteb.number)
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        via: NeighbourId,
+        custody: bool,
+        hop_count: Option<(u8, u8)>,
+    ) -> Result<(), Reject> {
+        let name = arrival.name();
+        let bundle = &arrival.bundle;
+        let cteb = arrival.cteb().cloned();
+        let held = Held {
+            primary: bundle.primary.clone(),
+            primary_raw: bundle.primary_raw.clone(),
+            others: bundle.others.clone(),
+            numbers: block_numbers(bundle),
+            hop_count,
+            passed_cteb: cteb.clone().filter(|_| !custody),
+            creb: bundle.creb.as_ref().map(|(_, creb)| creb.clone()),
+            payload_head: bundle.payload_head.clone(),
+            trailer: write_trailer(&bundle.payload_tail),
+            bytes: bundle.payload.len() as u64,
+            age_ms: arrival.age_ms,
+            since: now,
+            expires: arrival.expires,
+            class: arrival.class,
+            neighbour: via,
+            custody,
+            own: false,
+            number: None,
+            phase: Phase::Queued,
+            transmissions: 0,
+            unanswered: 0,
+            acknowledged: None,
+        };
+        self.hold(held, vec![bundle.payload.clone()])
+            .map_err(|_: SendError| Reject::NoResources)?;
+        if let Some(cteb) = cteb.filter(|_| custody) {
+            self.seen.insert(now, name.group, name.sequence);
+            let sequence = (cteb.custodian, cteb.sequence);
+            self.taken.insert(now, sequence, cteb.number);
+            self.signal(now, &arrival, true);
+        }
+        Ok(())
+    }
+
+    pub(super) fn report_reception(&mut self, now: Instant, arrival: &Arrival) {
+        let primary = &arrival.bundle.primary;
+        let bytes = arrival.bundle.payload.len() as u64;
+        self.report(now, primary, bytes, arrival.class, RECEIVED_BUNDLE, 0);
+    }
+}
+
+/// Blocks that this node rewrites keep their numbers, since security blocks
+/// may name them; new ones get free numbers.
+fn block_numbers(bundle: &Bundle) -> BlockNumbers {
+    let theirs = [
+        bundle.previous_node.as_ref().map(|(number, _)| *number),
+        bundle.age_ms.map(|(number, _)| number),
+        bundle.hop_count.map(|(number, ..)| number),
+        bundle.cteb.as_ref().map(|(number, _)| *number),
+        bundle.creb.as_ref().map(|(number, _)| *number),
+    ];
+    let kept = bundle.others.iter().map(|block| block.number);
+    let used: Vec<u64> = theirs.iter().flatten().copied().chain(kept).collect();
+    let mut free = (2..).filter(|number| !used.contains(number));
+    let [previous_node, age, hop_count, cteb, creb] =
+        theirs.map(|number| number.or_else(|| free.next()).unwrap_or_default());
+    BlockNumbers {
+        previous_node,
+        age,
+        hop_count,
+        cteb,
+        creb,
+    }
+}

@@ -1,0 +1,142 @@
+//! Status reports, where they are asked for (RFC 9171 §6.1), at a bounded
+//! rate: a flood of bundles that ask must not become a flood of reports.
+
+use std::time::Instant;
+
+use bp7::administrative_record::{
+    BundleStatusItem, DELETED_BUNDLE, DELIVERED_BUNDLE, FORWARDED_BUNDLE,
+    MAX_STATUS_INFORMATION_POS, StatusInformationPos, StatusReport,
+};
+use bp7::flags::{BundleControlFlags as Flags, BundleValidation};
+use bp7::primary::PrimaryBlock;
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::Agent;
+use super::held::Held;
+use super::originate::Draft;
+use crate::wire::{Eid, encode_status_report, ipn_parts};
+
+/// Allows so many reports per second, and as many at once.
+#[derive(Debug)]
+pub(super) struct ReportRate {
+    per_second: f64,
+    tokens: f64,
+    filled: Option<Instant>,
+}
+
+impl ReportRate {
+    pub fn new(per_second: u32) -> Self {
+        ReportRate {
+            per_second: f64::from(per_second),
+            tokens: f64::from(per_second),
+            filled: None,
+        }
+    }
+
+    fn allows(&mut self, now: Instant) -> bool {
+        let since = self
+            .filled
+            .map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
+        self.filled = Some(now);
+        self.tokens = (self.tokens + since * self.per_second).min(self.per_second);
+        if self.tokens < 1.0 {
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+}
+
+impl Agent {
+    pub(super) fn report_held(
+        &mut self,
+        now: Instant,
+        held: &Held,
+        status: StatusInformationPos,
+        reason: u32,
+    ) {
+        self.report(now, &held.primary, held.bytes, held.class, status, reason);
+    }
+
+    /// Sends a status report on a bundle, if it asks for one.
+    pub(super) fn report(
+        &mut self,
+        now: Instant,
+        subject: &PrimaryBlock,
+        payload_bytes: u64,
+        class: Class,
+        status: StatusInformationPos,
+        reason: u32,
+    ) {
+        let flags = subject.bundle_control_flags;
+        let asked = match status {
+            FORWARDED_BUNDLE => Flags::BUNDLE_STATUS_REQUEST_FORWARD,
+            DELIVERED_BUNDLE => Flags::BUNDLE_STATUS_REQUEST_DELIVERY,
+            DELETED_BUNDLE => Flags::BUNDLE_STATUS_REQUEST_DELETION,
+            _ => Flags::BUNDLE_STATUS_REQUEST_RECEPTION,
+        };
+        if !flags.contains(asked) || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD) {
+            return;
+        }
+        let Some((node, _)) = ipn_parts(&subject.report_to) else {
+            return;
+        };
+        let Some((via, _)) = self.route(node) else {
+            return;
+        };
+        if node == self.config.node || !self.room(0) || !self.reports.allows(now) {
+            return;
+        }
+        let timed = flags.contains(Flags::BUNDLE_REQUEST_STATUS_TIME);
+        let time = self.timestamps.dtn_time_ms(now);
+        let report = status_report(
+            subject,
+            payload_bytes,
+            status,
+            reason,
+            timed.then_some(time),
+        );
+        let draft = Draft {
+            service: 0,
+            destination: subject.report_to.clone(),
+            report_to: Eid::none(),
+            flags: Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD,
+            class,
+            lifetime: self.config.lifetime,
+            custody: false,
+            payload: vec![Bytes::from(encode_status_report(report))],
+            via,
+            own: false,
+        };
+        // A report that cannot be kept is not sent: nothing depends on it.
+        let _ = self.originate(now, draft);
+    }
+}
+
+fn status_report(
+    subject: &PrimaryBlock,
+    payload_bytes: u64,
+    status: StatusInformationPos,
+    reason: u32,
+    time: Option<u64>,
+) -> StatusReport {
+    let item = |position| BundleStatusItem {
+        asserted: position == status,
+        time: time.unwrap_or(0),
+        status_requested: time.is_some(),
+    };
+    let fragment = subject.has_fragmentation();
+    StatusReport {
+        status_information: (0..MAX_STATUS_INFORMATION_POS).map(item).collect(),
+        report_reason: reason,
+        source_node: subject.source.clone(),
+        timestamp: subject.creation_timestamp.clone(),
+        frag_offset: if fragment {
+            subject.fragmentation_offset
+        } else {
+            0
+        },
+        frag_len: if fragment { payload_bytes } else { 0 },
+    }
+}

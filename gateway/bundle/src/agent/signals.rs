@@ -1,0 +1,214 @@
+//! Custody signals that are gathered before they are sent.
+//!
+//! A signal's time comes `aggregate` after its first bundle; from then on it
+//! waits as one entry until the link can take it, and goes on gathering. So a
+//! blocked return link costs a few ranges, not a queue of bundles.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::config::NeighbourId;
+use super::ranges::Ranges;
+use crate::wire::{
+    ACCEPTED, Cteb, CustodyDialect, Disposition, Eid, REFUSED, Sequence, SequenceName,
+};
+
+/// Ranges in one signal at most; what is beyond goes into the next.
+const RANGES_PER_SIGNAL: usize = 1024;
+/// Ranges gathered for one custodian at most. What is beyond is not signalled:
+/// the custodian sends those bundles again.
+const RANGES_PER_CUSTODIAN: usize = 16 * 1024;
+/// Custodians for which signals are gathered at one time.
+const MAX_CUSTODIANS: usize = 16 * 1024;
+
+/// Whom a signal is for, by which neighbour, in which dialect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SignalTo {
+    pub custodian: Eid,
+    pub via: NeighbourId,
+    pub dialect: CustodyDialect,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    accepted: BTreeMap<u64, Ranges>,
+    refused: BTreeMap<u64, Ranges>,
+    ranges: usize,
+}
+
+/// All signals that are gathered.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    gathered: HashMap<SignalTo, Gathered>,
+    /// In order of time, since all are gathered for the same time.
+    due: VecDeque<(Instant, SignalTo)>,
+}
+
+impl Signals {
+    /// Adds one bundle's signal.
+    pub fn add(
+        &mut self,
+        now: Instant,
+        aggregate: Duration,
+        via: NeighbourId,
+        cteb: &Cteb,
+        accepted: bool,
+    ) {
+        let to = SignalTo {
+            custodian: cteb.custodian.clone(),
+            via,
+            dialect: cteb.dialect,
+        };
+        if !self.gathered.contains_key(&to) {
+            if self.gathered.len() >= MAX_CUSTODIANS {
+                return;
+            }
+            self.due.push_back((now + aggregate, to.clone()));
+        }
+        let gathered = self.gathered.entry(to).or_default();
+        if gathered.ranges >= RANGES_PER_CUSTODIAN {
+            return;
+        }
+        let by_sequence = match accepted {
+            true => &mut gathered.accepted,
+            false => &mut gathered.refused,
+        };
+        let ranges = by_sequence.entry(cteb.sequence).or_default();
+        let before = ranges.len();
+        ranges.insert(cteb.number);
+        gathered.ranges = gathered.ranges + ranges.len() - before;
+    }
+
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.due.front().map(|(at, _)| *at)
+    }
+
+    /// The next signal whose time has come.
+    pub fn pop_due(&mut self, now: Instant) -> Option<SignalTo> {
+        self.due
+            .pop_front_if(|(at, _)| *at <= now)
+            .map(|(_, to)| to)
+    }
+
+    /// Takes what was gathered, up to the size of one signal; the flag says
+    /// whether more is left.
+    pub fn take(&mut self, to: &SignalTo) -> (Vec<Disposition>, bool) {
+        let Some(gathered) = self.gathered.get_mut(to) else {
+            return (Vec::new(), false);
+        };
+        let mut budget = RANGES_PER_SIGNAL;
+        let mut dispositions = Vec::new();
+        let parts = [
+            (ACCEPTED, &mut gathered.accepted),
+            (REFUSED, &mut gathered.refused),
+        ];
+        for (code, by_sequence) in parts {
+            let sequences = take_sequences(by_sequence, to, &mut budget);
+            if !sequences.is_empty() {
+                dispositions.push(Disposition { code, sequences });
+            }
+        }
+        gathered.ranges -= RANGES_PER_SIGNAL - budget;
+        let more = gathered.ranges > 0;
+        if !more {
+            self.gathered.remove(to);
+        }
+        (dispositions, more)
+    }
+}
+
+fn take_sequences(
+    by_sequence: &mut BTreeMap<u64, Ranges>,
+    to: &SignalTo,
+    budget: &mut usize,
+) -> Vec<Sequence> {
+    let mut sequences = Vec::new();
+    while *budget > 0
+        && let Some(mut entry) = by_sequence.first_entry()
+    {
+        // A sequence 0 has no identifier of its own: the custodian's endpoint
+        // names it.
+        let name = match *entry.key() {
+            0 => SequenceName::Endpoint(to.custodian.clone()),
+            id => SequenceName::Id(id),
+        };
+        sequences.extend(take_runs(name, entry.get_mut(), budget));
+        if entry.get().is_empty() {
+            entry.remove();
+        }
+    }
+    sequences
+}
+
+fn take_runs(name: SequenceName, ranges: &mut Ranges, budget: &mut usize) -> Option<Sequence> {
+    let (first, mut last) = ranges.pop_first()?;
+    *budget -= 1;
+    let mut runs = vec![(last - first).saturating_add(1)];
+    while *budget > 0
+        && let Some((from, to)) = ranges.pop_first()
+    {
+        *budget -= 1;
+        runs.push(from - last - 1);
+        runs.push(to - from + 1);
+        last = to;
+    }
+    Some(Sequence { name, first, runs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ipn;
+
+    fn cteb(number: u64, sequence: u64) -> Cteb {
+        Cteb {
+            number,
+            sequence,
+            custodian: ipn(1, 0),
+            dialect: CustodyDialect::Ion,
+        }
+    }
+
+    #[test]
+    fn thousands_of_bundles_make_one_sequence() {
+        let now = Instant::now();
+        let aggregate = Duration::from_millis(100);
+        let mut signals = Signals::default();
+        for number in 0..5000 {
+            signals.add(now, aggregate, NeighbourId(1), &cteb(number, 3), true);
+        }
+        assert_eq!(signals.pop_due(now), None);
+        let to = signals.pop_due(now + aggregate).unwrap();
+        let (dispositions, more) = signals.take(&to);
+        assert!(!more);
+        assert_eq!(dispositions[0].sequences[0].runs, [5000]);
+        assert_eq!(signals.next_timeout(), None);
+    }
+
+    #[test]
+    fn gaps_are_runs_and_a_full_signal_leaves_the_rest() {
+        let now = Instant::now();
+        let mut signals = Signals::default();
+        for number in 0..3000 {
+            signals.add(
+                now,
+                Duration::ZERO,
+                NeighbourId(1),
+                &cteb(number * 2, 3),
+                true,
+            );
+        }
+        let to = signals.pop_due(now).unwrap();
+        let mut numbers = Vec::new();
+        loop {
+            let (dispositions, more) = signals.take(&to);
+            let ranges = dispositions[0].sequences[0].ranges();
+            numbers.extend(ranges.map(|(from, to)| (from == to).then_some(from)));
+            if !more {
+                break;
+            }
+        }
+        let expected: Vec<_> = (0..3000).map(|n| Some(n * 2)).collect();
+        assert_eq!(numbers, expected);
+    }
+}

@@ -1,0 +1,114 @@
+//! Creation timestamps that never repeat (RFC 9171 §4.2.7).
+//!
+//! With a clock the time is DTN time, renewed every 10 s, and sequence
+//! numbers count on through the node's life from a start that differs from
+//! run to run, below 2³² (ION-DTN reads 32 bits). So a receiver remembers one
+//! range of numbers per source and 10 s, and a step of the clock repeats
+//! nothing. Without a clock the time is 0, as RFC 9171 asks, and the upper
+//! half of the sequence number is the run's incarnation.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use bp7::dtntime::CreationTimestamp;
+
+const RENEWED_EVERY: Duration = Duration::from_secs(10);
+
+/// Gives each of the node's endpoints its next timestamp.
+#[derive(Debug)]
+pub(crate) struct Timestamps {
+    incarnation: u64,
+    /// A moment and its DTN time, ms.
+    clock: Option<(Instant, u64)>,
+    /// The time in use and when it was read.
+    current: Option<(Instant, u64)>,
+    counts: HashMap<u64, u32>,
+}
+
+impl Timestamps {
+    pub fn new(incarnation: u64) -> Self {
+        Timestamps {
+            incarnation,
+            clock: None,
+            current: None,
+            counts: HashMap::new(),
+        }
+    }
+
+    pub fn set_clock(&mut self, now: Instant, dtn_time_ms: u64) {
+        self.clock = Some((now, dtn_time_ms));
+        self.current = None;
+    }
+
+    /// DTN time, ms, or 0 without a clock.
+    pub fn dtn_time_ms(&self, now: Instant) -> u64 {
+        self.clock.map_or(0, |(at, time)| {
+            let since = now.saturating_duration_since(at).as_millis();
+            time.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+        })
+    }
+
+    pub fn next(&mut self, now: Instant, service: u64) -> CreationTimestamp {
+        // A 31-bit start leaves half of the 32 bits before the count wraps,
+        // by which time the time has moved on.
+        let start = (self.incarnation >> 33) as u32;
+        let count = self.counts.entry(service).or_insert(start);
+        let this = *count;
+        *count = count.wrapping_add(1);
+        if self.clock.is_none() {
+            let prefix = self.incarnation << 32;
+            return CreationTimestamp::with_time_and_seq(0, prefix | u64::from(this));
+        }
+        let time = match self.current {
+            Some((at, time)) if now.saturating_duration_since(at) < RENEWED_EVERY => time,
+            _ => {
+                let time = self.dtn_time_ms(now).max(1);
+                self.current = Some((now, time));
+                time
+            }
+        };
+        CreationTimestamp::with_time_and_seq(time, u64::from(this))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn timestamps_are_unique_over_clock_steps_and_restarts() {
+        let now = Instant::now();
+        let mut seen = HashSet::new();
+        for incarnation in [0x1111_2222_3333_4444, 0x5555_6666_7777_8888] {
+            let mut timestamps = Timestamps::new(incarnation);
+            let mut take = |timestamps: &mut Timestamps| {
+                for _ in 0..100 {
+                    let next = timestamps.next(now, 64);
+                    assert!(seen.insert((next.dtntime(), next.seqno())));
+                }
+            };
+            take(&mut timestamps);
+            timestamps.set_clock(now, 848_523_100_000);
+            take(&mut timestamps);
+            timestamps.set_clock(now, 848_523_100_000);
+            take(&mut timestamps);
+        }
+    }
+
+    #[test]
+    fn without_a_clock_the_time_is_zero() {
+        let mut timestamps = Timestamps::new(7);
+        assert_eq!(timestamps.next(Instant::now(), 1).dtntime(), 0);
+    }
+
+    #[test]
+    fn the_time_lags_by_less_than_ten_seconds() {
+        let now = Instant::now();
+        let mut timestamps = Timestamps::new(7);
+        timestamps.set_clock(now, 1_000_000);
+        timestamps.next(now, 1);
+        let later = timestamps.next(now + Duration::from_secs(25), 1);
+        assert_eq!(later.dtntime(), 1_025_000);
+    }
+}

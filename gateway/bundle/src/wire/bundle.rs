@@ -1,0 +1,476 @@
+//! Decoding a bundle: the outer array is split into blocks, the payload stays
+//! where it is.
+
+use bp7::dtntime::CreationTimestamp;
+use bp7::flags::{BundleControlFlags, BundleValidation};
+use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
+use bytes::Bytes;
+use std::time::Duration;
+use thiserror::Error;
+
+use super::cbor::{CborError, Reader};
+use super::crc::CrcKind;
+use super::custody::{CodePoints, Creb, Cteb};
+use super::eid::{Eid, read_eid};
+
+/// Blocks a bundle may have, the primary block included.
+pub const MAX_BLOCKS: usize = 32;
+/// Bytes all blocks but the payload block may have together.
+pub const MAX_HEADER_BYTES: usize = 16 * 1024;
+
+/// Block types of RFC 9171 §4.4 and RFC 9172.
+pub(crate) mod block_type {
+    pub const PAYLOAD: u64 = 1;
+    pub const PREVIOUS_NODE: u64 = 6;
+    pub const BUNDLE_AGE: u64 = 7;
+    pub const HOP_COUNT: u64 = 10;
+    pub const BIB: u64 = 11;
+    pub const BCB: u64 = 12;
+}
+
+/// Block processing control flags (RFC 9171 §4.2.4).
+pub(crate) mod block_flag {
+    pub const REPLICATE: u64 = 0x01;
+    pub const REPORT: u64 = 0x02;
+    pub const DELETE_BUNDLE: u64 = 0x04;
+    pub const DISCARD: u64 = 0x10;
+}
+
+/// What is accepted on receipt beyond RFC 9171.
+#[derive(Clone, Copy, Debug)]
+pub struct DecodeLimits {
+    /// The largest payload, bytes.
+    pub max_payload_bytes: u64,
+    /// Whether a primary block may come with neither CRC nor BIB, as
+    /// dtn7-rs sends it.
+    pub allow_missing_primary_crc: bool,
+}
+
+impl Default for DecodeLimits {
+    fn default() -> Self {
+        DecodeLimits {
+            max_payload_bytes: 64 << 20,
+            allow_missing_primary_crc: true,
+        }
+    }
+}
+
+/// Why bytes are not an acceptable bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Malformed {
+    /// Not well-formed, or not the structure of RFC 9171.
+    #[error("malformed CBOR: {0}")]
+    Cbor(#[from] CborError),
+    /// Not Bundle Protocol version 7.
+    #[error("bundle protocol version {0} is not 7")]
+    Version(u64),
+    /// More than [`MAX_BLOCKS`] blocks.
+    #[error("more than {MAX_BLOCKS} blocks")]
+    TooManyBlocks,
+    /// More than [`MAX_HEADER_BYTES`] before the payload.
+    #[error("more than {MAX_HEADER_BYTES} bytes of headers")]
+    HeaderTooLarge,
+    /// A payload above [`DecodeLimits::max_payload_bytes`].
+    #[error("a payload of {0} bytes is too large")]
+    PayloadTooLarge(u64),
+    /// A CRC type that RFC 9171 does not define.
+    #[error("unknown CRC type {0}")]
+    CrcKind(u64),
+    /// A CRC value that does not match.
+    #[error("CRC mismatch in block {0}")]
+    Crc(u64),
+    /// Neither CRC nor BIB covers the primary block.
+    #[error("the primary block has no CRC")]
+    MissingPrimaryCrc,
+    /// No payload block at the end, or one elsewhere.
+    #[error("the payload block is missing or misplaced")]
+    Payload,
+    /// Two blocks with one number, or two of a type that may occur once.
+    #[error("block {0} is there twice")]
+    Repeated(u64),
+    /// An extension block's content is not what its type asks for.
+    #[error("block of type {0} is unintelligible")]
+    Unintelligible(u64),
+    /// An extension block asks that the bundle be deleted where its type is
+    /// unknown.
+    #[error("block of type {0} is unsupported and asks for deletion")]
+    Unsupported(u64),
+}
+
+/// A decode failure, with the primary block if that could be read.
+#[derive(Debug, Error)]
+#[error("{reason}")]
+pub struct DecodeError {
+    /// What is wrong.
+    pub reason: Malformed,
+    /// The primary block, if it was read and its CRC holds: a deletion can
+    /// then be reported (RFC 9171 §5.6).
+    pub primary: Option<Box<PrimaryBlock>>,
+}
+
+/// An extension block that is passed on as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// Block type code.
+    pub kind: u64,
+    /// Block number.
+    pub number: u64,
+    /// Block processing control flags.
+    pub flags: u64,
+    /// The whole block, encoded.
+    pub raw: Bytes,
+}
+
+/// A decoded bundle. All `Bytes` are slices of the received one.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// The primary block.
+    pub primary: PrimaryBlock,
+    /// The primary block as it came; it is immutable on its way.
+    pub primary_raw: Bytes,
+    /// Previous node block: number and node.
+    pub previous_node: Option<(u64, Eid)>,
+    /// Bundle age block: number and age, ms.
+    pub age_ms: Option<(u64, u64)>,
+    /// Hop count block: number, limit, count.
+    pub hop_count: Option<(u64, u8, u8)>,
+    /// Custody transfer extension block: number and content.
+    pub cteb: Option<(u64, Cteb)>,
+    /// Compressed reporting extension block: number and content.
+    pub creb: Option<(u64, Creb)>,
+    /// All other extension blocks that are to be passed on.
+    pub others: Vec<Extension>,
+    /// Whether a block could not be processed and asked for a report.
+    pub report_unsupported: bool,
+    /// Whether a block confidentiality block is there.
+    pub encrypted: bool,
+    /// The payload block's bytes before the payload.
+    pub payload_head: Bytes,
+    /// The payload.
+    pub payload: Bytes,
+    /// The payload block's bytes after the payload.
+    pub payload_tail: Bytes,
+}
+
+impl Bundle {
+    /// Whether the payload is an administrative record.
+    pub fn is_administrative(&self) -> bool {
+        self.primary
+            .bundle_control_flags
+            .contains(BundleControlFlags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD)
+    }
+}
+
+/// Decodes a bundle.
+///
+/// Definite and indefinite arrays are accepted for the bundle and its blocks;
+/// byte strings are definite. Work and memory are bounded by the header's
+/// size and the number of blocks, besides one CRC pass over the payload.
+pub fn decode(
+    raw: &Bytes,
+    limits: &DecodeLimits,
+    codes: &CodePoints,
+) -> Result<Bundle, DecodeError> {
+    let fail = |reason| DecodeError {
+        reason,
+        primary: None,
+    };
+    let mut reader = Reader::new(raw);
+    let length = reader.array().map_err(|e| fail(e.into()))?;
+    let start = reader.position();
+    let (primary, primary_crc) = read_primary(&mut reader, raw).map_err(fail)?;
+    let mut bundle = Bundle {
+        primary,
+        primary_raw: raw.slice(start..reader.position()),
+        previous_node: None,
+        age_ms: None,
+        hop_count: None,
+        cteb: None,
+        creb: None,
+        others: Vec::new(),
+        report_unsupported: false,
+        encrypted: false,
+        payload_head: Bytes::new(),
+        payload: Bytes::new(),
+        payload_tail: Bytes::new(),
+    };
+    match read_blocks(
+        &mut reader,
+        raw,
+        length,
+        limits,
+        codes,
+        &mut bundle,
+        primary_crc,
+    ) {
+        Ok(()) => Ok(bundle),
+        Err(reason) => Err(DecodeError {
+            reason,
+            primary: Some(Box::new(bundle.primary)),
+        }),
+    }
+}
+
+/// Reads the primary block and verifies its CRC.
+fn read_primary(
+    reader: &mut Reader<'_>,
+    raw: &Bytes,
+) -> Result<(PrimaryBlock, CrcKind), Malformed> {
+    let start = reader.position();
+    let length = reader.array()?;
+    match reader.unsigned()? {
+        7 => {}
+        version => return Err(Malformed::Version(version)),
+    }
+    let flags = reader.unsigned()?;
+    let crc = read_crc_kind(reader)?;
+    let destination = read_eid(reader)?;
+    let source = read_eid(reader)?;
+    let report_to = read_eid(reader)?;
+    let timestamp = read_timestamp(reader)?;
+    let lifetime_ms = reader.unsigned()?;
+    let mut builder = PrimaryBlockBuilder::new()
+        .bundle_control_flags(flags)
+        .destination(destination)
+        .source(source)
+        .report_to(report_to)
+        .creation_timestamp(timestamp)
+        .lifetime(Duration::from_millis(lifetime_ms));
+    let mut taken = 8;
+    if flags.contains(BundleControlFlags::BUNDLE_IS_FRAGMENT) {
+        builder = builder
+            .fragmentation_offset(reader.unsigned()?)
+            .total_data_length(reader.unsigned()?);
+        taken += 2;
+    }
+    read_crc_and_end(reader, raw, start, length, taken, crc, 0)?;
+    if reader.position() - start > MAX_HEADER_BYTES {
+        return Err(Malformed::HeaderTooLarge);
+    }
+    let primary = builder.build().map_err(|_| CborError::Malformed)?;
+    Ok((primary, crc))
+}
+
+/// A creation timestamp, `[DTN time in ms, sequence number]`.
+pub(crate) fn read_timestamp(reader: &mut Reader<'_>) -> Result<CreationTimestamp, CborError> {
+    let length = reader.array()?;
+    let time = reader.unsigned()?;
+    let sequence = reader.unsigned()?;
+    reader.array_end(length, 2)?;
+    Ok(CreationTimestamp::with_time_and_seq(time, sequence))
+}
+
+fn read_crc_kind(reader: &mut Reader<'_>) -> Result<CrcKind, Malformed> {
+    let code = reader.unsigned()?;
+    CrcKind::from_code(code).ok_or(Malformed::CrcKind(code))
+}
+
+/// Reads a block's CRC, if it has one, and the array's end; verifies the CRC
+/// over the bytes as they came.
+fn read_crc_and_end(
+    reader: &mut Reader<'_>,
+    raw: &Bytes,
+    start: usize,
+    length: Option<u64>,
+    taken: u64,
+    crc: CrcKind,
+    number: u64,
+) -> Result<(), Malformed> {
+    if crc == CrcKind::None {
+        return Ok(reader.array_end(length, taken)?);
+    }
+    let value = reader.byte_string()?;
+    let at = reader.position();
+    reader.array_end(length, taken + 1)?;
+    if value.len() != crc.size() {
+        return Err(Malformed::Crc(number));
+    }
+    let computed = crc.over([&raw[start..at - value.len()]], &raw[at..reader.position()]);
+    match computed.as_slice() == value {
+        true => Ok(()),
+        false => Err(Malformed::Crc(number)),
+    }
+}
+
+/// Reads all blocks after the primary one.
+fn read_blocks(
+    reader: &mut Reader<'_>,
+    raw: &Bytes,
+    length: Option<u64>,
+    limits: &DecodeLimits,
+    codes: &CodePoints,
+    bundle: &mut Bundle,
+    primary_crc: CrcKind,
+) -> Result<(), Malformed> {
+    let mut numbers = [0u64; MAX_BLOCKS];
+    let mut taken = 1;
+    let mut has_payload = false;
+    let mut has_bib = false;
+    while reader.more(length, taken as u64)? {
+        if has_payload {
+            return Err(Malformed::Payload);
+        }
+        if taken == MAX_BLOCKS {
+            return Err(Malformed::TooManyBlocks);
+        }
+        let block = read_block(reader, raw, limits)?;
+        if numbers[..taken].contains(&block.number) {
+            return Err(Malformed::Repeated(block.number));
+        }
+        numbers[taken] = block.number;
+        taken += 1;
+        if block.kind == block_type::PAYLOAD {
+            let end = block.data_at + block.data.len();
+            bundle.payload_head = raw.slice(block.start..block.data_at);
+            bundle.payload = raw.slice(block.data_at..end);
+            bundle.payload_tail = raw.slice(end..reader.position());
+            has_payload = true;
+        } else {
+            if reader.position() > MAX_HEADER_BYTES {
+                return Err(Malformed::HeaderTooLarge);
+            }
+            has_bib |= block.kind == block_type::BIB;
+            let whole = raw.slice(block.start..reader.position());
+            sort_extension(bundle, codes, &block, whole)?;
+        }
+    }
+    reader.end()?;
+    if !has_payload {
+        return Err(Malformed::Payload);
+    }
+    if primary_crc == CrcKind::None && !has_bib && !limits.allow_missing_primary_crc {
+        return Err(Malformed::MissingPrimaryCrc);
+    }
+    Ok(())
+}
+
+/// One canonical block as it was read (RFC 9171 §4.3.2).
+struct Block<'a> {
+    kind: u64,
+    number: u64,
+    flags: u64,
+    data: &'a [u8],
+    start: usize,
+    data_at: usize,
+}
+
+fn read_block<'a>(
+    reader: &mut Reader<'a>,
+    raw: &Bytes,
+    limits: &DecodeLimits,
+) -> Result<Block<'a>, Malformed> {
+    let start = reader.position();
+    let length = reader.array()?;
+    let kind = reader.unsigned()?;
+    let number = reader.unsigned()?;
+    let flags = reader.unsigned()?;
+    let crc = read_crc_kind(reader)?;
+    let data = reader.byte_string()?;
+    let data_at = reader.position() - data.len();
+    match (kind, number) {
+        (block_type::PAYLOAD, 1) if data.len() as u64 > limits.max_payload_bytes => {
+            return Err(Malformed::PayloadTooLarge(data.len() as u64));
+        }
+        (block_type::PAYLOAD, 1) => {}
+        (block_type::PAYLOAD, _) | (_, 0 | 1) => return Err(Malformed::Payload),
+        _ if data.len() > MAX_HEADER_BYTES => return Err(Malformed::HeaderTooLarge),
+        _ => {}
+    }
+    read_crc_and_end(reader, raw, start, length, 5, crc, number)?;
+    Ok(Block {
+        kind,
+        number,
+        flags,
+        data,
+        start,
+        data_at,
+    })
+}
+
+/// Puts an extension block where it belongs.
+fn sort_extension(
+    bundle: &mut Bundle,
+    codes: &CodePoints,
+    block: &Block<'_>,
+    raw: Bytes,
+) -> Result<(), Malformed> {
+    let Block {
+        kind, number, data, ..
+    } = *block;
+    let unintelligible = |_| Malformed::Unintelligible(kind);
+    match kind {
+        block_type::PREVIOUS_NODE => {
+            let node = whole(data, read_eid).map_err(unintelligible)?;
+            once(&mut bundle.previous_node, (number, node), kind)
+        }
+        block_type::BUNDLE_AGE => {
+            let age = whole(data, Reader::unsigned).map_err(unintelligible)?;
+            once(&mut bundle.age_ms, (number, age), kind)
+        }
+        block_type::HOP_COUNT => {
+            let (limit, count) = whole(data, read_hop_count).map_err(unintelligible)?;
+            once(&mut bundle.hop_count, (number, limit, count), kind)
+        }
+        _ if bundle.cteb.is_none()
+            && let Some(cteb) = codes.read_cteb(kind, data) =>
+        {
+            bundle.cteb = Some((number, cteb));
+            Ok(())
+        }
+        _ if bundle.creb.is_none()
+            && let Some(creb) = codes.read_creb(kind, data) =>
+        {
+            bundle.creb = Some((number, creb));
+            Ok(())
+        }
+        _ => pass_on(bundle, block, raw),
+    }
+}
+
+/// Treats a block of unknown type as its flags ask (RFC 9171 §5.6 step 4).
+fn pass_on(bundle: &mut Bundle, block: &Block<'_>, raw: Bytes) -> Result<(), Malformed> {
+    let security = matches!(block.kind, block_type::BIB | block_type::BCB);
+    bundle.encrypted |= block.kind == block_type::BCB;
+    if !security {
+        bundle.report_unsupported |= block.flags & block_flag::REPORT != 0;
+        if block.flags & block_flag::DELETE_BUNDLE != 0 {
+            return Err(Malformed::Unsupported(block.kind));
+        }
+        if block.flags & block_flag::DISCARD != 0 {
+            return Ok(());
+        }
+    }
+    bundle.others.push(Extension {
+        kind: block.kind,
+        number: block.number,
+        flags: block.flags,
+        raw,
+    });
+    Ok(())
+}
+
+fn once<T>(slot: &mut Option<T>, value: T, kind: u64) -> Result<(), Malformed> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Malformed::Repeated(kind)),
+    }
+}
+
+/// Reads one value that must fill `data`.
+pub(crate) fn whole<'a, T>(
+    data: &'a [u8],
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, CborError>,
+) -> Result<T, CborError> {
+    let mut reader = Reader::new(data);
+    let value = read(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+fn read_hop_count(reader: &mut Reader<'_>) -> Result<(u8, u8), CborError> {
+    let length = reader.array()?;
+    let limit = u8::try_from(reader.unsigned()?).map_err(|_| CborError::Malformed)?;
+    let count = u8::try_from(reader.unsigned()?).map_err(|_| CborError::Malformed)?;
+    reader.array_end(length, 2)?;
+    Ok((limit, count))
+}

@@ -1,0 +1,22 @@
+//! The Bundle Protocol's bytes: RFC 9171 and CCSDS 734.6.
+
+mod bundle;
+mod cbor;
+mod crc;
+mod custody;
+mod eid;
+mod record;
+mod seal;
+
+pub use bundle::{
+    Bundle, DecodeError, DecodeLimits, Extension, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode,
+};
+pub use cbor::CborError;
+pub use crc::CrcKind;
+pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
+pub use eid::{Eid, ipn, ipn_parts, is_null};
+pub use record::{
+    ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,
+    decode_record, encode_signal, encode_status_report,
+};
+pub(crate) use seal::{HopBlocks, seal_payload, seal_primary, write_header, write_trailer};

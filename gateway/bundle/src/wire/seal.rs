@@ -1,0 +1,152 @@
+//! Encoding a bundle around a payload that stays where it is.
+
+use std::time::Duration;
+
+use bp7::bundle::Block;
+use bp7::canonical::{CanonicalBlock, CanonicalData, new_canonical_block};
+use bp7::crc::CrcValue;
+use bp7::dtntime::CreationTimestamp;
+use bp7::flags::BundleControlFlagsType;
+use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
+use bytes::Bytes;
+
+use super::bundle::{Extension, block_flag, block_type};
+use super::cbor::{ARRAY, BYTES, UNSIGNED, write_head};
+use super::crc::CrcKind;
+use super::custody::{CodePoints, Creb, Cteb};
+use super::eid::Eid;
+
+const OPEN: u8 = 0x9F;
+const BREAK: u8 = 0xFF;
+
+/// The primary block with its CRC32C, and its encoding.
+pub(crate) fn seal_primary(
+    destination: Eid,
+    source: Eid,
+    report_to: Eid,
+    timestamp: CreationTimestamp,
+    lifetime: Duration,
+    flags: BundleControlFlagsType,
+) -> (PrimaryBlock, Bytes) {
+    let mut primary = PrimaryBlockBuilder::new()
+        .destination(destination)
+        .source(source)
+        .report_to(report_to)
+        .creation_timestamp(timestamp)
+        .lifetime(lifetime)
+        .bundle_control_flags(flags)
+        .crc(CrcValue::Crc32Empty)
+        .build()
+        .expect("callers check the destination");
+    let mut raw = Vec::with_capacity(96);
+    primary
+        .write_cbor(&mut raw)
+        .expect("writing to memory does not fail");
+    let at = raw.len() - CrcKind::Crc32c.size();
+    let crc = CrcKind::Crc32c.over([&raw[..at]], &[]);
+    raw[at..].copy_from_slice(crc.as_slice());
+    let mut value = [0; 4];
+    value.copy_from_slice(crc.as_slice());
+    primary.crc = CrcValue::Crc32(value);
+    (primary, raw.into())
+}
+
+/// The payload block around a payload: what stands before it and after it.
+pub(crate) fn seal_payload(payload: &[Bytes], crc: CrcKind) -> (Bytes, Bytes) {
+    let length: u64 = payload.iter().map(|piece| piece.len() as u64).sum();
+    let mut head = Vec::with_capacity(16);
+    let elements = if crc == CrcKind::None { 5 } else { 6 };
+    write_head(&mut head, ARRAY, elements);
+    write_head(&mut head, UNSIGNED, block_type::PAYLOAD);
+    write_head(&mut head, UNSIGNED, 1);
+    write_head(&mut head, UNSIGNED, 0);
+    write_head(&mut head, UNSIGNED, u64::from(crc.code()));
+    write_head(&mut head, BYTES, length);
+    let mut tail = Vec::with_capacity(8);
+    if crc != CrcKind::None {
+        write_head(&mut tail, BYTES, crc.size() as u64);
+        let before = std::iter::once(&head[..])
+            .chain(payload.iter().map(|piece| &piece[..]))
+            .chain(std::iter::once(&tail[..]));
+        let value = crc.over(before, &[]);
+        tail.extend(value.as_slice());
+    }
+    (head.into(), tail.into())
+}
+
+/// What stands before a payload, as far as it changes from hop to hop.
+pub(crate) struct HopBlocks<'a> {
+    /// Block number and this node.
+    pub previous_node: (u64, &'a Eid),
+    /// Block number and age, ms.
+    pub age_ms: (u64, u64),
+    /// Block number, limit and count.
+    pub hop_count: Option<(u64, u8, u8)>,
+    /// Block number and content.
+    pub cteb: Option<(u64, &'a Cteb)>,
+    /// Block number and content.
+    pub creb: Option<(u64, &'a Creb)>,
+}
+
+/// Writes all that precedes the payload: the array's head, the primary block,
+/// the extension blocks and the payload block up to its byte string's head.
+pub(crate) fn write_header(
+    codes: &CodePoints,
+    primary_raw: &[u8],
+    hop: &HopBlocks<'_>,
+    others: &[Extension],
+    payload_head: &[u8],
+) -> Bytes {
+    let kept: usize = others.iter().map(|block| block.raw.len()).sum();
+    let mut out = Vec::with_capacity(160 + primary_raw.len() + kept + payload_head.len());
+    out.push(OPEN);
+    out.extend(primary_raw);
+    let (number, node) = hop.previous_node;
+    let data = CanonicalData::PreviousNode(node.clone());
+    write_block(&mut out, block_type::PREVIOUS_NODE, number, 0, data);
+    let (number, age) = hop.age_ms;
+    let flags = block_flag::REPLICATE;
+    let data = CanonicalData::BundleAge(age);
+    write_block(&mut out, block_type::BUNDLE_AGE, number, flags, data);
+    if let Some((number, limit, count)) = hop.hop_count {
+        let data = CanonicalData::HopCount(limit, count);
+        write_block(&mut out, block_type::HOP_COUNT, number, 0, data);
+    }
+    if let Some((number, cteb)) = hop.cteb {
+        let code = cteb_code(codes, cteb);
+        let data = CanonicalData::Unknown(cteb.encode());
+        write_block(&mut out, code, number, flags, data);
+    }
+    if let Some((number, creb)) = hop.creb {
+        let data = CanonicalData::Unknown(creb.encode());
+        write_block(&mut out, codes.creb_block, number, flags, data);
+    }
+    for block in others {
+        out.extend(&block.raw);
+    }
+    out.extend(payload_head);
+    out.into()
+}
+
+/// A CTEB that is passed on keeps the code point of the dialect it came in.
+fn cteb_code(codes: &CodePoints, cteb: &Cteb) -> u64 {
+    match cteb.dialect == codes.dialect {
+        true => codes.cteb_block,
+        false => CodePoints::of(cteb.dialect).cteb_block,
+    }
+}
+
+fn write_block(out: &mut Vec<u8>, kind: u64, number: u64, flags: u64, data: CanonicalData) {
+    let block: CanonicalBlock = new_canonical_block(kind, number, flags as u8, data);
+    block
+        .write_cbor(out)
+        .expect("writing to memory does not fail");
+}
+
+/// What follows the payload: the payload block's CRC and the outer break.
+pub(crate) fn write_trailer(payload_tail: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(payload_tail.len() + 1);
+    out.extend(payload_tail);
+    out.push(BREAK);
+    out.into()
+}
