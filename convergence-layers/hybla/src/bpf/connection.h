@@ -9,22 +9,17 @@
 struct connection {
 	u64 rho;              /* Q16 */
 	u64 credit;           /* Q16: growth earned and not yet granted */
-	u64 round_start_us;
-	u64 train_start_us;
+	u64 group_start_us;
 	u64 window_stamp_us;  /* when the allocation last needed this window */
 	u32 delivered_before; /* at the ACK before */
 	u32 round_end;        /* sequence number whose ACK ends the round */
 	u32 round_start_delivered;
 	u32 last_round;       /* segments delivered in the last whole round */
-	u32 round_rtt_us;     /* smallest of this round, 0 if none yet */
-	u32 train_start_delivered;
-	u32 train_acks;
-	u32 spacing_best;     /* Hoe's estimates of this start, in segments */
-	u32 spacing_second;
+	u32 group_start_delivered;
+	u32 group_rtt_us;     /* smallest of this group of ACKs, 0 if none yet */
 	u32 reduction_delivered;
 	u32 window_before;    /* the window when the last reduction began */
 	u32 window;           /* the allocation's */
-	u8 starting;          /* initial slow start */
 	u8 reducing;          /* between a loss and the end of its recovery */
 };
 

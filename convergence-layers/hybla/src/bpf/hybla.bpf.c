@@ -60,7 +60,7 @@ void BPF_PROG(hybla_pkts_acked, struct sock *sk, const struct ack_sample *sample
 SEC("struct_ops")
 u32 BPF_PROG(hybla_min_tso_segs, struct sock *sk)
 {
-	return smallest_burst(sk);
+	return burst_for(sk);
 }
 
 SEC("struct_ops")
@@ -110,12 +110,6 @@ void BPF_PROG(dama_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		follow_allocation(sk);
 }
 
-SEC("struct_ops")
-u32 BPF_PROG(dama_min_tso_segs, struct sock *sk)
-{
-	return allocated(sk) ? burst_for(sk) : smallest_burst(sk);
-}
-
 SEC(".struct_ops.link")
 struct tcp_congestion_ops hybla_bpf = {
 	.init = (void *)hybla_init,
@@ -140,6 +134,6 @@ struct tcp_congestion_ops hybla_dama = {
 	.set_state = (void *)dama_set_state,
 	.cwnd_event = (void *)dama_cwnd_event,
 	.pkts_acked = (void *)hybla_pkts_acked,
-	.min_tso_segs = (void *)dama_min_tso_segs,
+	.min_tso_segs = (void *)hybla_min_tso_segs,
 	.name = "hybla_dama",
 };

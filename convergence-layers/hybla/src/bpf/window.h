@@ -26,7 +26,6 @@ static inline void begin(struct sock *sk)
 	c->delivered_before = tp->delivered;
 	c->round_start_delivered = tp->delivered;
 	c->round_end = tp->snd_nxt;
-	c->starting = tp->snd_ssthresh >= TCP_INFINITE_SSTHRESH;
 	c->reducing = reduces(ca_state(sk));
 	c->window_before = tp->snd_cwnd;
 	/* A control chosen in mid-connection takes the window as it is. */
@@ -90,7 +89,8 @@ static inline void control_window(struct sock *sk)
 	if (reduces(ca_state(sk))) {
 		reduce_window(sk, acked);
 	} else {
-		measure_start(sk);
+		if (measures_start(sk))
+			measure_start(sk);
 		open_window(sk, acked);
 	}
 	update_pacing(sk);
@@ -104,7 +104,6 @@ static inline u32 halve(struct sock *sk)
 	c->window_before = tcp(sk)->snd_cwnd;
 	c->reduction_delivered = 0;
 	c->credit = 0;
-	c->starting = 0;
 	return hybla_half(c->window_before);
 }
 
