@@ -1,0 +1,5 @@
+//! The link scheduler in virtual time.
+
+mod claims;
+mod laws;
+mod line;
