@@ -99,11 +99,17 @@ pub trait Session: Send + Sync {
     fn offer(&self, transfer: Transfer);
 
     /// Sets the rate allocated to the path, bit/s counted as IP bytes on the
-    /// hop; the session converts it to its transport's own count.
+    /// hop; the session converts it to its transport's own count. 0 lifts the
+    /// limit, as it is at the start.
     fn set_rate(&self, ip_bps: u64);
 
     /// The path's figures at present.
     fn figures(&self) -> PathFigures;
+
+    /// Tells that the link is known to be blocked, or free again: meanwhile the
+    /// peer's silence is no sign of its end. A session without keepalives has
+    /// nothing to do here.
+    fn suspend(&self, _blocked: bool) {}
 
     /// Ends the session in order: transfers in progress finish, no new one
     /// begins.
