@@ -1,1 +1,16 @@
-//! (being written)
+//! TCPCLv4 (RFC 9174): bundles over TCP, with TLS 1.3.
+//!
+//! From the bytes upwards: [`wire`] holds the messages, [`session`] the
+//! protocol of one session without I/O, [`tls`] the authentication of nodes,
+//! and [`net`] the sockets and tasks that carry sessions: a [`Dialer`] at the
+//! terminal, a [`Listener`] at the hub.
+
+pub mod net;
+pub mod session;
+pub mod tls;
+pub mod wire;
+
+pub use net::{
+    Backoff, Dialer, DialerConfig, DialerStatus, LaneStatus, Listener, ListenerConfig,
+    SessionDefaults, SlotStatus, SocketOptions,
+};

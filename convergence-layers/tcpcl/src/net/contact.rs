@@ -1,0 +1,152 @@
+//! From a TCP connection to a stream on which SESS_INIT can be exchanged.
+
+use std::time::Instant;
+
+use rustls::pki_types::ServerName;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout_at;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use underpass_cla::Down;
+
+use super::transport::Tls;
+use crate::session::{Event, SessionCore};
+use crate::tls::{ClientTls, IdentityError, IsRevoked, PeerIdentity, ServerTls, peer_identity};
+use crate::wire::CONTACT_HEADER_BYTES;
+
+/// Plaintext that TLS may hold, bytes.
+const TLS_BUFFER_BYTES: usize = 256 << 10;
+/// What is read from the socket at once under TLS.
+const READ_AHEAD_BYTES: usize = 256 << 10;
+
+/// Why a contact came to nothing.
+#[derive(Debug, Error)]
+pub(super) enum ContactFailure {
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("TLS: {0}")]
+    Tls(std::io::Error),
+    #[error("{0}")]
+    Identity(#[from] IdentityError),
+    #[error("the contact timed out")]
+    TimedOut,
+    #[error("{0:?}")]
+    Refused(Down),
+    #[error("dialling was stopped")]
+    Stopped,
+}
+
+/// Which side of TLS we are.
+pub(super) enum TlsSide<'a> {
+    Client(&'a ClientTls),
+    Server(&'a ServerTls),
+}
+
+/// The stream that the session goes on with.
+pub(super) enum Contact {
+    Plain(TcpStream),
+    Tls {
+        stream: Box<Tls>,
+        peer: PeerIdentity,
+        is_revoked: IsRevoked,
+    },
+}
+
+/// Exchanges contact headers and shakes hands, in bounded time.
+pub(super) async fn make(
+    mut tcp: TcpStream,
+    core: &mut SessionCore,
+    tls: Option<TlsSide<'_>>,
+) -> Result<Contact, ContactFailure> {
+    let deadline = core.poll_timeout().unwrap_or_else(Instant::now);
+    let contact = async {
+        let wants_tls = exchange_headers(&mut tcp, core).await?;
+        match tls {
+            Some(side) if wants_tls => shake_hands(tcp, side).await,
+            _ => Ok(Contact::Plain(tcp)),
+        }
+    };
+    let contact = timeout_at(deadline.into(), contact)
+        .await
+        .map_err(|_| ContactFailure::TimedOut)??;
+    if let Contact::Tls { peer, .. } = &contact {
+        core.tls_established(Instant::now(), peer.node_ids.clone());
+    }
+    Ok(contact)
+}
+
+/// Reads no byte beyond the header: what follows may belong to TLS.
+async fn exchange_headers(
+    tcp: &mut TcpStream,
+    core: &mut SessionCore,
+) -> Result<bool, ContactFailure> {
+    let mut header = [0; CONTACT_HEADER_BYTES];
+    let mut filled = 0;
+    flush(tcp, core).await?;
+    while filled < header.len() {
+        let count = tcp.read(&mut header[filled..]).await?;
+        if count == 0 {
+            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+        }
+        filled += count;
+        core.handle_input(Instant::now(), &header[..filled]);
+        if core.is_closed() {
+            break;
+        }
+    }
+    flush(tcp, core).await?;
+    match core.poll_event() {
+        Some(Event::StartTls) => Ok(true),
+        Some(Event::Closed(down)) => {
+            tcp.shutdown().await?;
+            Err(ContactFailure::Refused(down))
+        }
+        _ => Ok(false),
+    }
+}
+
+async fn flush(tcp: &mut TcpStream, core: &mut SessionCore) -> std::io::Result<()> {
+    while let Some(piece) = core.poll_output(Instant::now()) {
+        tcp.write_all(&piece).await?;
+    }
+    Ok(())
+}
+
+async fn shake_hands(tcp: TcpStream, side: TlsSide<'_>) -> Result<Contact, ContactFailure> {
+    let remote = tcp.peer_addr()?.ip();
+    let tcp = BufReader::with_capacity(READ_AHEAD_BYTES, tcp);
+    let (mut stream, uris, is_revoked) = match side {
+        TlsSide::Client(tls) => {
+            let name = ServerName::IpAddress(remote.into());
+            let connector = TlsConnector::from((tls.source)());
+            let stream = connector.connect(name, tcp).await;
+            let stream = TlsStream::Client(stream.map_err(ContactFailure::Tls)?);
+            (stream, tls.uris, tls.is_revoked.clone())
+        }
+        TlsSide::Server(tls) => {
+            let acceptor = TlsAcceptor::from((tls.source)());
+            let stream = acceptor.accept(tcp).await;
+            let stream = TlsStream::Server(stream.map_err(ContactFailure::Tls)?);
+            (stream, tls.uris, tls.is_revoked.clone())
+        }
+    };
+    match &mut stream {
+        TlsStream::Client(client) => {
+            client.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
+        }
+        TlsStream::Server(server) => {
+            server.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
+        }
+    }
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let peer = match certificates.first() {
+        Some(certificate) => peer_identity(certificate, uris)?,
+        None => PeerIdentity::default(),
+    };
+    Ok(Contact::Tls {
+        stream: Box::new(stream),
+        peer,
+        is_revoked,
+    })
+}

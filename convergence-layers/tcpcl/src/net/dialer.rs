@@ -1,0 +1,168 @@
+//! The side that dials: a terminal.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use underpass_cla::{Class, Node};
+
+use super::lane::Lane;
+use super::registry::Registry;
+use super::{Backoff, SessionDefaults};
+use crate::tls::ClientTls;
+
+/// What a dialer is to do.
+#[derive(Clone, Debug)]
+pub struct DialerConfig {
+    /// Whom to dial.
+    pub remote: SocketAddr,
+    /// The local address to dial from; port 0 for any.
+    pub local: Option<SocketAddr>,
+    /// What its sessions have in common.
+    pub session: SessionDefaults,
+    /// TLS, or `None` for plain TCP.
+    pub tls: Option<ClientTls>,
+    /// The classes, the most important first; each has its own session. With
+    /// none, or with a peer that does not know classes, there is one session
+    /// for all.
+    pub classes: Vec<Class>,
+    /// Whether each class has a standby session beside its active one.
+    pub standby: bool,
+    /// How long the TCP connection may take.
+    pub connect_timeout: Duration,
+    /// When to dial again.
+    pub backoff: Backoff,
+}
+
+impl DialerConfig {
+    /// A dialer to `remote` with the usual values, plain TCP and no classes.
+    pub fn new(remote: SocketAddr, session: SessionDefaults) -> Self {
+        Self {
+            remote,
+            local: None,
+            session,
+            tls: None,
+            classes: Vec::new(),
+            standby: false,
+            connect_timeout: Duration::from_secs(10),
+            backoff: Backoff::default(),
+        }
+    }
+}
+
+/// How far one session of a dialer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlotStatus {
+    /// Not there and not being dialled.
+    #[default]
+    Down,
+    /// Being set up.
+    Dialling,
+    /// Established.
+    Up,
+}
+
+/// The sessions of one class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneStatus {
+    /// The session in use.
+    pub active: SlotStatus,
+    /// The session that waits.
+    pub standby: SlotStatus,
+    /// Why the last attempt or session ended.
+    pub last_error: Option<String>,
+}
+
+/// The sessions of a dialer, by class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DialerStatus {
+    /// By class; `None` where no classes are configured.
+    pub lanes: BTreeMap<Option<Class>, LaneStatus>,
+}
+
+/// Keeps sessions to one peer over one path. Dropping it stops dialling;
+/// sessions go on.
+#[derive(Debug)]
+pub struct Dialer {
+    shared: Arc<Shared>,
+    tracker: TaskTracker,
+}
+
+/// What the lanes of a dialer share.
+pub(super) struct Shared {
+    pub(super) config: DialerConfig,
+    pub(super) node: Arc<dyn Node>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) stop: CancellationToken,
+    /// Whether the peer knows classes; `None` until it was asked.
+    pub(super) peer_has_classes: watch::Sender<Option<bool>>,
+    status: Mutex<DialerStatus>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("remote", &self.config.remote)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn set_status(&self, class: Option<Class>, status: LaneStatus) {
+        let mut all = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        all.lanes.insert(class, status);
+    }
+}
+
+impl Dialer {
+    /// Begins to dial. Must be called within a tokio runtime.
+    pub fn spawn(config: DialerConfig, node: Arc<dyn Node>) -> Self {
+        let mut classes: Vec<_> = config.classes.iter().copied().map(Some).collect();
+        if classes.is_empty() {
+            classes.push(None);
+        }
+        let shared = Arc::new(Shared {
+            config,
+            node,
+            registry: Arc::new(Registry::default()),
+            stop: CancellationToken::new(),
+            peer_has_classes: watch::Sender::new(None),
+            status: Mutex::default(),
+        });
+        let tracker = TaskTracker::new();
+        for (index, class) in classes.into_iter().enumerate() {
+            let lane = Lane::new(shared.clone(), tracker.clone(), class, index == 0);
+            tracker.spawn(lane.run());
+        }
+        tracker.close();
+        Self { shared, tracker }
+    }
+
+    /// How far the sessions are.
+    pub fn status(&self) -> DialerStatus {
+        let status = self.shared.status.lock();
+        status.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// As [`super::Listener::close_where`].
+    pub fn close_where(&self, predicate: impl Fn(&[u8]) -> bool) -> usize {
+        self.shared.registry.close_where(&predicate)
+    }
+
+    /// Stops dialling, ends all sessions in order and waits for their end.
+    pub async fn shutdown(&self) {
+        self.shared.stop.cancel();
+        self.shared.registry.close_all();
+        self.tracker.wait().await;
+    }
+}
+
+impl Drop for Dialer {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}

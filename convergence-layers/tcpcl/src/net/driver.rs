@@ -1,0 +1,402 @@
+//! The task of one session.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BufMut, Bytes};
+use tokio::io::ReadBuf;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Sleep, sleep_until};
+use tokio_util::io::poll_read_buf;
+use tracing::debug;
+use underpass_cla::{Down, Node, Outcome, SessionId, SessionInfo};
+
+use super::handle::{Command, SessionHandle};
+use super::socket::congestion_control;
+use super::transport::Transport;
+use crate::session::{Established, Event, SessionCore};
+use crate::wire::TermReason;
+
+/// Bytes read at once.
+const INPUT_BYTES: usize = 256 << 10;
+/// Pieces written at once.
+const MAX_SLICES: usize = 64;
+/// Output taken from the session ahead of the socket, bytes. Acknowledgements
+/// go behind it.
+const OUTPUT_BYTES: usize = 512 << 10;
+/// How long the last messages may take to leave.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Judges a session that is up, before the node knows of it; an error ends it.
+pub(super) type OnUp = Box<dyn FnMut(&Established) -> Result<(), String> + Send>;
+
+/// What the driver has to know of its surroundings.
+pub(super) struct Surroundings {
+    pub(super) id: SessionId,
+    pub(super) path: String,
+    pub(super) node: Arc<dyn Node>,
+    pub(super) tls: bool,
+    pub(super) unlimited_lowat_bytes: u32,
+    pub(super) on_up: OnUp,
+}
+
+/// How a session went.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) down: Down,
+    pub(super) was_up: bool,
+}
+
+/// Moves bytes between a stream and a [`SessionCore`], and events between
+/// that and the node.
+pub(super) struct Driver<T> {
+    transport: T,
+    core: SessionCore,
+    around: Surroundings,
+    commands: UnboundedReceiver<Command>,
+    sender: UnboundedSender<Command>,
+    handle: Option<Arc<SessionHandle>>,
+    input: Box<[u8]>,
+    input_start: usize,
+    input_end: usize,
+    output: VecDeque<Bytes>,
+    output_bytes: usize,
+    unflushed: bool,
+    /// The node was told that the session is ready and has not offered yet.
+    told_ready: bool,
+    timer: Pin<Box<Sleep>>,
+    timer_at: Option<Instant>,
+    ended: Option<Down>,
+    aborted: bool,
+}
+
+/// The way by which a driver is told to end; made before the driver.
+pub(super) fn command_channel() -> (UnboundedSender<Command>, UnboundedReceiver<Command>) {
+    unbounded_channel()
+}
+
+impl<T: Transport> Driver<T> {
+    pub(super) fn new(
+        transport: T,
+        core: SessionCore,
+        around: Surroundings,
+        sender: UnboundedSender<Command>,
+        commands: UnboundedReceiver<Command>,
+    ) -> Self {
+        Self {
+            transport,
+            core,
+            around,
+            commands,
+            sender,
+            handle: None,
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            input_start: 0,
+            input_end: 0,
+            output: VecDeque::new(),
+            output_bytes: 0,
+            unflushed: false,
+            told_ready: false,
+            timer: Box::pin(sleep_until(Instant::now().into())),
+            timer_at: None,
+            ended: None,
+            aborted: false,
+        }
+    }
+
+    /// Runs the session to its end.
+    pub(super) async fn run(mut self) -> Ended {
+        poll_fn(|cx| self.poll(cx)).await;
+        let down = self
+            .ended
+            .take()
+            .unwrap_or_else(|| Down::Broken("the session ended".into()));
+        if self.aborted {
+            let socket = socket2::SockRef::from(self.transport.tcp());
+            let _ = socket.set_linger(Some(Duration::ZERO));
+        } else {
+            let flushed = tokio::time::timeout(LINGER, poll_fn(|cx| self.poll_flushed(cx)));
+            if !matches!(flushed.await, Ok(Ok(()))) {
+                debug!("the last messages of a session could not be sent");
+            }
+        }
+        self.finish(&down);
+        Ended {
+            down,
+            was_up: self.handle.is_some(),
+        }
+    }
+
+    fn finish(&mut self, down: &Down) {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Offer(transfer) = command {
+                let outcome = Outcome::Broken { acknowledged: 0 };
+                self.around
+                    .node
+                    .finished(self.around.id, transfer.key, outcome);
+            }
+        }
+        if let Some(handle) = &self.handle {
+            handle.release();
+            self.around.node.session_down(self.around.id, down.clone());
+        }
+    }
+
+    /// Does all that can be done at once; ready when the session is over.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let mut progress = self.take_commands(cx);
+            progress |= self.dispatch();
+            self.fetch_output();
+            let moved = self
+                .write(cx)
+                .and_then(|wrote| self.read(cx).map(|read| wrote | read));
+            match moved {
+                Ok(moved) => progress |= moved,
+                Err(error) => self.core.connection_lost(&error.to_string()),
+            }
+            progress |= self.keep_time(cx);
+            progress |= self.dispatch();
+            if self.ended.is_some() {
+                self.fetch_output();
+                return Poll::Ready(());
+            }
+            progress |= self.tell_ready(cx);
+            if !progress {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn take_commands(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        while let Poll::Ready(Some(command)) = self.commands.poll_recv(cx) {
+            progress = true;
+            match command {
+                Command::Offer(transfer) => {
+                    self.told_ready = false;
+                    self.core.offer(transfer);
+                }
+                Command::Suspend(blocked) => self.core.suspend(Instant::now(), blocked),
+                Command::Close => self.core.close(Instant::now(), TermReason::Unknown),
+                Command::Abort(reason) => {
+                    self.aborted = true;
+                    self.core.connection_lost(&reason);
+                }
+            }
+        }
+        progress
+    }
+
+    /// Passes events on to the node, and its answers back.
+    fn dispatch(&mut self) -> bool {
+        let mut progress = false;
+        while let Some(event) = self.core.poll_event() {
+            progress = true;
+            let (node, id) = (&self.around.node, self.around.id);
+            match event {
+                Event::StartTls => {}
+                Event::Established(established) => self.up(&established),
+                Event::Admit { length } => self.core.answer(node.admit(id, length)),
+                Event::Received(bundle) => self.core.answer(node.received(id, bundle)),
+                Event::Progress { key, acknowledged } => node.progress(id, key, acknowledged),
+                Event::Finished { key, outcome } => node.finished(id, key, outcome),
+                Event::Closed(down) => self.ended = Some(down),
+            }
+            self.digest();
+        }
+        progress
+    }
+
+    fn up(&mut self, established: &Established) {
+        if let Err(reason) = (self.around.on_up)(established) {
+            debug!(reason, "a session is not wanted");
+            self.core.close(Instant::now(), TermReason::Unknown);
+            return;
+        }
+        match self.make_handle() {
+            Ok((handle, remote)) => {
+                let info = SessionInfo {
+                    peer_node_id: established.peer_node_id.clone(),
+                    path: self.around.path.clone(),
+                    remote,
+                    class: established.class,
+                    standby: established.standby,
+                    incarnation: established.incarnation,
+                    transfer_mru_bytes: established.transfer_mru_bytes,
+                    tls: self.around.tls,
+                    congestion_control: congestion_control(self.transport.tcp().as_fd()),
+                };
+                self.handle = Some(handle.clone());
+                self.around.node.session_up(self.around.id, info, handle);
+            }
+            Err(error) => self.core.connection_lost(&error.to_string()),
+        }
+    }
+
+    fn make_handle(&self) -> io::Result<(Arc<SessionHandle>, SocketAddr)> {
+        let tcp = self.transport.tcp();
+        let remote = tcp.peer_addr()?;
+        let handle = SessionHandle::new(
+            self.sender.clone(),
+            tcp.as_fd().try_clone_to_owned()?,
+            remote.ip().to_canonical().is_ipv6(),
+            self.around.unlimited_lowat_bytes,
+        );
+        Ok((Arc::new(handle), remote))
+    }
+
+    /// Gives the session what was read and not yet taken.
+    fn digest(&mut self) {
+        let unread = &self.input[self.input_start..self.input_end];
+        if !unread.is_empty() {
+            self.input_start += self.core.handle_input(Instant::now(), unread);
+        }
+    }
+
+    fn fetch_output(&mut self) {
+        let now = Instant::now();
+        while self.output_bytes < OUTPUT_BYTES && self.output.len() < MAX_SLICES {
+            let Some(piece) = self.core.poll_output(now) else {
+                break;
+            };
+            self.output_bytes += piece.len();
+            self.output.push_back(piece);
+        }
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        if self.output.is_empty() {
+            if self.unflushed && Pin::new(&mut self.transport).poll_flush(cx)?.is_ready() {
+                self.unflushed = false;
+                return Ok(true);
+            }
+            return Ok(false);
+        }
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(&self.output) {
+            *slice = IoSlice::new(piece);
+            count += 1;
+        }
+        let slices = &slices[..count];
+        match Pin::new(&mut self.transport).poll_write_vectored(cx, slices)? {
+            Poll::Ready(0) => Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(written) => {
+                self.written(written);
+                Ok(true)
+            }
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    fn written(&mut self, mut written: usize) {
+        self.unflushed = true;
+        self.output_bytes -= written;
+        while let Some(front) = self.output.front_mut() {
+            if front.len() > written {
+                front.advance(written);
+                break;
+            }
+            written -= front.len();
+            self.output.pop_front();
+        }
+    }
+
+    /// Reads once; segment data goes straight into its bundle where nothing
+    /// else was read before it.
+    fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        if self.input_start == self.input_end {
+            (self.input_start, self.input_end) = (0, 0);
+            if let Some((buffer, room)) = self.core.direct_buffer() {
+                let mut target = buffer.limit(room);
+                let transport = Pin::new(&mut self.transport);
+                return match poll_read_buf(transport, cx, &mut target)? {
+                    Poll::Ready(0) => Err(end_of_stream()),
+                    Poll::Ready(count) => {
+                        self.core.handle_direct(Instant::now(), count);
+                        Ok(true)
+                    }
+                    Poll::Pending => Ok(false),
+                };
+            }
+        } else if self.input_end == self.input.len() {
+            self.input.copy_within(self.input_start..self.input_end, 0);
+            self.input_end -= self.input_start;
+            self.input_start = 0;
+        }
+        let mut target = ReadBuf::new(&mut self.input[self.input_end..]);
+        match Pin::new(&mut self.transport).poll_read(cx, &mut target)? {
+            Poll::Ready(()) if target.filled().is_empty() => Err(end_of_stream()),
+            Poll::Ready(()) => {
+                self.input_end += target.filled().len();
+                self.digest();
+                Ok(true)
+            }
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    /// Deadlines move with every message, so the timer is only ever brought
+    /// forward, and looked at again when it fires.
+    fn keep_time(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(deadline) = self.core.poll_timeout() else {
+            return false;
+        };
+        if self.timer_at.is_none_or(|at| deadline < at) {
+            self.timer_at = Some(deadline);
+            self.timer.as_mut().reset(deadline.into());
+        }
+        if self.timer.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        self.timer_at = None;
+        self.core.handle_timeout(Instant::now());
+        true
+    }
+
+    fn tell_ready(&mut self, cx: &mut Context<'_>) -> bool {
+        let able = self.handle.is_some()
+            && !self.told_ready
+            && self.output.is_empty()
+            && !self.unflushed
+            && self.core.can_take();
+        if !able {
+            return false;
+        }
+        match self.transport.poll_drained(cx) {
+            Poll::Ready(Ok(())) => {
+                self.told_ready = true;
+                self.around.node.ready(self.around.id);
+                true
+            }
+            // A broken connection is reported by reading from it.
+            Poll::Ready(Err(_)) | Poll::Pending => false,
+        }
+    }
+
+    /// Writes the last messages and ends our direction.
+    fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.output.is_empty() {
+            if !self.write(cx)? {
+                return Poll::Pending;
+            }
+        }
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+}
+
+fn end_of_stream() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the peer closed the connection",
+    )
+}

@@ -1,0 +1,282 @@
+//! The sessions of one class at the side that dials: one active, one standby.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{sleep_until, timeout};
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info};
+use underpass_cla::Class;
+
+use super::contact::{self, Contact, ContactFailure, TlsSide};
+use super::dialer::{LaneStatus, Shared, SlotStatus};
+use super::driver::{Ended, Surroundings};
+use super::task;
+use crate::session::{Established, Role, SessionCore};
+
+/// Tells the lane how an attempt fares.
+enum Notice {
+    Up(u64),
+    Ended(u64, Result<Ended, ContactFailure>),
+}
+
+/// One attempt at a session, and the session that it becomes.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    number: u64,
+    up_since: Option<Instant>,
+}
+
+/// Keeps the sessions of one class alive.
+pub(super) struct Lane {
+    shared: Arc<Shared>,
+    tracker: TaskTracker,
+    class: Option<Class>,
+    /// The first lane finds out whether the peer knows classes, and is the
+    /// only one where it does not.
+    leads: bool,
+    active: Option<Attempt>,
+    standby: Option<Attempt>,
+    next_number: u64,
+    failures: u32,
+    retry_at: Instant,
+    last_error: Option<String>,
+    sender: UnboundedSender<Notice>,
+    notices: UnboundedReceiver<Notice>,
+}
+
+impl Lane {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        tracker: TaskTracker,
+        class: Option<Class>,
+        leads: bool,
+    ) -> Self {
+        let (sender, notices) = unbounded_channel();
+        Self {
+            shared,
+            tracker,
+            class,
+            leads,
+            active: None,
+            standby: None,
+            next_number: 0,
+            failures: 0,
+            retry_at: Instant::now(),
+            last_error: None,
+            sender,
+            notices,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let stop = self.shared.stop.clone();
+        let mut peer = self.shared.peer_has_classes.subscribe();
+        loop {
+            let knows_classes = *peer.borrow_and_update();
+            let idle = !self.dial_missing(knows_classes);
+            self.report();
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(notice) = self.notices.recv() => self.notice(notice),
+                _ = peer.changed() => {}
+                () = sleep_until(self.retry_at.into()), if !idle => {}
+            }
+        }
+        self.active = None;
+        self.standby = None;
+        self.report();
+    }
+
+    /// Dials what is missing and may be dialled now; true while something has
+    /// to wait for its time.
+    fn dial_missing(&mut self, knows_classes: Option<bool>) -> bool {
+        if !self.leads && knows_classes != Some(true) {
+            return false;
+        }
+        let active_up = self
+            .active
+            .is_some_and(|attempt| attempt.up_since.is_some());
+        let standby = match (&self.active, &self.standby) {
+            (None, _) => false,
+            (Some(_), None) => {
+                let wanted = self.shared.config.standby && knows_classes == Some(true);
+                if !(wanted && active_up) {
+                    return false;
+                }
+                true
+            }
+            (Some(_), Some(_)) => return false,
+        };
+        if Instant::now() < self.retry_at {
+            return true;
+        }
+        let attempt = Some(self.dial(standby));
+        if standby {
+            self.standby = attempt;
+        } else {
+            self.active = attempt;
+        }
+        false
+    }
+
+    fn dial(&mut self, standby: bool) -> Attempt {
+        let number = self.next_number;
+        self.next_number += 1;
+        let (shared, sender) = (self.shared.clone(), self.sender.clone());
+        let dial = Dial {
+            class: self.class,
+            standby,
+            decides: self.leads && !standby,
+            up: {
+                let sender = sender.clone();
+                Box::new(move || {
+                    let _ = sender.send(Notice::Up(number));
+                })
+            },
+        };
+        self.tracker.spawn(async move {
+            let result = dial.run(&shared).await;
+            let _ = sender.send(Notice::Ended(number, result));
+        });
+        Attempt {
+            number,
+            up_since: None,
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Up(number) => {
+                self.failures = 0;
+                let slots = [&mut self.active, &mut self.standby];
+                for attempt in slots.into_iter().flatten() {
+                    if attempt.number == number {
+                        attempt.up_since = Some(Instant::now());
+                    }
+                }
+                // A standby that comes up while the active session is missing
+                // takes its place.
+                let up = |slot: &Option<Attempt>| slot.is_some_and(|a| a.up_since.is_some());
+                if !up(&self.active) && up(&self.standby) {
+                    std::mem::swap(&mut self.active, &mut self.standby);
+                }
+            }
+            Notice::Ended(number, result) => self.ended(number, result),
+        }
+    }
+
+    fn ended(&mut self, number: u64, result: Result<Ended, ContactFailure>) {
+        let reason = match result {
+            Ok(ended) => format!("{:?}", ended.down),
+            Err(error) => error.to_string(),
+        };
+        let (path, class) = (&self.shared.config.session.path, self.class);
+        info!(path, ?class, reason, "session ended or not reached");
+        self.last_error = Some(reason);
+        let ended = if self.active.is_some_and(|attempt| attempt.number == number) {
+            std::mem::replace(&mut self.active, self.standby.take())
+        } else if self.standby.is_some_and(|attempt| attempt.number == number) {
+            self.standby.take()
+        } else {
+            None
+        };
+        let lived = ended.and_then(|attempt| attempt.up_since);
+        // A session that lived is dialled again at once; one that breaks as
+        // soon as it is up would otherwise be dialled without end.
+        if lived.is_none_or(|since| since.elapsed() < self.shared.config.backoff.base) {
+            self.failures = self.failures.saturating_add(1);
+        }
+        let delay = self
+            .shared
+            .config
+            .backoff
+            .delay(self.failures, fastrand::f64());
+        self.retry_at = Instant::now() + delay;
+    }
+
+    fn report(&self) {
+        let status = |slot: &Option<Attempt>| match slot {
+            None => SlotStatus::Down,
+            Some(Attempt { up_since: None, .. }) => SlotStatus::Dialling,
+            Some(_) => SlotStatus::Up,
+        };
+        let status = LaneStatus {
+            active: status(&self.active),
+            standby: status(&self.standby),
+            last_error: self.last_error.clone(),
+        };
+        self.shared.set_status(self.class, status);
+    }
+}
+
+/// One session, from the dial to its end.
+struct Dial {
+    class: Option<Class>,
+    standby: bool,
+    /// Whether this session finds out if the peer knows classes.
+    decides: bool,
+    up: Box<dyn Fn() + Send>,
+}
+
+impl Dial {
+    async fn run(self, shared: &Arc<Shared>) -> Result<Ended, ContactFailure> {
+        let config = &shared.config;
+        let defaults = &config.session;
+        let contact = async {
+            let tcp = connect(shared).await?;
+            let mut session = defaults.session_config(Role::Active, config.tls.is_some());
+            session.class = self.class.map(|class| (class, self.standby));
+            let mut core = SessionCore::new(session, Instant::now());
+            let tls = config.tls.as_ref().map(TlsSide::Client);
+            let contact = contact::make(tcp, &mut core, tls).await?;
+            Ok::<_, ContactFailure>((contact, core))
+        };
+        let Some(contact) = shared.stop.run_until_cancelled(contact).await else {
+            return Err(ContactFailure::Stopped);
+        };
+        let (contact, core) = contact?;
+        let deciding = shared.clone();
+        let around = Surroundings {
+            id: defaults.next_id(),
+            path: defaults.path.clone(),
+            node: shared.node.clone(),
+            tls: matches!(contact, Contact::Tls { .. }),
+            unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
+            on_up: Box::new(move |established| self.on_up(&deciding, established)),
+        };
+        Ok(task::run(contact, core, around, &shared.registry).await)
+    }
+
+    fn on_up(&self, shared: &Shared, established: &Established) -> Result<(), String> {
+        let has_classes = established.class.is_some();
+        if self.decides {
+            shared.peer_has_classes.send_if_modified(|known| {
+                let changed = *known != Some(has_classes);
+                *known = Some(has_classes);
+                changed
+            });
+        } else if !has_classes {
+            return Err("the peer does not know classes and has its one session".into());
+        }
+        (self.up)();
+        Ok(())
+    }
+}
+
+async fn connect(shared: &Shared) -> Result<TcpStream, ContactFailure> {
+    let config = &shared.config;
+    let socket = config.session.socket.socket(config.remote)?;
+    if let Some(local) = config.local {
+        socket.bind(&local.into())?;
+    }
+    let socket = TcpSocket::from_std_stream(socket.into());
+    let connect = socket.connect(config.remote);
+    let tcp = timeout(config.connect_timeout, connect)
+        .await
+        .map_err(|_| ContactFailure::TimedOut)??;
+    debug!(remote = %config.remote, "connected");
+    Ok(tcp)
+}

@@ -1,0 +1,201 @@
+//! The side that accepts: a hub.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use underpass_cla::Node;
+
+use super::contact::{self, Contact, ContactFailure, TlsSide};
+use super::driver::{Ended, Surroundings};
+use super::registry::Registry;
+use super::{SessionDefaults, task};
+use crate::session::{Role, SessionCore};
+use crate::tls::ServerTls;
+
+/// Connections that wait in the kernel.
+const BACKLOG: i32 = 1024;
+/// The pause after an error that concerns the whole process.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a listener is to do.
+#[derive(Clone, Debug)]
+pub struct ListenerConfig {
+    /// Where to listen.
+    pub local: SocketAddr,
+    /// What its sessions have in common.
+    pub session: SessionDefaults,
+    /// TLS, or `None` for plain TCP.
+    pub tls: Option<ServerTls>,
+    /// The most connections that are not established sessions yet; more wait
+    /// in the kernel.
+    pub max_half_open: usize,
+    /// The most connections in all; more are closed at once.
+    pub max_connections: usize,
+}
+
+/// A running listener. Dropping it stops accepting; sessions go on.
+#[derive(Debug)]
+pub struct Listener {
+    local: SocketAddr,
+    registry: Arc<Registry>,
+    stop: CancellationToken,
+}
+
+impl Listener {
+    /// Listens and accepts sessions. Must be called within a tokio runtime.
+    pub fn bind(config: ListenerConfig, node: Arc<dyn Node>) -> io::Result<Self> {
+        let listener = listen(&config)?;
+        let local = listener.local_addr()?;
+        let registry = Arc::new(Registry::default());
+        let stop = CancellationToken::new();
+        let acceptor = Acceptor {
+            half_open: Arc::new(Semaphore::new(config.max_half_open)),
+            connections: Arc::new(Semaphore::new(config.max_connections)),
+            shared: Arc::new(Shared {
+                config,
+                node,
+                registry: registry.clone(),
+                stop: stop.clone(),
+            }),
+        };
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            stopped
+                .run_until_cancelled(acceptor.accept_all(&listener))
+                .await;
+        });
+        Ok(Self {
+            local,
+            registry,
+            stop,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Sessions at present.
+    pub fn sessions(&self) -> usize {
+        self.registry.len()
+    }
+
+    /// Aborts the sessions whose peer's certificate has a serial number
+    /// (big-endian, without leading zeros) that `predicate` holds for, and
+    /// says how many.
+    pub fn close_where(&self, predicate: impl Fn(&[u8]) -> bool) -> usize {
+        self.registry.close_where(&predicate)
+    }
+
+    /// Stops accepting and ends all sessions in order.
+    pub fn shutdown(&self) {
+        self.stop.cancel();
+        self.registry.close_all();
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
+    let socket = config.session.socket.socket(config.local)?;
+    socket.set_reuse_address(true)?;
+    if config.local.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&config.local.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+struct Acceptor {
+    shared: Arc<Shared>,
+    half_open: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
+}
+
+struct Shared {
+    config: ListenerConfig,
+    node: Arc<dyn Node>,
+    registry: Arc<Registry>,
+    stop: CancellationToken,
+}
+
+impl Acceptor {
+    async fn accept_all(&self, listener: &TcpListener) {
+        loop {
+            let Ok(half_open) = self.half_open.clone().acquire_owned().await else {
+                return;
+            };
+            let (tcp, remote) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    warn!(%error, "a connection cannot be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(connection) = self.connections.clone().try_acquire_owned() else {
+                warn!(%remote, "connection closed: there are too many");
+                continue;
+            };
+            let shared = self.shared.clone();
+            tokio::spawn(async move {
+                shared.serve(tcp, remote, half_open).await;
+                drop(connection);
+            });
+        }
+    }
+}
+
+impl Shared {
+    async fn serve(&self, tcp: TcpStream, remote: SocketAddr, half_open: OwnedSemaphorePermit) {
+        match self.session(tcp, half_open).await {
+            Ok(Some(Ended { down, was_up: true })) => info!(%remote, ?down, "session ended"),
+            Ok(Some(Ended { down, .. })) => warn!(%remote, ?down, "contact failed"),
+            Ok(None) => {}
+            Err(error) => warn!(%remote, %error, "contact failed"),
+        }
+    }
+
+    async fn session(
+        &self,
+        tcp: TcpStream,
+        half_open: OwnedSemaphorePermit,
+    ) -> Result<Option<Ended>, ContactFailure> {
+        let defaults = &self.config.session;
+        defaults.socket.tune(tcp.as_fd())?;
+        let config = defaults.session_config(Role::Passive, self.config.tls.is_some());
+        let mut core = SessionCore::new(config, Instant::now());
+        let tls = self.config.tls.as_ref().map(TlsSide::Server);
+        let contact = contact::make(tcp, &mut core, tls);
+        let Some(contact) = self.stop.run_until_cancelled(contact).await else {
+            return Ok(None);
+        };
+        let contact = contact?;
+        let mut half_open = Some(half_open);
+        let around = Surroundings {
+            id: defaults.next_id(),
+            path: defaults.path.clone(),
+            node: self.node.clone(),
+            tls: matches!(contact, Contact::Tls { .. }),
+            unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
+            on_up: Box::new(move |_| {
+                half_open.take();
+                Ok(())
+            }),
+        };
+        Ok(Some(task::run(contact, core, around, &self.registry).await))
+    }
+}

@@ -1,0 +1,107 @@
+//! Sockets and tasks that carry sessions: the thin shell around
+//! [`crate::session::SessionCore`].
+//!
+//! One task per session reads, writes and keeps its timer ([`driver`]); the
+//! node reaches it through a handle that never blocks ([`handle`]).
+
+mod backoff;
+mod contact;
+mod dialer;
+mod driver;
+mod handle;
+mod lane;
+mod listener;
+mod pacing;
+mod registry;
+mod socket;
+mod task;
+mod tcp_info;
+mod transport;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use underpass_cla::SessionId;
+
+use crate::session::{Role, SessionConfig};
+
+pub use backoff::Backoff;
+pub use dialer::{Dialer, DialerConfig, DialerStatus, LaneStatus, SlotStatus};
+pub use listener::{Listener, ListenerConfig};
+pub use pacing::payload_bytes_per_second;
+pub use socket::SocketOptions;
+
+/// What all sessions of a dialer or listener have in common.
+#[derive(Clone, Debug)]
+pub struct SessionDefaults {
+    /// The configured path or listener, as [`underpass_cla::SessionInfo`]
+    /// reports it.
+    pub path: String,
+    /// Our node id.
+    pub node_id: String,
+    /// This process' incarnation.
+    pub incarnation: u64,
+    /// The node ids that peers may have; `None` admits any.
+    pub accepted_peers: Option<Vec<String>>,
+    /// Keepalive interval, s; 0 for none.
+    pub keepalive_s: u16,
+    /// The largest segment we take, bytes.
+    pub segment_mru_bytes: u64,
+    /// The largest bundle we take, bytes.
+    pub transfer_mru_bytes: u64,
+    /// The largest segment we send, bytes.
+    pub segment_bytes: u64,
+    /// From TCP connection to established session.
+    pub contact_timeout: Duration,
+    /// How long an ending session may be silent.
+    pub ending_timeout: Duration,
+    /// Options of the sockets.
+    pub socket: SocketOptions,
+    /// Where session ids come from, one source for all CLs of the process.
+    pub session_ids: Arc<AtomicU64>,
+}
+
+impl SessionDefaults {
+    /// The usual values.
+    pub fn new(
+        path: impl Into<String>,
+        node_id: impl Into<String>,
+        session_ids: Arc<AtomicU64>,
+    ) -> Self {
+        let usual = SessionConfig::new(Role::Active, node_id);
+        Self {
+            path: path.into(),
+            node_id: usual.node_id,
+            incarnation: usual.incarnation,
+            accepted_peers: None,
+            keepalive_s: usual.keepalive_s,
+            segment_mru_bytes: usual.segment_mru_bytes,
+            transfer_mru_bytes: usual.transfer_mru_bytes,
+            segment_bytes: usual.segment_bytes,
+            contact_timeout: usual.contact_timeout,
+            ending_timeout: usual.ending_timeout,
+            socket: SocketOptions::default(),
+            session_ids,
+        }
+    }
+
+    fn next_id(&self) -> SessionId {
+        SessionId(self.session_ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn session_config(&self, role: Role, tls: bool) -> SessionConfig {
+        SessionConfig {
+            tls,
+            accepted_peers: self.accepted_peers.clone(),
+            keepalive_s: self.keepalive_s,
+            segment_mru_bytes: self.segment_mru_bytes,
+            transfer_mru_bytes: self.transfer_mru_bytes,
+            segment_bytes: self.segment_bytes,
+            contact_timeout: self.contact_timeout,
+            ending_timeout: self.ending_timeout,
+            incarnation: self.incarnation,
+            ..SessionConfig::new(role, self.node_id.clone())
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Options of TCP sockets, set before connect and listen.
+
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tracing::warn;
+
+/// Options of a path's sockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// Receive buffer, bytes of payload; the kernel doubles it for its own
+    /// use. `None` leaves it to autotuning.
+    pub receive_buffer_bytes: Option<u32>,
+    /// Send buffer, as above.
+    pub send_buffer_bytes: Option<u32>,
+    /// Congestion controls in order of preference; the first that the kernel
+    /// takes is used, or else its default.
+    pub congestion_control: Vec<String>,
+    /// The most unsent bytes in the kernel while no rate is set.
+    pub notsent_lowat_bytes: u32,
+    /// How long sent bytes may stay unacknowledged before TCP gives up: at
+    /// least the time for which a blocked link is held.
+    pub user_timeout: Option<Duration>,
+    /// The interface to use.
+    pub interface: Option<String>,
+    /// SO_MARK, by which packet filter rules know the node's own traffic.
+    pub mark: Option<u32>,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            receive_buffer_bytes: None,
+            send_buffer_bytes: None,
+            congestion_control: Vec::new(),
+            notsent_lowat_bytes: 128 << 10,
+            user_timeout: None,
+            interface: None,
+            mark: None,
+        }
+    }
+}
+
+impl SocketOptions {
+    /// A socket for `peer` or to listen at `peer`, with all options set.
+    pub(super) fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM.nonblocking(),
+            Some(Protocol::TCP),
+        )?;
+        if let Some(interface) = &self.interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
+        if let Some(mark) = self.mark {
+            socket.set_mark(mark)?;
+        }
+        let fd = socket.as_fd();
+        if let Some(bytes) = self.receive_buffer_bytes {
+            set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)?;
+        }
+        if let Some(bytes) = self.send_buffer_bytes {
+            set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)?;
+        }
+        self.choose_congestion_control(&socket);
+        self.tune(fd)?;
+        Ok(socket)
+    }
+
+    /// The options that are set again on an accepted connection.
+    pub(super) fn tune(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let socket = SockRef::from(&fd);
+        socket.set_tcp_nodelay(true)?;
+        if self.user_timeout.is_some() {
+            socket.set_tcp_user_timeout(self.user_timeout)?;
+        }
+        set_notsent_lowat(fd, self.notsent_lowat_bytes)
+    }
+
+    fn choose_congestion_control(&self, socket: &Socket) {
+        let taken = self
+            .congestion_control
+            .iter()
+            .any(|name| socket.set_tcp_congestion(name.as_bytes()).is_ok());
+        if !taken && !self.congestion_control.is_empty() {
+            warn!(
+                wanted = ?self.congestion_control,
+                in_use = congestion_control(socket.as_fd()),
+                "the kernel has none of the preferred congestion controls"
+            );
+        }
+    }
+}
+
+/// The congestion control in use.
+pub(super) fn congestion_control(fd: BorrowedFd<'_>) -> String {
+    let name = SockRef::from(&fd).tcp_congestion().unwrap_or_default();
+    let end = name.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned()
+}
+
+/// Above the system's limit with CAP_NET_ADMIN, up to it without.
+fn set_buffer(
+    fd: BorrowedFd<'_>,
+    forced: libc::c_int,
+    limited: libc::c_int,
+    bytes: u32,
+) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set(fd, libc::SOL_SOCKET, forced, &bytes)
+        .or_else(|_| set(fd, libc::SOL_SOCKET, limited, &bytes))
+}
+
+/// Sets `TCP_NOTSENT_LOWAT`.
+pub(super) fn set_notsent_lowat(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
+}
+
+/// Sets `SO_MAX_PACING_RATE`, bytes/s; `u64::MAX` lifts it.
+pub(super) fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_second: u64) -> io::Result<()> {
+    set(
+        fd,
+        libc::SOL_SOCKET,
+        libc::SO_MAX_PACING_RATE,
+        &bytes_per_second,
+    )
+}
+
+fn set<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: `value` is plain data of the length given and outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            mem::size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

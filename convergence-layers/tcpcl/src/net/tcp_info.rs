@@ -1,0 +1,132 @@
+//! What the kernel knows of a connection.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use underpass_cla::PathFigures;
+
+/// `struct tcp_info` of linux/tcp.h up to `tcpi_bytes_retrans` (Linux 4.19).
+/// The kernel fills as much of it as it knows.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TcpInfo {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    options: u8,
+    window_scales: u8,
+    delivery_rate_flags: u8,
+    rto_us: u32,
+    ato_us: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt_us: u32,
+    rttvar_us: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt_us: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt_us: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+    busy_time: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+    delivered: u32,
+    delivered_ce: u32,
+    bytes_sent: u64,
+    bytes_retrans: u64,
+}
+
+const OPTION_TIMESTAMPS: u8 = 1;
+
+impl TcpInfo {
+    /// Asks the kernel.
+    pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut info = Self::default();
+        let mut length = mem::size_of::<Self>() as libc::socklen_t;
+        // SAFETY: `info` is plain data of `length` bytes that outlives the call.
+        let result = unsafe {
+            libc::getsockopt(
+                fd.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                (&raw mut info).cast(),
+                &raw mut length,
+            )
+        };
+        if result == 0 {
+            Ok(info)
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Payload of a full segment, bytes, its TCP options left out.
+    pub(super) fn mss_bytes(&self) -> u32 {
+        self.snd_mss
+    }
+
+    /// Whether each segment carries timestamps.
+    pub(super) fn has_timestamps(&self) -> bool {
+        self.options & OPTION_TIMESTAMPS != 0
+    }
+
+    /// The figures as the node wants them.
+    pub(super) fn figures(&self, in_flight_bytes: u64) -> PathFigures {
+        let min_rtt = match self.min_rtt_us {
+            u32::MAX => 0,
+            known => known,
+        };
+        PathFigures {
+            rtt: Duration::from_micros(self.rtt_us.into()),
+            min_rtt: Duration::from_micros(min_rtt.into()),
+            delivery_rate_bps: self.delivery_rate.saturating_mul(8),
+            cwnd_bytes: u64::from(self.snd_cwnd) * u64::from(self.snd_mss),
+            in_flight_bytes,
+            sent_bytes: self.bytes_sent,
+            retransmitted_bytes: self.bytes_retrans,
+            segments_sent: self.segs_out.into(),
+            data_segments_sent: self.data_segs_out.into(),
+            received_bytes: self.bytes_received,
+        }
+    }
+}
+
+/// Bytes that the peer's TCP has not acknowledged, sent or not (SIOCOUTQ).
+pub(super) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ, the same number as SIOCOUTQ, writes one int.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 {
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,71 @@
+//! What one end brings to a session.
+
+use std::time::Duration;
+
+use underpass_cla::Class;
+
+use crate::wire::Limits;
+
+/// Which side opened the TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The side that dialled.
+    Active,
+    /// The side that accepted.
+    Passive,
+}
+
+/// One end's parameters.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// The role.
+    pub role: Role,
+    /// Our node id, as `ipn:10.0`.
+    pub node_id: String,
+    /// Whether TLS is required; otherwise it is not offered.
+    pub tls: bool,
+    /// The node ids that the peer may have; `None` admits any.
+    pub accepted_peers: Option<Vec<String>>,
+    /// Keepalive interval that we announce, s; 0 for none.
+    pub keepalive_s: u16,
+    /// The largest segment we take, bytes of data.
+    pub segment_mru_bytes: u64,
+    /// The largest transfer we take, bytes.
+    pub transfer_mru_bytes: u64,
+    /// The largest segment we send, bytes of data. Each is acknowledged, so
+    /// it is also the step in which progress is known.
+    pub segment_bytes: u64,
+    /// From the connection until the session is established; RFC 9174, 4.1
+    /// wants at most 60 s for the contact header.
+    pub contact_timeout: Duration,
+    /// How long an ending session may go on without a byte from the peer.
+    pub ending_timeout: Duration,
+    /// Class and standby flag that an active side asks for; a passive side
+    /// answers with those of its peer.
+    pub class: Option<(Class, bool)>,
+    /// This process' incarnation, announced beside the class.
+    pub incarnation: u64,
+    /// Bounds on what the peer may announce.
+    pub limits: Limits,
+}
+
+impl SessionConfig {
+    /// A configuration of `node_id` with the usual values and no TLS.
+    pub fn new(role: Role, node_id: impl Into<String>) -> Self {
+        Self {
+            role,
+            node_id: node_id.into(),
+            tls: false,
+            accepted_peers: None,
+            keepalive_s: 30,
+            segment_mru_bytes: 16 << 20,
+            transfer_mru_bytes: 16 << 20,
+            segment_bytes: 256 << 10,
+            contact_timeout: Duration::from_secs(30),
+            ending_timeout: Duration::from_secs(30),
+            class: None,
+            incarnation: 0,
+            limits: Limits::default(),
+        }
+    }
+}

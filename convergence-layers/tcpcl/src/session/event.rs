@@ -1,0 +1,55 @@
+//! What a session tells its shell.
+
+use bytes::Bytes;
+use underpass_cla::{Class, Down, Outcome};
+
+/// What is agreed when the session is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Established {
+    /// The peer's node id.
+    pub peer_node_id: String,
+    /// The class, or `None` where either side does not know classes.
+    pub class: Option<Class>,
+    /// Whether this is a standby session.
+    pub standby: bool,
+    /// The peer's incarnation, where it announced one.
+    pub incarnation: Option<u64>,
+    /// The largest bundle the peer takes, bytes.
+    pub transfer_mru_bytes: u64,
+    /// Keepalive interval in force, s; 0 for none.
+    pub keepalive_s: u16,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Both sides want TLS: when the output is flushed, the shell shakes
+    /// hands and calls [`super::SessionCore::tls_established`].
+    StartTls,
+    /// The session is up.
+    Established(Established),
+    /// May a transfer of `length` bytes, where known, begin? Asks for
+    /// [`super::SessionCore::answer`].
+    Admit {
+        /// Bytes announced.
+        length: Option<u64>,
+    },
+    /// A whole bundle arrived. Asks for [`super::SessionCore::answer`].
+    Received(Bytes),
+    /// The peer acknowledged so many bytes of transfer `key`.
+    Progress {
+        /// The transfer.
+        key: u64,
+        /// Bytes acknowledged in all.
+        acknowledged: u64,
+    },
+    /// Transfer `key` ended.
+    Finished {
+        /// The transfer.
+        key: u64,
+        /// How.
+        outcome: Outcome,
+    },
+    /// The session is over. What output is left may still be written.
+    Closed(Down),
+}

@@ -1,0 +1,303 @@
+//! Transfers that we receive (RFC 9174, 5.2).
+
+use bytes::{BufMut, Bytes, BytesMut};
+use underpass_cla::Refusal;
+
+use crate::wire::{ExtensionList, RefuseReason, SegmentHeader, TRANSFER_LENGTH};
+
+/// The most that is taken at once for a transfer of unknown length.
+const GROWTH_BYTES: u64 = 256 << 10;
+
+/// What the session has to do about a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Nothing,
+    /// Ask whether a transfer may begin.
+    Admit(Option<u64>),
+    /// Acknowledge the segment.
+    Ack {
+        flags: u8,
+        id: u64,
+        received: u64,
+    },
+    /// Hand a whole bundle on.
+    Deliver(Bytes),
+    Refuse {
+        id: u64,
+        reason: RefuseReason,
+    },
+    /// The segment belongs to no transfer.
+    Unexpected,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    /// Waits for the answer to [`Action::Admit`].
+    Admitting(Assembly),
+    Receiving(Assembly),
+    /// Waits for the answer to [`Action::Deliver`].
+    Delivering {
+        flags: u8,
+        id: u64,
+        received: u64,
+    },
+    /// A refused or unexpected transfer passes by.
+    Draining {
+        id: u64,
+        ends: bool,
+    },
+}
+
+#[derive(Debug)]
+struct Assembly {
+    id: u64,
+    /// Flags of the current segment.
+    flags: u8,
+    /// Bytes of the whole, where they are known.
+    length: Option<u64>,
+    /// Bytes in the segments whose head has come.
+    framed: u64,
+    buffer: BytesMut,
+}
+
+/// The receiving half of a session: at most one transfer at a time.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    segment_mru_bytes: u64,
+    transfer_mru_bytes: u64,
+    state: State,
+}
+
+impl Incoming {
+    pub(super) fn new(segment_mru_bytes: u64, transfer_mru_bytes: u64) -> Self {
+        Self {
+            segment_mru_bytes,
+            transfer_mru_bytes,
+            state: State::Idle,
+        }
+    }
+
+    /// Whether an answer is awaited.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.state, State::Admitting(_) | State::Delivering { .. })
+    }
+
+    /// Whether a segment of a transfer is under way that is or will be kept.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Receiving(_) | State::Draining { .. })
+    }
+
+    /// Whether no transfer is in progress that will be kept.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle | State::Draining { .. })
+    }
+
+    /// Takes the head of a segment. `ending` refuses new transfers.
+    pub(super) fn segment(&mut self, header: &SegmentHeader, ending: bool) -> Action {
+        if header.is_start() {
+            // A START in mid-transfer gives the earlier one up.
+            return self.start(header, ending);
+        }
+        match &mut self.state {
+            State::Receiving(assembly) if assembly.id == header.transfer_id => {
+                let segment_mru = self.segment_mru_bytes;
+                match assembly.extend(header, segment_mru, self.transfer_mru_bytes) {
+                    Ok(()) => Action::Nothing,
+                    Err(reason) => self.refuse(header, reason),
+                }
+            }
+            State::Draining { id, ends } if *id == header.transfer_id => {
+                *ends = header.is_end();
+                Action::Nothing
+            }
+            _ => {
+                self.drain(header);
+                Action::Unexpected
+            }
+        }
+    }
+
+    fn start(&mut self, header: &SegmentHeader, ending: bool) -> Action {
+        if ending {
+            return self.refuse(header, RefuseReason::SessionTerminating);
+        }
+        let announced = match &header.extensions {
+            Ok(list) => announced_length(list),
+            Err(_) => Err(RefuseReason::ExtensionFailure),
+        };
+        let length = match announced {
+            Ok(None) if header.is_end() => Some(header.data_bytes),
+            Ok(announced) => announced,
+            Err(reason) => return self.refuse(header, reason),
+        };
+        let mut assembly = Assembly {
+            id: header.transfer_id,
+            flags: header.flags,
+            length,
+            framed: 0,
+            buffer: BytesMut::new(),
+        };
+        match assembly.extend(header, self.segment_mru_bytes, self.transfer_mru_bytes) {
+            Ok(()) => {
+                self.state = State::Admitting(assembly);
+                Action::Admit(length)
+            }
+            Err(reason) => self.refuse(header, reason),
+        }
+    }
+
+    fn drain(&mut self, header: &SegmentHeader) {
+        self.state = State::Draining {
+            id: header.transfer_id,
+            ends: header.is_end(),
+        };
+    }
+
+    fn refuse(&mut self, header: &SegmentHeader, reason: RefuseReason) -> Action {
+        self.drain(header);
+        Action::Refuse {
+            id: header.transfer_id,
+            reason,
+        }
+    }
+
+    /// Takes data of the current segment.
+    pub(super) fn data(&mut self, data: &[u8]) {
+        if let State::Receiving(assembly) = &mut self.state {
+            assembly.buffer.put_slice(data);
+        }
+    }
+
+    /// Where `data_left` further bytes of the segment may be written directly:
+    /// never more than these are taken from it.
+    pub(super) fn buffer(&mut self, data_left: u64) -> Option<&mut BytesMut> {
+        let State::Receiving(assembly) = &mut self.state else {
+            return None;
+        };
+        if assembly.buffer.capacity() == assembly.buffer.len() {
+            let more = data_left.min(GROWTH_BYTES.max(assembly.buffer.len() as u64));
+            assembly.buffer.reserve(usize::try_from(more).ok()?);
+        }
+        Some(&mut assembly.buffer)
+    }
+
+    /// The current segment's data is complete.
+    pub(super) fn segment_end(&mut self) -> Action {
+        match &mut self.state {
+            State::Receiving(assembly) => {
+                let (flags, id, received) = (assembly.flags, assembly.id, assembly.framed);
+                if flags & crate::wire::segment_flag::END == 0 {
+                    return Action::Ack {
+                        flags,
+                        id,
+                        received,
+                    };
+                }
+                let bundle = std::mem::take(&mut assembly.buffer).freeze();
+                self.state = State::Delivering {
+                    flags,
+                    id,
+                    received,
+                };
+                Action::Deliver(bundle)
+            }
+            State::Draining { ends: true, .. } => {
+                self.state = State::Idle;
+                Action::Nothing
+            }
+            _ => Action::Nothing,
+        }
+    }
+
+    /// Takes the answer to [`Action::Admit`] or [`Action::Deliver`].
+    pub(super) fn answer(&mut self, answer: Result<(), Refusal>) -> Action {
+        match (std::mem::replace(&mut self.state, State::Idle), answer) {
+            (State::Admitting(mut assembly), Ok(())) => {
+                let first = assembly.length.unwrap_or(assembly.framed.min(GROWTH_BYTES));
+                assembly
+                    .buffer
+                    .reserve(usize::try_from(first).unwrap_or(usize::MAX));
+                self.state = State::Receiving(assembly);
+                Action::Nothing
+            }
+            (State::Admitting(assembly), Err(refusal)) => {
+                self.state = State::Draining {
+                    id: assembly.id,
+                    ends: assembly.flags & crate::wire::segment_flag::END != 0,
+                };
+                Action::Refuse {
+                    id: assembly.id,
+                    reason: refuse_reason(refusal),
+                }
+            }
+            (
+                State::Delivering {
+                    flags,
+                    id,
+                    received,
+                },
+                Ok(()),
+            ) => Action::Ack {
+                flags,
+                id,
+                received,
+            },
+            (State::Delivering { id, .. }, Err(refusal)) => Action::Refuse {
+                id,
+                reason: refuse_reason(refusal),
+            },
+            (other, _) => {
+                self.state = other;
+                Action::Nothing
+            }
+        }
+    }
+}
+
+impl Assembly {
+    /// Counts a segment and checks it against the bounds (RFC 9174, 5.2.4 and
+    /// 5.2.5.1: a violated bound or length is refused as not acceptable).
+    fn extend(
+        &mut self,
+        header: &SegmentHeader,
+        segment_mru_bytes: u64,
+        transfer_mru_bytes: u64,
+    ) -> Result<(), RefuseReason> {
+        self.flags = header.flags;
+        self.framed = self.framed.saturating_add(header.data_bytes);
+        let whole = self.length.unwrap_or(self.framed);
+        let fits = header.data_bytes <= segment_mru_bytes
+            && whole <= transfer_mru_bytes
+            && self.framed <= whole
+            && (!header.is_end() || self.framed == whole);
+        if fits {
+            Ok(())
+        } else {
+            Err(RefuseReason::NotAcceptable)
+        }
+    }
+}
+
+/// The announced length; an unknown critical item or a malformed length fails.
+fn announced_length(list: &ExtensionList) -> Result<Option<u64>, RefuseReason> {
+    let mut length = None;
+    for item in &list.0 {
+        if item.kind == TRANSFER_LENGTH {
+            let value = item.value[..].try_into();
+            let value: [u8; 8] = value.map_err(|_| RefuseReason::ExtensionFailure)?;
+            length = Some(u64::from_be_bytes(value));
+        } else if item.is_critical() {
+            return Err(RefuseReason::ExtensionFailure);
+        }
+    }
+    Ok(length)
+}
+
+fn refuse_reason(refusal: Refusal) -> RefuseReason {
+    match refusal {
+        Refusal::Completed => RefuseReason::Completed,
+        Refusal::NoResources => RefuseReason::NoResources,
+        Refusal::NotAcceptable => RefuseReason::NotAcceptable,
+    }
+}

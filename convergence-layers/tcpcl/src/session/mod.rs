@@ -1,0 +1,26 @@
+//! One end of a TCPCLv4 session (RFC 9174) as a state machine without I/O.
+//!
+//! Bytes and the time go in, bytes, events and the next deadline come out:
+//! [`SessionCore::handle_input`], [`SessionCore::poll_output`],
+//! [`SessionCore::poll_event`], [`SessionCore::poll_timeout`]. Two events ask
+//! a question, [`Event::Admit`] and [`Event::Received`]; no input is taken
+//! until [`SessionCore::answer`] is called, so that acknowledgements and
+//! refusals keep the order of the transfers.
+
+mod config;
+mod contact;
+mod core;
+mod event;
+mod incoming;
+mod keepalive;
+mod label;
+mod messages;
+mod node_id;
+mod outgoing;
+
+pub use self::core::SessionCore;
+pub use config::{Role, SessionConfig};
+pub use event::{Established, Event};
+pub use label::{LABEL_EXTENSION, Label};
+pub use node_id::same_node;
+

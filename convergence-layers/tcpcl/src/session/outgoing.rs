@@ -1,0 +1,269 @@
+//! Transfers that we send (RFC 9174, 5.2).
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use underpass_cla::{Outcome, Refusal, Transfer};
+
+use super::Event;
+use crate::wire::{RefuseReason, XferAck, emit_segment_header, segment_flag};
+
+/// The peer named a transfer that is not there, or acknowledged bytes that
+/// were not sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unexpected;
+
+/// Transfers are sent one after the other, never interleaved, and without
+/// waiting for acknowledgements.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    segment_bytes: u64,
+    transfer_mru_bytes: u64,
+    /// Offered, not begun.
+    waiting: VecDeque<Transfer>,
+    /// The transfer whose bytes go out now.
+    sending: Option<Sending>,
+    /// Begun and not ended, by consecutive ids from `first_id`; ended ones
+    /// stay as `None` until all before them have ended.
+    begun: VecDeque<Option<Begun>>,
+    first_id: u64,
+}
+
+#[derive(Debug)]
+struct Sending {
+    id: u64,
+    chunks: VecDeque<Bytes>,
+    length: u64,
+    /// Bytes in segments whose head is out.
+    framed: u64,
+    /// Bytes of the current segment that are not out.
+    segment_left: u64,
+}
+
+#[derive(Debug)]
+struct Begun {
+    key: u64,
+    length: u64,
+    acknowledged: u64,
+}
+
+impl Outgoing {
+    pub(super) fn new(segment_bytes: u64, transfer_mru_bytes: u64) -> Self {
+        Self {
+            segment_bytes,
+            transfer_mru_bytes,
+            waiting: VecDeque::new(),
+            sending: None,
+            begun: VecDeque::new(),
+            first_id: 0,
+        }
+    }
+
+    pub(super) fn offer(&mut self, transfer: Transfer, events: &mut VecDeque<Event>) {
+        if transfer.len() > self.transfer_mru_bytes {
+            events.push_back(Event::Finished {
+                key: transfer.key,
+                outcome: Outcome::Refused(Refusal::NotAcceptable),
+            });
+            return;
+        }
+        self.waiting.push_back(transfer);
+    }
+
+    /// Whether every byte of every transfer has been given out.
+    pub(super) fn all_sent(&self) -> bool {
+        self.sending.is_none() && self.waiting.is_empty()
+    }
+
+    /// Whether no transfer is left that was begun.
+    pub(super) fn none_begun(&self) -> bool {
+        self.begun.is_empty() && self.sending.is_none()
+    }
+
+    /// Whether the output stands between two messages.
+    pub(super) fn at_boundary(&self) -> bool {
+        self.sending.as_ref().is_none_or(|s| s.segment_left == 0)
+    }
+
+    /// The next piece of output. Heads are written into `head`.
+    pub(super) fn poll(&mut self, head: &mut BytesMut) -> Option<Bytes> {
+        loop {
+            let Some(sending) = &mut self.sending else {
+                let transfer = self.waiting.pop_front()?;
+                self.begin(transfer, head);
+                return Some(head.split().freeze());
+            };
+            if sending.segment_left > 0 {
+                return Some(sending.take_data());
+            }
+            if sending.framed < sending.length {
+                sending.frame_segment(self.segment_bytes, head);
+                return Some(head.split().freeze());
+            }
+            self.sending = None;
+        }
+    }
+
+    fn begin(&mut self, transfer: Transfer, head: &mut BytesMut) {
+        let length = transfer.len();
+        let mut sending = Sending {
+            id: self.first_id + self.begun.len() as u64,
+            chunks: transfer.chunks.into(),
+            length,
+            framed: 0,
+            segment_left: 0,
+        };
+        sending.frame_segment(self.segment_bytes, head);
+        self.sending = Some(sending);
+        self.begun.push_back(Some(Begun {
+            key: transfer.key,
+            length,
+            acknowledged: 0,
+        }));
+    }
+
+    fn framed(&self, id: u64, length: u64) -> u64 {
+        match &self.sending {
+            Some(sending) if sending.id == id => sending.framed - sending.segment_left,
+            _ => length,
+        }
+    }
+
+    fn slot(&self, id: u64) -> Option<usize> {
+        let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
+        self.begun.get(index)?.as_ref().map(|_| index)
+    }
+
+    fn end(&mut self, index: usize) {
+        self.begun[index] = None;
+        while let Some(None) = self.begun.front() {
+            self.begun.pop_front();
+            self.first_id += 1;
+        }
+    }
+
+    /// Takes an XFER_ACK. Its flags are not compared with the segment's: some
+    /// peers leave them out.
+    pub(super) fn acknowledged(
+        &mut self,
+        ack: &XferAck,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Unexpected> {
+        let index = self.slot(ack.transfer_id).ok_or(Unexpected)?;
+        let begun = self.begun[index].as_ref().ok_or(Unexpected)?;
+        let (key, length, before) = (begun.key, begun.length, begun.acknowledged);
+        let sent = self.framed(ack.transfer_id, length);
+        if ack.acknowledged > sent || ack.acknowledged < before {
+            return Err(Unexpected);
+        }
+        if ack.acknowledged == length {
+            events.push_back(Event::Finished {
+                key,
+                outcome: Outcome::Acknowledged,
+            });
+            self.end(index);
+        } else if let Some(begun) = &mut self.begun[index] {
+            begun.acknowledged = ack.acknowledged;
+            events.push_back(Event::Progress {
+                key,
+                acknowledged: ack.acknowledged,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes an XFER_REFUSE. The current segment is completed, since the peer
+    /// counts its bytes, and no further one is sent (RFC 9174, 5.2.4).
+    pub(super) fn refused(
+        &mut self,
+        id: u64,
+        reason: RefuseReason,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Unexpected> {
+        let index = self.slot(id).ok_or(Unexpected)?;
+        let begun = self.begun[index].as_ref().ok_or(Unexpected)?;
+        events.push_back(Event::Finished {
+            key: begun.key,
+            outcome: outcome_of(reason, begun.acknowledged),
+        });
+        self.end(index);
+        if let Some(sending) = &mut self.sending
+            && sending.id == id
+        {
+            sending.length = sending.framed;
+        }
+        Ok(())
+    }
+
+    /// Gives up transfers that were not begun.
+    pub(super) fn drop_waiting(&mut self, events: &mut VecDeque<Event>) {
+        for transfer in self.waiting.drain(..) {
+            events.push_back(Event::Finished {
+                key: transfer.key,
+                outcome: Outcome::Broken { acknowledged: 0 },
+            });
+        }
+    }
+
+    /// Gives up everything.
+    pub(super) fn fail(&mut self, events: &mut VecDeque<Event>) {
+        for begun in self.begun.drain(..).flatten() {
+            events.push_back(Event::Finished {
+                key: begun.key,
+                outcome: Outcome::Broken {
+                    acknowledged: begun.acknowledged,
+                },
+            });
+        }
+        self.sending = None;
+        self.drop_waiting(events);
+    }
+}
+
+impl Sending {
+    fn frame_segment(&mut self, segment_bytes: u64, head: &mut BytesMut) {
+        let data_bytes = segment_bytes.min(self.length - self.framed);
+        let mut flags = 0;
+        if self.framed == 0 {
+            flags |= segment_flag::START;
+        }
+        self.framed += data_bytes;
+        if self.framed == self.length {
+            flags |= segment_flag::END;
+        }
+        self.segment_left = data_bytes;
+        emit_segment_header(flags, self.id, self.length, data_bytes, head);
+    }
+
+    /// A piece of the segment's data, uncopied. `segment_left` is not zero,
+    /// and chunks hold at least as much.
+    fn take_data(&mut self) -> Bytes {
+        while self.chunks.front().is_some_and(Bytes::is_empty) {
+            self.chunks.pop_front();
+        }
+        let Some(chunk) = self.chunks.front_mut() else {
+            self.segment_left = 0;
+            return Bytes::new();
+        };
+        let length = usize::try_from(self.segment_left)
+            .unwrap_or(usize::MAX)
+            .min(chunk.len());
+        let piece = chunk.split_to(length);
+        self.segment_left -= length as u64;
+        piece
+    }
+}
+
+fn outcome_of(reason: RefuseReason, acknowledged: u64) -> Outcome {
+    match reason {
+        RefuseReason::Completed => Outcome::Refused(Refusal::Completed),
+        RefuseReason::NotAcceptable | RefuseReason::ExtensionFailure => {
+            Outcome::Refused(Refusal::NotAcceptable)
+        }
+        RefuseReason::SessionTerminating => Outcome::Broken { acknowledged },
+        RefuseReason::Unknown
+        | RefuseReason::NoResources
+        | RefuseReason::Retransmit
+        | RefuseReason::Other(_) => Outcome::Refused(Refusal::NoResources),
+    }
+}

@@ -1,0 +1,100 @@
+//! rustls configurations for both sides: TLS 1.3 only, both sides present a
+//! certificate, no resumption.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoServerSessionStorage;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, ServerConfig};
+use thiserror::Error;
+
+use super::{IsRevoked, PathVerifier, UriNodeIds};
+
+/// Our certificate chain, leaf first, and its key.
+#[derive(Debug)]
+pub struct NodeCredentials {
+    /// The chain, leaf first.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The leaf's private key.
+    pub key: PrivateKeyDer<'static>,
+}
+
+/// Why no configuration can be made.
+#[derive(Debug, Error)]
+pub enum TlsConfigError {
+    /// Certificate and key do not fit, or are of no usable kind.
+    #[error("certificate or key cannot be used: {0}")]
+    Credentials(#[from] rustls::Error),
+}
+
+/// TLS of a side that dials. The source is asked for each connection, so that
+/// renewed certificates count without a restart.
+#[derive(Clone)]
+pub struct ClientTls {
+    /// Gives the configuration at present.
+    pub source: Arc<dyn Fn() -> Arc<ClientConfig> + Send + Sync>,
+    /// Whether node ids in URIs count.
+    pub uris: UriNodeIds,
+    /// Asked once more when the session is registered, so that a revocation
+    /// during the handshake is not missed.
+    pub is_revoked: IsRevoked,
+}
+
+/// TLS of a side that listens; as [`ClientTls`].
+#[derive(Clone)]
+pub struct ServerTls {
+    /// Gives the configuration at present.
+    pub source: Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>,
+    /// Whether node ids in URIs count.
+    pub uris: UriNodeIds,
+    /// Asked once more when the session is registered, so that a revocation
+    /// during the handshake is not missed.
+    pub is_revoked: IsRevoked,
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls").finish_non_exhaustive()
+    }
+}
+
+/// The configuration of a side that dials. A resumed handshake would skip the
+/// check of the certificate and with it revocation, so there is none.
+pub fn client_config(
+    verifier: Arc<PathVerifier>,
+    credentials: NodeCredentials,
+) -> Result<ClientConfig, TlsConfigError> {
+    let mut config = ClientConfig::builder_with_provider(default_provider().into())
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_client_auth_cert(credentials.chain, credentials.key)?;
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    Ok(config)
+}
+
+/// The configuration of a side that listens; it requires a certificate of the
+/// peer.
+pub fn server_config(
+    verifier: Arc<PathVerifier>,
+    credentials: NodeCredentials,
+) -> Result<ServerConfig, TlsConfigError> {
+    let mut config = ServerConfig::builder_with_provider(default_provider().into())
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(credentials.chain, credentials.key)?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}

@@ -1,0 +1,44 @@
+//! Sessions over real sockets on the loopback interface.
+
+mod node;
+mod pki;
+mod plain;
+mod tls;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use underpass_tcpcl::{Backoff, DialerConfig, ListenerConfig, SessionDefaults};
+
+/// What the sessions of test node `number` have in common.
+fn defaults(number: u32) -> SessionDefaults {
+    let ids = Arc::new(AtomicU64::new(1));
+    SessionDefaults {
+        incarnation: number.into(),
+        ..SessionDefaults::new(format!("path{number}"), format!("ipn:{number}.0"), ids)
+    }
+}
+
+/// A hub, node 2, on any free port.
+fn hub() -> ListenerConfig {
+    ListenerConfig {
+        local: SocketAddr::from(([127, 0, 0, 1], 0)),
+        session: defaults(2),
+        tls: None,
+        max_half_open: 16,
+        max_connections: 64,
+    }
+}
+
+/// A terminal, node 1, that dials again quickly.
+fn terminal(remote: SocketAddr) -> DialerConfig {
+    DialerConfig {
+        backoff: Backoff {
+            base: Duration::from_millis(10),
+            max: Duration::from_millis(50),
+        },
+        ..DialerConfig::new(remote, defaults(1))
+    }
+}
