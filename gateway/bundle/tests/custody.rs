@@ -183,7 +183,7 @@ fn lifetime_ends_by_age_and_gives_the_payload_back() {
     net.agents[0].set_clock(net.now, 1 << 40);
     net.pass(Duration::from_secs(5));
     let expired = net.events(0).into_iter().find_map(|event| match event {
-        Event::Expired { id, payload } => Some((id, payload)),
+        Event::Expired { id, payload, .. } => Some((id, payload)),
         _ => None,
     });
     assert_eq!(expired, Some((id, vec![Bytes::from_static(b"data")])));

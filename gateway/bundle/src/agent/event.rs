@@ -172,6 +172,8 @@ pub enum Event {
     Expired {
         /// The bundle.
         id: BundleId,
+        /// Where it was to go.
+        destination: Eid,
         /// Its payload.
         payload: Vec<Bytes>,
     },

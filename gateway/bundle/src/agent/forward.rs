@@ -234,7 +234,11 @@ impl Agent {
         let reason = DeleteReason::LifetimeExpired;
         self.report_held(now, &held, DELETED_BUNDLE, reason.code());
         self.events.push_back(match held.own {
-            true => Event::Expired { id, payload },
+            true => Event::Expired {
+                id,
+                destination: held.primary.destination.clone(),
+                payload,
+            },
             false => Event::Deleted {
                 id: Some(id),
                 source: held.primary.source,
