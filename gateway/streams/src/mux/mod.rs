@@ -7,6 +7,8 @@ mod egress;
 mod event;
 mod expiry;
 mod ingress;
+#[cfg(test)]
+mod laws;
 mod queue;
 
 use std::collections::{HashMap, VecDeque};
