@@ -30,6 +30,8 @@ pub enum Command {
         #[arg(long)]
         config: PathBuf,
     },
+    /// Measure the emulator's own errors; takes some 50 s and needs root.
+    Selftest,
     /// Control a running beam.
     Ctl {
         /// Its control socket.

@@ -9,4 +9,5 @@ pub mod config;
 pub mod control;
 pub mod emulator;
 pub mod pcap;
+pub mod selftest;
 pub mod tun;

@@ -18,6 +18,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run { config } => run(&config),
         Command::CheckConfig { config } => check(&config),
+        Command::Selftest => selftest(),
         Command::Ctl { socket, action } => action
             .request()
             .map_err(Into::into)
@@ -49,6 +50,17 @@ fn check(path: &Path) -> Result<(), Box<dyn Error>> {
         config.terminals.len()
     );
     Ok(())
+}
+
+fn selftest() -> Result<(), Box<dyn Error>> {
+    let records = satlink::selftest::run(&std::env::current_exe()?)?;
+    for record in &records {
+        println!("{}", serde_json::to_string(record)?);
+    }
+    match records.iter().all(|record| record.met) {
+        true => Ok(()),
+        false => Err("a target was missed".into()),
+    }
 }
 
 fn control(socket: &Path, request: &Request) -> Result<(), Box<dyn Error>> {

@@ -56,9 +56,20 @@ fn arrivals(beam: &mut Beam, until: Nanos) -> Vec<Arrival> {
 }
 
 /// Feeds packets of 1500 bytes at even distances and returns all arrivals.
-fn feed(beam: &mut Beam, direction: Direction, terminal: usize, count: u32, gap: Nanos) -> Vec<Arrival> {
+fn feed(
+    beam: &mut Beam,
+    direction: Direction,
+    terminal: usize,
+    count: u32,
+    gap: Nanos,
+) -> Vec<Arrival> {
     for index in 0..count {
-        beam.enqueue(u64::from(index) * gap, direction, terminal, packet(index, 1500));
+        beam.enqueue(
+            u64::from(index) * gap,
+            direction,
+            terminal,
+            packet(index, 1500),
+        );
     }
     arrivals(beam, 1000 * S)
 }
@@ -93,12 +104,20 @@ fn rate_does_not_depend_on_when_the_beam_is_polled() {
         for index in 0..2000u32 {
             let now = u64::from(index) * MS;
             while next_poll < now {
-                times.extend(arrivals(&mut beam, next_poll).iter().map(|a| (a.due, number(a))));
+                times.extend(
+                    arrivals(&mut beam, next_poll)
+                        .iter()
+                        .map(|a| (a.due, number(a))),
+                );
                 next_poll += step;
             }
             beam.enqueue(now, Direction::Forward, 0, packet(index, 1500));
         }
-        times.extend(arrivals(&mut beam, 100 * S).iter().map(|a| (a.due, number(a))));
+        times.extend(
+            arrivals(&mut beam, 100 * S)
+                .iter()
+                .map(|a| (a.due, number(a))),
+        );
         times
     };
     assert_eq!(times(100_000), times(777 * MS));
@@ -136,7 +155,10 @@ fn full_queue_drops_at_its_tail() {
     assert_eq!(statistics.queue_max_bytes, 15_000);
     assert_eq!(statistics.tail_dropped_packets, 89);
     let out = arrivals(&mut beam, 10 * S);
-    assert_eq!(out.iter().map(number).collect::<Vec<_>>(), (0..11).collect::<Vec<_>>());
+    assert_eq!(
+        out.iter().map(number).collect::<Vec<_>>(),
+        (0..11).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -198,7 +220,10 @@ fn loss_pattern_restarts_with_its_seed_and_differs_by_link() {
         for number in 0..200 {
             beam.enqueue(0, direction, index, packet(number, 100));
         }
-        arrivals(&mut beam, 0).iter().map(number).collect::<Vec<_>>()
+        arrivals(&mut beam, 0)
+            .iter()
+            .map(number)
+            .collect::<Vec<_>>()
     };
     let first = pattern(Direction::Forward, 0, 7);
     assert_eq!(first, pattern(Direction::Forward, 0, 7));
@@ -210,9 +235,21 @@ fn loss_pattern_restarts_with_its_seed_and_differs_by_link() {
 #[test]
 fn blockage_drops_forward_packets_by_their_arrival() {
     let mut beam = one(link(None, 300.0));
-    beam.schedule(0, 0, vec![Interval { start: S, duration: S }]);
+    beam.schedule(
+        0,
+        0,
+        vec![Interval {
+            start: S,
+            duration: S,
+        }],
+    );
     for tenth in 0..30 {
-        beam.enqueue(u64::from(tenth) * 100 * MS, Direction::Forward, 0, packet(tenth, 100));
+        beam.enqueue(
+            u64::from(tenth) * 100 * MS,
+            Direction::Forward,
+            0,
+            packet(tenth, 100),
+        );
     }
     let numbers: Vec<u32> = arrivals(&mut beam, 10 * S).iter().map(number).collect();
     // Sent from 0.7 s on they would arrive in the blockage, until 1.7 s.
@@ -225,9 +262,21 @@ fn blockage_drops_forward_packets_by_their_arrival() {
 #[test]
 fn blockage_drops_return_packets_by_their_departure() {
     let mut beam = one(link(None, 300.0));
-    beam.schedule(0, 0, vec![Interval { start: S, duration: S }]);
+    beam.schedule(
+        0,
+        0,
+        vec![Interval {
+            start: S,
+            duration: S,
+        }],
+    );
     for tenth in 0..30 {
-        beam.enqueue(u64::from(tenth) * 100 * MS, Direction::Return, 0, packet(tenth, 100));
+        beam.enqueue(
+            u64::from(tenth) * 100 * MS,
+            Direction::Return,
+            0,
+            packet(tenth, 100),
+        );
     }
     let numbers: Vec<u32> = arrivals(&mut beam, 10 * S).iter().map(number).collect();
     let expected: Vec<u32> = (0..10).chain(20..30).collect();
@@ -243,7 +292,11 @@ fn commanded_blockage_spares_what_has_left_the_terminal() {
     beam.enqueue(0, Direction::Forward, 0, packet(2, 1500));
     beam.block(1_100 * MS, 0, Some(S));
     let numbers: Vec<u32> = arrivals(&mut beam, 10 * S).iter().map(number).collect();
-    assert_eq!(numbers, [0], "the second left, and the third arrived, while blocked");
+    assert_eq!(
+        numbers,
+        [0],
+        "the second left, and the third arrived, while blocked"
+    );
 }
 
 #[test]
@@ -265,7 +318,14 @@ fn blockage_of_one_terminal_leaves_the_others_alone() {
 #[test]
 fn schedules_restart_at_a_new_epoch() {
     let mut beam = one(link(None, 0.0));
-    beam.schedule(0, 0, vec![Interval { start: S, duration: S }]);
+    beam.schedule(
+        0,
+        0,
+        vec![Interval {
+            start: S,
+            duration: S,
+        }],
+    );
     beam.restart_epoch(5 * S);
     assert_eq!(beam.epoch(), 5 * S);
     assert!(!beam.is_blocked(5 * S, 0));
@@ -278,8 +338,8 @@ fn two_greedy(capacity: CapacityProfile, counts: [u32; 2]) -> Beam {
     let terminals = ["t1", "t2"].map(|name| terminal(name, profile.clone(), profile.clone()));
     let mut beam = Beam::new(0, 1, [capacity; 2], terminals.to_vec()).unwrap();
     for index in 0..counts[0].max(counts[1]) {
-        for terminal in 0..2 {
-            if index < counts[terminal] {
+        for (terminal, count) in counts.into_iter().enumerate() {
+            if index < count {
                 beam.enqueue(0, Direction::Forward, terminal, packet(index, 1500));
             }
         }
@@ -327,15 +387,26 @@ fn allocations_are_enforced_from_their_time_on() {
     };
     let mut beam = two_greedy(capacity, [2000, 2000]);
     let rates = |t1, t2| BTreeMap::from([(0, t1), (1, t2)]);
-    beam.allocate(0, Direction::Forward, rates(9_000_000, 3_000_000), 0).unwrap();
-    beam.allocate(0, Direction::Forward, rates(0, 12_000_000), S).unwrap();
+    beam.allocate(0, Direction::Forward, rates(9_000_000, 3_000_000), 0)
+        .unwrap();
+    beam.allocate(0, Direction::Forward, rates(0, 12_000_000), S)
+        .unwrap();
     // The packet that left at 0, before the first allocation, took its 1 ms.
     let at_1_s = [bytes_out(&mut beam, 0, S), bytes_out(&mut beam, 1, S)];
     assert!(at_1_s[0].abs_diff(1_125_000) <= 3000, "{at_1_s:?}");
     assert!(at_1_s[1].abs_diff(375_000) <= 3000, "{at_1_s:?}");
-    let at_2_s = [bytes_out(&mut beam, 0, 2 * S), bytes_out(&mut beam, 1, 2 * S)];
-    assert!(at_2_s[0] - at_1_s[0] <= 1500, "an allocation of nothing holds the queue");
-    assert!((at_2_s[1] - at_1_s[1]).abs_diff(1_500_000) <= 6000, "{at_2_s:?}");
+    let at_2_s = [
+        bytes_out(&mut beam, 0, 2 * S),
+        bytes_out(&mut beam, 1, 2 * S),
+    ];
+    assert!(
+        at_2_s[0] - at_1_s[0] <= 1500,
+        "an allocation of nothing holds the queue"
+    );
+    assert!(
+        (at_2_s[1] - at_1_s[1]).abs_diff(1_500_000) <= 6000,
+        "{at_2_s:?}"
+    );
 }
 
 #[test]
@@ -372,7 +443,8 @@ fn queue_waits_through_a_change_of_rate() {
         beam.enqueue(0, Direction::Forward, 0, packet(index, 1500));
     }
     profile.rate_bps = Some(12_000_000);
-    beam.set_link(500 * MS, 0, Direction::Forward, profile).unwrap();
+    beam.set_link(500 * MS, 0, Direction::Forward, profile)
+        .unwrap();
     let times: Vec<Nanos> = arrivals(&mut beam, 10 * S).iter().map(|a| a.due).collect();
     // The first ends at the old rate; the others follow at the new one.
     let expected: Vec<Nanos> = (0..10).map(|index| S + index * MS).collect();
@@ -383,7 +455,9 @@ fn any_loss() -> impl Strategy<Value = LossProfile> {
     let share = 0.0..=1.0;
     prop_oneof![
         Just(LossProfile::None {}),
-        share.clone().prop_map(|probability| LossProfile::Independent { probability }),
+        share
+            .clone()
+            .prop_map(|probability| LossProfile::Independent { probability }),
         (share.clone(), share.clone(), share.clone(), share).prop_map(
             |(to_bad, to_good, loss_good, loss_bad)| LossProfile::GilbertElliott {
                 to_bad,
@@ -405,15 +479,17 @@ fn any_link() -> impl Strategy<Value = LinkProfile> {
         1u64..100_000,
         any::<bool>(),
     )
-        .prop_map(|(rate_bps, delay_ms, jitter_ms, reorder, loss, limit, codel)| {
-            let mut profile = link(rate_bps, delay_ms);
-            (profile.jitter_ms, profile.reorder, profile.loss) = (jitter_ms, reorder, loss);
-            profile.queue.limit_bytes = Some(limit);
-            if codel {
-                profile.queue.discipline = Discipline::Codel;
-            }
-            profile
-        })
+        .prop_map(
+            |(rate_bps, delay_ms, jitter_ms, reorder, loss, limit, codel)| {
+                let mut profile = link(rate_bps, delay_ms);
+                (profile.jitter_ms, profile.reorder, profile.loss) = (jitter_ms, reorder, loss);
+                profile.queue.limit_bytes = Some(limit);
+                if codel {
+                    profile.queue.discipline = Discipline::Codel;
+                }
+                profile
+            },
+        )
 }
 
 #[derive(Clone, Debug)]

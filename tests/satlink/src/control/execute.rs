@@ -164,7 +164,7 @@ fn allocate(
         .map_err(|error| error.to_string())
 }
 
-/// The value with some of its keys replaced.
+/// The value with some of its keys replaced; `null` restores a default.
 fn overlay<T: Serialize + DeserializeOwned>(
     current: &T,
     keys: &Map<String, Value>,
@@ -172,6 +172,7 @@ fn overlay<T: Serialize + DeserializeOwned>(
     let mut value = serde_json::to_value(current).map_err(|error| error.to_string())?;
     if let Value::Object(fields) = &mut value {
         fields.extend(keys.clone());
+        fields.retain(|_, value| !value.is_null());
     }
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
