@@ -1,0 +1,238 @@
+//! The authority: one verb of `underpass pki` per method.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nix::fcntl::Flock;
+use rcgen::{Issuer, KeyPair};
+use time::OffsetDateTime;
+
+use crate::certificate;
+use crate::credentials::{read_certificates, read_key, serial_and_end};
+use crate::error::PkiError;
+use crate::files::{
+    self, CA_CERTIFICATE, CA_KEY, NODE_CERTIFICATE, NODE_KEY, REVOCATION_LIST, Readers,
+};
+use crate::issued::{Entry, Record};
+use crate::revocation::RevocationList;
+use crate::serial::Serial;
+
+const NODES: &str = "nodes";
+
+/// Which key a renewed certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenewKey {
+    /// The node's present key.
+    Keep,
+    /// A new key.
+    New,
+}
+
+/// A certificate that was issued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// The node's number.
+    pub node: u64,
+    /// The certificate's serial number.
+    pub serial: Serial,
+    /// The end of its validity.
+    pub not_after: SystemTime,
+    /// The folder with all that the node needs.
+    pub dir: PathBuf,
+}
+
+/// An open authority; while it is open, no other process can open it.
+#[derive(Debug)]
+pub struct Authority {
+    dir: PathBuf,
+    issuer: Issuer<'static, KeyPair>,
+    not_after: OffsetDateTime,
+    revocations: RevocationList,
+    /// Held until the authority is dropped.
+    _lock: Flock<File>,
+}
+
+impl Authority {
+    /// The validity of an authority's certificate if none is asked for, days.
+    pub const VALIDITY_DAYS: u64 = 3_650;
+    /// The validity of a node's certificate if none is asked for, days.
+    pub const NODE_VALIDITY_DAYS: u64 = 365;
+
+    /// Makes an authority called `name` in `dir`.
+    pub fn init(dir: &Path, name: &str, days: u64, now: SystemTime) -> Result<Self, PkiError> {
+        let not_after = certificate::end(now, days)?;
+        files::make_dir(dir)?;
+        let _lock = files::lock(dir)?;
+        if dir.join(CA_KEY).exists() || dir.join(CA_CERTIFICATE).exists() {
+            return Err(PkiError::AuthorityExists(dir.to_owned()));
+        }
+        let key = KeyPair::generate()?;
+        let params = certificate::authority(name, &Serial::random()?, now, not_after);
+        let certificate = params.self_signed(&key)?;
+        let key_pem = key.serialize_pem();
+        let list =
+            RevocationList::default().sign(&Issuer::new(params, key), now.into(), not_after)?;
+        files::write(dir, REVOCATION_LIST, &list, Readers::Everybody)?;
+        files::write(dir, CA_CERTIFICATE, &certificate.pem(), Readers::Everybody)?;
+        // Last: with its key the authority is complete.
+        files::write(dir, CA_KEY, &key_pem, Readers::Owner)?;
+        Self::open_locked(dir, _lock)
+    }
+
+    /// Opens the authority in `dir`.
+    pub fn open(dir: &Path) -> Result<Self, PkiError> {
+        if !dir.join(CA_KEY).exists() {
+            return Err(PkiError::NoAuthority(dir.to_owned()));
+        }
+        Self::open_locked(dir, files::lock(dir)?)
+    }
+
+    fn open_locked(dir: &Path, lock: Flock<File>) -> Result<Self, PkiError> {
+        let path = dir.join(CA_CERTIFICATE);
+        let certificate = read_certificates(&path)?.swap_remove(0);
+        let (_, not_after) = serial_and_end(&path, &certificate)?;
+        let key = read_key(&dir.join(CA_KEY))?;
+        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
+        let path = dir.join(REVOCATION_LIST);
+        let list = files::read(&path)?.ok_or_else(|| PkiError::Missing(path.clone()))?;
+        let issuers = std::slice::from_ref(&certificate);
+        let revocations = RevocationList::parse(&path, &list, issuers)?;
+        let dir = dir.to_owned();
+        Ok(Authority {
+            dir,
+            issuer,
+            not_after,
+            revocations,
+            _lock: lock,
+        })
+    }
+
+    /// Makes a key and a certificate for a node that has none, or whose
+    /// certificate is revoked. It ends with the authority's if `days` are more.
+    pub fn issue(&mut self, node: u64, days: u64, now: SystemTime) -> Result<Issued, PkiError> {
+        if node == 0 || node == u64::from(u32::MAX) {
+            return Err(PkiError::NodeNumber(node));
+        }
+        let present = self.present(node)?;
+        if present.is_some_and(|serial| !self.revocations.revoked.contains_key(&serial)) {
+            return Err(PkiError::AlreadyIssued(node));
+        }
+        self.certify(node, RenewKey::New, days, now)
+    }
+
+    /// Makes a new certificate for a node that has one. The old one remains
+    /// good until its end.
+    pub fn renew(
+        &mut self,
+        node: u64,
+        key: RenewKey,
+        days: u64,
+        now: SystemTime,
+    ) -> Result<Issued, PkiError> {
+        let present = self.present(node)?.ok_or(PkiError::NotIssued(node))?;
+        if self.revocations.revoked.contains_key(&present) {
+            return Err(PkiError::NodeRevoked(node));
+        }
+        self.certify(node, key, days, now)
+    }
+
+    /// Revokes every certificate of a node that has not ended, and brings the
+    /// revocation list in all nodes' folders up to date. Returns the serial
+    /// numbers that were added.
+    pub fn revoke(&mut self, node: u64, now: SystemTime) -> Result<Vec<Serial>, PkiError> {
+        let record = Record::load(&self.dir)?;
+        let last = record
+            .of(node)
+            .next_back()
+            .ok_or(PkiError::NotIssued(node))?
+            .serial
+            .clone();
+        let time = OffsetDateTime::from(now);
+        let live = record.of(node).filter(|entry| entry.not_after > time);
+        let added: Vec<Serial> = live
+            .map(|entry| entry.serial.clone())
+            .filter(|serial| !self.revocations.revoked.contains_key(serial))
+            .collect();
+        if added.is_empty() {
+            return Err(PkiError::AlreadyRevoked { node, last });
+        }
+        let mut revocations = self.revocations.clone();
+        revocations
+            .revoked
+            .extend(added.iter().map(|serial| (serial.clone(), time)));
+        let list = revocations.sign(&self.issuer, time, self.not_after)?;
+        files::write(&self.dir, REVOCATION_LIST, &list, Readers::Everybody)?;
+        self.revocations = revocations;
+        for folder in files::folders(&self.dir.join(NODES))? {
+            files::write(&folder, REVOCATION_LIST, &list, Readers::Everybody)?;
+        }
+        Ok(added)
+    }
+
+    /// The serial number of the certificate in a node's folder.
+    fn present(&self, node: u64) -> Result<Option<Serial>, PkiError> {
+        let path = self.node_dir(node).join(NODE_CERTIFICATE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let certificates = read_certificates(&path)?;
+        Ok(Some(serial_and_end(&path, &certificates[0])?.0))
+    }
+
+    fn node_dir(&self, node: u64) -> PathBuf {
+        self.dir.join(NODES).join(node.to_string())
+    }
+
+    fn certify(
+        &mut self,
+        node: u64,
+        key: RenewKey,
+        days: u64,
+        now: SystemTime,
+    ) -> Result<Issued, PkiError> {
+        let not_after = certificate::end(now, days)?.min(self.not_after);
+        if not_after <= OffsetDateTime::from(now) {
+            return Err(PkiError::AuthorityEnded);
+        }
+        let dir = self.node_dir(node);
+        files::make_dir(&dir)?;
+        let serial = Serial::random()?;
+        let pair = match key {
+            RenewKey::Keep => read_key(&dir.join(NODE_KEY))?,
+            RenewKey::New => KeyPair::generate()?,
+        };
+        let params = certificate::node(node, &serial, now, not_after);
+        let certificate = params.signed_by(&pair, &self.issuer)?;
+        let mut record = Record::load(&self.dir)?;
+        record.add(Entry {
+            node,
+            serial: serial.clone(),
+            not_after,
+        });
+        record.store(&self.dir)?;
+        self.copy(CA_CERTIFICATE, &dir)?;
+        self.copy(REVOCATION_LIST, &dir)?;
+        if key == RenewKey::New {
+            files::write(&dir, NODE_KEY, &pair.serialize_pem(), Readers::Owner)?;
+        }
+        files::write(
+            &dir,
+            NODE_CERTIFICATE,
+            &certificate.pem(),
+            Readers::Everybody,
+        )?;
+        Ok(Issued {
+            node,
+            serial,
+            not_after: not_after.into(),
+            dir,
+        })
+    }
+
+    fn copy(&self, name: &str, to: &Path) -> Result<(), PkiError> {
+        let path = self.dir.join(name);
+        let text = files::read(&path)?.ok_or(PkiError::Missing(path))?;
+        files::write(to, name, &text, Readers::Everybody)
+    }
+}
