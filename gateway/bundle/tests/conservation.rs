@@ -60,6 +60,7 @@ struct World {
     serial: u64,
     sent: BTreeSet<u64>,
     delivered: BTreeMap<u64, u32>,
+    expired: u32,
 }
 
 impl World {
@@ -73,6 +74,7 @@ impl World {
             serial: 0,
             sent: BTreeSet::new(),
             delivered: BTreeMap::new(),
+            expired: 0,
         }
     }
 
@@ -176,12 +178,14 @@ impl World {
     fn take_events(&mut self) {
         for agent in &mut self.agents {
             while let Some(event) = agent.poll_event() {
-                if let Event::Deliver(delivery) = event {
-                    let number = delivery.payload[..].try_into().unwrap();
-                    *self
-                        .delivered
-                        .entry(u64::from_be_bytes(number))
-                        .or_default() += 1;
+                match event {
+                    Event::Deliver(delivery) => {
+                        let number = delivery.payload[..].try_into().unwrap();
+                        let number = u64::from_be_bytes(number);
+                        *self.delivered.entry(number).or_default() += 1;
+                    }
+                    Event::Expired { .. } | Event::Deleted { .. } => self.expired += 1,
+                    _ => {}
                 }
             }
         }
@@ -244,6 +248,7 @@ fn run(mut world: World, bundles: u64) -> Result<(), TestCaseError> {
         let undelivered = world.sent.len() - world.delivered.len();
         prop_assert!(world.custodians() >= undelivered as u64, "custody was lost");
         prop_assert!(world.step(), "bundles are held and nothing is due");
+        prop_assert!(world.expired == 0, "a bundle ended by its lifetime");
         steps += 1;
         prop_assert!(steps < 100_000, "the stores do not drain");
     }

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use net::{BULK, Net, SERVICE, node, payload};
-use underpass_bundle::{Agent, CustodyTimer, Event, NeighbourId, Reject, Route, SendError};
+use underpass_bundle::wire::{CodePoints, CustodyDialect, ipn};
+use underpass_bundle::{
+    Agent, CustodyTimer, Event, NeighbourId, Reject, ReportRequest, Route, Send, SendError,
+};
 use underpass_cla::{Class, Outcome, Refusal};
 
 fn pair() -> Net {
@@ -257,4 +260,121 @@ fn payload_pieces_are_sent_untouched_and_received_in_place() {
     let inside = raw.as_ptr_range();
     assert!(inside.contains(&delivered.payload.as_ptr()));
     assert_eq!(&delivered.payload[..], b"onetwo");
+}
+
+#[test]
+fn a_store_full_of_own_bundles_still_takes_deliveries() {
+    let mut small = node(2);
+    small.store_bytes = 3_000;
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(small)]);
+    net.send(1, 1, &[0; 1_000]).unwrap();
+    assert!(net.send(1, 1, &[0; 1_000]).is_err());
+    net.send(0, 2, &[0; 1_000]).unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    assert_eq!(net.delivered(1).len(), 1);
+}
+
+#[test]
+fn a_routing_loop_never_makes_the_last_custodian_forget() {
+    // Node 2 sends what is for node 3 back to node 1 by way of node 4.
+    let route = |via| {
+        vec![Route {
+            nodes: 3..=3,
+            neighbour: NeighbourId(via),
+            take_custody: true,
+        }]
+    };
+    let mut ring = [node(1), node(2), node(3), node(4)];
+    ring[0].routes = route(2);
+    ring[1].routes = route(4);
+    ring[3].routes = route(1);
+    for config in &mut ring {
+        config.hop_limit = 6;
+    }
+    let mut net = Net::new(ring.map(Agent::new).into());
+    net.send(0, 3, b"data").unwrap();
+    for (from, to) in [(0, 1), (1, 3), (3, 0), (0, 1), (1, 3)] {
+        let offer = net.offer(from, to as u64 + 1).unwrap();
+        net.arrive(to, from as u64 + 1, &offer);
+        net.finish(from, &offer, Outcome::Acknowledged);
+        net.pass(Duration::from_millis(100));
+        net.carry_signals(to, from);
+        let now = net.now;
+        let custodians = net.agents.iter().map(|agent| agent.custody(now).bundles);
+        assert_eq!(custodians.sum::<usize>(), 1, "{from} to {to}");
+    }
+}
+
+#[test]
+fn status_reports_come_when_asked_and_not_in_floods() {
+    let mut config = node(2);
+    config.status_reports_per_s = 5;
+    let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(config)]);
+    for _ in 0..50 {
+        let send = Send {
+            destination: ipn(2, SERVICE),
+            service: SERVICE,
+            class: BULK,
+            payload: vec![payload(b"data")],
+            lifetime: None,
+            custody: false,
+            reports: Some(ReportRequest {
+                to: ipn(1, 0),
+                reception: false,
+                forwarding: false,
+                delivery: true,
+                deletion: false,
+            }),
+        };
+        let now = net.now;
+        net.agents[0].send(now, send).unwrap();
+        let offer = net.offer(0, 2).unwrap();
+        net.arrive(1, 1, &offer);
+    }
+    let mut reports = 0;
+    while let Some(report) = net.offer(1, 1) {
+        net.arrive(0, 2, &report);
+        reports += 1;
+    }
+    assert_eq!(reports, 5);
+    let delivered = |event: &Event| match event {
+        Event::StatusReport { report, .. } => report.status_information[2].asserted,
+        _ => false,
+    };
+    assert_eq!(net.events(0).iter().filter(|e| delivered(e)).count(), 5);
+}
+
+#[test]
+fn a_bplib_custodian_is_answered_in_its_dialect() {
+    let mut bplib = node(1);
+    bplib.codes = CodePoints::of(CustodyDialect::Bplib);
+    let mut net = Net::new(vec![Agent::new(bplib), Agent::new(node(2))]);
+    let id = net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(100));
+    let now = net.now;
+    let signal = net.agents[1]
+        .next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX)
+        .unwrap();
+    // Array of two, record type 4, a map with one pair.
+    assert_eq!(&signal.chunks[1][..3], [0x82, 0x04, 0xA1]);
+    net.arrive(0, 2, &signal);
+    assert_eq!(net.released(0), [id]);
+}
+
+#[test]
+fn a_store_with_a_full_neighbour_is_woken_when_the_pause_ends() {
+    let mut net = pair();
+    net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.events(0);
+    net.finish(0, &offer, Outcome::Refused(Refusal::NoResources));
+    assert!(!net.agents[0].has_pending(NeighbourId(2), BULK));
+    net.pass(Duration::from_secs(1));
+    let woken = |event: &Event| matches!(event, Event::Woken { class: BULK, .. });
+    assert!(net.events(0).iter().any(woken));
+    assert!(net.agents[0].has_pending(NeighbourId(2), BULK));
 }

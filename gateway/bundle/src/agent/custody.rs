@@ -106,10 +106,9 @@ impl Agent {
         if let Phase::Waiting(before) = held.phase {
             self.custody_timers.remove(&(before, id));
         }
-        let down = self
-            .neighbours
-            .get(&held.neighbour)
-            .is_some_and(|neighbour| neighbour.down);
+        // Only custody stands still: the rest waits for no signal.
+        let neighbour = self.neighbours.get(&held.neighbour);
+        let down = held.custody && neighbour.is_some_and(|neighbour| neighbour.down);
         held.phase = match down {
             true => Phase::Suspended,
             false => Phase::Waiting(until),

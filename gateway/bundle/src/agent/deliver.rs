@@ -35,7 +35,7 @@ impl Agent {
             self.refuse(now, &arrival, reason);
             return Ok(());
         }
-        if !self.room(arrival.bundle.payload.len() as u64) {
+        if !self.delivery_room(arrival.bundle.payload.len() as u64) {
             return Err(Reject::NoResources);
         }
         if named {
@@ -68,7 +68,7 @@ impl Agent {
     }
 
     pub(super) fn push_delivery(&mut self, delivery: Delivery) {
-        self.used_bytes += quota_bytes(delivery.payload.len() as u64);
+        self.undelivered_bytes += quota_bytes(delivery.payload.len() as u64);
         self.undelivered += 1;
         self.events.push_back(Event::Deliver(delivery));
     }

@@ -183,6 +183,10 @@ impl Agent {
                 }
             }
             Outcome::Broken { .. } => self.enqueue(id),
+            // Signalling is never paused, so it waits for itself.
+            Outcome::Refused(Refusal::NoResources) if held.class == Class::SIGNALLING => {
+                self.try_later(now, id);
+            }
             Outcome::Refused(Refusal::NoResources) => {
                 let via = held.neighbour;
                 self.pause(now, via);

@@ -48,7 +48,7 @@ pub struct Agent {
     next_id: u64,
     /// What this node has custody of, by its name on the wire.
     by_name: HashMap<WireName, BundleId>,
-    /// Bytes held and bytes that wait to be delivered, as quotas count them.
+    /// Bytes held, as the quota counts them.
     used_bytes: u64,
     neighbours: HashMap<NeighbourId, Neighbour>,
     /// Which neighbour a custody sequence is for.
@@ -66,6 +66,8 @@ pub struct Agent {
     reports: ReportRate,
     events: VecDeque<Event>,
     undelivered: usize,
+    /// Bytes that wait for their service, as the quota counts them.
+    undelivered_bytes: u64,
     woken: BTreeSet<(NeighbourId, Class)>,
 }
 
@@ -74,6 +76,8 @@ pub struct Agent {
 pub struct CustodyFigures {
     /// Bytes held in all, as the quota counts them.
     pub used_bytes: u64,
+    /// Bytes that wait for their service, as the quota counts them.
+    pub undelivered_bytes: u64,
     /// Bundles held in all.
     pub bundles: usize,
     /// By class.
@@ -150,6 +154,7 @@ impl Agent {
             reports: ReportRate::new(config.status_reports_per_s),
             events: VecDeque::new(),
             undelivered: 0,
+            undelivered_bytes: 0,
             woken: BTreeSet::new(),
             config,
         }
@@ -168,16 +173,24 @@ impl Agent {
         }
         let event = self.events.pop_front()?;
         if let Event::Deliver(delivery) = &event {
-            self.used_bytes -= quota_bytes(delivery.payload.len() as u64);
+            self.undelivered_bytes -= quota_bytes(delivery.payload.len() as u64);
             self.undelivered -= 1;
         }
         Some(event)
     }
 
-    /// Whether a payload of so many bytes has room.
+    /// Whether a payload of so many bytes has room, to be sent or relayed.
     pub fn room(&self, bytes: u64) -> bool {
-        self.held.len() + self.undelivered < self.config.store_bundles
+        self.held.len() < self.config.store_bundles
             && self.used_bytes.saturating_add(quota_bytes(bytes)) <= self.config.store_bytes
+    }
+
+    /// Whether a payload of so many bytes can wait for its service. This room
+    /// is apart from the store: two nodes whose stores are full of bundles for
+    /// each other must still be able to take them in.
+    pub fn delivery_room(&self, bytes: u64) -> bool {
+        self.undelivered < self.config.store_bundles
+            && self.undelivered_bytes.saturating_add(quota_bytes(bytes)) <= self.config.store_bytes
     }
 
     /// The next deadline: call [`Agent::handle_timeout`] then.
@@ -213,6 +226,7 @@ impl Agent {
     pub fn custody(&self, now: Instant) -> CustodyFigures {
         let mut figures = CustodyFigures {
             used_bytes: self.used_bytes,
+            undelivered_bytes: self.undelivered_bytes,
             bundles: self.held.len(),
             ..CustodyFigures::default()
         };

@@ -40,11 +40,11 @@ impl Agent {
         if bytes > self.config.decode.max_payload_bytes {
             return Err(SendError::TooLarge);
         }
-        if !self.room(bytes) {
-            return Err(SendError::NoRoom);
-        }
         if node == self.config.node {
             return self.send_to_itself(now, send, service, bytes);
+        }
+        if !self.room(bytes) {
+            return Err(SendError::NoRoom);
         }
         let (via, _) = self.route(node).ok_or(SendError::NoRoute)?;
         let (report_to, reports) = match &send.reports {
@@ -76,6 +76,9 @@ impl Agent {
     ) -> Result<BundleId, SendError> {
         if !self.config.services.contains(&service) {
             return Err(SendError::NoRoute);
+        }
+        if !self.delivery_room(bytes) {
+            return Err(SendError::NoRoom);
         }
         let id = BundleId(self.next_id);
         self.next_id += 1;

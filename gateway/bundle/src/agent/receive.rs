@@ -6,12 +6,14 @@ use bp7::administrative_record::{DELETED_BUNDLE, RECEIVED_BUNDLE};
 use bytes::Bytes;
 use underpass_cla::Class;
 
-use super::config::NeighbourId;
+use super::config::{Config, NeighbourId};
 use super::event::{DeleteReason, Event, Reject};
 use super::held::{BlockNumbers, Held, Phase, WireName};
 use super::originate::expiry;
 use super::{Agent, SendError};
-use crate::wire::{Bundle, Cteb, Malformed, decode, ipn_parts, is_null, write_trailer};
+use crate::wire::{
+    Bundle, Cteb, MAX_RECORD_BYTES, Malformed, decode, ipn_parts, is_null, write_trailer,
+};
 
 /// A bundle on its way through the node.
 pub(super) struct Arrival {
@@ -142,11 +144,27 @@ impl Agent {
             self.signal(now, &arrival, true);
             return Ok(());
         }
-        if !self.room(arrival.bundle.payload.len() as u64) {
+        if !self.relay_room(&arrival) {
             return Err(Reject::NoResources);
         }
         self.report_reception(now, &arrival);
         self.take(now, arrival, via, custody, hop_count)
+    }
+
+    /// Whether a bundle for another node has room. Administrative records may
+    /// exceed the store by an eighth: the signals among them empty stores.
+    fn relay_room(&self, arrival: &Arrival) -> bool {
+        let bytes = arrival.bundle.payload.len();
+        if arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES {
+            let Config {
+                store_bundles,
+                store_bytes,
+                ..
+            } = self.config;
+            return self.held.len() <= store_bundles + store_bundles / 8
+                && self.used_bytes <= store_bytes + store_bytes / 8;
+        }
+        self.room(bytes as u64)
     }
 
     /// Whether this node has custody of the bundle, or had it and this is the

@@ -85,9 +85,10 @@ impl Signals {
 
     /// The next signal whose time has come.
     pub fn pop_due(&mut self, now: Instant) -> Option<SignalTo> {
-        self.due
-            .pop_front_if(|(at, _)| *at <= now)
-            .map(|(_, to)| to)
+        match self.due.front() {
+            Some((at, _)) if *at <= now => self.due.pop_front().map(|(_, to)| to),
+            _ => None,
+        }
     }
 
     /// Takes what was gathered, up to the size of one signal; the flag says
