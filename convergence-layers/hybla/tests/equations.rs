@@ -14,7 +14,13 @@ fn close(measured: f64, exact: f64, relative: f64, absolute: f64) -> bool {
 
 #[test]
 fn rho_is_round_trip_over_25_ms_and_never_below_one() {
-    for (rtt_us, rho) in [(0, 1.0), (24_999, 1.0), (25_000, 1.0), (100_000, 4.0), (600_000, 24.0)] {
+    for (rtt_us, rho) in [
+        (0, 1.0),
+        (24_999, 1.0),
+        (25_000, 1.0),
+        (100_000, 4.0),
+        (600_000, 24.0),
+    ] {
         assert_eq!(Rho::of(rtt_us).value(), rho, "{rtt_us} us");
     }
     assert_eq!(Rho::of(u32::MAX).value(), 256.0);
@@ -71,7 +77,12 @@ fn ack_spacing_gives_the_bandwidth_delay_product() {
 #[test]
 fn recovery_ends_at_ssthresh_and_never_waits() {
     // All of a window of 100 in flight, one lost, ssthresh 50: every second ACK sends.
-    let mut reduction = Reduction { ssthresh: 50, window_before: 100, delivered: 0, sent: 0 };
+    let mut reduction = Reduction {
+        ssthresh: 50,
+        window_before: 100,
+        delivered: 0,
+        sent: 0,
+    };
     let mut in_flight = 99;
     for _ in 0..99 {
         reduction.delivered += 1;
@@ -81,8 +92,17 @@ fn recovery_ends_at_ssthresh_and_never_waits() {
         in_flight += allowed;
     }
     assert!((49..=51).contains(&in_flight), "{in_flight}");
-    let first = Reduction { ssthresh: 2, window_before: 100, delivered: 0, sent: 0 };
-    assert_eq!(first.allowance(99, 0), 1, "the first retransmission leaves at once");
+    let first = Reduction {
+        ssthresh: 2,
+        window_before: 100,
+        delivered: 0,
+        sent: 0,
+    };
+    assert_eq!(
+        first.allowance(99, 0),
+        1,
+        "the first retransmission leaves at once"
+    );
 }
 
 #[test]

@@ -1,0 +1,199 @@
+//! The kernel runs the controls: live connections, looked at through TCP_INFO.
+//!
+//! Needs root and a kernel of 6.4 or later; skips with a message without.
+
+mod connection;
+
+use std::sync::{Mutex, OnceLock};
+use std::{io, thread};
+
+use connection::{Connection, enter_own_network, lose, pattern, set_max_pacing_rate};
+use underpass_hybla::arithmetic::allocated_window;
+use underpass_hybla::{Control, Loader, available, usable};
+
+const RATE: u64 = 2_000_000;
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// One for all tests of this process: the names are the kernel's, not a test's.
+fn registered(control: Control) -> bool {
+    static LOADER: OnceLock<Mutex<Loader>> = OnceLock::new();
+    let loader = LOADER.get_or_init(Mutex::default);
+    match loader
+        .lock()
+        .expect("no test panics with it")
+        .ensure(control)
+    {
+        Ok(()) => true,
+        Err(error) => {
+            println!("skipped: {error}");
+            false
+        }
+    }
+}
+
+/// Runs `test` in a network namespace of its own, where that is possible.
+fn with(controls: &[Control], test: impl FnOnce() -> io::Result<()> + Send) {
+    if !controls.iter().all(|control| registered(*control)) {
+        return;
+    }
+    thread::scope(|scope| {
+        let run = scope.spawn(|| match enter_own_network() {
+            Ok(()) => test().expect("the connection works"),
+            Err(error) => println!("skipped: no network namespace: {error}"),
+        });
+        if let Err(panic) = run.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// What the allocation needs at the least round trip there is: no window may be smaller.
+fn floor(info: &libc::tcp_info) -> u32 {
+    allocated_window(RATE, 1, 1, info.tcpi_snd_mss)
+}
+
+#[test]
+fn each_control_carries_data_unchanged() {
+    with(&Control::ALL, || {
+        for control in Control::ALL {
+            assert!(available().iter().any(|name| name == control.name()));
+            let connection = Connection::open(control.name(), None)?;
+            let sent = pattern(4 << 20);
+            connection.send(&sent, |_| {})?;
+            assert!(connection.finish()? == sent, "{}", control.name());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn allocation_is_paced_and_covered_from_the_first_segment() {
+    with(&[Control::Dama], || {
+        let connection = Connection::open("hybla_dama", Some(RATE))?;
+        let info = connection.figures()?;
+        assert_eq!(info.tcpi_pacing_rate, RATE);
+        assert!(info.tcpi_snd_cwnd >= floor(&info));
+        // No more than the arithmetic's window for the round trip of the handshake.
+        let rtt = info.tcpi_rtt.max(1);
+        let bound = allocated_window(RATE, rtt, rtt, info.tcpi_snd_mss);
+        assert!(
+            info.tcpi_snd_cwnd <= bound,
+            "{} above {bound}",
+            info.tcpi_snd_cwnd
+        );
+        connection.finish().map(drop)
+    });
+}
+
+#[test]
+fn a_change_of_the_allocation_is_followed_at_the_next_segment() {
+    with(&[Control::Dama], || {
+        let connection = Connection::open("hybla_dama", Some(RATE))?;
+        for rate in [8 * RATE, RATE / 4, RATE] {
+            set_max_pacing_rate(&connection.sender, rate)?;
+            connection.send(&[0; 1000], |info| assert_eq!(info.tcpi_pacing_rate, rate))?;
+        }
+        connection.finish().map(drop)
+    });
+}
+
+#[test]
+fn an_allocation_of_nothing_still_moves_a_segment() {
+    with(&[Control::Dama], || {
+        let connection = Connection::open("hybla_dama", Some(RATE))?;
+        set_max_pacing_rate(&connection.sender, 0)?;
+        connection.send(&[1; 100], |info| {
+            assert_eq!(info.tcpi_pacing_rate, u64::from(info.tcpi_snd_mss));
+        })?;
+        assert_eq!(connection.finish()?, [1; 100]);
+        Ok(())
+    });
+}
+
+#[test]
+fn loss_does_not_shrink_the_window_below_the_allocation() {
+    with(&[Control::Dama], || {
+        if let Err(error) = lose(2) {
+            println!("skipped: no loss without nftables: {error}");
+            return Ok(());
+        }
+        let connection = Connection::open("hybla_dama", Some(RATE))?;
+        let sent = pattern(2 << 20);
+        connection.send(&sent, |info| {
+            assert!(
+                info.tcpi_snd_cwnd >= floor(&info),
+                "{} segments after {} retransmissions",
+                info.tcpi_snd_cwnd,
+                info.tcpi_total_retrans
+            );
+            assert_eq!(info.tcpi_pacing_rate, RATE);
+        })?;
+        assert!(
+            connection.figures()?.tcpi_total_retrans > 0,
+            "nothing was lost"
+        );
+        assert!(connection.finish()? == sent);
+        Ok(())
+    });
+}
+
+#[test]
+fn loss_halves_the_window_of_hybla() {
+    with(&[Control::Hybla], || {
+        if let Err(error) = lose(2) {
+            println!("skipped: no loss without nftables: {error}");
+            return Ok(());
+        }
+        let connection = Connection::open("hybla_bpf", None)?;
+        let sent = pattern(2 << 20);
+        let mut largest = 0;
+        connection.send(&sent, |info| largest = largest.max(info.tcpi_snd_cwnd))?;
+        let info = connection.figures()?;
+        assert!(info.tcpi_total_retrans > 0, "nothing was lost");
+        assert!(
+            info.tcpi_snd_ssthresh <= largest / 2 + 1,
+            "{}",
+            info.tcpi_snd_ssthresh
+        );
+        assert!(connection.finish()? == sent);
+        Ok(())
+    });
+}
+
+#[test]
+fn without_an_allocation_dama_is_hybla() {
+    with(&Control::ALL, || {
+        let mut figures = Vec::new();
+        for control in Control::ALL {
+            let connection = Connection::open(control.name(), None)?;
+            let info = connection.figures()?;
+            assert_eq!(info.tcpi_snd_ssthresh, INFINITE_SSTHRESH);
+            // Slow start paces at twice the window per round trip.
+            let window = u64::from(info.tcpi_snd_cwnd) * u64::from(info.tcpi_snd_mss);
+            let exact = window * 2_000_000 / u64::from(info.tcpi_rtt.max(1));
+            assert!(info.tcpi_pacing_rate.abs_diff(exact) <= exact / 10);
+            figures.push(info.tcpi_snd_cwnd);
+            connection.finish()?;
+        }
+        assert_eq!(figures[0], figures[1]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_preference_list_yields_the_first_usable_and_says_why_not_the_others() {
+    if !registered(Control::Dama) {
+        return;
+    }
+    let choice = Loader::new().choose(&["no_such_control", "hybla_dama", "cubic"]);
+    assert_eq!(choice.name.as_deref(), Some("hybla_dama"));
+    assert_eq!(choice.refused.len(), 1);
+    assert_eq!(
+        choice.to_string(),
+        "hybla_dama; not no_such_control: \
+         the kernel does not have it, and no module of that name could be loaded"
+    );
+    let none = Loader::new().choose(&["no_such_control"]);
+    assert_eq!(none.name, None);
+    assert!(usable("no_such_control").is_err());
+}
