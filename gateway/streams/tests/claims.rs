@@ -1,0 +1,403 @@
+//! What the protocol promises when something goes wrong or gets tight.
+
+mod pair;
+
+use bytes::Bytes;
+use pair::{CLASS, CONTROL, Pair, events, joined, open, payloads, read_all};
+use underpass_cla::Class;
+use underpass_streams::{
+    Announcement, Config, Event, Frame, Mux, OpenError, ResetCode, Side, StreamId, StreamState,
+    Windows, WriteError, decode_frames,
+};
+
+fn windows(bytes: u64) -> Config {
+    Config {
+        windows: Windows {
+            stream_window_bytes: bytes,
+            peer_window_bytes: bytes,
+        },
+        send_buffer_bytes: 64 << 20,
+        send_buffer_total_bytes: 1 << 30,
+        ..Config::default()
+    }
+}
+
+/// A payload as the peer of `mux` might send it.
+fn forged(mux: &Mux, sender: u64, frames: &[u8]) -> Bytes {
+    let mut payload = vec![1];
+    payload.extend(sender.to_be_bytes());
+    payload.extend(mux.incarnation().to_be_bytes());
+    payload.extend(frames);
+    payload.into()
+}
+
+fn codes(events: &[Event]) -> Vec<(StreamId, ResetCode)> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Reset { id, code, .. } => Some((*id, *code)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn data_before_its_open_is_kept() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    let first = payloads(&mut pair.terminal, 1 << 20);
+    pair.terminal.write(id, "early".into()).unwrap();
+    let second = payloads(&mut pair.terminal, 1 << 20);
+    for (class, payload) in second.into_iter().chain(first) {
+        pair.hub.handle_payload(pair.now, class, payload).unwrap();
+    }
+    assert_eq!(
+        events(&mut pair.hub),
+        [Event::Opened { id, open: open() }, Event::Readable(id)]
+    );
+    assert_eq!(read_all(&mut pair.hub, id), b"early");
+}
+
+#[test]
+fn a_repeated_open_of_a_closed_stream_opens_nothing() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    pair.terminal.finish(id).unwrap();
+    let sealed = payloads(&mut pair.terminal, 1 << 20);
+    for (class, payload) in &sealed {
+        pair.hub
+            .handle_payload(pair.now, *class, payload.clone())
+            .unwrap();
+    }
+    pair.hub.finish(id).unwrap();
+    pair.exchange();
+    events(&mut pair.hub);
+    for (class, payload) in sealed {
+        pair.hub.handle_payload(pair.now, class, payload).unwrap();
+    }
+    assert_eq!(events(&mut pair.hub), []);
+    assert_eq!(pair.hub.streams().count(), 0);
+}
+
+#[test]
+fn only_the_floor_may_be_sent_before_the_peer_is_known() {
+    let mut pair = Pair::new(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    assert_eq!(pair.terminal.send_capacity(id), 64 * 1024);
+    pair.terminal.write(id, vec![0; 64 * 1024].into()).unwrap();
+    assert_eq!(pair.terminal.send_capacity(id), 0);
+    pair.exchange();
+    assert!(events(&mut pair.terminal).contains(&Event::Writable(id)));
+}
+
+#[test]
+fn one_stalled_reader_takes_at_most_half_of_the_peer_window() {
+    let window = 1 << 20;
+    let mut pair = Pair::acquainted(windows(window));
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        let id = pair.terminal.open(pair.now, open()).unwrap();
+        pair.terminal.write(id, vec![0; 4 << 20].into()).unwrap();
+        pair.exchange();
+        sent.push(pair.hub.stream(id).unwrap().unread_bytes - 64 * 1024);
+    }
+    let shares: Vec<u64> = sent.iter().map(|bytes| window / bytes).collect();
+    assert_eq!(shares, [2, 4, 8]);
+}
+
+#[test]
+fn a_new_stream_has_its_floor_however_many_readers_stall() {
+    let mut pair = Pair::acquainted(windows(1 << 20));
+    for _ in 0..40 {
+        let id = pair.terminal.open(pair.now, open()).unwrap();
+        pair.terminal.write(id, vec![0; 2 << 20].into()).unwrap();
+        pair.exchange();
+    }
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    assert!(pair.terminal.send_capacity(id) >= 64 * 1024);
+    // And it goes on having it as its reader reads.
+    pair.terminal.write(id, vec![7; 1 << 20].into()).unwrap();
+    let mut read = 0;
+    while pair.exchange() > 0 {
+        read += read_all(&mut pair.hub, id).len();
+    }
+    assert_eq!(read, 1 << 20);
+}
+
+#[test]
+fn bytes_beyond_the_credit_reset_their_stream_alone() {
+    let mut pair = Pair::acquainted(windows(100_000));
+    let good = pair.terminal.open(pair.now, open()).unwrap();
+    pair.exchange();
+    events(&mut pair.hub);
+    // DATA on stream 2 (not opened yet) at offset 0x3fff_fffe.
+    let frames = [0x08, 6, 2, 0xbf, 0xff, 0xff, 0xfe, b'x'];
+    let payload = forged(&pair.hub, 100, &frames);
+    pair.hub.handle_payload(pair.now, CLASS, payload).unwrap();
+    let (_, answer) = decode_frames(&payloads(&mut pair.hub, 4096)[0].1).unwrap();
+    assert!(matches!(
+        answer[..],
+        [Frame::Reset {
+            id: StreamId(2),
+            code: ResetCode::FlowControl,
+            ..
+        }]
+    ));
+    assert_eq!(events(&mut pair.hub), []);
+    assert_eq!(pair.hub.stream(good).unwrap().state, StreamState::Open);
+}
+
+#[test]
+fn a_malformed_payload_has_no_effect_at_all() {
+    let mut pair = Pair::acquainted(Config::default());
+    // A sound DATA with FIN, then a CREDIT that is cut short.
+    let frames = [0x09, 3, 0, 0, b'x', 0x04, 9, 0];
+    let payload = forged(&pair.hub, 100, &frames);
+    assert!(pair.hub.handle_payload(pair.now, CLASS, payload).is_err());
+    assert_eq!(pair.hub.streams().count(), 0);
+}
+
+#[test]
+fn a_reset_is_seen_behind_the_bytes_sealed_before_it() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    pair.exchange();
+    events(&mut pair.hub);
+    pair.hub.write(id, "the whole answer".into()).unwrap();
+    let data = payloads(&mut pair.hub, 4096);
+    pair.hub
+        .reset(id, ResetCode::Aborted, "by the origin")
+        .unwrap();
+    let reset = payloads(&mut pair.hub, 4096);
+    for (class, payload) in reset.into_iter().chain(data) {
+        pair.terminal
+            .handle_payload(pair.now, class, payload)
+            .unwrap();
+    }
+    assert_eq!(events(&mut pair.terminal), [Event::Readable(id)]);
+    assert_eq!(
+        pair.terminal.write(id, "more".into()),
+        Err(WriteError::Finished)
+    );
+    assert_eq!(read_all(&mut pair.terminal, id), b"the whole answer");
+    assert_eq!(
+        events(&mut pair.terminal),
+        [Event::Reset {
+            id,
+            code: ResetCode::Aborted,
+            reason: "by the origin".to_owned()
+        }]
+    );
+}
+
+#[test]
+fn a_failed_dial_comes_back_as_its_code_and_reason() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    pair.exchange();
+    let reason = "name does not resolve";
+    pair.hub.reset(id, ResetCode::UnknownHost, reason).unwrap();
+    pair.exchange();
+    assert_eq!(
+        events(&mut pair.terminal),
+        [Event::Reset {
+            id,
+            code: ResetCode::UnknownHost,
+            reason: reason.to_owned()
+        }]
+    );
+    assert_eq!(pair.terminal.streams().count(), 0);
+}
+
+#[test]
+fn connected_is_told_to_openers_that_ask() {
+    let mut pair = Pair::acquainted(Config::default());
+    let mut asking = open();
+    asking.report_connected = true;
+    let id = pair.terminal.open(pair.now, asking).unwrap();
+    let silent = pair.terminal.open(pair.now, open()).unwrap();
+    pair.exchange();
+    pair.hub.connected(id).unwrap();
+    pair.hub.connected(silent).unwrap();
+    pair.exchange();
+    assert_eq!(events(&mut pair.terminal), [Event::Connected(id)]);
+}
+
+#[test]
+fn stop_ends_one_direction_only() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    pair.terminal.write(id, "upload".into()).unwrap();
+    pair.exchange();
+    events(&mut pair.hub);
+    pair.hub.stop(id, ResetCode::Cancelled).unwrap();
+    pair.hub.write(id, "no more, thanks".into()).unwrap();
+    pair.hub.finish(id).unwrap();
+    pair.exchange();
+    let code = ResetCode::Cancelled;
+    assert_eq!(
+        events(&mut pair.terminal),
+        [Event::Stopped { id, code }, Event::Readable(id)]
+    );
+    assert_eq!(read_all(&mut pair.terminal, id), b"no more, thanks");
+    assert_eq!(
+        events(&mut pair.terminal),
+        [Event::PeerFinished(id), Event::Closed(id)]
+    );
+    assert_eq!(events(&mut pair.hub), [Event::Closed(id)]);
+}
+
+#[test]
+fn an_expired_payload_resets_its_streams_at_both_ends_and_no_other() {
+    let mut pair = Pair::acquainted(Config::default());
+    let lost = pair.terminal.open(pair.now, open()).unwrap();
+    let kept = pair.terminal.open(pair.now, open()).unwrap();
+    pair.exchange();
+    events(&mut pair.hub);
+    pair.terminal.write(lost, "gone".into()).unwrap();
+    let (_, payload) = payloads(&mut pair.terminal, 4096).remove(0);
+    pair.terminal.handle_expired(payload).unwrap();
+    pair.exchange();
+    let reset = [(lost, ResetCode::Expired)];
+    assert_eq!(codes(&events(&mut pair.terminal)), reset);
+    assert_eq!(codes(&events(&mut pair.hub)), reset);
+    assert_eq!(pair.hub.stream(kept).unwrap().state, StreamState::Open);
+}
+
+#[test]
+fn a_restarted_peer_resets_its_streams_and_old_payloads_touch_no_new_one() {
+    let mut pair = Pair::acquainted(Config::default());
+    let old = pair.terminal.open(pair.now, open()).unwrap();
+    pair.exchange();
+    pair.terminal.write(old, "late".into()).unwrap();
+    let late = payloads(&mut pair.terminal, 4096);
+    events(&mut pair.hub);
+    pair.terminal = Mux::new(Config::default(), Side::Lower, 101);
+    let new = pair.terminal.open(pair.now, open()).unwrap();
+    assert_eq!(new, old, "ids begin again");
+    pair.exchange();
+    let seen = events(&mut pair.hub);
+    assert_eq!(codes(&seen), [(old, ResetCode::Restarted)]);
+    assert!(seen.contains(&Event::PeerRestarted { incarnation: 101 }));
+    for (class, payload) in late {
+        pair.hub.handle_payload(pair.now, class, payload).unwrap();
+    }
+    assert_eq!(read_all(&mut pair.hub, new), b"");
+}
+
+#[test]
+fn a_node_that_lost_count_of_its_runs_raises_its_incarnation() {
+    let mut pair = Pair::acquainted(Config::default());
+    pair.terminal = Mux::new(Config::default(), Side::Lower, 7);
+    pair.exchange();
+    assert!(events(&mut pair.terminal).contains(&Event::IncarnationRaised { incarnation: 101 }));
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    pair.exchange();
+    assert!(events(&mut pair.hub).contains(&Event::Opened { id, open: open() }));
+}
+
+#[test]
+fn streams_beyond_the_bound_are_refused_as_busy() {
+    let config = Config::default();
+    let mut pair = Pair::acquainted(config);
+    pair.hub = Mux::new(
+        Config {
+            max_streams: 2,
+            ..config
+        },
+        Side::Higher,
+        201,
+    );
+    pair.exchange();
+    events(&mut pair.terminal);
+    let ids: Vec<_> = (0..3)
+        .map(|_| pair.terminal.open(pair.now, open()).unwrap())
+        .collect();
+    pair.exchange();
+    let reset = [(ids[2], ResetCode::Busy)];
+    assert_eq!(codes(&events(&mut pair.terminal)), reset);
+    pair.hub.open(pair.now, open()).unwrap_err();
+    assert_eq!(
+        pair.hub.open(pair.now, open()),
+        Err(OpenError::TooManyStreams)
+    );
+}
+
+#[test]
+fn the_peer_hears_of_address_families_and_of_changes() {
+    let mut pair = Pair::acquainted(Config::default());
+    let reach = Announcement {
+        ipv4: true,
+        ipv6: false,
+    };
+    pair.hub.set_announcement(reach);
+    pair.exchange();
+    assert_eq!(pair.terminal.peer_announcement(), Some(reach));
+    assert_eq!(
+        events(&mut pair.terminal),
+        [Event::AnnouncementChanged(reach)]
+    );
+}
+
+#[test]
+fn streams_of_a_class_take_turns() {
+    let mut pair = Pair::acquainted(Config::default());
+    let ids: Vec<_> = (0..4)
+        .map(|_| {
+            let id = pair.terminal.open(pair.now, open()).unwrap();
+            pair.terminal.write(id, vec![0; 1 << 20].into()).unwrap();
+            id
+        })
+        .collect();
+    for _ in 0..8 {
+        pair.terminal.poll_payload(CLASS, 128 * 1024).unwrap();
+    }
+    let sent: Vec<u64> = ids
+        .iter()
+        .map(|id| pair.terminal.stream(*id).unwrap().sent_bytes)
+        .collect();
+    let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+    assert!(most - least <= 64 * 1024, "{sent:?}");
+}
+
+#[test]
+fn bytes_after_set_class_leave_in_the_other_class() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    pair.exchange();
+    pair.terminal.write(id, "bulk".into()).unwrap();
+    pair.terminal.set_class(id, Class(3)).unwrap();
+    assert!(!pair.terminal.has_pending(CLASS));
+    assert!(pair.terminal.has_pending(Class(3)));
+    pair.exchange();
+    assert_eq!(read_all(&mut pair.hub, id), b"bulk");
+}
+
+#[test]
+fn large_writes_pass_through_without_a_copy() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap();
+    let data = Bytes::from(vec![1; 64 * 1024]);
+    pair.terminal.write(id, data.clone()).unwrap();
+    let chunks = pair.terminal.poll_payload(CLASS, 1 << 20).unwrap();
+    assert!(chunks.iter().any(|chunk| chunk.as_ptr() == data.as_ptr()));
+    let payload = joined(chunks);
+    pair.hub
+        .handle_payload(pair.now, CLASS, payload.clone())
+        .unwrap();
+    let read = pair.hub.read(id, usize::MAX).unwrap();
+    assert!(payload.as_ptr_range().contains(&read.as_ptr()));
+}
+
+#[test]
+fn nothing_is_pending_when_all_is_idle() {
+    let mut pair = Pair::acquainted(Config::default());
+    for _ in 0..1000 {
+        pair.terminal.open(pair.now, open()).unwrap();
+    }
+    pair.exchange();
+    for mux in [&mut pair.terminal, &mut pair.hub] {
+        assert!(!mux.has_pending(CLASS) && !mux.has_pending(CONTROL));
+        assert_eq!(mux.poll_payload(CLASS, 4096), None);
+    }
+}
