@@ -5,6 +5,8 @@ mod decode;
 mod frame;
 mod seal;
 mod varint;
+#[cfg(test)]
+mod vectors;
 
 pub use code::ResetCode;
 pub use decode::{Frames, Header, WireError, decode_frames};
