@@ -114,13 +114,24 @@ impl Connection {
         }
     }
 
-    /// Writes all of `bytes`, looking at the kernel's figures on the way.
+    /// Writes all of `bytes`, looking at the kernel's figures all the while until they are
+    /// acknowledged.
     pub fn send(&self, bytes: &[u8], mut look: impl FnMut(libc::tcp_info)) -> io::Result<()> {
-        for part in bytes.chunks(16 << 10) {
-            (&self.sender).write_all(part)?;
-            look(self.figures()?);
+        self.sender.set_nonblocking(true)?;
+        let mut rest = bytes;
+        loop {
+            match (&self.sender).write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            let info = self.figures()?;
+            look(info);
+            if rest.is_empty() && info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0 {
+                return Ok(());
+            }
+            thread::yield_now();
         }
-        Ok(())
     }
 
     /// Ends the connection and returns what has arrived.
