@@ -5,11 +5,13 @@
 //! and [`net`] the sockets and tasks that carry sessions: a [`Dialer`] at the
 //! terminal, a [`Listener`] at the hub.
 
+mod exercise;
 pub mod net;
 pub mod session;
 pub mod tls;
 pub mod wire;
 
+pub use exercise::exercise;
 pub use net::{
     Backoff, Dialer, DialerConfig, DialerStatus, LaneStatus, Listener, ListenerConfig,
     SessionDefaults, SlotStatus, SocketOptions,

@@ -1,0 +1,87 @@
+//! Keepalives: ours every 10 s, the peer's every 30 s, so 10 s hold.
+
+use std::time::Duration;
+
+use underpass_cla::Down;
+use underpass_tcpcl::session::{Role, SessionConfig};
+
+use crate::peer::{AgainstPeer, CONTACT, bytes_of, config, peer_init, segment};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn an_idle_session_shows_life_once_in_each_interval() {
+    let mut session = AgainstPeer::up();
+    let due = session.core.poll_timeout().expect("a deadline");
+    assert_eq!(due, session.now + 10 * SECOND);
+    session.pass(9 * SECOND);
+    assert!(session.said().is_empty());
+    session.pass(SECOND);
+    assert_eq!(session.said(), ["KEEPALIVE"]);
+    session.pass(SECOND);
+    assert!(session.said().is_empty());
+}
+
+#[test]
+fn other_messages_are_life_enough() {
+    let mut session = AgainstPeer::up();
+    session.pass(9 * SECOND);
+    session.offer(1, 10);
+    session.said();
+    session.pass(9 * SECOND);
+    assert!(session.said().is_empty());
+}
+
+#[test]
+fn a_peer_silent_for_two_intervals_is_given_up() {
+    let mut session = AgainstPeer::up();
+    session.pass(10 * SECOND);
+    session.said();
+    session.pass(9 * SECOND);
+    assert_eq!(session.closed(), None);
+    session.pass(SECOND);
+    assert_eq!(session.said(), ["SESS_TERM flags 0 reason 1"]);
+    assert!(matches!(session.closed(), Some(Down::Broken(_))));
+}
+
+#[test]
+fn part_of_a_long_segment_is_a_sign_of_life() {
+    let mut session = AgainstPeer::up();
+    let bytes = segment(3, 1, &[], 500);
+    for piece in bytes.chunks(50) {
+        session.pass(15 * SECOND);
+        session.hear(piece);
+    }
+    assert_eq!(session.closed(), None);
+    assert_eq!(session.bundles(), [(1, 500)]);
+}
+
+#[test]
+fn a_blocked_link_suspends_keepalives() {
+    let mut session = AgainstPeer::up();
+    session.core.suspend(session.now, true);
+    assert_eq!(session.core.poll_timeout(), None);
+    session.pass(300 * SECOND);
+    assert!(session.said().is_empty());
+    assert_eq!(session.closed(), None);
+    session.core.suspend(session.now, false);
+    session.pass(SECOND);
+    assert_eq!(session.said(), ["KEEPALIVE"]);
+    session.pass(18 * SECOND);
+    assert_eq!(session.closed(), None);
+    session.pass(SECOND);
+    assert!(session.closed().is_some());
+}
+
+#[test]
+fn an_interval_of_zero_on_either_side_switches_them_off() {
+    let mut session = AgainstPeer::connected(SessionConfig {
+        keepalive_s: 0,
+        ..config(Role::Passive)
+    });
+    session.hear(CONTACT);
+    session.hear(&bytes_of(&peer_init(Vec::new())));
+    assert_eq!(session.core.poll_timeout(), None);
+    session.pass(10_000 * SECOND);
+    assert_eq!(session.closed(), None);
+}

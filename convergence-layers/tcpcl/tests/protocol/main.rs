@@ -1,0 +1,12 @@
+//! The rules of a session, without sockets and in virtual time.
+
+mod describe;
+mod ending;
+mod keepalive;
+mod opening;
+mod pair;
+mod peer;
+mod properties;
+mod receiving;
+mod recorded;
+mod sending;
