@@ -132,8 +132,10 @@ impl Agent {
         neighbour.down = false;
         let waiting: Vec<BundleId> = neighbour.unsignalled.values().copied().collect();
         for id in waiting {
-            let phase = self.held.get(&id).map(|held| held.phase);
-            if phase == Some(Phase::Suspended) {
+            if let Some(held) = self.held.get_mut(&id)
+                && held.phase == Phase::Suspended
+            {
+                held.unanswered = 0;
                 self.wait_for_signal(now, id);
             }
         }

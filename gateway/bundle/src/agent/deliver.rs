@@ -10,9 +10,9 @@ use super::held::quota_bytes;
 use super::receive::Arrival;
 use crate::wire::{Malformed, Record, decode_record, is_null};
 
-/// Reports that wait for the node at most; more are dropped, as nothing
-/// depends on them.
-const MAX_WAITING_EVENTS: usize = 65_536;
+/// Events that wait for the node at most, where they come from strangers and
+/// nothing depends on them; more are dropped.
+pub(super) const MAX_WAITING_EVENTS: usize = 65_536;
 
 impl Agent {
     /// Delivers a bundle once; a duplicate's custodian is only told again.

@@ -106,6 +106,13 @@ impl Agent {
     }
 
     fn offer(&mut self, now: Instant, id: BundleId) -> Option<Offer> {
+        // The header comes first and is written last.
+        let mut chunks = Vec::with_capacity(4);
+        chunks.push(Bytes::new());
+        if !self.store.append_to(id, &mut chunks) {
+            self.delete(now, id, DeleteReason::DepletedStorage);
+            return None;
+        }
         let held = self.held.get_mut(&id)?;
         let neighbour = self.neighbours.get_mut(&held.neighbour)?;
         if let Some(queue) = neighbour.queues.get_mut(&held.class) {
@@ -141,20 +148,14 @@ impl Agent {
             cteb: cteb.map(|cteb| (held.numbers.cteb, cteb)),
             creb: held.creb.as_ref().map(|creb| (held.numbers.creb, creb)),
         };
-        let header = write_header(
+        chunks[0] = write_header(
             &self.config.codes,
             &held.primary_raw,
             &hop,
             &held.others,
             &held.payload_head,
         );
-        let mut chunks = Vec::with_capacity(4);
-        chunks.push(header);
-        let trailer = held.trailer.clone();
-        if !self.store.append_to(id, &mut chunks) {
-            return None;
-        }
-        chunks.push(trailer);
+        chunks.push(held.trailer.clone());
         Some(Offer {
             key,
             id,
@@ -266,12 +267,15 @@ impl Agent {
 
     pub(super) fn end_pause(&mut self, via: NeighbourId) {
         let neighbour = self.neighbour(via);
-        neighbour.paused = None;
+        let until = neighbour.paused.take();
         let waiting = neighbour.queues.iter();
         let classes: Vec<Class> = waiting
             .filter(|(_, queue)| !queue.is_empty())
             .map(|(class, _)| *class)
             .collect();
+        if let Some(until) = until {
+            self.pauses.remove(&(until, via));
+        }
         self.woken.extend(classes.into_iter().map(|c| (via, c)));
     }
 

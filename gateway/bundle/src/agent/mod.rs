@@ -207,7 +207,7 @@ impl Agent {
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(to) = self.signals.pop_due(now) {
-            let via = to.via;
+            let via = to.way.via;
             self.neighbour(via).signals.push_back(to);
             self.woken.insert((via, Class::SIGNALLING));
         }

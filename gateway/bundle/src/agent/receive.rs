@@ -7,9 +7,11 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::config::{Config, NeighbourId};
+use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
 use super::held::{BlockNumbers, Held, Phase, WireName};
 use super::originate::expiry;
+use super::signals::Way;
 use super::{Agent, SendError};
 use crate::wire::{
     Bundle, Cteb, MAX_RECORD_BYTES, Malformed, decode, ipn_parts, is_null, write_trailer,
@@ -59,6 +61,11 @@ impl Agent {
             }
         };
         self.neighbour(from);
+        if bundle.report_unsupported {
+            let reason = DeleteReason::BlockUnsupported.code();
+            let bytes = bundle.payload.len() as u64;
+            self.send_report(now, &bundle.primary, bytes, class, RECEIVED_BUNDLE, reason);
+        }
         let age_ms = bundle.age_ms.map_or(0, |(_, age)| age);
         let expires = expiry(now, bundle.primary.lifetime, age_ms);
         let arrival = Arrival {
@@ -98,11 +105,13 @@ impl Agent {
             DELETED_BUNDLE,
             reason.code(),
         );
-        self.events.push_back(Event::Deleted {
-            id: None,
-            source: primary.source.clone(),
-            reason,
-        });
+        if self.events.len() < MAX_WAITING_EVENTS {
+            self.events.push_back(Event::Deleted {
+                id: None,
+                source: primary.source.clone(),
+                reason,
+            });
+        }
     }
 
     /// Gathers a custody signal to the bundle's custodian, if it has one.
@@ -118,7 +127,11 @@ impl Agent {
             .and_then(|(node, _)| self.route(node))
             .map_or(arrival.from, |(via, _)| via);
         let aggregate = self.config.aggregate;
-        self.signals.add(now, aggregate, via, cteb, accepted);
+        let way = Way {
+            from: arrival.from,
+            via,
+        };
+        self.signals.add(now, aggregate, way, cteb, accepted);
     }
 
     /// Forwards a bundle for another node.

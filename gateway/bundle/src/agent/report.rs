@@ -76,7 +76,23 @@ impl Agent {
             DELETED_BUNDLE => Flags::BUNDLE_STATUS_REQUEST_DELETION,
             _ => Flags::BUNDLE_STATUS_REQUEST_RECEPTION,
         };
-        if !flags.contains(asked) || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD) {
+        if flags.contains(asked) {
+            self.send_report(now, subject, payload_bytes, class, status, reason);
+        }
+    }
+
+    /// Sends a status report on any bundle but an administrative record.
+    pub(super) fn send_report(
+        &mut self,
+        now: Instant,
+        subject: &PrimaryBlock,
+        payload_bytes: u64,
+        class: Class,
+        status: StatusInformationPos,
+        reason: u32,
+    ) {
+        let flags = subject.bundle_control_flags;
+        if flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD) {
             return;
         }
         let Some((node, _)) = ipn_parts(&subject.report_to) else {

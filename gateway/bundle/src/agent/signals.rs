@@ -18,14 +18,22 @@ const RANGES_PER_SIGNAL: usize = 1024;
 /// Ranges gathered for one custodian at most. What is beyond is not signalled:
 /// the custodian sends those bundles again.
 const RANGES_PER_CUSTODIAN: usize = 16 * 1024;
-/// Custodians for which signals are gathered at one time.
-const MAX_CUSTODIANS: usize = 16 * 1024;
+/// Custodians for which signals are gathered at one time, by the neighbour
+/// whose bundles name them: a neighbour that invents custodians harms no other.
+const CUSTODIANS_PER_NEIGHBOUR: usize = 1024;
 
-/// Whom a signal is for, by which neighbour, in which dialect.
+/// Where bundles came from, and where their signals go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Way {
+    pub from: NeighbourId,
+    pub via: NeighbourId,
+}
+
+/// Whom a signal is for, on which way, in which dialect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SignalTo {
     pub custodian: Eid,
-    pub via: NeighbourId,
+    pub way: Way,
     pub dialect: CustodyDialect,
 }
 
@@ -40,6 +48,7 @@ struct Gathered {
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     gathered: HashMap<SignalTo, Gathered>,
+    custodians: HashMap<NeighbourId, usize>,
     /// In order of time, since all are gathered for the same time.
     due: VecDeque<(Instant, SignalTo)>,
 }
@@ -50,19 +59,21 @@ impl Signals {
         &mut self,
         now: Instant,
         aggregate: Duration,
-        via: NeighbourId,
+        way: Way,
         cteb: &Cteb,
         accepted: bool,
     ) {
         let to = SignalTo {
             custodian: cteb.custodian.clone(),
-            via,
+            way,
             dialect: cteb.dialect,
         };
         if !self.gathered.contains_key(&to) {
-            if self.gathered.len() >= MAX_CUSTODIANS {
+            let custodians = self.custodians.entry(way.from).or_default();
+            if *custodians >= CUSTODIANS_PER_NEIGHBOUR {
                 return;
             }
+            *custodians += 1;
             self.due.push_back((now + aggregate, to.clone()));
         }
         let gathered = self.gathered.entry(to).or_default();
@@ -113,6 +124,9 @@ impl Signals {
         let more = gathered.ranges > 0;
         if !more {
             self.gathered.remove(to);
+            if let Some(custodians) = self.custodians.get_mut(&to.way.from) {
+                *custodians -= 1;
+            }
         }
         (dispositions, more)
     }
@@ -161,6 +175,11 @@ mod tests {
     use super::*;
     use crate::wire::ipn;
 
+    const WAY: Way = Way {
+        from: NeighbourId(1),
+        via: NeighbourId(1),
+    };
+
     fn cteb(number: u64, sequence: u64) -> Cteb {
         Cteb {
             number,
@@ -176,7 +195,7 @@ mod tests {
         let aggregate = Duration::from_millis(100);
         let mut signals = Signals::default();
         for number in 0..5000 {
-            signals.add(now, aggregate, NeighbourId(1), &cteb(number, 3), true);
+            signals.add(now, aggregate, WAY, &cteb(number, 3), true);
         }
         assert_eq!(signals.pop_due(now), None);
         let to = signals.pop_due(now + aggregate).unwrap();
@@ -191,13 +210,7 @@ mod tests {
         let now = Instant::now();
         let mut signals = Signals::default();
         for number in 0..3000 {
-            signals.add(
-                now,
-                Duration::ZERO,
-                NeighbourId(1),
-                &cteb(number * 2, 3),
-                true,
-            );
+            signals.add(now, Duration::ZERO, WAY, &cteb(number * 2, 3), true);
         }
         let to = signals.pop_due(now).unwrap();
         let mut numbers = Vec::new();
@@ -211,5 +224,29 @@ mod tests {
         }
         let expected: Vec<_> = (0..3000).map(|n| Some(n * 2)).collect();
         assert_eq!(numbers, expected);
+    }
+
+    #[test]
+    fn a_neighbour_that_invents_custodians_harms_no_other() {
+        let now = Instant::now();
+        let mut signals = Signals::default();
+        for number in 0..5000 {
+            let mut cteb = cteb(0, 1);
+            cteb.custodian = ipn(number + 10, 0);
+            signals.add(now, Duration::ZERO, WAY, &cteb, true);
+        }
+        assert_eq!(signals.gathered.len(), CUSTODIANS_PER_NEIGHBOUR);
+        let other = Way {
+            from: NeighbourId(2),
+            via: NeighbourId(2),
+        };
+        signals.add(now, Duration::ZERO, other, &cteb(0, 1), true);
+        let mut sent = 0;
+        while let Some(to) = signals.pop_due(now) {
+            sent += signals.take(&to).0.len();
+        }
+        assert_eq!(sent, CUSTODIANS_PER_NEIGHBOUR + 1);
+        signals.add(now, Duration::ZERO, WAY, &cteb(0, 1), true);
+        assert!(signals.pop_due(now).is_some());
     }
 }
