@@ -13,6 +13,9 @@ use crate::beam::{CapacityProfile, Interval, LinkProfile, ProfileError};
 /// Most terminals that one beam takes.
 pub const MAX_TERMINALS: usize = 1000;
 
+/// Longest time for which work is gathered, µs.
+const MAX_GATHER_US: u64 = 10_000;
+
 /// A beam with its devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +29,10 @@ pub struct Config {
     /// machine does not make packets late.
     #[serde(default = "yes")]
     pub realtime: bool,
+    /// How long work is gathered before it is done, in µs: what a packet may
+    /// be late at entry and at exit, for less processor time.
+    #[serde(default = "tenth_of_a_millisecond")]
+    pub gather_us: u64,
     /// Record of packets.
     pub pcap: Option<PcapConfig>,
     /// The shared capacity.
@@ -36,6 +43,10 @@ pub struct Config {
     /// The terminals.
     #[serde(default, rename = "terminal")]
     pub terminals: Vec<TerminalConfig>,
+}
+
+fn tenth_of_a_millisecond() -> u64 {
+    100
 }
 
 fn yes() -> bool {
@@ -207,6 +218,10 @@ impl Config {
         if self.terminals.is_empty() || self.terminals.len() > MAX_TERMINALS {
             let problem = format!("from 1 to {MAX_TERMINALS} are wanted");
             return Err(invalid("[[terminal]]", problem));
+        }
+        if self.gather_us > MAX_GATHER_US {
+            let problem = format!("{} is above {MAX_GATHER_US}", self.gather_us);
+            return Err(invalid("gather_us", problem));
         }
         for (table, capacity) in [
             ("beam.forward", &self.beam.forward),

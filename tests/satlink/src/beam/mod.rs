@@ -12,6 +12,7 @@
 mod blockage;
 mod capacity;
 mod codel;
+mod command;
 mod link;
 mod loss;
 mod profile;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use blockage::Interval;
 pub use capacity::{CapacityProfile, Sharing};
+pub use command::BeamError;
 pub use profile::{Discipline, LinkProfile, LossProfile, MAX_DELAY_MS, ProfileError, QueueProfile};
 pub use statistics::LinkStatistics;
 
@@ -83,25 +85,6 @@ pub struct Arrival {
     pub due: Nanos,
     /// The packet as it went in.
     pub packet: Packet,
-}
-
-/// Why a command to the beam was refused.
-#[derive(Debug, thiserror::Error, PartialEq)]
-pub enum BeamError {
-    /// A profile has a value that cannot be.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// The rates of an allocation exceed the capacity.
-    #[error("the allocation's rates sum to {sum_bps} bit/s, above the capacity of {capacity_bps}")]
-    Overallocated {
-        /// Sum of the allocated rates, bit/s.
-        sum_bps: u64,
-        /// Capacity of the beam in this direction, bit/s.
-        capacity_bps: u64,
-    },
-    /// More allocations wait for their time than are kept.
-    #[error("{0} allocations already wait for their time")]
-    TooManyPlanned(usize),
 }
 
 struct Terminal {
@@ -301,119 +284,6 @@ impl Beam {
     /// The epoch: the time that schedules count from.
     pub fn epoch(&self) -> Nanos {
         self.epoch
-    }
-
-    /// The profile in force on a link.
-    pub fn link_profile(&self, terminal: usize, direction: Direction) -> &LinkProfile {
-        self.link(terminal, direction).profile()
-    }
-
-    /// The rate allocated to a link, bit/s, if allocations are in force.
-    pub fn allocation(&self, terminal: usize, direction: Direction) -> Option<u64> {
-        self.link(terminal, direction).allocation()
-    }
-
-    /// Changes a link. Queued packets stay, those in flight are not touched,
-    /// and one being transmitted ends as it began.
-    pub fn set_link(
-        &mut self,
-        now: Nanos,
-        terminal: usize,
-        direction: Direction,
-        profile: LinkProfile,
-    ) -> Result<(), BeamError> {
-        self.advance(now);
-        Ok(self.terminals[terminal].links[direction.index()].set_profile(profile)?)
-    }
-
-    /// The capacity in force in a direction.
-    pub fn capacity_profile(&self, direction: Direction) -> &CapacityProfile {
-        self.capacity[direction.index()].profile()
-    }
-
-    /// Changes the shared capacity. [`Sharing::FirstCome`] ends any
-    /// allocation; with [`Sharing::Allocated`] a terminal has nothing until
-    /// it is allocated something.
-    pub fn set_capacity(
-        &mut self,
-        now: Nanos,
-        direction: Direction,
-        profile: CapacityProfile,
-    ) -> Result<(), BeamError> {
-        self.advance(now);
-        profile.validate()?;
-        let allocated = self
-            .terminals
-            .iter()
-            .map(|t| t.links[direction.index()].allocation().unwrap_or(0))
-            .sum();
-        if profile.sharing == Sharing::Allocated {
-            profile.admits(allocated)?;
-        }
-        self.capacity[direction.index()].set_profile(profile)?;
-        for terminal in &mut self.terminals {
-            let link = &mut terminal.links[direction.index()];
-            link.set_allocation(match profile.sharing {
-                Sharing::FirstCome => None,
-                Sharing::Allocated => Some(link.allocation().unwrap_or(0)),
-            });
-        }
-        Ok(())
-    }
-
-    /// Allocates rates (bit/s, by terminal index) from `at` on, and enforces
-    /// them. A terminal that is not named gets nothing. An `at` that has
-    /// passed means now.
-    pub fn allocate(
-        &mut self,
-        now: Nanos,
-        direction: Direction,
-        rates_bps: BTreeMap<usize, u64>,
-        at: Nanos,
-    ) -> Result<(), BeamError> {
-        self.advance(now);
-        self.capacity[direction.index()].plan(rates_bps, at.max(now))?;
-        self.advance(now);
-        Ok(())
-    }
-
-    /// Blocks a terminal from `now`, for a time or until [`Beam::unblock`].
-    pub fn block(&mut self, now: Nanos, terminal: usize, duration: Option<Nanos>) {
-        self.terminals[terminal].blockage.block(now, duration);
-    }
-
-    /// Ends the blockage that covers `now`, commanded or scheduled.
-    pub fn unblock(&mut self, now: Nanos, terminal: usize) {
-        self.terminals[terminal].blockage.unblock(now);
-    }
-
-    /// Replaces a terminal's schedule; intervals are relative to the epoch.
-    pub fn schedule(&mut self, now: Nanos, terminal: usize, intervals: Vec<Interval>) {
-        let epoch = self.epoch;
-        self.terminals[terminal].blockage.lay(intervals, epoch, now);
-    }
-
-    /// Whether a terminal is blocked at `now`.
-    pub fn is_blocked(&self, now: Nanos, terminal: usize) -> bool {
-        self.terminals[terminal].blockage.covers(now)
-    }
-
-    /// Makes `now` the epoch and begins every schedule again from it.
-    pub fn restart_epoch(&mut self, now: Nanos) {
-        self.epoch = now;
-        for terminal in &mut self.terminals {
-            terminal.blockage.relay(now);
-        }
-    }
-
-    /// Begins every link's loss and jitter pattern again, from `seed`.
-    pub fn reseed(&mut self, now: Nanos, seed: u64) {
-        self.advance(now);
-        for terminal in &mut self.terminals {
-            for direction in Direction::BOTH {
-                terminal.links[direction.index()].reseed(&terminal.name, direction, seed);
-            }
-        }
     }
 
     /// The counts of a link at `now`.

@@ -17,7 +17,7 @@ pub struct Record {
     pub median: f64,
     /// The run that nine of ten are no worse than.
     pub p90: f64,
-    /// The bound wanted, for the worse-than-median `p90`.
+    /// The bound that `p90` is to keep.
     pub target: String,
     /// Whether `p90` keeps it.
     pub met: bool,
@@ -44,12 +44,17 @@ impl Record {
             subject: "satlink".into(),
             unit: unit.into(),
             n: sorted.len(),
-            median: quantile(sorted, 0.5),
-            p90,
+            median: rounded(quantile(sorted, 0.5)),
+            p90: rounded(p90),
             target,
             met,
         }
     }
+}
+
+/// To a thousandth, which is finer than any of the figures repeats.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }
 
 /// The smallest value that at least this share of the sorted values does not

@@ -121,9 +121,17 @@ impl Tun {
 
     /// Packets that the kernel dropped because they were not read in time.
     pub fn dropped(&self) -> io::Result<u64> {
-        let mut text = vec![0; 16 << 10];
-        let length = self.counters.read_at(&mut text, 0)?;
-        let text = String::from_utf8_lossy(&text[..length]);
+        let mut text = Vec::new();
+        let mut part = [0; 4096];
+        // The kernel gives whole lines, as many as fit, from an offset on.
+        loop {
+            let length = self.counters.read_at(&mut part, text.len() as u64)?;
+            if length == 0 {
+                break;
+            }
+            text.extend_from_slice(&part[..length]);
+        }
+        let text = String::from_utf8_lossy(&text);
         Ok(tx_dropped(&text, &self.name).unwrap_or(0))
     }
 }
