@@ -154,20 +154,24 @@ impl Authority {
             .map(|entry| entry.serial.clone())
             .filter(|serial| !self.revocations.revoked.contains_key(serial))
             .collect();
-        if added.is_empty() {
-            return Err(PkiError::AlreadyRevoked { node, last });
+        if !added.is_empty() {
+            let mut revocations = self.revocations.clone();
+            revocations
+                .revoked
+                .extend(added.iter().map(|serial| (serial.clone(), time)));
+            let list = revocations.sign(&self.issuer, time, self.not_after)?;
+            files::write(&self.dir, REVOCATION_LIST, &list, Readers::Everybody)?;
+            self.revocations = revocations;
         }
-        let mut revocations = self.revocations.clone();
-        revocations
-            .revoked
-            .extend(added.iter().map(|serial| (serial.clone(), time)));
-        let list = revocations.sign(&self.issuer, time, self.not_after)?;
-        files::write(&self.dir, REVOCATION_LIST, &list, Readers::Everybody)?;
-        self.revocations = revocations;
+        // Without anything new as well: an earlier run may have been cut short.
         for folder in files::folders(&self.dir.join(NODES))? {
-            files::write(&folder, REVOCATION_LIST, &list, Readers::Everybody)?;
+            self.copy(REVOCATION_LIST, &folder)?;
         }
-        Ok(added)
+        if added.is_empty() {
+            Err(PkiError::AlreadyRevoked { node, last })
+        } else {
+            Ok(added)
+        }
     }
 
     /// The serial number of the certificate in a node's folder.
