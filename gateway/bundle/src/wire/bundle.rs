@@ -12,6 +12,7 @@ use super::cbor::{CborError, Reader};
 use super::crc::CrcKind;
 use super::custody::{CodePoints, Creb, Cteb};
 use super::eid::{Eid, read_eid};
+use super::extensions::sort_extension;
 
 /// Blocks a bundle may have, the primary block included.
 pub const MAX_BLOCKS: usize = 32;
@@ -124,7 +125,7 @@ pub struct Extension {
 /// A decoded bundle. All `Bytes` are slices of the received one.
 #[derive(Clone, Debug)]
 pub struct Bundle {
-    /// The primary block.
+    /// The primary block; its CRC is verified and not kept here.
     pub primary: PrimaryBlock,
     /// The primary block as it came; it is immutable on its way.
     pub primary_raw: Bytes,
@@ -345,11 +346,11 @@ fn read_blocks(
 }
 
 /// One canonical block as it was read (RFC 9171 §4.3.2).
-struct Block<'a> {
-    kind: u64,
-    number: u64,
-    flags: u64,
-    data: &'a [u8],
+pub(super) struct Block<'a> {
+    pub kind: u64,
+    pub number: u64,
+    pub flags: u64,
+    pub data: &'a [u8],
     start: usize,
     data_at: usize,
 }
@@ -385,92 +386,4 @@ fn read_block<'a>(
         start,
         data_at,
     })
-}
-
-/// Puts an extension block where it belongs.
-fn sort_extension(
-    bundle: &mut Bundle,
-    codes: &CodePoints,
-    block: &Block<'_>,
-    raw: Bytes,
-) -> Result<(), Malformed> {
-    let Block {
-        kind, number, data, ..
-    } = *block;
-    let unintelligible = |_| Malformed::Unintelligible(kind);
-    match kind {
-        block_type::PREVIOUS_NODE => {
-            let node = whole(data, read_eid).map_err(unintelligible)?;
-            once(&mut bundle.previous_node, (number, node), kind)
-        }
-        block_type::BUNDLE_AGE => {
-            let age = whole(data, Reader::unsigned).map_err(unintelligible)?;
-            once(&mut bundle.age_ms, (number, age), kind)
-        }
-        block_type::HOP_COUNT => {
-            let (limit, count) = whole(data, read_hop_count).map_err(unintelligible)?;
-            once(&mut bundle.hop_count, (number, limit, count), kind)
-        }
-        _ if bundle.cteb.is_none()
-            && let Some(cteb) = codes.read_cteb(kind, data) =>
-        {
-            bundle.cteb = Some((number, cteb));
-            Ok(())
-        }
-        _ if bundle.creb.is_none()
-            && let Some(creb) = codes.read_creb(kind, data) =>
-        {
-            bundle.creb = Some((number, creb));
-            Ok(())
-        }
-        _ => pass_on(bundle, block, raw),
-    }
-}
-
-/// Treats a block of unknown type as its flags ask (RFC 9171 §5.6 step 4).
-fn pass_on(bundle: &mut Bundle, block: &Block<'_>, raw: Bytes) -> Result<(), Malformed> {
-    let security = matches!(block.kind, block_type::BIB | block_type::BCB);
-    bundle.encrypted |= block.kind == block_type::BCB;
-    if !security {
-        bundle.report_unsupported |= block.flags & block_flag::REPORT != 0;
-        if block.flags & block_flag::DELETE_BUNDLE != 0 {
-            return Err(Malformed::Unsupported(block.kind));
-        }
-        if block.flags & block_flag::DISCARD != 0 {
-            return Ok(());
-        }
-    }
-    bundle.others.push(Extension {
-        kind: block.kind,
-        number: block.number,
-        flags: block.flags,
-        raw,
-    });
-    Ok(())
-}
-
-fn once<T>(slot: &mut Option<T>, value: T, kind: u64) -> Result<(), Malformed> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(Malformed::Repeated(kind)),
-    }
-}
-
-/// Reads one value that must fill `data`.
-pub(crate) fn whole<'a, T>(
-    data: &'a [u8],
-    read: impl FnOnce(&mut Reader<'a>) -> Result<T, CborError>,
-) -> Result<T, CborError> {
-    let mut reader = Reader::new(data);
-    let value = read(&mut reader)?;
-    reader.end()?;
-    Ok(value)
-}
-
-fn read_hop_count(reader: &mut Reader<'_>) -> Result<(u8, u8), CborError> {
-    let length = reader.array()?;
-    let limit = u8::try_from(reader.unsigned()?).map_err(|_| CborError::Malformed)?;
-    let count = u8::try_from(reader.unsigned()?).map_err(|_| CborError::Malformed)?;
-    reader.array_end(length, 2)?;
-    Ok((limit, count))
 }

@@ -1,8 +1,8 @@
 //! The custody blocks of CCSDS 734.6 and the code points of its dialects.
 
-use super::bundle::whole;
 use super::cbor::{ARRAY, CborError, Reader, UNSIGNED, write_head};
 use super::eid::{Eid, read_eid, write_eid};
+use super::extensions::whole;
 
 /// How a peer's implementation writes custody blocks and signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,6 +5,7 @@ mod cbor;
 mod crc;
 mod custody;
 mod eid;
+mod extensions;
 mod record;
 mod seal;
 
