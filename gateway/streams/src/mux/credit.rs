@@ -193,6 +193,7 @@ impl Mux {
         let before = stream.recv.outstanding();
         let charged = end.is_some_and(|end| end.saturating_sub(stream.recv.returned) > floor);
         stream.recv.state = Receiving::Done;
+        self.runs -= stream.recv.assembler.runs();
         stream.recv.assembler = Default::default();
         stream.recv.final_offset = end;
         stream.control.credit = charged;

@@ -15,6 +15,9 @@ use crate::wire::{Frame, Frames, Header, Hello, Open, ResetCode, StreamId};
 /// ids on purpose comes near.
 const MAX_CLOSED_RANGES: usize = 65_536;
 
+/// Runs of bytes beyond a gap that are kept of all streams.
+const MAX_RUNS: usize = 65_536;
+
 /// CREDIT frames kept about streams that are not here.
 const MAX_LOOSE_FRAMES: usize = 4096;
 
@@ -277,7 +280,8 @@ impl Mux {
         let recv = &mut stream.recv;
         let fits = recv.final_offset.is_none_or(|known| known == end) && end >= recv.highest;
         let missing = recv.state == Receiving::Open && end > recv.assembler.taken();
-        let later = stream.life == Life::Open && missing && fits && !at_once;
+        let sealed = stream.open.is_none();
+        let later = stream.life == Life::Open && sealed && missing && fits && !at_once;
         if later {
             if recv.reset.is_none() {
                 recv.final_offset = Some(end);
@@ -343,6 +347,7 @@ impl Mux {
             return;
         };
         let before = stream.recv.outstanding();
+        let runs = stream.recv.assembler.runs();
         let Ok(new) = stream.recv.assembler.insert(offset, data, pinned) else {
             return self.violated(id, ResetCode::FlowControl, "too many gaps");
         };
@@ -351,11 +356,15 @@ impl Mux {
             stream.recv.final_offset = Some(end);
         }
         let after = stream.recv.outstanding();
+        self.runs = self.runs - runs + stream.recv.assembler.runs();
         let readable = stream.life == Life::Open && stream.recv.assembler.is_readable();
         if readable && !std::mem::replace(&mut stream.readable_told, true) {
             self.events.push_back(Event::Readable(id));
         }
         self.recount(before, after);
+        if self.runs > MAX_RUNS {
+            return self.violated(id, ResetCode::FlowControl, "too many gaps in all streams");
+        }
         Counters::add(&mut self.counters.received_bytes, class, new);
         self.finish_if_read_out(id);
     }
@@ -378,7 +387,8 @@ impl Mux {
         }
     }
 
-    /// Ends a stream that the peer has forgotten.
+    /// Ends a stream that the peer has ended. A CREDIT or STOP that waits is
+    /// still sealed: the peer's charge goes with it.
     fn end(&mut self, id: StreamId, code: ResetCode, reason: String) {
         self.sending_done(id);
         self.receiving_done_if_open(id);
@@ -389,7 +399,6 @@ impl Mux {
         stream.open = None;
         stream.recv.reset = None;
         stream.control.opened = false;
-        stream.control.stop = None;
         if stream.life == Life::Open {
             self.events.push_back(Event::Reset { id, code, reason });
         }

@@ -372,6 +372,8 @@ impl Mux {
         assert_eq!(self.untold, untold);
         let buffered: usize = streams().map(|s| s.send.pieces.len()).sum();
         assert_eq!(self.buffered, buffered);
+        let runs: usize = streams().map(|s| s.recv.assembler.runs()).sum();
+        assert_eq!(self.runs, runs);
         assert!(self.streams.len() <= self.config.max_streams);
         for (class, queue) in self.classes.iter().enumerate() {
             let queued =
@@ -419,4 +421,92 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn no_peer_can_unbalance_the_books(
+        frames in prop::collection::vec(hostile_frame(), 1..60),
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        let mut world = World::new();
+        let mut steps = steps.into_iter();
+        for (body, old) in frames {
+            let mut payload = vec![1];
+            payload.extend((9 - u64::from(old)).to_be_bytes());
+            payload.extend(world.nodes[0].incarnation.to_be_bytes());
+            payload.extend(body);
+            let mux = &mut world.nodes[0];
+            let _ = mux.handle_payload(world.now, Class(1), payload.into());
+            mux.check();
+            let ids: Vec<StreamId> = mux.streams.keys().copied().collect();
+            match steps.next() {
+                Some(Step::Open(_, class)) => {
+                    let open = Open {
+                        class: Class(class),
+                        target: Target::Address(([192, 0, 2, 1], 80).into()),
+                        client: None,
+                        report_connected: true,
+                    };
+                    let _ = mux.open(world.now, open);
+                }
+                Some(Step::Write(_, stream, length)) if !ids.is_empty() => {
+                    let id = ids[stream % ids.len()];
+                    let _ = mux.write(id, vec![0; length].into());
+                }
+                Some(Step::Read(_, stream, limit)) if !ids.is_empty() => {
+                    mux.read(ids[stream % ids.len()], limit);
+                }
+                Some(Step::Finish(_, stream)) if !ids.is_empty() => {
+                    let _ = mux.finish(ids[stream % ids.len()]);
+                }
+                Some(Step::Seal(_, class, max_bytes)) => {
+                    if let Some(chunks) = mux.poll_payload(Class(class), max_bytes) {
+                        let payload: Bytes = chunks.concat().into();
+                        crate::wire::decode_frames(&payload).unwrap();
+                        if max_bytes % 8 == 0 {
+                            mux.handle_expired(payload).unwrap();
+                        }
+                    }
+                }
+                _ => {}
+            }
+            mux.check();
+            while mux.poll_event().is_some() {}
+        }
+    }
+}
+
+/// A frame that decodes, with numbers as a hostile peer would choose them;
+/// and whether it comes from the peer's earlier run.
+fn hostile_frame() -> impl Strategy<Value = (Vec<u8>, bool)> {
+    let number = || {
+        prop_oneof![
+            0u64..6,
+            0u64..300_000,
+            Just(crate::wire::VARINT_MAX),
+            Just(65_536),
+        ]
+    };
+    let frame = (1u64..10, 0u64..6, number(), number(), number(), number());
+    (frame, prop::bool::weighted(0.02)).prop_map(|((kind, id, a, b, c, d), old)| {
+        let numbers: Vec<u64> = match kind {
+            1 => vec![a, b, c, d.max(65_536), id, 3],
+            4 => vec![id, a],
+            5 => vec![id, a, b, c, 0],
+            _ => vec![id, a],
+        };
+        let mut body = Vec::new();
+        for number in numbers {
+            body.extend((number | 0xc000_0000_0000_0000).to_be_bytes());
+        }
+        if kind == 2 {
+            body.truncate(8);
+            body.extend([1, 0, 4, 0, 80, 192, 0, 2, 1, 0]);
+        } else if kind > 6 {
+            body.extend(vec![0; (b % 20_000) as usize]);
+        }
+        let mut frame = vec![kind as u8];
+        frame.extend((body.len() as u32 | 0x8000_0000).to_be_bytes());
+        frame.extend(body);
+        (frame, old)
+    })
 }

@@ -68,6 +68,8 @@ pub struct Mux {
     granted: Windows,
     /// Credit in use by the peer's bytes here, beyond the floors.
     excess: u64,
+    /// Runs of bytes beyond a gap.
+    runs: usize,
     /// Consumption not told, of streams with half a floor or more of it.
     untold: u64,
     untold_streams: Vec<StreamId>,
@@ -117,6 +119,7 @@ impl Mux {
             credit_changed: false,
             granted: config.windows,
             excess: 0,
+            runs: 0,
             untold: 0,
             untold_streams: Vec::new(),
             buffered: 0,
@@ -287,7 +290,8 @@ impl Mux {
         self.refused.clear();
         self.untold_streams.clear();
         self.writers.clear();
-        (self.charged, self.excess, self.untold, self.buffered) = (0, 0, 0, 0);
+        (self.charged, self.excess, self.untold) = (0, 0, 0);
+        (self.runs, self.buffered) = (0, 0);
         self.first_valid = self.next_id;
         self.peer_first_valid = StreamId(0);
         self.renew_hello();

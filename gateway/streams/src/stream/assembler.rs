@@ -37,6 +37,11 @@ impl Assembler {
         self.taken
     }
 
+    /// Runs beyond a gap.
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
     pub(crate) fn is_readable(&self) -> bool {
         !self.ready.is_empty()
     }
