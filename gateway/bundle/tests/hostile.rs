@@ -2,8 +2,11 @@
 
 mod net;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use bp7::canonical::new_payload_block;
+use bp7::flags::{BlockControlFlags, BundleControlFlags};
+use bp7::primary::PrimaryBlockBuilder;
 use bytes::Bytes;
 use net::{BULK, Net, SERVICE, node};
 use proptest::prelude::*;
@@ -100,18 +103,40 @@ fn payload_crcs_of_all_kinds_are_written_and_verified() {
     }
 }
 
+/// A signal from node 2 to node 1 that accepts all numbers of a sequence.
+fn signal_for_all_of(sequence: u32) -> Bytes {
+    let mut record = vec![0x82, 0x0D, 0xA1, 0x01, 0x81, 0x83, 0x1A];
+    record.extend(sequence.to_be_bytes());
+    record.extend([0x00, 0x1B]);
+    record.extend(u64::MAX.to_be_bytes());
+    let primary = PrimaryBlockBuilder::new()
+        .bundle_control_flags(BundleControlFlags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD.bits())
+        .destination(ipn(1, 0))
+        .source(ipn(2, 0))
+        .lifetime(Duration::from_secs(60))
+        .build()
+        .unwrap();
+    let payload = new_payload_block(BlockControlFlags::empty(), record);
+    bp7::Bundle::new(primary, vec![payload]).to_cbor().into()
+}
+
 #[test]
-fn a_flood_of_signals_for_unknown_bundles_does_nothing() {
+fn a_signal_for_two_to_the_64_bundles_releases_only_those_that_were_offered() {
     let mut net = Net::new(vec![Agent::new(node(1)), Agent::new(node(2))]);
-    let id = net.send(0, 2, b"data").unwrap();
+    let offered = net.send(0, 2, b"data").unwrap();
+    let waiting = net.send(0, 2, b"data").unwrap();
     let offer = net.offer(0, 2).unwrap();
-    let mut runs = vec![0x82, 0x0D, 0xA1, 0x01, 0x81, 0x83, 0x01, 0x00, 0x1B];
-    runs.extend(u64::MAX.to_be_bytes());
-    let record = decode_record(&runs, &CodePoints::default());
-    assert!(record.is_ok());
-    assert_eq!(net.agents[0].list(net.now, None, 10)[0].id, id);
-    net.finish(0, &offer, underpass_cla::Outcome::Acknowledged);
-    assert_eq!(net.released(0), []);
+    let raw: Bytes = offer.chunks.concat().into();
+    let bundle = decode(&raw, &DecodeLimits::default(), &CodePoints::default()).unwrap();
+    let sequence = bundle.cteb.unwrap().1.sequence as u32;
+    for (guess, released) in [(sequence + 7, vec![]), (sequence, vec![offered])] {
+        let now = net.now;
+        net.agents[0]
+            .receive(now, NeighbourId(2), Class(0), signal_for_all_of(guess))
+            .unwrap();
+        assert_eq!(net.released(0), released);
+    }
+    assert_eq!(net.agents[0].list(net.now, None, 10)[0].id, waiting);
 }
 
 proptest! {
@@ -146,7 +171,7 @@ proptest! {
             let mut agent = Agent::new(config);
             let raw = Bytes::from(raw.clone());
             let _ = agent.receive(now, NeighbourId(1), Class(0), raw);
-            agent.handle_timeout(now + std::time::Duration::from_secs(1));
+            agent.handle_timeout(now + Duration::from_secs(1));
             while let Some(event) = agent.poll_event() {
                 let delivered = matches!(event, Event::Deliver(_));
                 prop_assert!(!delivered || number == 2);
