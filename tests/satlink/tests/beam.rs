@@ -410,6 +410,19 @@ fn allocations_are_enforced_from_their_time_on() {
 }
 
 #[test]
+fn allocation_holds_from_its_time_however_late_the_beam_is_polled() {
+    let capacity = CapacityProfile {
+        capacity_bps: Some(12_000_000),
+        sharing: Sharing::FirstCome,
+    };
+    let mut beam = two_greedy(capacity, [2000, 0]);
+    let nothing = BTreeMap::new();
+    beam.allocate(0, Direction::Forward, nothing, S).unwrap();
+    // A packet that begins at 1 s still goes at the old rate.
+    assert_eq!(bytes_out(&mut beam, 0, 5 * S), 1001 * 1500);
+}
+
+#[test]
 fn unused_allocation_goes_to_nobody() {
     let capacity = CapacityProfile {
         capacity_bps: Some(12_000_000),

@@ -68,8 +68,8 @@ impl Beam {
         let allocated = self
             .terminals
             .iter()
-            .map(|t| t.links[direction.index()].allocation().unwrap_or(0))
-            .sum();
+            .filter_map(|t| t.links[direction.index()].allocation())
+            .fold(0, u64::saturating_add);
         if profile.sharing == Sharing::Allocated {
             profile.admits(allocated)?;
         }
