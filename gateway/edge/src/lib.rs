@@ -12,7 +12,7 @@ mod credentials;
 pub mod dial;
 pub mod direct;
 mod edge;
-mod http;
+pub mod http;
 mod listen;
 pub mod relay;
 pub mod socks5;

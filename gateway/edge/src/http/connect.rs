@@ -1,26 +1,18 @@
 //! CONNECT (RFC 9110 §9.3.6).
 
-use bytes::Bytes;
-use hyper::upgrade::OnUpgrade;
+use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 
+use super::authority;
 use super::reply::{self, Body};
-use super::{authority, server::Client};
+use super::server::Client;
+use super::tunnel::{Far, Tunnel};
 use crate::config::Answer;
-use crate::relay::{outcome, relay_logged};
-use crate::stream::{Conduit, Protocol};
-
-/// A connection that is a tunnel once its answer has been written.
-pub(super) struct Tunnel {
-    upgrade: OnUpgrade,
-    conduit: Box<dyn Conduit>,
-    target: String,
-}
+use crate::relay::outcome;
+use crate::stream::Protocol;
 
 /// Opens the stream of a CONNECT and gives the answer to it.
-pub(super) async fn connect<B>(client: &Client, mut request: Request<B>) -> Response<Body> {
+pub(super) async fn connect(client: &Client, mut request: Request<Incoming>) -> Response<Body> {
     let Some(authority) = request.uri().authority() else {
         return reply::page(StatusCode::BAD_REQUEST, "CONNECT needs host:port");
     };
@@ -30,8 +22,8 @@ pub(super) async fn connect<B>(client: &Client, mut request: Request<B>) -> Resp
     };
     let shown = target.to_string();
     let intake = &client.intake;
-    let opened = intake.open(Protocol::HttpConnect, target, &client.peer, None);
-    let opened = match opened {
+    let class = intake.classify(Protocol::HttpConnect, &target, &client.peer, None);
+    let opened = match intake.open(Protocol::HttpConnect, target, &client.peer, class) {
         Ok(mut conduit) if intake.config.answer == Answer::AfterDial => {
             outcome(&mut conduit).await.map(|_| conduit)
         }
@@ -40,39 +32,15 @@ pub(super) async fn connect<B>(client: &Client, mut request: Request<B>) -> Resp
     match opened {
         Ok(conduit) => {
             client.tunnel(Tunnel {
-                upgrade: hyper::upgrade::on(&mut request),
-                conduit,
+                near: hyper::upgrade::on(&mut request),
+                far: Far::Conduit(conduit),
                 target: shown,
             });
             Response::new(reply::empty())
         }
         Err(failure) => {
-            tracing::info!(listener = %intake.name, client = %client.peer.address,
-                target = shown, %failure, "cannot connect");
+            client.log_failure(&shown, &failure);
             reply::failed(&failure)
         }
-    }
-}
-
-impl Tunnel {
-    /// Relays until the tunnel ends. Bytes that the client sent right behind
-    /// its request are part of it.
-    pub(super) async fn run(self, client: &Client) {
-        let Ok(upgraded) = self.upgrade.await else {
-            return;
-        };
-        let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() else {
-            return;
-        };
-        let early: Bytes = parts.read_buf;
-        relay_logged(
-            &client.intake.name,
-            client.peer.address,
-            &self.target,
-            parts.io.into_inner(),
-            self.conduit,
-            early,
-        )
-        .await;
     }
 }

@@ -2,20 +2,26 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioTimer;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::authority;
-use super::connect::{Tunnel, connect};
+use super::client_io::ClientIo;
+use super::connect::connect;
+use super::forward::forward;
 use super::reply::{self, Body};
+use super::tunnel::Tunnel;
+use super::upstream::Upstreams;
 use crate::listen::{Intake, Peer};
+use crate::stream::Failure;
 
 /// Most octets of a request head: what common origins take, with room.
 const MAX_HEAD: usize = 64 * 1024;
@@ -26,6 +32,9 @@ const MAX_FIELDS: usize = 128;
 pub(super) struct Client {
     pub intake: Arc<Intake>,
     pub peer: Peer,
+    pub upstreams: Upstreams,
+    /// Set when a response could not be passed back whole.
+    pub cut: Arc<AtomicBool>,
     tunnel: Mutex<Option<Tunnel>>,
 }
 
@@ -35,6 +44,11 @@ impl Client {
         if let Ok(mut slot) = self.tunnel.lock() {
             *slot = Some(tunnel);
         }
+    }
+
+    pub fn log_failure(&self, target: &str, failure: &Failure) {
+        tracing::info!(listener = %self.intake.name, client = %self.peer.address, target,
+            %failure, "cannot connect");
     }
 }
 
@@ -51,6 +65,8 @@ pub(crate) async fn serve(
     let client = Arc::new(Client {
         intake,
         peer,
+        upstreams: Upstreams::default(),
+        cut: Arc::default(),
         tunnel: Mutex::new(None),
     });
     let shared = client.clone();
@@ -64,7 +80,8 @@ pub(crate) async fn serve(
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_FIELDS)
         .half_close(true)
-        .serve_connection(TokioIo::new(socket), service)
+        .preserve_header_case(true)
+        .serve_connection(ClientIo::new(socket, client.cut.clone()), service)
         .with_upgrades();
     let mut connection = pin!(connection);
     let ended = tokio::select! {
@@ -91,5 +108,5 @@ async fn answer(client: &Arc<Client>, request: Request<Incoming>) -> Response<Bo
     if request.method() == Method::CONNECT {
         return connect(client, request).await;
     }
-    reply::page(StatusCode::METHOD_NOT_ALLOWED, "only CONNECT is served")
+    forward(client, request).await
 }

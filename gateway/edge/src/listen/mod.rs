@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use underpass_cla::Class;
 
 use crate::classify::{Classifier, Facts};
 use crate::config::{ListenerConfig, ListenerProtocol};
@@ -29,22 +30,33 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Classifies and opens a stream for `client`.
+    /// The class of a connection to `target`; `content_length` in bytes,
+    /// where HTTP tells it.
+    pub fn classify(
+        &self,
+        protocol: Protocol,
+        target: &Target,
+        peer: &Peer,
+        content_length: Option<u64>,
+    ) -> Class {
+        self.classifier.classify(&Facts {
+            listener: &self.name,
+            protocol,
+            target,
+            client: peer.address,
+            dscp: peer.dscp,
+            content_length,
+        })
+    }
+
+    /// Opens a stream for a client.
     pub fn open(
         &self,
         protocol: Protocol,
         target: Target,
         peer: &Peer,
-        content_length: Option<u64>,
+        class: Class,
     ) -> Result<Box<dyn Conduit>, Failure> {
-        let class = self.classifier.classify(&Facts {
-            listener: &self.name,
-            protocol,
-            target: &target,
-            client: peer.address,
-            dscp: peer.dscp,
-            content_length,
-        });
         self.outlet.open(OpenRequest {
             target,
             client: peer.address,

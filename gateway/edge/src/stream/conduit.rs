@@ -37,7 +37,8 @@ pub trait Conduit: Send {
     fn poll_send_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>>;
 
     /// Sends `data`, at most as long as the capacity last polled. Kept
-    /// without a copy.
+    /// without a copy. A poll of the conduit follows, so it may leave the
+    /// work to that.
     fn send(&mut self, data: Bytes);
 
     /// Ends this side's data: the far socket is shut down for writing once it

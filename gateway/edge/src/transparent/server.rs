@@ -22,12 +22,9 @@ pub(crate) async fn serve(intake: &Intake, socket: TcpStream, peer: Peer) {
             "closed a connection that was made to a transparent listener itself");
         return abort(socket);
     }
-    let opened = intake.open(
-        Protocol::Transparent,
-        Target::Address(destination),
-        &peer,
-        None,
-    );
+    let target = Target::Address(destination);
+    let class = intake.classify(Protocol::Transparent, &target, &peer, None);
+    let opened = intake.open(Protocol::Transparent, target, &peer, class);
     match opened {
         Ok(conduit) => {
             let shown = destination.to_string();

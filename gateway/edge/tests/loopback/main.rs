@@ -2,6 +2,8 @@
 //! between.
 
 mod connect;
+mod forward;
 mod half_close;
+mod hostile_heads;
 mod socks;
 mod world;

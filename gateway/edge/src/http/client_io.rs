@@ -1,0 +1,99 @@
+//! A client's socket as hyper's connection.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// A client's socket that closes by RST once `cut` is set: a response that
+/// ends where its connection ends must not look whole when it is not.
+pub(super) struct ClientIo {
+    /// `None` once it has become a tunnel's.
+    socket: Option<TokioIo<TcpStream>>,
+    cut: Arc<AtomicBool>,
+}
+
+impl ClientIo {
+    pub fn new(socket: TcpStream, cut: Arc<AtomicBool>) -> ClientIo {
+        ClientIo {
+            socket: Some(TokioIo::new(socket)),
+            cut,
+        }
+    }
+
+    pub fn into_socket(mut self) -> Option<TcpStream> {
+        self.socket.take().map(TokioIo::into_inner)
+    }
+
+    fn socket(self: Pin<&mut Self>) -> io::Result<Pin<&mut TokioIo<TcpStream>>> {
+        let socket = self.get_mut().socket.as_mut();
+        socket
+            .map(Pin::new)
+            .ok_or(io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Read for ClientIo {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.socket()?.poll_read(cx, buffer)
+    }
+}
+
+impl Write for ClientIo {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.socket()?.poll_write(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.socket()?.poll_write_vectored(cx, slices)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket()?.poll_shutdown(cx)
+    }
+}
+
+impl Drop for ClientIo {
+    fn drop(&mut self) {
+        // hyper drops the connection without a shutdown when a body breaks.
+        if let Some(socket) = &self.socket
+            && self.cut.load(Ordering::Relaxed)
+        {
+            let _ = socket.inner().set_zero_linger();
+        }
+    }
+}
+
+/// Marks the client's connection as cut if the body breaks off.
+pub(super) fn mark_cut(cut: &Arc<AtomicBool>) -> impl Fn(hyper::Error) -> hyper::Error + use<> {
+    let cut = cut.clone();
+    move |error| {
+        cut.store(true, Ordering::Relaxed);
+        error
+    }
+}

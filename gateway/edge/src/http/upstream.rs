@@ -1,0 +1,113 @@
+//! Connections to origins, kept for the next request of the same client.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, Response};
+use underpass_cla::Class;
+
+use super::conduit_io::{Cause, ConduitIo};
+use super::reply::Body;
+use crate::stream::{Conduit, Failure, FailureCode, Target};
+
+/// Idle connections kept per client connection.
+const KEPT: usize = 8;
+/// How long a connection whose last response is over may take to say so.
+const SETTLE: Duration = Duration::from_millis(50);
+/// Read buffer per busy connection, in bytes: one batch of a busy stream.
+const BUFFER: usize = 256 * 1024;
+/// Most header fields of a response.
+const MAX_FIELDS: usize = 256;
+
+/// Where an upstream leads: what a request must have in common with the last
+/// one to reuse its connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub target: Target,
+    pub class: Class,
+}
+
+/// One HTTP connection to an origin.
+pub(super) struct Upstream {
+    way: Way,
+    sender: SendRequest<Body>,
+    cause: Cause,
+}
+
+impl Upstream {
+    /// Starts HTTP on a stream; nothing is sent before the first request.
+    pub async fn start(way: Way, conduit: Box<dyn Conduit>) -> Result<Upstream, Failure> {
+        let cause = Cause::default();
+        let handshake = http1::Builder::new()
+            .preserve_header_case(true)
+            .max_buf_size(BUFFER)
+            .max_headers(MAX_FIELDS)
+            .handshake(ConduitIo::new(conduit, cause.clone()));
+        let (sender, connection) = handshake.await.map_err(|error| describe(&error))?;
+        // Its errors reach the request that is under way, or `cause`.
+        tokio::spawn(connection.with_upgrades());
+        Ok(Upstream { way, sender, cause })
+    }
+
+    /// Sends a request and waits for the head of the response.
+    pub async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+        let sent = self.sender.send_request(request).await;
+        sent.map_err(|error| match self.cause.get() {
+            Some(failure) => failure.clone(),
+            None => describe(&error),
+        })
+    }
+}
+
+/// The idle upstreams of one client connection.
+#[derive(Default)]
+pub(super) struct Upstreams(Arc<Mutex<Vec<Upstream>>>);
+
+impl Upstreams {
+    /// Takes an idle connection to `way` that still lives.
+    pub async fn take(&self, way: &Way) -> Option<Upstream> {
+        let mut upstream = {
+            let mut idle = self.0.lock().ok()?;
+            idle.retain(|upstream| !upstream.sender.is_closed());
+            let at = idle.iter().position(|upstream| upstream.way == *way)?;
+            idle.swap_remove(at)
+        };
+        let ready = tokio::time::timeout(SETTLE, upstream.sender.ready()).await;
+        matches!(ready, Ok(Ok(()))).then_some(upstream)
+    }
+
+    /// Keeps `upstream`; the oldest one goes if there are too many.
+    pub fn keep(&self, upstream: Upstream) {
+        if let Ok(mut idle) = self.0.lock() {
+            if idle.len() >= KEPT {
+                idle.remove(0);
+            }
+            idle.push(upstream);
+        }
+    }
+}
+
+/// The failure behind an error of hyper's client.
+fn describe(error: &hyper::Error) -> Failure {
+    let mut source = error.source();
+    while let Some(inner) = source {
+        if let Some(failure) = inner.downcast_ref::<Failure>() {
+            return failure.clone();
+        }
+        if let Some(io) = inner.downcast_ref::<std::io::Error>()
+            && let Some(failure) = io.get_ref().and_then(|e| e.downcast_ref::<Failure>())
+        {
+            return failure.clone();
+        }
+        source = inner.source();
+    }
+    let text = if error.is_parse() || error.is_parse_too_large() {
+        format!("the origin's answer is no HTTP/1.1: {error}")
+    } else {
+        format!("the origin gave no answer: {error}")
+    };
+    Failure::new(FailureCode::Reset, text)
+}

@@ -1,0 +1,314 @@
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::world::{closed_port, edge, origin, read_until};
+
+/// An origin whose answer to each request is the head it has received.
+async fn mirror(connections: Arc<AtomicUsize>) -> SocketAddr {
+    origin(move |mut socket| {
+        connections.fetch_add(1, Ordering::Relaxed);
+        async move {
+            loop {
+                let head = read_until(&mut socket, b"\r\n\r\n").await;
+                if head.is_empty() {
+                    return;
+                }
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nKeep-Alive: timeout=9\r\n\
+                     Connection: X-Hop\r\nX-Hop: 1\r\nX-End: 2\r\n\r\n",
+                    head.len()
+                );
+                socket.write_all(answer.as_bytes()).await.unwrap();
+                socket.write_all(&head).await.unwrap();
+            }
+        }
+    })
+    .await
+}
+
+async fn head(client: &mut TcpStream) -> String {
+    String::from_utf8(read_until(client, b"\r\n\r\n").await).unwrap()
+}
+
+/// The field's value in `head`, in lower case.
+fn field(head: &str, name: &str) -> Option<String> {
+    head.lines().find_map(|line| {
+        let (field, value) = line.split_once(':')?;
+        field
+            .eq_ignore_ascii_case(name)
+            .then(|| value.trim().to_lowercase())
+    })
+}
+
+async fn body(client: &mut TcpStream, head: &str) -> String {
+    let length = field(head, "content-length").unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    client.read_exact(&mut body).await.unwrap();
+    String::from_utf8(body).unwrap()
+}
+
+#[tokio::test]
+async fn both_legs_keep_their_connection() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let origin = mirror(connections.clone()).await;
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    for _ in 0..5 {
+        let request = format!("GET http://{origin}/a?b=c HTTP/1.1\r\nHost: {origin}\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut client).await;
+        assert!(
+            body(&mut client, &head)
+                .await
+                .starts_with("GET /a?b=c HTTP/1.1\r\n")
+        );
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn fields_of_a_hop_end_at_the_proxy() {
+    let origin = mirror(Arc::default()).await;
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = format!(
+        "GET http://{origin}/ HTTP/1.1\r\nHost: elsewhere.example\r\nProxy-Connection: keep-alive\r\n\
+         Connection: X-Secret\r\nX-Secret: 1\r\nTE: trailers\r\nX-Stays: Yes\r\nVia: 1.1 fred\r\n\r\n"
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    let answer = head(&mut client).await;
+    let seen = body(&mut client, &answer).await;
+    assert_eq!(field(&seen, "host"), Some(origin.to_string()));
+    assert_eq!(field(&seen, "x-stays").as_deref(), Some("yes"));
+    assert!(seen.to_lowercase().contains("1.1 underpass"), "{seen}");
+    for gone in ["proxy-connection", "x-secret", "te", "connection"] {
+        assert_eq!(field(&seen, gone), None, "{gone}");
+    }
+    assert_eq!(field(&answer, "via").as_deref(), Some("1.1 underpass"));
+    assert_eq!(field(&answer, "x-end").as_deref(), Some("2"));
+    assert_eq!(field(&answer, "x-hop"), None);
+    assert_eq!(field(&answer, "keep-alive"), None);
+}
+
+#[tokio::test]
+async fn chunked_bodies_stream_both_ways() {
+    let origin = origin(|mut socket| async move {
+        let head = read_until(&mut socket, b"\r\n\r\n").await;
+        let head = String::from_utf8(head).unwrap();
+        assert_eq!(
+            field(&head, "transfer-encoding").as_deref(),
+            Some("chunked")
+        );
+        let start = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        socket.write_all(start).await.unwrap();
+        for _ in 0..3 {
+            let chunk = read_until(&mut socket, b"ping\r\n").await;
+            socket.write_all(&chunk).await.unwrap();
+        }
+        assert_eq!(read_until(&mut socket, b"0\r\n\r\n").await, b"0\r\n\r\n");
+        socket.write_all(b"0\r\n\r\n").await.unwrap();
+    })
+    .await;
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request =
+        format!("POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    client.write_all(b"4\r\nping\r\n").await.unwrap();
+    assert!(head(&mut client).await.starts_with("HTTP/1.1 200"));
+    // Each chunk returns before the next one leaves: nothing waits for the end.
+    assert_eq!(read_until(&mut client, b"ping\r\n").await, b"4\r\nping\r\n");
+    for _ in 0..2 {
+        client.write_all(b"4\r\nping\r\n").await.unwrap();
+        assert_eq!(read_until(&mut client, b"ping\r\n").await, b"4\r\nping\r\n");
+    }
+    client.write_all(b"0\r\n\r\n").await.unwrap();
+    assert_eq!(read_until(&mut client, b"0\r\n\r\n").await, b"0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn a_client_that_expects_100_may_continue_at_once() {
+    const LENGTH: usize = 3_000_000;
+    let origin = origin(|mut socket| async move {
+        let head = read_until(&mut socket, b"\r\n\r\n").await;
+        let head = String::from_utf8(head).unwrap();
+        assert_eq!(field(&head, "expect").as_deref(), Some("100-continue"));
+        assert_eq!(field(&head, "content-length"), Some(LENGTH.to_string()));
+        socket
+            .write_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+            .await
+            .unwrap();
+        let mut body = vec![0; LENGTH];
+        socket.read_exact(&mut body).await.unwrap();
+        assert!(body.iter().all(|octet| *octet == 5));
+        socket
+            .write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
+            .await
+            .unwrap();
+    })
+    .await;
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = format!(
+        "PUT http://{origin}/ HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {LENGTH}\r\n\r\n"
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(head(&mut client).await, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.write_all(&vec![5; LENGTH]).await.unwrap();
+    assert!(head(&mut client).await.starts_with("HTTP/1.1 201"));
+}
+
+#[tokio::test]
+async fn failures_come_back_as_status_and_reason() {
+    let (_edge, proxy) = edge("http", "");
+    let refused = closed_port().await.to_string();
+    for (target, status, reason) in [
+        (refused.as_str(), "502", "refused"),
+        ("10.0.0.1", "403", "not dialled"),
+        ("no-such-host.invalid", "502", "does not resolve"),
+    ] {
+        let mut client = TcpStream::connect(proxy).await.unwrap();
+        let request = format!("GET http://{target}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut client).await;
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+        assert!(
+            field(&head, "proxy-status")
+                .unwrap()
+                .starts_with("underpass; error=")
+        );
+        let page = body(&mut client, &head).await;
+        assert!(page.contains(reason), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_a_reset_for_a_client_that_sees_no_length() {
+    let origin = origin(|mut socket| async move {
+        read_until(&mut socket, b"\r\n\r\n").await;
+        let start = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n";
+        socket.write_all(start).await.unwrap();
+        // Closed in the middle of the chunked body.
+    })
+    .await;
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = format!("GET http://{origin}/ HTTP/1.0\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let error = client.read_to_end(&mut answer).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_the_origin_has_closed_is_replaced() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = connections.clone();
+    let origin = origin(move |mut socket| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async move {
+            read_until(&mut socket, b"\r\n\r\n").await;
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            socket.write_all(answer).await.unwrap();
+            // Takes the next request, too, and closes without an answer.
+            read_until(&mut socket, b"\r\n\r\n").await;
+        }
+    })
+    .await;
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    for _ in 0..3 {
+        let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut client).await;
+        assert_eq!(body(&mut client, &head).await, "ok");
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_is_a_tunnel() {
+    let origin = origin(|mut socket| async move {
+        let head = read_until(&mut socket, b"\r\n\r\n").await;
+        let head = String::from_utf8(head).unwrap();
+        assert_eq!(field(&head, "upgrade").as_deref(), Some("websocket"));
+        assert_eq!(field(&head, "connection").as_deref(), Some("upgrade"));
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+            Upgrade: websocket\r\n\r\nfirst";
+        socket.write_all(answer).await.unwrap();
+        let (mut from, mut to) = socket.split();
+        tokio::io::copy(&mut from, &mut to).await.unwrap();
+        to.shutdown().await.unwrap();
+    })
+    .await;
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = format!(
+        "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    let head = head(&mut client).await;
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    client.write_all(b" and second").await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest, "first and second");
+}
+
+#[tokio::test]
+async fn curl_downloads_and_uploads_through_every_listener() {
+    let Ok(found) = Command::new("curl").arg("--version").output() else {
+        println!("skipped: curl is not installed");
+        return;
+    };
+    assert!(found.status.success());
+    let origin = origin(|mut socket| async move {
+        let head = String::from_utf8(read_until(&mut socket, b"\r\n\r\n").await).unwrap();
+        let length: usize = field(&head, "content-length").unwrap().parse().unwrap();
+        if field(&head, "expect").is_some() {
+            socket
+                .write_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+                .await
+                .unwrap();
+        }
+        let mut body = vec![0; length];
+        socket.read_exact(&mut body).await.unwrap();
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        socket.write_all(answer.as_bytes()).await.unwrap();
+        socket.write_all(&body).await.unwrap();
+    })
+    .await;
+    let (_http, http) = edge("http", "");
+    let (_socks, socks) = edge("socks5", "");
+    let folder = tempfile::tempdir().unwrap();
+    let sent = folder.path().join("sent");
+    let got = folder.path().join("got");
+    let data: Vec<u8> = (0..5_000_000u32).map(|n| (n * 7) as u8).collect();
+    std::fs::write(&sent, &data).unwrap();
+    for options in [
+        vec!["-x".to_owned(), format!("http://{http}")],
+        vec!["-p".to_owned(), "-x".to_owned(), format!("http://{http}")],
+        vec!["-x".to_owned(), format!("socks5h://{socks}")],
+    ] {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--noproxy", "", "--max-time", "30", "-T"]);
+        curl.arg(&sent).arg("-o").arg(&got).args(&options);
+        curl.arg(format!("http://{origin}/"));
+        let output = tokio::task::spawn_blocking(move || curl.output().unwrap())
+            .await
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{options:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(std::fs::read(&got).unwrap() == data, "{options:?}");
+    }
+}

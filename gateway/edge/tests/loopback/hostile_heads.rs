@@ -1,0 +1,113 @@
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::world::{echo, edge, origin, read_until, socks};
+
+async fn status(proxy: std::net::SocketAddr, request: &[u8]) -> String {
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    // The proxy may close before it has read all of it.
+    let _ = client.write_all(request).await;
+    let head = read_until(&mut client, b"\r\n").await;
+    String::from_utf8(head).unwrap()
+}
+
+#[tokio::test]
+async fn malformed_requests_are_refused_and_others_go_on() {
+    let (_edge, proxy) = edge("http", "");
+    let (_socks, other) = edge("socks5", "");
+    let (mut bystander, _) = socks(other, echo().await).await;
+    let cases: [(&[u8], &str); 9] = [
+        (b"\0\0\0\0\r\n\r\n", "400"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        (b"GET https://a.example/ HTTP/1.1\r\nHost: x\r\n\r\n", "501"),
+        (
+            b"GET http://u:p@a.example/ HTTP/1.1\r\nHost: x\r\n\r\n",
+            "400",
+        ),
+        (b"GET http://2130706433/ HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        (b"GET http://a.example/ HTTP/1.1\r\nHost : x\r\n\r\n", "400"),
+        (
+            b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
+            "400",
+        ),
+        (
+            b"POST http://a.example/ HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc",
+            "400",
+        ),
+        (
+            b"POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            "501",
+        ),
+    ];
+    for (request, expected) in cases {
+        let line = status(proxy, request).await;
+        let shown = String::from_utf8_lossy(request);
+        assert!(line.contains(expected), "{shown}: {line}");
+    }
+    bystander.write_all(b"!").await.unwrap();
+    assert_eq!(bystander.read_u8().await.unwrap(), b'!');
+}
+
+#[tokio::test]
+async fn endless_heads_are_refused() {
+    let (_edge, proxy) = edge("http", "");
+    let mut long = b"GET http://a.example/ HTTP/1.1\r\nX: ".to_vec();
+    long.resize(200_000, b'a');
+    let line = status(proxy, &long).await;
+    assert!(line.is_empty() || line.contains("431"), "{line}");
+    let mut many = b"GET http://a.example/ HTTP/1.1\r\n".to_vec();
+    for _ in 0..1000 {
+        many.extend(b"X: y\r\n");
+    }
+    many.extend(b"\r\n");
+    let line = status(proxy, &many).await;
+    assert!(line.contains("431"), "{line}");
+}
+
+#[tokio::test]
+async fn a_slow_head_is_cut_off() {
+    let (_edge, proxy) = edge("http", "handshake_timeout_s = 0.05");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    client.write_all(b"GET http://a").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = client.read_to_end(&mut answer).await;
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408"));
+}
+
+#[tokio::test]
+async fn a_request_with_two_lengths_reaches_the_origin_with_one() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let origin = origin(move |mut socket| {
+        let log = log.clone();
+        async move {
+            let head = read_until(&mut socket, b"\r\n\r\n").await;
+            log.lock()
+                .unwrap()
+                .push(String::from_utf8(head).unwrap().to_lowercase());
+            socket
+                .write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+                .await
+                .unwrap();
+        }
+    })
+    .await;
+    let (_edge, proxy) = edge("http", "");
+    for fields in [
+        "Content-Length: 35\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 35",
+    ] {
+        let request = format!(
+            "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n0\r\n\r\nGET http://smuggled/ HTTP/1.1\r\n\r\n"
+        );
+        let line = status(proxy, request.as_bytes()).await;
+        assert!(line.contains("204") || line.contains("400"), "{line}");
+    }
+    for head in seen.lock().unwrap().iter() {
+        let both = head.contains("content-length") && head.contains("transfer-encoding");
+        assert!(!both && !head.contains("smuggled"), "{head}");
+    }
+}
