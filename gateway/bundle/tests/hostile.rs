@@ -11,7 +11,7 @@ use bytes::Bytes;
 use net::{BULK, Net, SERVICE, node};
 use proptest::prelude::*;
 use underpass_bundle::wire::{
-    CodePoints, CrcKind, DecodeLimits, MAX_HEADER_BYTES, Malformed, decode, decode_record,
+    CodePoints, CrcKind, DecodeLimits, MAX_HEADER_BYTES, Malformed, decode, decode_record, ipn,
 };
 use underpass_bundle::{Agent, Config, Event, NeighbourId, Reject};
 use underpass_cla::Class;
