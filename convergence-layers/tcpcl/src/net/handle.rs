@@ -122,3 +122,51 @@ impl Session for SessionHandle {
         self.send(Command::Abort(reason.to_owned()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::net::driver::command_channel;
+    use crate::net::socket::{max_pacing_rate, notsent_lowat};
+
+    fn handle(stream: &TcpStream) -> SessionHandle {
+        let fd = stream.as_fd().try_clone_to_owned().expect("a descriptor");
+        SessionHandle::new(command_channel().0, fd, false, 128 << 10)
+    }
+
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let local = listener.local_addr().expect("bound");
+        let active = TcpStream::connect(local).expect("it listens");
+        (active, listener.accept().expect("a connection").0)
+    }
+
+    #[test]
+    fn the_rate_reaches_the_kernel_and_is_lifted_again() {
+        let (stream, _peer) = connection();
+        let session = handle(&stream);
+        let fd = stream.as_fd();
+        session.set_rate(80_000_000);
+        let info = TcpInfo::of(fd).expect("a connection");
+        assert!(info.has_timestamps());
+        let rate = payload_bytes_per_second(80_000_000, info.mss_bytes(), false, true);
+        assert_eq!(max_pacing_rate(fd), rate);
+        assert_eq!(notsent_lowat(fd), 1_000_000);
+        session.set_rate(0);
+        assert_eq!(max_pacing_rate(fd), u64::MAX);
+        assert_eq!(notsent_lowat(fd), 128 << 10);
+    }
+
+    #[test]
+    fn a_session_that_is_over_has_no_figures_and_takes_no_rate() {
+        let (stream, _peer) = connection();
+        let session = handle(&stream);
+        assert!(session.figures().cwnd_bytes > 0);
+        session.release();
+        assert_eq!(session.figures(), PathFigures::default());
+        session.set_rate(80_000_000);
+        assert_eq!(max_pacing_rate(stream.as_fd()), u64::MAX);
+    }
+}

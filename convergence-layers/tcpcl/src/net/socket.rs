@@ -152,3 +152,66 @@ fn set<T: Copy>(
         Err(io::Error::last_os_error())
     }
 }
+
+#[cfg(test)]
+pub(super) fn max_pacing_rate(fd: BorrowedFd<'_>) -> u64 {
+    get(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
+}
+
+#[cfg(test)]
+pub(super) fn notsent_lowat(fd: BorrowedFd<'_>) -> u32 {
+    get(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)
+}
+
+#[cfg(test)]
+fn get<T: Copy + Default>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> T {
+    let mut value = T::default();
+    let mut length = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is plain data of `length` bytes that outlives the call.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(result, 0, "the option can be read");
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_congestion_control_that_the_kernel_has_is_used() {
+        let options = SocketOptions {
+            congestion_control: vec!["no-such-control".into(), "reno".into(), "cubic".into()],
+            ..SocketOptions::default()
+        };
+        let socket = options.socket(([127, 0, 0, 1], 0).into());
+        let socket = socket.expect("a socket");
+        assert_eq!(congestion_control(socket.as_fd()), "reno");
+    }
+
+    #[test]
+    fn the_options_are_set_before_the_connection() {
+        let options = SocketOptions {
+            receive_buffer_bytes: Some(50_000),
+            send_buffer_bytes: Some(60_000),
+            user_timeout: Some(Duration::from_secs(77)),
+            ..SocketOptions::default()
+        };
+        let socket = options.socket(([127, 0, 0, 1], 0).into());
+        let socket = socket.expect("a socket");
+        // The kernel doubles both for its own use.
+        assert_eq!(socket.recv_buffer_size().expect("readable"), 100_000);
+        assert_eq!(socket.send_buffer_size().expect("readable"), 120_000);
+        let timeout = socket.tcp_user_timeout().expect("readable");
+        assert_eq!(timeout, options.user_timeout);
+        assert!(socket.tcp_nodelay().expect("readable"));
+        assert_eq!(notsent_lowat(socket.as_fd()), 128 << 10);
+    }
+}

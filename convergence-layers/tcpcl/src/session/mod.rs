@@ -23,4 +23,3 @@ pub use config::{Role, SessionConfig};
 pub use event::{Established, Event};
 pub use label::{LABEL_EXTENSION, Label};
 pub use node_id::same_node;
-

@@ -228,4 +228,3 @@ fn reject<'a>(cursor: &mut Cursor<'a>) -> Option<Frame<'a>> {
         rejected: cursor.u8()?,
     })
 }
-

@@ -12,7 +12,7 @@ pub enum Told {
     Up(SessionId, SessionInfo, Arc<dyn Session>),
     Ready(SessionId),
     Received(SessionId, Bytes),
-    Progress(u64, u64),
+    Progress,
     Finished(u64, Outcome),
     Down(SessionId, Down),
 }
@@ -47,8 +47,8 @@ impl Node for Recorder {
         Ok(())
     }
 
-    fn progress(&self, _id: SessionId, key: u64, acknowledged: u64) {
-        self.tell(Told::Progress(key, acknowledged));
+    fn progress(&self, _id: SessionId, _key: u64, _acknowledged: u64) {
+        self.tell(Told::Progress);
     }
 
     fn finished(&self, _id: SessionId, key: u64, outcome: Outcome) {
@@ -107,6 +107,11 @@ impl TestNode {
     pub async fn ready(&mut self, wanted: SessionId) {
         self.next(|told| matches!(told, Told::Ready(id) if id == wanted).then_some(()))
             .await;
+    }
+
+    /// Whether the session gets ready within `time`.
+    pub async fn try_ready(&mut self, wanted: SessionId, time: Duration) -> bool {
+        tokio::time::timeout(time, self.ready(wanted)).await.is_ok()
     }
 
     pub async fn received(&mut self) -> (SessionId, Bytes) {

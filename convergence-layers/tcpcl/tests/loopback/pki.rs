@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, SanType, SerialNumber,
+    BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, SanType, SerialNumber,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use underpass_tcpcl::tls::{
@@ -32,8 +32,13 @@ pub struct Node {
 
 impl Ca {
     pub fn new() -> Self {
+        Self::named("first authority")
+    }
+
+    pub fn named(name: &str) -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let root = params.self_signed(&key).expect("a root").der().clone();
         Self {

@@ -1,8 +1,16 @@
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use underpass_cla::{Class, Down, Outcome, Refusal};
-use underpass_tcpcl::{Dialer, Listener};
+use underpass_tcpcl::{Dialer, Listener, ListenerConfig, SlotStatus};
 
 use super::node::{TestNode, transfer};
 use super::{hub, terminal};
+
+/// What a peer without extensions says first.
+const CONTACT_AND_INIT: &[u8] = b"dtn!\x04\0\
+    \x07\0\x1e\0\0\0\0\0\x10\0\0\0\0\0\0\0\x10\0\0\0\x07ipn:9.0\0\0\0\0";
 
 #[tokio::test]
 async fn bundles_of_all_sizes_arrive_whole_in_both_directions() {
@@ -74,4 +82,158 @@ async fn a_refused_bundle_harms_no_other() {
     session.offer(second);
     assert_eq!(at_hub.received().await.1, whole);
     assert_eq!(at_terminal.finished().await, (2, Outcome::Acknowledged));
+}
+
+#[tokio::test]
+async fn the_standby_takes_over_and_a_new_one_is_dialled() {
+    let (mut at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
+    let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
+    let mut config = terminal(listener.local_addr());
+    config.classes = vec![Class(2)];
+    config.standby = true;
+    let dialer = Dialer::spawn(config, at_terminal.node.clone());
+    let (active_id, info, active) = at_terminal.up().await;
+    assert!(!info.standby);
+    let (standby_id, info, standby) = at_terminal.up().await;
+    assert!(info.standby);
+    active.abort("the test breaks it");
+    assert_eq!(at_terminal.down().await.0, active_id);
+    let (out, whole) = transfer(1, 50_000);
+    standby.offer(out);
+    assert_eq!(at_terminal.finished().await, (1, Outcome::Acknowledged));
+    assert!(at_hub.received().await.1 == whole);
+    let (third_id, info, _) = at_terminal.up().await;
+    assert!(info.standby);
+    assert!(third_id != standby_id);
+    let lane = &dialer.status().lanes[&Some(Class(2))];
+    assert_eq!(
+        (lane.active, lane.standby),
+        (SlotStatus::Up, SlotStatus::Up)
+    );
+}
+
+#[tokio::test]
+async fn a_peer_without_classes_gets_one_session_for_all() {
+    let plain = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let mut at_terminal = TestNode::new();
+    let mut config = terminal(plain.local_addr().expect("bound"));
+    config.classes = vec![Class(0), Class(1)];
+    config.standby = true;
+    let dialer = Dialer::spawn(config, at_terminal.node.clone());
+    let (mut peer, _) = plain.accept().await.expect("the terminal dials");
+    peer.write_all(CONTACT_AND_INIT).await.expect("taken");
+    let (_, info, _) = at_terminal.up().await;
+    assert_eq!((info.class, info.standby), (None, false));
+    let second = tokio::time::timeout(Duration::from_millis(300), plain.accept());
+    assert!(second.await.is_err(), "nothing else is dialled");
+    let lane = &dialer.status().lanes[&Some(Class(1))];
+    assert_eq!(lane.active, SlotStatus::Down);
+}
+
+#[tokio::test]
+async fn a_lost_peer_is_dialled_until_it_is_back() {
+    let (mut at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
+    let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
+    let local = listener.local_addr();
+    let _dialer = Dialer::spawn(terminal(local), at_terminal.node.clone());
+    at_terminal.up().await;
+    at_hub.up().await;
+    listener.shutdown();
+    at_terminal.down().await;
+    at_hub.down().await;
+    drop(listener);
+    let again = ListenerConfig { local, ..hub() };
+    let _listener = loop {
+        match Listener::bind(again.clone(), at_hub.node.clone()) {
+            Ok(listener) => break listener,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    at_terminal.up().await;
+}
+
+#[tokio::test]
+async fn a_silent_peer_is_cut_off_and_makes_room() {
+    let mut at_hub = TestNode::new();
+    let mut config = hub();
+    config.max_half_open = 1;
+    config.session.contact_timeout = Duration::from_millis(100);
+    let listener = Listener::bind(config, at_hub.node.clone()).expect("a free port");
+    let mut silent = TcpStream::connect(listener.local_addr())
+        .await
+        .expect("it listens");
+    let mut at_terminal = TestNode::new();
+    let _dialer = Dialer::spawn(terminal(listener.local_addr()), at_terminal.node.clone());
+    let mut rest = Vec::new();
+    let _ = silent.read_to_end(&mut rest).await;
+    assert!(rest.is_empty());
+    at_hub.up().await;
+    at_terminal.up().await;
+}
+
+#[tokio::test]
+async fn another_protocol_gets_no_answer() {
+    let at_hub = TestNode::new();
+    let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
+    let mut client = TcpStream::connect(listener.local_addr())
+        .await
+        .expect("it listens");
+    client
+        .write_all(b"GET / HTTP/1.1\r\n\r\n")
+        .await
+        .expect("taken");
+    let mut rest = Vec::new();
+    let _ = client.read_to_end(&mut rest).await;
+    assert!(rest.is_empty());
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_slows_its_sender_only() {
+    let plain = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let mut at_terminal = TestNode::new();
+    let mut config = terminal(plain.local_addr().expect("bound"));
+    config.session.socket.send_buffer_bytes = Some(64 << 10);
+    let _dialer = Dialer::spawn(config, at_terminal.node.clone());
+    let (mut peer, _) = plain.accept().await.expect("the terminal dials");
+    peer.write_all(CONTACT_AND_INIT).await.expect("taken");
+    let (id, _, session) = at_terminal.up().await;
+    let mut offered = 0u64;
+    // The kernel takes some; then the session is not ready any more.
+    while at_terminal.try_ready(id, Duration::from_millis(300)).await {
+        session.offer(transfer(offered, 900_000).0);
+        offered += 1;
+        assert!(offered < 40, "a stalled peer does not stop the flow");
+    }
+    assert!(offered > 0);
+    let answer = [&[1, 3][..], &[0; 12], &4u64.to_be_bytes(), b"free"].concat();
+    peer.write_all(&answer).await.expect("taken");
+    assert_eq!(&at_terminal.received().await.1[..], b"free");
+    session.abort("enough");
+    let mut broken = 0;
+    while broken < offered {
+        let (_, outcome) = at_terminal.finished().await;
+        assert_eq!(outcome, Outcome::Broken { acknowledged: 0 });
+        broken += 1;
+    }
+    at_terminal.down().await;
+}
+
+#[tokio::test]
+async fn the_kernels_figures_follow_what_was_sent() {
+    let (at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
+    let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
+    let _dialer = Dialer::spawn(terminal(listener.local_addr()), at_terminal.node.clone());
+    let (_, info, session) = at_terminal.up().await;
+    assert!(!info.congestion_control.is_empty());
+    session.set_rate(8_000_000);
+    session.offer(transfer(1, 400_000).0);
+    assert_eq!(at_terminal.finished().await, (1, Outcome::Acknowledged));
+    session.set_rate(0);
+    session.offer(transfer(2, 400_000).0);
+    assert_eq!(at_terminal.finished().await, (2, Outcome::Acknowledged));
+    let figures = session.figures();
+    assert!(figures.sent_bytes > 800_000);
+    assert!(figures.cwnd_bytes > 0 && figures.rtt > Duration::ZERO);
+    assert!(figures.segments_sent >= figures.data_segments_sent);
+    assert_eq!(figures.in_flight_bytes, 0);
 }
