@@ -90,6 +90,22 @@ class Namespace:
         """Set kernel parameters of this namespace."""
         self.run("sysctl", "-q", "-w", *(f"{key}={value}" for key, value in settings.items()))
 
+    def set_congestion_control(self, name: str) -> None:
+        """Give new connections over the namespace's gateways and TUN devices a control.
+
+        It goes by route: the parameter `tcp_congestion_control` of a namespace takes only what
+        the whole machine allows to everyone.
+        """
+        for family in ("-4", "-6"):
+            for route in command(["ip", "-n", self.name, family, "route", "show"]).splitlines():
+                words = route.split()
+                if "kernel" in words or not words:
+                    continue
+                if "congctl" in words:
+                    place = words.index("congctl")
+                    del words[place : place + 2]
+                self.ip(family, "route", "replace", *words, "congctl", name)
+
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Put the calling thread inside; sockets it makes there stay in this namespace."""

@@ -89,7 +89,7 @@ def test_request_shows_the_address_that_the_origin_saw(near: Testbed) -> None:
     assert addresses.client(0).encode() in body
 
 
-def test_what_a_killed_test_bed_left_is_found_and_removed(tmp_path: Path) -> None:
+def test_what_a_killed_test_bed_left_is_found_and_removed() -> None:
     script = (
         "import sys, time\n"
         "from tests.testbed.namespace import Namespace, instance_prefix\n"

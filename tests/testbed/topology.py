@@ -40,6 +40,9 @@ class Terminal:
 class Testbed:
     """A context manager; whatever happens inside, nothing of it remains after its end.
 
+    With `wan`, a router stands between hub and origin: the link from it to the origin is
+    emulated too, and shared with the terrestrial clients in the namespace `ground`.
+
     Logs stay in `log_dir` when it is given or when the end is an error; else they go too.
     """
 
@@ -52,6 +55,7 @@ class Testbed:
         terminals: int = 1,
         beam: Link | None = None,
         terrestrial: Profile | None = None,
+        wan: Profile | None = None,
         origin_congestion_control: str | None = None,
         seed: int = 1,
         log_dir: Path | None = None,
@@ -65,6 +69,7 @@ class Testbed:
         self._terminal_count = terminals
         self._beam = beam
         self._terrestrial_profile = terrestrial
+        self._wan_profile = wan
         self._origin_congestion_control = origin_congestion_control
         self._seed = seed
         self.terminals: list[Terminal] = []
@@ -116,7 +121,12 @@ class Testbed:
     def _build(self) -> None:
         self.hub = self.namespace("hub", forwarding=True)
         self.origin = self.namespace("origin")
-        self._wire_origin()
+        if self._wan_profile:
+            self._wire_wan(self._wan_profile)
+        else:
+            self._wire_origin()
+        if self._origin_congestion_control:
+            self.origin.set_congestion_control(self._origin_congestion_control)
         for index in range(self._terminal_count):
             self.terminals.append(self._wire_terminal(index))
         self.satlink = self._start_hop(
@@ -127,7 +137,7 @@ class Testbed:
                 "terrestrial", _TERRESTRIAL_DEVICE, self._terrestrial_profile, None
             )
         origin = self.start("origin", origin_argv(), self.origin)
-        origin.wait_until(lambda: _listens(self.origin, ports.RESETTING))
+        origin.wait_until(lambda: listens(self.origin, ports.RESETTING))
 
     def _wire_origin(self) -> None:
         join(self.hub, "wan", self.origin, "eth0")
@@ -135,10 +145,39 @@ class Testbed:
         _address(self.origin, "eth0", f"{addresses.ORIGIN}/24", f"{addresses.ORIGIN6}/64")
         self.origin.ip("route", "add", "default", "via", addresses.HUB_WAN)
         self.origin.ip("-6", "route", "add", "default", "via", addresses.HUB_WAN6)
-        if self._origin_congestion_control:
-            self.origin.sysctl(
-                **{"net.ipv4.tcp_congestion_control": self._origin_congestion_control}
-            )
+
+    def _wire_wan(self, profile: Profile) -> None:
+        """Wire hub and ground clients to a router, and that by a second satlink to the origin."""
+        router = self.namespace("router", forwarding=True)
+        self.ground = self.namespace("ground")
+        join(self.hub, "wan", router, "hub")
+        join(self.ground, "eth0", router, "ground")
+        _address(self.hub, "wan", f"{addresses.HUB_WAN}/24", f"{addresses.HUB_WAN6}/64")
+        _address(router, "hub", f"{addresses.ROUTER_WAN}/24", f"{addresses.ROUTER_WAN6}/64")
+        _address(
+            router, "ground", f"{addresses.ROUTER_GROUND}/24", f"{addresses.ROUTER_GROUND6}/64"
+        )
+        _address(self.ground, "eth0", f"{addresses.GROUND}/24", f"{addresses.GROUND6}/64")
+        self.ground.ip("route", "add", "default", "via", addresses.ROUTER_GROUND)
+        self.hub.ip("route", "add", addresses.ORIGIN, "via", addresses.ROUTER_WAN)
+        router.ip("route", "add", addresses.CLIENT_NETWORKS, "via", addresses.HUB_WAN)
+        behind = [addresses.WAN_NETWORK, addresses.GROUND_NETWORK, addresses.CLIENT_NETWORKS]
+        Satlink(
+            Device(self.origin.name, "net", [f"{addresses.ORIGIN}/32"], behind),
+            [
+                Station(
+                    "router",
+                    Device(router.name, "net", [], [f"{addresses.ORIGIN}/32"]),
+                    behind,
+                    profile,
+                )
+            ],
+            beam=None,
+            seed=self._seed,
+            directory=self.dir,
+            name="wan",
+            start=self.start,
+        )
 
     def _wire_terminal(self, index: int) -> Terminal:
         node = self.namespace(f"t{index}", forwarding=True)
@@ -215,5 +254,6 @@ def _address(namespace: Namespace, interface: str, ipv4: str, ipv6: str) -> None
     namespace.ip("address", "add", ipv6, "dev", interface, "nodad")
 
 
-def _listens(namespace: Namespace, port: int) -> bool:
+def listens(namespace: Namespace, port: int) -> bool:
+    """Tell whether a TCP port is listened on in a namespace."""
     return bool(namespace.run("ss", "-Hltn", f"sport = :{port}").strip())

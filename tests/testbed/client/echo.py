@@ -1,8 +1,9 @@
-"""Small messages sent and awaited back, timed each."""
+"""Small messages sent at a steady pace and awaited back, timed each."""
 
 from __future__ import annotations
 
 import socket
+import threading
 import time
 
 from tests.testbed.client.route import receive_exactly
@@ -11,18 +12,32 @@ from tests.testbed.client.route import receive_exactly
 def echo_times(
     sock: socket.socket, *, count: int, interval_s: float, size: int = 64, timeout_s: float = 30.0
 ) -> list[float]:
-    """Send `count` messages of `size` bytes, one each `interval_s` or as soon as one is back.
+    """Send `count` messages of `size` bytes, one each `interval_s`, whatever has come back.
 
     Return the seconds until each came back, whole and unchanged.
     """
     sock.settimeout(timeout_s)
+    sent: list[float] = []
+
+    def send() -> None:
+        start = time.monotonic()
+        for number in range(count):
+            time.sleep(max(0.0, start + number * interval_s - time.monotonic()))
+            sent.append(time.monotonic())
+            sock.sendall(_message(number, size))
+
+    sender = threading.Thread(target=send, name="echo")
+    sender.start()
     times = []
-    for number in range(count):
-        message = number.to_bytes(8, "big") * (size // 8)
-        sent = time.monotonic()
-        sock.sendall(message)
-        if receive_exactly(sock, len(message)) != message:
-            raise AssertionError(f"echo {number} came back changed")
-        times.append(time.monotonic() - sent)
-        time.sleep(max(0.0, sent + interval_s - time.monotonic()))
+    try:
+        for number in range(count):
+            if receive_exactly(sock, size) != _message(number, size):
+                raise AssertionError(f"echo {number} came back changed")
+            times.append(time.monotonic() - sent[number])
+    finally:
+        sender.join()
     return times
+
+
+def _message(number: int, size: int) -> bytes:
+    return number.to_bytes(8, "big") * (size // 8)

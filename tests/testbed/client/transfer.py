@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -40,16 +41,18 @@ class Transfer:
 
 
 class _Clock:
-    def __init__(self, deadline_s: float) -> None:
+    def __init__(self, deadline_s: float, stop: threading.Event | None = None) -> None:
         self._start = time.monotonic()
         self._deadline_s = deadline_s
+        self._stop = stop
 
     def now(self) -> float:
         return time.monotonic() - self._start
 
     def left(self) -> float:
+        """Return the time left; raise when it is over, or when the run is to stop."""
         left = self._deadline_s - self.now()
-        if left <= 0:
+        if left <= 0 or (self._stop and self._stop.is_set()):
             raise TimeoutError("the run's time is over")
         return left
 
@@ -64,12 +67,14 @@ def download(
     seed: int = 1,
     deadline_s: float = 60.0,
     query: str = "",
+    stop: threading.Event | None = None,
 ) -> Transfer:
     """Fetch `size` bytes of the seed's content on a new connection and check them.
 
     A broken or late transfer is returned with what came and the reason; wrong bytes raise.
+    `stop` ends it with the next bytes that come.
     """
-    transfer, clock = Transfer(size), _Clock(deadline_s)
+    transfer, clock = Transfer(size), _Clock(deadline_s, stop)
     try:
         with route.connect(namespace, host, port, timeout_s=clock.left()) as sock:
             transfer.connected_s = clock.now()

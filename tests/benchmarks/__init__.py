@@ -1,0 +1,1 @@
+"""Benchmarks: what Underpass reaches, beside its peers on the same emulated hop."""

@@ -1,0 +1,85 @@
+"""Goodput of large downloads, and what they cost on the hop."""
+
+from __future__ import annotations
+
+import time
+
+from tests.benchmarks.bench import HEADERS_LEAVE, Settings, bench
+from tests.benchmarks.experiments.downloads import (
+    seconds,
+    transfer_record,
+    typical_curve,
+)
+from tests.benchmarks.records import Result, record
+from tests.benchmarks.subjects import Access
+from tests.testbed.client.transfer import Transfer, download
+from tests.testbed.profile import PROFILE_G, Profile
+
+_MB = 1_000_000
+
+
+def run_200mb(settings: Settings) -> Result:
+    """200 MB, profile G, with the overhead on the hop."""
+    return _bulk(settings, "bulk-200mb", "bulk-200mb.g", PROFILE_G, 200 * _MB, overhead=True)
+
+
+def run_1gb(settings: Settings) -> Result:
+    """1 GB, profile G."""
+    return _bulk(settings, "bulk-1gb", "bulk-1gb.g", PROFILE_G, 1000 * _MB)
+
+
+def run_1gb_loss(settings: Settings) -> Result:
+    """1 GB with 1 % loss."""
+    profile = PROFILE_G.with_loss(0.01)
+    return _bulk(settings, "bulk-1gb-loss", "bulk-1gb.g1", profile, 1000 * _MB)
+
+
+def _bulk(
+    settings: Settings,
+    name: str,
+    figure_id: str,
+    profile: Profile,
+    size: int,
+    *,
+    overhead: bool = False,
+) -> Result:
+    result = Result(name)
+    rate_bps = profile.forward.rate_bps
+    assert rate_bps is not None
+    with bench(profile, settings) as on:
+        for subject in on.subjects:
+            overheads: list[float] = []
+
+            def one(
+                access: Access, seed: int, deadline_s: float, into: list[float] = overheads
+            ) -> Transfer:
+                on.testbed.satlink.reset_statistics()
+                transfer = download(
+                    access.client,
+                    access.host,
+                    size,
+                    port=access.port,
+                    route=access.route,
+                    seed=seed,
+                    deadline_s=deadline_s,
+                )
+                time.sleep(profile.rtt_s)
+                into.append(on.overhead_percent("forward", transfer.bytes))
+                return transfer
+
+            transfers = on.series(subject, on.runs(3), one)
+            result.records.append(
+                transfer_record(
+                    figure_id,
+                    subject,
+                    transfers,
+                    lambda t: 100 * t.bytes * 8 / seconds(on, t) / (rate_bps * HEADERS_LEAVE),
+                )
+            )
+            if overhead and all(transfer.complete for transfer in transfers):
+                result.records.append(record("overhead-download.g", subject.name, overheads))
+            result.curves.setdefault("received, MB over s", {})[subject.name] = typical_curve(
+                transfers
+            )
+        result.notes |= on.notes()
+    return result

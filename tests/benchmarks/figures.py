@@ -1,0 +1,222 @@
+"""The figures that are measured, with their targets and what is known from elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the report.
+
+    Targets are for Underpass. `p90` is the value that nine of ten runs reach or better it.
+    """
+
+    id: str
+    title: str
+    unit: str
+    target: float | None = None
+    target_p90: float | None = None
+    more_is_better: bool = False
+    elsewhere: str = ""
+
+    def meets(self, median: float, p90: float) -> bool | None:
+        """Tell whether both targets are reached; None where there is none."""
+        if self.target is None:
+            return None
+        sign = -1 if self.more_is_better else 1
+        if sign * median > sign * self.target:
+            return False
+        return self.target_p90 is None or sign * p90 <= sign * self.target_p90
+
+
+_KCPTUN_AND_CO = "kcptun and warm tuic 1.0; no proxy, PEPsal, hysteria 2.0"
+
+_ALL = [
+    Figure(
+        "first-byte.g",
+        "First byte of a small object on a new connection, profile G",
+        "RTT",
+        target=1.08,
+        elsewhere=f"limit 1; {_KCPTUN_AND_CO}",
+    ),
+    Figure(
+        "object-1mb.g",
+        "1 MB object, profile G, from request to last byte",
+        "s",
+        target=0.80,
+        target_p90=1.40,
+        elsewhere="ideal 0.66, with one repair 1.24; kcptun 1.27, hysteria at fixed rate 1.85, "
+        "tuic 3.9, no proxy with cubic 4.8, bbr and PEPsal 5.5",
+    ),
+    Figure(
+        "object-1mb-idle.g",
+        "The same, with sessions idle for 60 s before every run",
+        "s",
+        target=0.80,
+        target_p90=1.40,
+    ),
+    Figure(
+        "object-8mb.g0",
+        "8 MB object, profile G without loss",
+        "s",
+        target=1.25,
+        elsewhere="ideal 1.07",
+    ),
+    Figure(
+        "object-8mb.g",
+        "8 MB object, profile G",
+        "s",
+        target=1.75,
+        elsewhere="limit of any retransmitting transport 1.56; kcptun 1.86, hysteria 2.56, tuic "
+        "3.2, Hybla end to end 6.4, bbr and PEPsal 7.5, cubic 9.7",
+    ),
+    Figure(
+        "object-8mb.v",
+        "8 MB object, profile V",
+        "s",
+        target=2.45,
+        elsewhere="ideal 2.24; hysteria 2.83, tuic 3.06, kcptun 4.0, Hybla end to end and PEPsal "
+        "on Hybla 5.46, cubic 6.5, bbr 6.7",
+    ),
+    Figure(
+        "bulk-200mb.g",
+        "Goodput of 200 MB, profile G, of what TCP/IP headers leave",
+        "%",
+        target=87.0,
+        more_is_better=True,
+        elsewhere="limit 91.6; in Mbit/s of 135: hysteria 85, kcptun 83, bbr and PEPsal on bbr "
+        "71, tuic 45, Linux-style Hybla 24, cubic below 11",
+    ),
+    Figure(
+        "bulk-1gb.g",
+        "Goodput of 1 GB, profile G, of what TCP/IP headers leave",
+        "%",
+        target=94.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "bulk-1gb.g1",
+        "The 1 GB with 1 % loss",
+        "%",
+        target=88.0,
+        more_is_better=True,
+        elsewhere="loss-based TCP collapses to a few %",
+    ),
+    Figure(
+        "upload-10mb.v",
+        "Upload of 10 MB, profile V, of what headers leave",
+        "%",
+        target=93.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "start-up.g",
+        "Bytes after 5 s, profile G",
+        "MB",
+        more_is_better=True,
+        elsewhere="limit some 74; cubic 1 to 2",
+    ),
+    Figure(
+        "start-up-ratio.g",
+        "Bytes after 5 s against no proxy with cubic, profile G",
+        "ratio",
+        target=30.0,
+        more_is_better=True,
+        elsewhere="Liu et al. 2019: 3 with a PEP",
+    ),
+    Figure(
+        "crowd-use.g",
+        "Crowd: the link's use until the last byte",
+        "%",
+        target=90.0,
+        more_is_better=True,
+    ),
+    Figure("crowd-spread.g", "Crowd: the slowest client against the median", "ratio", target=1.5),
+    Figure(
+        "overhead-download.g",
+        "Bytes on the hop beyond payload and TCP/IP headers, 200 MB down, profile G",
+        "%",
+        target=1.5,
+    ),
+    Figure(
+        "overhead-upload.v",
+        "Bytes on the hop beyond payload and TCP/IP headers, 10 MB up, profile V",
+        "%",
+        target=2.0,
+    ),
+    Figure(
+        "echo.v",
+        "64-byte echo in a higher class while bulk saturates the link, p95 beyond the RTT, "
+        "profile V",
+        "ms",
+        target=100.0,
+    ),
+    Figure(
+        "loopback-1.ratio",
+        "Two nodes on loopback, 1 stream, against two chained HAProxy without splice",
+        "ratio",
+        target=0.6,
+        more_is_better=True,
+        elsewhere="goal 1.0",
+    ),
+    Figure(
+        "loopback-64.ratio",
+        "The same with 64 streams",
+        "ratio",
+        target=0.6,
+        more_is_better=True,
+        elsewhere="goal 1.0",
+    ),
+    Figure("loopback-1.rate", "Two proxies on loopback, 1 stream", "Mbit/s", more_is_better=True),
+    Figure(
+        "loopback-64.rate", "Two proxies on loopback, 64 streams", "Mbit/s", more_is_better=True
+    ),
+    Figure(
+        "idle-streams.memory",
+        "10,000 open idle streams, both nodes together",
+        "KiB per stream",
+        target=48.0,
+    ),
+    Figure(
+        "pep-and-cc.after-5s",
+        "iperf3 of 1 GB, profile G: bytes after 5 s",
+        "MB",
+        more_is_better=True,
+    ),
+    Figure("pep-and-cc.to-90", "The same: time to 90 % of the link rate over 1 s", "s"),
+    Figure(
+        "pep-and-cc.steady",
+        "The same: steady state, the median of 1 s windows after the first 10 s",
+        "Mbit/s",
+        more_is_better=True,
+    ),
+    *(
+        Figure(
+            f"goodput-rtt.{part}.{rtt}",
+            f"Goodput at 10 Mbit/s, satellite RTT {rtt} ms, {what}",
+            "Mbit/s",
+            more_is_better=True,
+        )
+        for part, what in (
+            ("competition", "five flows of 25 ms share the bottleneck behind the hub"),
+            ("loss", "1 % loss on the satellite hop"),
+            ("both", "five flows of 25 ms, and 1 % loss"),
+        )
+        for rtt in (25, 100, 200, 400, 600)
+    ),
+    Figure(
+        "fairness.jain",
+        "Three terrestrial and three satellite flows: Jain's index",
+        "1",
+        more_is_better=True,
+    ),
+    Figure(
+        "fairness.satellite-share",
+        "The same: the satellite flows' part of the goodput (fair: 50)",
+        "%",
+        more_is_better=True,
+    ),
+]
+
+FIGURES = {figure.id: figure for figure in _ALL}

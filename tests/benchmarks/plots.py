@@ -1,0 +1,92 @@
+"""Plots of the curves and of the figures, as SVG."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from tests.benchmarks.figures import FIGURES
+from tests.benchmarks.records import Record, Result
+
+mpl.use("svg")
+# The same figures give the same file, so that a repository shows what changed.
+mpl.rcParams["svg.hashsalt"] = "underpass"
+
+from matplotlib import pyplot as plt  # noqa: E402 - after the choice of what it draws with
+
+_WIDTH, _HEIGHT = 8.0, 4.5
+
+
+def plot_all(result: Result, folder: Path) -> list[Path]:
+    """Plot a result's curves and its figures with several subjects; return the files."""
+    files = [
+        _lines(result.experiment, title, lines, folder) for title, lines in result.curves.items()
+    ]
+    by_figure: dict[str, list[Record]] = {}
+    for entry in result.records:
+        by_figure.setdefault(entry.id, []).append(entry)
+    # A figure in many variants is better seen as the curves above.
+    if len(by_figure) <= 6:
+        files += [_bars(entries, folder) for entries in by_figure.values() if len(entries) > 1]
+    return files
+
+
+def _lines(
+    experiment: str, title: str, lines: dict[str, list[tuple[float, float]]], folder: Path
+) -> Path:
+    figure, axes = plt.subplots(figsize=(_WIDTH, _HEIGHT))
+    for name, points in lines.items():
+        few = len(points) < 20
+        axes.plot(
+            [x for x, _ in points],
+            [y for _, y in points],
+            label=name,
+            linewidth=2.5 if name.startswith("underpass") else 1.3,
+            marker="o" if few else None,
+        )
+    axes.set_title(f"{experiment}: {title}")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return _save(figure, folder / f"{experiment}-{_slug(title)}.svg")
+
+
+def _bars(entries: list[Record], folder: Path) -> Path:
+    about = FIGURES[entries[0].id]
+    figure, axes = plt.subplots(figsize=(_WIDTH, 0.45 * len(entries) + 1.5))
+    names = [entry.subject for entry in entries]
+    spread = [abs(entry.p90 - entry.median) for entry in entries]
+    lower = [
+        0.0 if entry.p90 >= entry.median else gap
+        for entry, gap in zip(entries, spread, strict=True)
+    ]
+    upper = [
+        gap if entry.p90 >= entry.median else 0.0
+        for entry, gap in zip(entries, spread, strict=True)
+    ]
+    colours = ["tab:blue" if name.startswith("underpass") else "tab:gray" for name in names]
+    axes.barh(names, [entry.median for entry in entries], xerr=[lower, upper], color=colours)
+    if about.target is not None:
+        axes.axvline(
+            about.target, color="tab:red", linestyle="--", label=f"target {about.target:g}"
+        )
+        axes.legend()
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{about.unit}: median, and the value that nine of ten runs reach or better")
+    axes.set_title(about.title, fontsize=10)
+    return _save(figure, folder / f"{_slug(about.id)}.svg")
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+    return path
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,60 @@
+"""What a subject is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from tests.testbed import addresses, ports
+from tests.testbed.client.route import DIRECT, Route
+from tests.testbed.namespace import Namespace
+from tests.testbed.topology import Testbed
+
+
+class UnavailableError(RuntimeError):
+    """This machine cannot run the subject; the text says what is missing."""
+
+
+Unavailable = UnavailableError
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a client turns to reach an origin's port by way of a subject."""
+
+    client: Namespace
+    route: Route
+    host: str
+    port: int
+
+
+class Subject(ABC):
+    """A way for TCP across the hop; started once per test bed, then measured in series."""
+
+    name: str
+
+    @abstractmethod
+    def start(self, testbed: Testbed) -> None:
+        """Start what it needs; raise `UnavailableError` where that is not there."""
+
+    @abstractmethod
+    def access(self, origin_port: int = ports.HTTP) -> Access:
+        """Return the way to a port of the origin."""
+
+    # Most subjects have nothing to do before a series.
+    def before_series(self) -> None:  # noqa: B027
+        """Make ready what subjects share, such as the origin's congestion control."""
+
+
+class TerminalRelay(Subject):
+    """A subject whose near end, at the terminal, relays each of its ports to one of the origin."""
+
+    # Origin's port to the near end's.
+    relayed: dict[int, int]
+
+    def access(self, origin_port: int = ports.HTTP) -> Access:
+        """Return the near end's port."""
+        host = addresses.terminal_lan(0)
+        return Access(self.client, DIRECT, host, self.relayed[origin_port])
+
+    client: Namespace

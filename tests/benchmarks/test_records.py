@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.experiments import EXPERIMENTS
+from tests.benchmarks.experiments.fairness import jain
+from tests.benchmarks.figures import FIGURES
+from tests.benchmarks.records import Result, load, quantile, record
+
+
+def test_p90_is_on_the_worse_side_whichever_way_is_better() -> None:
+    values = [float(value) for value in range(1, 102)]
+    assert record("object-1mb.g", "x", values).p90 == 91
+    assert record("bulk-200mb.g", "x", values).p90 == 11
+
+
+@pytest.mark.parametrize(
+    ("figure", "values", "met"),
+    [
+        ("object-1mb.g", [0.7, 0.8, 1.3], True),
+        ("object-1mb.g", [0.7, 0.8, 1.9], False),
+        ("object-1mb.g", [0.9, 0.9, 0.9], False),
+        ("bulk-200mb.g", [87.0, 88.0], True),
+        ("bulk-200mb.g", [86.0, 86.5], False),
+        ("start-up.g", [1.0], None),
+    ],
+)
+def test_a_target_is_met_by_median_and_p90(
+    figure: str, values: list[float], met: bool | None
+) -> None:
+    assert record(figure, "x", values).met is met
+
+
+def test_quantiles_interpolate() -> None:
+    assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.5
+    assert quantile([7.0], 0.9) == 7.0
+
+
+def test_jain_is_1_for_equals_and_1_over_n_for_one_alone() -> None:
+    assert jain([5.0, 5.0, 5.0]) == pytest.approx(1)
+    assert jain([5.0, 0.0, 0.0]) == pytest.approx(1 / 3)
+
+
+def test_a_saved_result_reads_back_the_same(tmp_path: Path) -> None:
+    result = Result("object-1mb", [record("object-1mb.g", "x", [1.0], censored_bytes=[5])])
+    loaded, machine = load(result.save(tmp_path))
+    assert loaded == result
+    assert machine["cores"]
+
+
+def test_every_figure_has_its_own_name_and_every_experiment_a_text() -> None:
+    assert all(figure_id == figure.id for figure_id, figure in FIGURES.items())
+    assert all(run.__doc__ for run in EXPERIMENTS.values())

@@ -1,0 +1,294 @@
+"""The nodes of the test bed: `underpass` at the terminals and the hub, set up until ready."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import http.client
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.testbed import addresses, ports
+from tests.testbed.client.route import Route
+from tests.testbed.namespace import Namespace, command
+from tests.testbed.process import Process
+from tests.testbed.profile import Profile
+from tests.testbed.programs import built
+from tests.testbed.toml_text import toml_text
+from tests.testbed.topology import Terminal
+
+HUB_NODE = 1
+TCPCL_PORT = 4556
+SOCKS_PORT = 1080
+HTTP_PORT = 3128
+_FIRST_TERMINAL_NODE = 10
+# The places of the node's default classes.
+_INTERACTIVE, _NORMAL, _BULK = 1, 2, 3
+
+
+class Bed(Protocol):
+    """Where a pair runs: the emulated topology, or everything on one loopback."""
+
+    dir: Path
+    hub: Namespace
+    terminals: list[Terminal]
+
+    @property
+    def profile(self) -> Profile:
+        """Return what the hop is like."""
+
+    def start(self, name: str, argv: Sequence[str], namespace: Namespace | None = None) -> Process:
+        """Start a program that ends with it."""
+
+
+class ApiError(RuntimeError):
+    """The local API answered with an error; the text is its own."""
+
+
+class LocalApi:
+    """A node's HTTP API on its Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of a page."""
+        return json.loads(self.request("GET", path))
+
+    def request(self, method: str, path: str, body: object = None) -> str:
+        """Send a request, return the answer's text; raise `ApiError` unless it is a success."""
+        connection = http.client.HTTPConnection("localhost", timeout=10)
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.settimeout(10)
+        try:
+            connection.sock.connect(str(self.path))
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            content = answer.read().decode()
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise ApiError(f"{method} {path}: {answer.status} {content}")
+        return content
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics by name with labels, as Prometheus would read them."""
+        samples = (
+            line.rpartition(" ")
+            for line in self.request("GET", "/metrics").splitlines()
+            if line and not line.startswith("#")
+        )
+        return {name: float(value) for name, _, value in samples}
+
+    def block(self) -> None:
+        """Hold all sending."""
+        self.request("POST", "/v1/link/block")
+
+    def unblock(self) -> None:
+        """Let it go on."""
+        self.request("POST", "/v1/link/unblock")
+
+
+class Node:
+    """One `underpass` in a namespace."""
+
+    def __init__(
+        self, testbed: Bed, name: str, namespace: Namespace, config: Mapping[str, object]
+    ) -> None:
+        self.name = name
+        self.namespace = namespace
+        self.config_path = testbed.dir / f"{name}.toml"
+        self.api = LocalApi(testbed.dir / f"{name}.sock")
+        self.config_path.write_text(
+            toml_text(
+                {
+                    **config,
+                    "api": {"socket": self.api.path},
+                    "log": {"level": "info,underpass=debug"},
+                }
+            )
+        )
+        self._testbed = testbed
+        self.start()
+
+    def start(self) -> None:
+        """Start it, or start it again after `process.kill`."""
+        argv = [built("underpass"), "run", "--config", str(self.config_path)]
+        self.process = self._testbed.start(self.name, argv, self.namespace)
+
+    def status(self) -> dict[str, Any]:
+        """Return what its local API says of it."""
+        status: dict[str, Any] = self.api.get("/v1/status")
+        return status
+
+    def carries(self, neighbours: int) -> bool:
+        """Tell whether it has all its neighbours, each with a session that carries."""
+        try:
+            paths = self.status()["paths"]
+        except (OSError, ValueError, http.client.HTTPException):
+            return False
+        up = [p for p in paths if p["up"] and any(s["carrying"] for s in p["sessions"])]
+        return len(up) >= neighbours
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the nodes of a pair differ from the default; the two mappings are laid over it."""
+
+    tls: bool = True
+    congestion_control: Sequence[str] | None = None
+    # Over the configuration of all terminals, of the hub: tables are merged, lists replaced.
+    terminal: Mapping[str, object] = field(default_factory=dict)
+    hub: Mapping[str, object] = field(default_factory=dict)
+
+
+class Pair:
+    """A hub and its terminals, ready: with certificates, sessions up, proxies listening."""
+
+    def __init__(
+        self,
+        testbed: Bed,
+        options: Options | None = None,
+        *,
+        name: str = "",
+        port_offset: int = 0,
+    ) -> None:
+        """Start them; `name` and `port_offset` tell several pairs on one test bed apart."""
+        self._testbed = testbed
+        self._options = options or Options()
+        self._name = name
+        self._offset = port_offset
+        self._pki = testbed.dir / f"pki{name}"
+        if self._options.tls:
+            self._make_certificates()
+        self.hub = Node(testbed, f"hub{name}", testbed.hub, self._hub_config())
+        self.terminals = [
+            Node(testbed, f"{terminal.name}{name}", terminal.node, self._terminal_config(terminal))
+            for terminal in testbed.terminals
+        ]
+        self.wait_until_ready()
+
+    @property
+    def terminal(self) -> Node:
+        """Return the first terminal's node."""
+        return self.terminals[0]
+
+    def wait_until_ready(self, timeout_s: float = 30.0) -> None:
+        """Wait until every session is up on both sides."""
+        for node in self.terminals:
+            node.process.wait_until(functools.partial(node.carries, 1), timeout_s=timeout_s)
+        self.hub.process.wait_until(
+            lambda: self.hub.carries(len(self.terminals)), timeout_s=timeout_s
+        )
+
+    def socks5(self, index: int = 0) -> Route:
+        """Return the way through a terminal's SOCKS5 proxy."""
+        return Route("socks5", (addresses.terminal_lan(index), SOCKS_PORT + self._offset))
+
+    def http_connect(self, index: int = 0) -> Route:
+        """Return the way through a terminal's HTTP proxy, by CONNECT."""
+        return Route("connect", (addresses.terminal_lan(index), HTTP_PORT + self._offset))
+
+    def http_forward(self, index: int = 0) -> Route:
+        """Return the way through a terminal's HTTP proxy, by forwarded requests."""
+        return Route("forward", (addresses.terminal_lan(index), HTTP_PORT + self._offset))
+
+    def _make_certificates(self) -> None:
+        underpass = built("underpass")
+        command([underpass, "pki", "init", "--dir", str(self._pki)])
+        for number in (HUB_NODE, *map(terminal_node, range(len(self._testbed.terminals)))):
+            command([underpass, "pki", "issue", "--dir", str(self._pki), "--node", str(number)])
+
+    def _shared(self, number: int, role: str) -> dict[str, object]:
+        options = self._options
+        return {
+            "node": {
+                "number": number,
+                "role": role,
+                "state_dir": self._testbed.dir / f"state-{number}{self._name}",
+                "drain_s": 2,
+            },
+            "tls": {"pki_dir": self._pki} if options.tls else {"plain": True},
+            "tcp": {"congestion_control": options.congestion_control},
+        }
+
+    def _hub_config(self) -> dict[str, object]:
+        profile = self._testbed.profile
+        return merged(
+            {
+                **self._shared(HUB_NODE, "hub"),
+                "listener": [
+                    {"name": "beam", "listen": f"[::]:{TCPCL_PORT + self._offset}"},
+                ],
+                "terminal": [
+                    {
+                        "node": terminal_node(terminal.index),
+                        **_rates(profile, send=profile.forward.rate_bps),
+                        "receive_rate_bps": profile.return_.rate_bps,
+                    }
+                    for terminal in self._testbed.terminals
+                ],
+            },
+            self._options.hub,
+        )
+
+    def _terminal_config(self, terminal: Terminal) -> dict[str, object]:
+        profile = self._testbed.profile
+        lan = addresses.terminal_lan(terminal.index)
+        satellite = {
+            "name": "satellite",
+            "neighbour": HUB_NODE,
+            "remote": f"{addresses.HUB_SAT}:{TCPCL_PORT + self._offset}",
+            **_rates(profile, send=profile.return_.rate_bps),
+            "receive_rate_bps": profile.forward.rate_bps,
+        }
+        return merged(
+            {
+                **self._shared(terminal_node(terminal.index), "terminal"),
+                "path": [satellite],
+                "outlet": [{"node": HUB_NODE}],
+                "edge": {
+                    "client_networks": [addresses.CLIENT_NETWORKS, addresses.CLIENT_NETWORKS6],
+                    "default_class": _NORMAL,
+                    "listener": [
+                        _listener("socks", "socks5", lan, SOCKS_PORT + self._offset),
+                        _listener("http", "http", lan, HTTP_PORT + self._offset),
+                    ],
+                    "rule": [
+                        {"ports": [ports.ECHO], "class": _INTERACTIVE},
+                        {"ports": [ports.IPERF], "class": _BULK},
+                    ],
+                },
+            },
+            self._options.terminal,
+        )
+
+
+def terminal_node(index: int) -> int:
+    """Return the node number of terminal `index`."""
+    return _FIRST_TERMINAL_NODE + index
+
+
+def merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
+    """Lay `over` on `base`: tables are merged, anything else is replaced."""
+    result = dict(copy.deepcopy(dict(base)))
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            result[key] = merged(below, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _listener(name: str, protocol: str, address: str, port: int) -> dict[str, object]:
+    return {"name": name, "protocol": protocol, "address": f"{address}:{port}"}
+
+
+def _rates(profile: Profile, *, send: int | None) -> dict[str, object]:
+    return {"send_rate_bps": send, "rtt_ms": max(1, round(profile.rtt_ms))}
