@@ -6,7 +6,7 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::{Event, Mux, OpenError, StreamError, StreamInfo, StreamState, WriteError};
-use crate::stream::{Life, Receiving, Sending, Stream};
+use crate::stream::{Life, Origin, Receiving, Sending, Stream};
 use crate::wire::{MAX_HOST_BYTES, Open, ResetCode, StreamId, Target, VARINT_MAX};
 
 /// Written bytes that each stream may have whatever the others have.
@@ -132,7 +132,7 @@ impl Mux {
             return Err(WriteError::Full);
         }
         let length = data.len();
-        stream.send.pieces.push(data, length);
+        stream.send.pieces.push(data, Origin::default());
         let queued = stream.queued.as_mut().map(|queued| {
             queued.bytes += length as u64;
             usize::from(queued.class.0)

@@ -166,6 +166,14 @@ impl Mux {
         if stream.deficit == 0 {
             stream.deficit = quantum;
         }
+        // Nobody waits behind it: one frame instead of one per turn.
+        let alone = self
+            .classes
+            .get(usize::from(stream.class.0))
+            .is_none_or(|queue| queue.streams == 0);
+        if alone {
+            stream.deficit = stream.deficit.max(sendable);
+        }
         let turn = sendable.min(stream.deficit);
         let count = turn.min(sealer.data_room() as u64) as usize;
         let left = stream.send.pieces.len() - count;

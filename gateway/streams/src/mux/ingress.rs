@@ -7,7 +7,7 @@ use underpass_cla::Class;
 
 use super::credit::PeerCredit;
 use super::{Counters, Event, Mux, PayloadError};
-use crate::stream::{Life, Receiving, Sending, Stream};
+use crate::stream::{Life, Origin, Receiving, Sending, Stream};
 use crate::wire::{Frame, Frames, Header, Hello, Open, ResetCode, StreamId};
 
 /// Ranges of closed ids that are kept beside one per stream. A range more is
@@ -40,9 +40,13 @@ impl Mux {
             return Ok(());
         }
         self.counters.payloads_received += 1;
+        let origin = Origin {
+            serial: self.counters.payloads_received,
+            pinned: payload.len(),
+        };
         for frame in Frames::new(&payload)? {
             let addressed = header.receiver != 0;
-            self.handle_frame(now, class, frame?, payload.len(), addressed);
+            self.handle_frame(now, class, frame?, origin, addressed);
         }
         if std::mem::take(&mut self.credit_changed) {
             self.retry_blocked();
@@ -94,7 +98,7 @@ impl Mux {
         now: Instant,
         class: Class,
         frame: Frame,
-        pinned: usize,
+        origin: Origin,
         addressed: bool,
     ) {
         let id = match &frame {
@@ -130,7 +134,7 @@ impl Mux {
                 offset, fin, data, ..
             } => {
                 if self.admit(now, class, id) {
-                    self.on_data(class, id, offset, fin, data, pinned);
+                    self.on_data(class, id, offset, fin, data, origin);
                 }
             }
             Frame::Hello(_) | Frame::Unknown { .. } => {}
@@ -323,7 +327,7 @@ impl Mux {
         offset: u64,
         fin: bool,
         data: Bytes,
-        pinned: usize,
+        origin: Origin,
     ) {
         self.on_connected(id);
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -348,7 +352,7 @@ impl Mux {
         };
         let before = stream.recv.outstanding();
         let runs = stream.recv.assembler.runs();
-        let Ok(new) = stream.recv.assembler.insert(offset, data, pinned) else {
+        let Ok(new) = stream.recv.assembler.insert(offset, data, origin) else {
             return self.violated(id, ResetCode::FlowControl, "too many gaps");
         };
         stream.recv.highest = highest.max(end);

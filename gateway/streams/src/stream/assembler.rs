@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Buf, Bytes};
 
-use super::Pieces;
+use super::{Origin, Pieces};
 
 /// Runs of bytes beyond a gap that a stream may have. A gap is a payload that
 /// is still on its way, so an honest peer needs as many as it has payloads
@@ -54,12 +54,12 @@ impl Assembler {
     }
 
     /// Adds what is new of `data`, which begins at `offset` and is a slice of
-    /// a buffer of `pinned` bytes. Returns the count of new bytes.
+    /// `origin`. Returns the count of new bytes.
     pub(crate) fn insert(
         &mut self,
         mut offset: u64,
         mut data: Bytes,
-        pinned: usize,
+        origin: Origin,
     ) -> Result<u64, TooManyGaps> {
         let mut new = 0;
         loop {
@@ -78,17 +78,17 @@ impl Assembler {
                 Some((&next, _)) => (next - offset).min(data.len() as u64),
                 None => data.len() as u64,
             };
-            self.place(offset, data.split_to(room as usize), pinned)?;
+            self.place(offset, data.split_to(room as usize), origin)?;
             offset += room;
             new += room;
         }
     }
 
     /// Puts bytes into a gap that they fit into.
-    fn place(&mut self, offset: u64, data: Bytes, pinned: usize) -> Result<(), TooManyGaps> {
+    fn place(&mut self, offset: u64, data: Bytes, origin: Origin) -> Result<(), TooManyGaps> {
         let end = offset + data.len() as u64;
         if offset == self.ready_end() {
-            self.ready.push(data, pinned);
+            self.ready.push(data, origin);
             if let Some(after) = self.runs.remove(&end) {
                 self.ready.append(after);
             }
@@ -106,7 +106,7 @@ impl Assembler {
             return Err(TooManyGaps);
         }
         let run = self.runs.entry(start).or_default();
-        run.push(data, pinned);
+        run.push(data, origin);
         if let Some(after) = after {
             run.append(after);
         }
@@ -128,17 +128,19 @@ mod tests {
     #[test]
     fn nothing_beyond_a_gap_is_readable() {
         let mut assembler = Assembler::default();
-        assert_eq!(assembler.insert(3, "def".into(), 3), Ok(3));
+        assert_eq!(assembler.insert(3, "def".into(), Origin::default()), Ok(3));
         assert!(!assembler.is_readable());
-        assert_eq!(assembler.insert(0, "abcd".into(), 4), Ok(3));
+        assert_eq!(assembler.insert(0, "abcd".into(), Origin::default()), Ok(3));
         assert_eq!(all(&mut assembler), b"abcdef");
     }
 
     #[test]
     fn the_first_copy_of_a_byte_counts() {
         let mut assembler = Assembler::default();
-        assembler.insert(1, "b".into(), 1).unwrap();
-        assembler.insert(0, "XYZ".into(), 3).unwrap();
+        assembler.insert(1, "b".into(), Origin::default()).unwrap();
+        assembler
+            .insert(0, "XYZ".into(), Origin::default())
+            .unwrap();
         assert_eq!(all(&mut assembler), b"XbZ");
     }
 
@@ -146,12 +148,17 @@ mod tests {
     fn gaps_are_bounded() {
         let mut assembler = Assembler::default();
         for at in 0..MAX_RUNS as u64 {
-            assembler.insert(1 + 2 * at, "x".into(), 1).unwrap();
+            assembler
+                .insert(1 + 2 * at, "x".into(), Origin::default())
+                .unwrap();
         }
         let next = 1 + 2 * MAX_RUNS as u64;
-        assert_eq!(assembler.insert(next, "x".into(), 1), Err(TooManyGaps));
-        assert_eq!(assembler.insert(2, "x".into(), 1), Ok(1));
-        assert_eq!(assembler.insert(next, "x".into(), 1), Ok(1));
+        assert_eq!(
+            assembler.insert(next, "x".into(), Origin::default()),
+            Err(TooManyGaps)
+        );
+        assert_eq!(assembler.insert(2, "x".into(), Origin::default()), Ok(1));
+        assert_eq!(assembler.insert(next, "x".into(), Origin::default()), Ok(1));
     }
 
     proptest! {
@@ -165,9 +172,10 @@ mod tests {
             let mut out = Vec::new();
             let mut reads = reads.into_iter();
             let mut new = 0;
+            let origin = Origin { serial: 1, pinned: 16_000 };
             for (offset, length) in pieces.into_iter().chain([(0, 16_000)]) {
                 let data = source.slice(offset..(offset + length).min(16_000));
-                new += assembler.insert(offset as u64, data, 16_000).unwrap();
+                new += assembler.insert(offset as u64, data, origin).unwrap();
                 if let Some(piece) = reads.next().and_then(|limit| assembler.take(limit)) {
                     out.extend_from_slice(&piece);
                 }

@@ -6,6 +6,6 @@ mod ranges;
 mod state;
 
 pub(crate) use assembler::Assembler;
-pub(crate) use pieces::Pieces;
+pub(crate) use pieces::{Origin, Pieces};
 pub(crate) use ranges::Ranges;
 pub(crate) use state::{Life, Queued, Receiving, SendSide, Sending, Stream, TicketQueue};

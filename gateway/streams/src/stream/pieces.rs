@@ -15,6 +15,15 @@ const PACK_BYTES: usize = 64 * 1024;
 /// keeps alive; otherwise an unread byte could pin a whole payload.
 const LEAST_PART: usize = 16;
 
+/// The buffer that a piece is a slice of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Tells it from the buffers before and behind it.
+    pub serial: u64,
+    /// Bytes that a slice of it keeps alive.
+    pub pinned: usize,
+}
+
 /// Bytes in order.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
@@ -22,8 +31,10 @@ pub(crate) struct Pieces {
     /// Small pieces behind the queue.
     tail: Vec<u8>,
     length: usize,
-    /// The queue's last piece keeps more alive than it holds.
-    loose: bool,
+    /// Where the queue's last pieces come from.
+    origin: Origin,
+    /// How many they are; some may have been taken since.
+    last: usize,
 }
 
 impl Pieces {
@@ -41,24 +52,29 @@ impl Pieces {
         self.queue.len() + usize::from(!self.tail.is_empty())
     }
 
-    /// Appends `piece`, which keeps `pinned` bytes alive.
-    pub(crate) fn push(&mut self, piece: Bytes, pinned: usize) {
+    /// Appends a slice of `origin`.
+    pub(crate) fn push(&mut self, piece: Bytes, origin: Origin) {
         self.length += piece.len();
-        if piece.len() < SMALL_BYTES || piece.len() < pinned / LEAST_PART {
+        if piece.len() < SMALL_BYTES || piece.len() < origin.pinned / LEAST_PART {
             self.tail.extend_from_slice(&piece);
             if self.tail.len() >= PACK_BYTES {
                 self.close_tail();
             }
-        } else {
-            self.close_tail();
-            self.loose = piece.len() < pinned / 2;
-            self.queue.push_back(piece);
+            return;
         }
+        self.close_tail();
+        if self.origin != origin {
+            self.unpin();
+            self.origin = origin;
+        }
+        self.last += 1;
+        self.queue.push_back(piece);
     }
 
     /// Appends all of `after`, moving the shorter queue.
     pub(crate) fn append(&mut self, mut after: Pieces) {
         self.close_tail();
+        self.unpin();
         self.length += after.length;
         if self.queue.len() <= after.queue.len() {
             for piece in self.queue.drain(..).rev() {
@@ -69,7 +85,8 @@ impl Pieces {
             self.queue.append(&mut after.queue);
         }
         self.tail = after.tail;
-        self.loose = after.loose;
+        self.origin = after.origin;
+        self.last = after.last;
         self.pack_if_scattered();
     }
 
@@ -92,19 +109,28 @@ impl Pieces {
         Some(piece)
     }
 
-    /// Ends the packing, and unpins what a reader has left lying.
+    /// Ends the packing.
     fn close_tail(&mut self) {
-        if self.loose {
-            if let Some(last) = self.queue.back_mut() {
-                *last = Bytes::copy_from_slice(last);
-            }
-            self.loose = false;
-        }
         if !self.tail.is_empty() {
             let mut tail = std::mem::take(&mut self.tail);
             tail.shrink_to_fit();
             self.queue.push_back(tail.into());
+            self.last += 1;
         }
+    }
+
+    /// Copies what a reader has left lying, if it is less than half of the
+    /// buffer that it keeps alive.
+    fn unpin(&mut self) {
+        let first = self.queue.len().saturating_sub(self.last);
+        let held: usize = self.queue.range(first..).map(Bytes::len).sum();
+        if held < self.origin.pinned / 2 {
+            for piece in self.queue.range_mut(first..) {
+                *piece = Bytes::copy_from_slice(piece);
+            }
+        }
+        self.last = 0;
+        self.origin = Origin::default();
     }
 
     /// Packs all if the pieces are small on average: runs that arrive last to
@@ -115,11 +141,9 @@ impl Pieces {
         }
         let tail = std::mem::take(&mut self.tail);
         let queue = std::mem::take(&mut self.queue);
-        self.loose = false;
-        self.length = 0;
+        (self.length, self.last) = (0, 0);
         for piece in queue.into_iter().chain([tail.into()]) {
-            let length = piece.len();
-            self.push(piece, length);
+            self.push(piece, Origin::default());
         }
     }
 }
@@ -128,11 +152,27 @@ impl Pieces {
 mod tests {
     use super::*;
 
+    fn of(serial: u64, pinned: usize) -> Origin {
+        Origin { serial, pinned }
+    }
+
+    #[test]
+    fn slices_that_fill_their_payload_together_are_not_copied() {
+        let mut pieces = Pieces::default();
+        let payloads: Vec<Bytes> = (0..2).map(|_| Bytes::from(vec![1; 100_000])).collect();
+        for (serial, payload) in (1..).zip(&payloads) {
+            for at in (0..100_000).step_by(10_000) {
+                pieces.push(payload.slice(at..at + 10_000), of(serial, payload.len()));
+            }
+        }
+        assert!(payloads.iter().all(|payload| !payload.is_unique()));
+    }
+
     #[test]
     fn a_large_piece_is_passed_on_without_a_copy() {
         let piece = Bytes::from(vec![7; 64 * 1024]);
         let mut pieces = Pieces::default();
-        pieces.push(piece.clone(), piece.len());
+        pieces.push(piece.clone(), of(1, piece.len()));
         assert_eq!(pieces.pop(usize::MAX).unwrap().as_ptr(), piece.as_ptr());
     }
 
@@ -140,7 +180,7 @@ mod tests {
     fn small_pieces_share_an_allocation() {
         let mut pieces = Pieces::default();
         for _ in 0..10_000 {
-            pieces.push(Bytes::from_static(b"x"), 1);
+            pieces.push(Bytes::from_static(b"x"), of(1, 1));
         }
         assert_eq!((pieces.len(), pieces.count()), (10_000, 1));
     }
@@ -149,8 +189,8 @@ mod tests {
     fn unread_slices_do_not_pin_their_payloads() {
         let mut pieces = Pieces::default();
         let payloads: Vec<Bytes> = (0..4).map(|_| Bytes::from(vec![1; 100_000])).collect();
-        for payload in &payloads {
-            pieces.push(payload.slice(..10_000), payload.len());
+        for (serial, payload) in (1..).zip(&payloads) {
+            pieces.push(payload.slice(..10_000), of(serial, payload.len()));
         }
         let pinned = payloads
             .iter()
@@ -164,7 +204,7 @@ mod tests {
         let mut pieces = Pieces::default();
         for _ in 0..5000 {
             let mut before = Pieces::default();
-            before.push(Bytes::from_static(b"y"), 1);
+            before.push(Bytes::from_static(b"y"), of(1, 1));
             before.append(pieces);
             pieces = before;
         }
@@ -175,7 +215,7 @@ mod tests {
     #[test]
     fn an_emptied_queue_holds_no_memory() {
         let mut pieces = Pieces::default();
-        pieces.push(Bytes::from_static(b"abc"), 3);
+        pieces.push(Bytes::from_static(b"abc"), of(1, 3));
         assert_eq!(pieces.pop(2).unwrap(), "ab");
         assert_eq!(pieces.pop(2).unwrap(), "c");
         assert_eq!((pieces.queue.capacity(), pieces.tail.capacity()), (0, 0));

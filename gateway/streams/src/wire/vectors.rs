@@ -85,7 +85,7 @@ fn sealed(header: Header, frames: &[Frame]) -> Bytes {
         } = frame
         {
             let mut pieces = Pieces::default();
-            pieces.push(data.clone(), data.len());
+            pieces.push(data.clone(), Default::default());
             sealer.data(*id, *offset, *fin, &mut pieces, data.len());
         } else {
             assert!(sealer.frame(frame));
