@@ -1,2 +1,53 @@
-//! (being written)
-fn main() {}
+//! `underpass`: one node of the gateway, terminal, hub or relay by its
+//! configuration.
+
+mod api;
+mod cli;
+mod config;
+mod incarnation;
+mod logging;
+mod run;
+mod security;
+mod shell;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("underpass: {error}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                // Errors that quote their cause need not say it twice.
+                let text = cause.to_string();
+                if !error.to_string().contains(&text) {
+                    eprintln!("  because: {text}");
+                }
+                source = cause.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
+    match cli.command {
+        Command::Run { config } => Ok(run::run(config::Config::load(&config)?)?),
+        Command::CheckConfig { config } => {
+            let loaded = config::Config::load(&config)?;
+            for line in run::advice(&loaded) {
+                println!("{line}");
+            }
+            println!("{}: valid", config.display());
+            Ok(())
+        }
+        Command::Status { socket, json } => Ok(status::print(&socket, json)?),
+        Command::Pki(_) => unimplemented!(),
+    }
+}

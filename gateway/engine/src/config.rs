@@ -1,0 +1,148 @@
+//! What an engine is made from.
+
+use std::time::Duration;
+
+use underpass_bundle as bundle;
+use underpass_cla::Class;
+use underpass_scheduler as scheduler;
+use underpass_streams::Announcement;
+
+use crate::hop::HopId;
+
+/// What an engine is made from.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// This node's ipn node number.
+    pub node: u64,
+    /// This process' incarnation, higher than any before.
+    pub incarnation: u64,
+    /// The bundle node.
+    pub agent: bundle::Config,
+    /// Classes and utilisation of the links.
+    pub scheduler: scheduler::Config,
+    /// Capacity that all hops share, bit/s of IP bytes.
+    pub beam_rate_bps: Option<u64>,
+    /// The hops to the neighbours.
+    pub hops: Vec<HopConfig>,
+    /// Routes to nodes that are no neighbours.
+    pub routes: Vec<RouteEntry>,
+    /// Streams open at once with one peer.
+    pub max_streams: usize,
+    /// Overrides the credit per peer, bytes.
+    pub window_bytes: Option<u64>,
+    /// Overrides the bytes kept per stream before the link takes them.
+    pub send_buffer_bytes: Option<u64>,
+    /// Lifetime of the bundles that carry streams.
+    pub lifetime: Duration,
+    /// Whether this node has an edge: streams begin and end here.
+    pub edge: bool,
+    /// Address families that the edge reaches.
+    pub reaches: Announcement,
+    /// The class of bundles from peers that do not know classes.
+    pub default_class: Class,
+}
+
+/// A hop to a neighbour over one path.
+#[derive(Clone, Debug)]
+pub struct HopConfig {
+    /// Its number, unique in the engine.
+    pub id: HopId,
+    /// The path's or terminal's name.
+    pub name: String,
+    /// The neighbour's ipn node number.
+    pub neighbour: u64,
+    /// Share of the beam.
+    pub weight: u32,
+    /// Rate from this node, bit/s of IP bytes.
+    pub send_rate_bps: Option<u64>,
+    /// Rate to this node, bit/s of IP bytes.
+    pub receive_rate_bps: Option<u64>,
+    /// Round-trip time without load.
+    pub rtt: Duration,
+    /// Largest IP packet, bytes.
+    pub mtu_bytes: u32,
+    /// Whether sessions run over IPv6.
+    pub ipv6: bool,
+    /// Whether sessions run over TLS.
+    pub tls: bool,
+}
+
+/// Window where no rate is known: enough for 10 Gbit/s over 50 ms.
+const UNLIMITED_WINDOW_BYTES: u64 = 64 << 20;
+const LEAST_WINDOW_BYTES: u64 = 1 << 20;
+const LEAST_SEND_BUFFER_BYTES: u64 = 64 << 10;
+const MOST_SEND_BUFFER_BYTES: u64 = 4 << 20;
+/// Windows cover so many bandwidth-delay products: one in flight, one for a
+/// repair, one for scheduling and custody at the far end.
+const WINDOW_PRODUCTS: u64 = 3;
+/// A send buffer holds so much line time: two bundles.
+const SEND_BUFFER_MS: u64 = 100;
+
+impl HopConfig {
+    /// 3 × rate × RTT of the direction with `rate_bps`, bytes.
+    pub fn window_bytes(&self, rate_bps: Option<u64>) -> u64 {
+        let Some(rate) = rate_bps else {
+            return UNLIMITED_WINDOW_BYTES;
+        };
+        let rtt_us = u128::from(u64::try_from(self.rtt.as_micros()).unwrap_or(u64::MAX));
+        let bytes = u128::from(rate) * rtt_us * u128::from(WINDOW_PRODUCTS) / 8_000_000;
+        u64::try_from(bytes)
+            .unwrap_or(u64::MAX)
+            .max(LEAST_WINDOW_BYTES)
+    }
+
+    /// Bytes one stream keeps before the link takes them: 100 ms of line time.
+    pub fn send_buffer_bytes(&self) -> u64 {
+        self.send_rate_bps
+            .map_or(MOST_SEND_BUFFER_BYTES, |rate| {
+                rate / 8 * SEND_BUFFER_MS / 1000
+            })
+            .clamp(LEAST_SEND_BUFFER_BYTES, MOST_SEND_BUFFER_BYTES)
+    }
+}
+
+/// A static route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteEntry {
+    /// Destination's ipn node number.
+    pub node: u64,
+    /// The neighbour to give bundles to.
+    pub via: u64,
+    /// Whether this node takes custody of what it forwards there.
+    pub custody: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hop(rate: Option<u64>) -> HopConfig {
+        HopConfig {
+            id: HopId(0),
+            name: "sat".to_owned(),
+            neighbour: 1,
+            weight: 1,
+            send_rate_bps: rate,
+            receive_rate_bps: rate,
+            rtt: Duration::from_millis(600),
+            mtu_bytes: 1500,
+            ipv6: false,
+            tls: true,
+        }
+    }
+
+    #[test]
+    fn a_window_covers_three_bandwidth_delay_products() {
+        assert_eq!(hop(None).window_bytes(Some(140_000_000)), 31_500_000);
+        assert_eq!(hop(None).window_bytes(Some(8_000)), LEAST_WINDOW_BYTES);
+    }
+
+    #[test]
+    fn a_send_buffer_covers_two_bundles() {
+        assert_eq!(hop(Some(40_000_000)).send_buffer_bytes(), 500_000);
+        assert_eq!(
+            hop(Some(64_000)).send_buffer_bytes(),
+            LEAST_SEND_BUFFER_BYTES
+        );
+    }
+}

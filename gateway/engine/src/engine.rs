@@ -1,0 +1,192 @@
+//! The engine's state, its making, and its time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Instant;
+
+use thiserror::Error;
+use underpass_bundle::{self as bundle, Agent, CustodyFigures, HeldBundle, NeighbourId};
+use underpass_cla::{Class, SessionId, Transfer};
+use underpass_scheduler::{self as scheduler, LinkScheduler, TcpWire};
+use underpass_streams::{self as streams, Mux, PayloadError};
+
+use crate::config::EngineConfig;
+use crate::hop::{Hop, HopId};
+use crate::sessions::SessionState;
+
+/// The ipn service of streams; 1 to 127 are for private use.
+pub(crate) const STREAM_SERVICE: u64 = 80;
+
+/// TCPCL segments hold this much at most; it only rounds the estimate of what
+/// a bundle costs on the hop.
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// What is to be done outside, in order.
+#[derive(Debug)]
+pub enum Action {
+    /// Give the session this bundle.
+    Offer {
+        /// The session, which has said that it is ready.
+        session: SessionId,
+        /// The bundle.
+        transfer: Transfer,
+    },
+    /// Tell the session its path's rate, bit/s of IP bytes; 0 is unlimited.
+    SetRate {
+        /// The session.
+        session: SessionId,
+        /// The rate.
+        ip_bps: u64,
+    },
+    /// Something happened to a stream.
+    Stream {
+        /// The stream's peer.
+        peer: u64,
+        /// What happened.
+        event: streams::Event,
+    },
+    /// Something happened to a bundle; said for the log and for services
+    /// other than streams.
+    Bundle(bundle::Event),
+    /// A peer's payload was no frames.
+    BadPayload {
+        /// The peer.
+        peer: u64,
+        /// What is wrong with it.
+        error: PayloadError,
+    },
+}
+
+/// Why an engine cannot be made.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// The classes or rates contradict themselves.
+    #[error(transparent)]
+    Scheduler(#[from] scheduler::ConfigError),
+}
+
+/// One node, without I/O and clock.
+pub struct Engine {
+    pub(crate) config: EngineConfig,
+    pub(crate) agent: Agent,
+    pub(crate) scheduler: LinkScheduler,
+    pub(crate) hops: BTreeMap<HopId, Hop>,
+    /// Streams, by the edge node at their other end.
+    pub(crate) muxes: BTreeMap<u64, Mux>,
+    /// Edge nodes by the neighbour that leads to them.
+    pub(crate) peers_behind: HashMap<u64, Vec<u64>>,
+    /// The peer whose bytes were sealed last, by neighbour.
+    pub(crate) last_sealed: HashMap<u64, u64>,
+    pub(crate) sessions: HashMap<SessionId, SessionState>,
+    /// Hops that wait for room in the store.
+    pub(crate) starved: BTreeSet<HopId>,
+    /// Peers with requests to open that wait for their first bytes.
+    pub(crate) opened: BTreeSet<u64>,
+    pub(crate) flush_at: Option<Instant>,
+    pub(crate) actions: VecDeque<Action>,
+    pub(crate) wake_at: Option<Instant>,
+    pub(crate) classes: Vec<Class>,
+    neighbours: HashMap<u64, Vec<HopId>>,
+}
+
+impl Engine {
+    /// An engine without sessions.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself.
+    pub fn new(now: Instant, mut config: EngineConfig) -> Result<Engine, EngineError> {
+        let mut scheduler = LinkScheduler::new(&config.scheduler)?;
+        scheduler.set_root_rate(now, config.beam_rate_bps);
+        if config.edge {
+            config.agent.services.insert(STREAM_SERVICE);
+        }
+        for route in &config.routes {
+            config.agent.routes.push(bundle::Route {
+                nodes: route.node..=route.node,
+                neighbour: NeighbourId(route.via),
+                take_custody: route.custody,
+            });
+        }
+        let classes: Vec<Class> = config.scheduler.classes.iter().map(|c| c.class).collect();
+        let mut hops = BTreeMap::new();
+        let mut neighbours: HashMap<u64, Vec<HopId>> = HashMap::new();
+        for hop in &config.hops {
+            scheduler.add_terminal(now, hop.id.terminal(), hop.weight, hop.send_rate_bps);
+            let wire = TcpWire::new(hop.mtu_bytes, hop.ipv6, hop.tls, SEGMENT_BYTES);
+            hops.insert(hop.id, Hop::new(hop.clone(), wire, classes.len()));
+            neighbours.entry(hop.neighbour).or_default().push(hop.id);
+            // A neighbour is a route to itself also before it is up.
+            config.agent.routes.push(bundle::Route {
+                nodes: hop.neighbour..=hop.neighbour,
+                neighbour: NeighbourId(hop.neighbour),
+                take_custody: true,
+            });
+        }
+        Ok(Engine {
+            agent: Agent::new(config.agent.clone()),
+            config,
+            scheduler,
+            hops,
+            muxes: BTreeMap::new(),
+            peers_behind: HashMap::new(),
+            last_sealed: HashMap::new(),
+            sessions: HashMap::new(),
+            starved: BTreeSet::new(),
+            opened: BTreeSet::new(),
+            flush_at: None,
+            actions: VecDeque::new(),
+            wake_at: None,
+            classes,
+            neighbours,
+        })
+    }
+
+    /// The next thing to be done outside.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Engine::handle_timeout`] must be called at the latest.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let own = self.wake_at.into_iter().chain(self.flush_at);
+        own.chain(self.agent.next_timeout()).min()
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.agent.handle_timeout(now);
+        self.flush(now);
+        self.settle(now);
+    }
+
+    /// Tells the engine the time of day: DTN time, ms since 2000-01-01 UTC.
+    pub fn set_clock(&mut self, now: Instant, dtn_time_ms: u64) {
+        self.agent.set_clock(now, dtn_time_ms);
+    }
+
+    /// The store's figures.
+    pub fn custody(&self, now: Instant) -> CustodyFigures {
+        self.agent.custody(now)
+    }
+
+    /// The oldest bundles in the store.
+    pub fn held(&self, now: Instant, limit: usize) -> Vec<HeldBundle> {
+        self.agent.list(now, None, limit)
+    }
+
+    /// The neighbour that takes bundles for `node`: itself, or the one routed.
+    pub(crate) fn neighbour_to(&self, node: u64) -> u64 {
+        let routed = self.config.routes.iter().find(|route| route.node == node);
+        routed.map_or(node, |route| route.via)
+    }
+
+    /// The hops to a neighbour.
+    pub(crate) fn hops_to(&self, neighbour: u64) -> Vec<HopId> {
+        self.neighbours.get(&neighbour).cloned().unwrap_or_default()
+    }
+
+    /// After any change: hands on what happened, and sends what may be sent.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        self.drain_agent(now);
+        self.pump(now);
+    }
+}

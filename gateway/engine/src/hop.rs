@@ -1,0 +1,91 @@
+//! Hops: the ways to the neighbours, and the sessions that serve them.
+
+use std::collections::BTreeSet;
+
+use underpass_cla::{Class, SessionId};
+use underpass_scheduler::{TcpWire, TerminalId};
+
+use crate::config::HopConfig;
+
+/// Names a hop; the link scheduler knows it by the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HopId(pub u64);
+
+impl HopId {
+    pub(crate) fn terminal(self) -> TerminalId {
+        TerminalId(self.0)
+    }
+}
+
+/// The state of one hop.
+#[derive(Debug)]
+pub(crate) struct Hop {
+    pub config: HopConfig,
+    /// What a payload of TCP costs on the hop.
+    pub wire: TcpWire,
+    /// Sessions of each class, by age: the oldest carries, so that the standby
+    /// takes over when the one before it is gone, and both ends agree on it
+    /// without a word.
+    pub sessions: Vec<BTreeSet<SessionId>>,
+    /// Sessions of peers that do not know classes.
+    pub classless: BTreeSet<SessionId>,
+    /// An operator or the plan says so.
+    pub blocked: bool,
+    /// Traffic the scheduler does not send, bit/s of IP bytes.
+    pub subtracted_bps: u64,
+}
+
+impl Hop {
+    pub fn new(config: HopConfig, wire: TcpWire, classes: usize) -> Hop {
+        Hop {
+            config,
+            wire,
+            sessions: vec![BTreeSet::new(); classes],
+            classless: BTreeSet::new(),
+            blocked: false,
+            subtracted_bps: 0,
+        }
+    }
+
+    /// The session that carries `class` at present.
+    pub fn carrier(&self, class: Class) -> Option<SessionId> {
+        let own = self
+            .sessions
+            .get(usize::from(class.0))
+            .and_then(BTreeSet::first);
+        own.or_else(|| self.classless.first()).copied()
+    }
+
+    pub fn insert(&mut self, class: Option<Class>, session: SessionId) {
+        if let Some(set) = self.set_of(class) {
+            set.insert(session);
+        }
+    }
+
+    pub fn remove(&mut self, class: Option<Class>, session: SessionId) {
+        if let Some(set) = self.set_of(class) {
+            set.remove(&session);
+        }
+    }
+
+    fn set_of(&mut self, class: Option<Class>) -> Option<&mut BTreeSet<SessionId>> {
+        match class {
+            Some(class) => self.sessions.get_mut(usize::from(class.0)),
+            None => Some(&mut self.classless),
+        }
+    }
+
+    /// Whether any session is up.
+    pub fn is_up(&self) -> bool {
+        !self.classless.is_empty() || self.sessions.iter().any(|set| !set.is_empty())
+    }
+
+    /// All sessions of the hop.
+    pub fn all_sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.sessions
+            .iter()
+            .chain([&self.classless])
+            .flatten()
+            .copied()
+    }
+}

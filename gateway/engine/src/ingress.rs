@@ -1,0 +1,89 @@
+//! What arrives: bundles from neighbours, payloads for streams.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use underpass_bundle::{self as bundle, NeighbourId};
+use underpass_cla::{Class, Refusal, SessionId};
+
+use crate::engine::{Action, Engine, STREAM_SERVICE};
+
+impl Engine {
+    /// Whether a bundle of `length` bytes would be taken now.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub fn admit(&self, length: Option<u64>) -> Result<(), Refusal> {
+        if self.agent.room(length.unwrap_or(0)) {
+            Ok(())
+        } else {
+            Err(Refusal::NoResources)
+        }
+    }
+
+    /// A whole bundle arrived on a session.
+    ///
+    /// # Errors
+    /// When it is malformed or cannot be kept.
+    pub fn receive(&mut self, now: Instant, id: SessionId, raw: Bytes) -> Result<(), Refusal> {
+        let session = self.sessions.get(&id).ok_or(Refusal::NoResources)?;
+        let hop = self.hops.get(&session.hop).ok_or(Refusal::NoResources)?;
+        let class = session.info.class.unwrap_or(self.config.default_class);
+        let neighbour = NeighbourId(hop.config.neighbour);
+        let outcome = self.agent.receive(now, neighbour, class, raw);
+        self.settle(now);
+        outcome.map_err(Refusal::from)
+    }
+
+    /// Hands on what the bundle node has to say.
+    pub(crate) fn drain_agent(&mut self, now: Instant) {
+        while let Some(event) = self.agent.poll_event() {
+            match event {
+                bundle::Event::Deliver(delivery) if delivery.service == STREAM_SERVICE => {
+                    self.deliver(now, delivery);
+                }
+                bundle::Event::Expired {
+                    destination,
+                    payload,
+                    ..
+                } => {
+                    if let Some((peer, STREAM_SERVICE)) = bundle::wire::ipn_parts(&destination) {
+                        self.give_up(now, peer, &payload);
+                    }
+                }
+                bundle::Event::Woken { neighbour, class } => self.woken(now, neighbour.0, class),
+                bundle::Event::Released { .. } => self.feed(now),
+                other => self.actions.push_back(Action::Bundle(other)),
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: Instant, delivery: bundle::Delivery) {
+        let Some((peer, _)) = bundle::wire::ipn_parts(&delivery.source) else {
+            return;
+        };
+        let class = delivery.class;
+        // Only configured nodes have streams here.
+        let Some(mux) = self.mux(peer) else {
+            return;
+        };
+        if let Err(error) = mux.handle_payload(now, class, delivery.payload) {
+            self.actions.push_back(Action::BadPayload { peer, error });
+        }
+        self.gather(now, peer);
+    }
+
+    /// The leaves to a neighbour have something to send.
+    fn woken(&mut self, now: Instant, neighbour: u64, class: Class) {
+        for hop in self.hops_to(neighbour) {
+            self.update_leaf(now, hop, class);
+        }
+    }
+
+    /// There is room in the store again for those that wait for it.
+    fn feed(&mut self, now: Instant) {
+        while let Some(hop) = self.starved.pop_first() {
+            self.update_leaves(now, hop);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The node without its sockets: streams, bundle node, custody and link
+//! scheduler put together into one state machine.
+//!
+//! The way of a byte through an [`Engine`]: an edge writes it to a stream
+//! ([`Engine::write`]); when the scheduler grants a leaf (a hop and a class)
+//! whose session is ready, bytes of that class are sealed into a bundle, as
+//! late as possible, and offered to the session ([`Action::Offer`]). At the
+//! other node [`Engine::receive`] takes custody, delivers the payload to its
+//! stream, and the edge reads the byte ([`Engine::read`]).
+//!
+//! The engine owns no socket, clock or task: every call says what time it is,
+//! [`Engine::poll_action`] says what is to be done outside, and
+//! [`Engine::next_timeout`] when to call [`Engine::handle_timeout`]. So whole
+//! networks of engines run in virtual time.
+
+mod config;
+mod control;
+mod engine;
+mod hop;
+mod ingress;
+mod pump;
+mod sessions;
+mod snapshot;
+mod streams;
+
+pub use config::{EngineConfig, HopConfig, RouteEntry};
+pub use engine::{Action, Engine, EngineError};
+pub use hop::HopId;
+pub use snapshot::{HopSnapshot, SessionSnapshot, StreamTotals};
+pub use streams::StreamKey;

@@ -1,0 +1,146 @@
+//! Sessions of the convergence layers come, take bundles, and go.
+
+use std::time::Instant;
+
+use underpass_bundle::NeighbourId;
+use underpass_cla::{Class, Outcome, SessionId, SessionInfo};
+use underpass_scheduler::Leaf;
+
+use crate::engine::{Action, Engine};
+use crate::hop::{Hop, HopId};
+
+/// What the engine knows of a session.
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    pub hop: HopId,
+    pub info: SessionInfo,
+    /// It can take a bundle.
+    pub ready: bool,
+}
+
+impl Engine {
+    /// The hop a session belongs to: the one of its path if it was dialled,
+    /// else the one to its neighbour.
+    pub fn hop_of(&self, neighbour: u64, path: &str) -> Option<HopId> {
+        let mut hops = self
+            .hops
+            .iter()
+            .filter(|(_, hop)| hop.config.neighbour == neighbour);
+        let first = hops.clone().next();
+        hops.find(|(_, hop)| hop.config.name == path)
+            .or(first)
+            .map(|(id, _)| *id)
+    }
+
+    /// A session is up on `hop`.
+    pub fn session_up(&mut self, now: Instant, id: SessionId, hop: HopId, info: SessionInfo) {
+        let Some(state) = self.hops.get_mut(&hop) else {
+            return;
+        };
+        let neighbour = state.config.neighbour;
+        let was_up = state.is_up();
+        state.insert(info.class, id);
+        self.actions.push_back(Action::SetRate {
+            session: id,
+            ip_bps: state.config.send_rate_bps.unwrap_or(0),
+        });
+        self.sessions.insert(
+            id,
+            SessionState {
+                hop,
+                info,
+                ready: false,
+            },
+        );
+        if !was_up {
+            self.agent.neighbour_up(now, NeighbourId(neighbour));
+            self.greet(now, neighbour);
+        }
+        self.settle(now);
+    }
+
+    /// A session can take a bundle.
+    pub fn session_ready(&mut self, now: Instant, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.ready = true;
+            let hop = session.hop;
+            self.update_leaves(now, hop);
+            self.settle(now);
+        }
+    }
+
+    /// A transfer ended.
+    pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
+        self.agent.transfer_finished(now, key, outcome);
+        self.settle(now);
+    }
+
+    /// A session is gone; its transfers have been reported.
+    pub fn session_down(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.remove(&id) else {
+            return;
+        };
+        let Some(hop) = self.hops.get_mut(&session.hop) else {
+            return;
+        };
+        hop.remove(session.info.class, id);
+        let neighbour = hop.config.neighbour;
+        self.update_leaves(now, session.hop);
+        let hops = self.hops_to(neighbour);
+        let up = |id: &HopId| self.hops.get(id).is_some_and(Hop::is_up);
+        if !hops.iter().any(up) {
+            self.agent.neighbour_down(now, NeighbourId(neighbour));
+        }
+        self.settle(now);
+    }
+
+    /// Tells the scheduler which leaves of a hop can send.
+    pub(crate) fn update_leaves(&mut self, now: Instant, id: HopId) {
+        for class in self.classes.clone() {
+            self.update_leaf(now, id, class);
+        }
+    }
+
+    pub(crate) fn update_leaf(&mut self, now: Instant, id: HopId, class: Class) {
+        let Some(hop) = self.hops.get(&id) else {
+            return;
+        };
+        let carrier = hop.carrier(class).and_then(|s| self.sessions.get(&s));
+        let ready = carrier.is_some_and(|session| session.ready)
+            && self.is_backlogged(hop.config.neighbour, class);
+        let leaf = Leaf {
+            terminal: id.terminal(),
+            class,
+        };
+        // Every configured hop and class is a leaf.
+        let known = self.scheduler.set_ready(now, leaf, ready);
+        debug_assert!(known.is_ok(), "{known:?}");
+    }
+
+    fn is_backlogged(&self, neighbour: u64, class: Class) -> bool {
+        let peers = self.peers_behind.get(&neighbour);
+        self.agent.has_pending(NeighbourId(neighbour), class)
+            || peers.into_iter().flatten().any(|peer| {
+                let mux = self.muxes.get(peer);
+                mux.is_some_and(|mux| mux.has_pending(class))
+            })
+    }
+
+    /// The edge nodes that a neighbour leads to get their streams, and with
+    /// them its greeting.
+    fn greet(&mut self, now: Instant, neighbour: u64) {
+        if !self.config.edge {
+            return;
+        }
+        let routed = self
+            .config
+            .routes
+            .iter()
+            .filter(|route| route.via == neighbour);
+        let behind: Vec<u64> = routed.map(|route| route.node).chain([neighbour]).collect();
+        for peer in behind {
+            self.mux(peer);
+            self.gather(now, peer);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The edge's calls on streams.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_cla::Class;
+use underpass_streams::{
+    Announcement, Mux, Open, OpenError, ResetCode, Side, StreamError, StreamId, Windows, WriteError,
+};
+
+use crate::config::HopConfig;
+use crate::engine::{Action, Engine};
+
+/// Names a stream of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamKey {
+    /// The edge node at the other end, by its ipn node number.
+    pub peer: u64,
+    /// The stream.
+    pub id: StreamId,
+}
+
+/// How long a request to open waits for the first bytes.
+const OPEN_PAUSE: Duration = Duration::from_millis(2);
+
+/// All streams' send buffers together hold so many times what one may.
+const SEND_BUFFERS: u64 = 32;
+const LEAST_SEND_BUFFERS_BYTES: u64 = 64 << 20;
+
+impl Engine {
+    /// Opens a stream to an edge node. Nothing is waited for: bytes may be
+    /// written at once, and travel with the request.
+    ///
+    /// # Errors
+    /// When the node is not reachable by any hop or route, or has as many
+    /// streams as it may.
+    pub fn open(&mut self, now: Instant, peer: u64, open: Open) -> Result<StreamKey, OpenError> {
+        let mux = self.mux(peer).ok_or(OpenError::TooManyStreams)?;
+        let id = mux.open(now, open)?;
+        // Not sent here: the client's first bytes are mostly written within
+        // the pause, and then leave with the request.
+        self.opened.insert(peer);
+        self.flush_at.get_or_insert(now + OPEN_PAUSE);
+        Ok(StreamKey { peer, id })
+    }
+
+    /// Lets requests leave for which no bytes have been written.
+    pub(crate) fn flush(&mut self, now: Instant) {
+        if self.flush_at.is_some_and(|at| at <= now) {
+            self.flush_at = None;
+            for peer in std::mem::take(&mut self.opened) {
+                self.gather(now, peer);
+            }
+        }
+    }
+
+    /// Bytes that may be written now; at 0, a `Writable` event follows.
+    pub fn send_capacity(&mut self, key: StreamKey) -> usize {
+        let mux = self.muxes.get_mut(&key.peer);
+        mux.map_or(0, |mux| mux.send_capacity(key.id))
+    }
+
+    /// Takes bytes to send, at most the capacity last told.
+    ///
+    /// # Errors
+    /// When the stream is gone or finished, or the bytes are more than that.
+    pub fn write(&mut self, now: Instant, key: StreamKey, data: Bytes) -> Result<(), WriteError> {
+        let mux = self.muxes.get_mut(&key.peer).ok_or(WriteError::Unknown)?;
+        mux.write(key.id, data)?;
+        self.touched(now, key.peer);
+        Ok(())
+    }
+
+    /// Received bytes in order, at most `limit`.
+    pub fn read(&mut self, now: Instant, key: StreamKey, limit: usize) -> Option<Bytes> {
+        let data = self.muxes.get_mut(&key.peer)?.read(key.id, limit);
+        self.touched(now, key.peer);
+        data
+    }
+
+    /// Ends the sending direction behind what was written.
+    ///
+    /// # Errors
+    /// When the stream is gone.
+    pub fn finish(&mut self, now: Instant, key: StreamKey) -> Result<(), StreamError> {
+        self.on_stream(now, key, |mux| mux.finish(key.id))
+    }
+
+    /// Ends both directions; the peer's application sees `code`.
+    ///
+    /// # Errors
+    /// When the stream is gone.
+    pub fn reset(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        code: ResetCode,
+        reason: &str,
+    ) -> Result<(), StreamError> {
+        self.on_stream(now, key, |mux| mux.reset(key.id, code, reason))
+    }
+
+    /// Tells the opener that its target is connected.
+    ///
+    /// # Errors
+    /// When the stream is gone.
+    pub fn connected(&mut self, now: Instant, key: StreamKey) -> Result<(), StreamError> {
+        self.on_stream(now, key, |mux| mux.connected(key.id))
+    }
+
+    /// Sends what follows in another class.
+    ///
+    /// # Errors
+    /// When the stream is gone.
+    pub fn set_class(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        class: Class,
+    ) -> Result<(), StreamError> {
+        self.on_stream(now, key, |mux| mux.set_class(key.id, class))
+    }
+
+    /// The address families that a peer's edge reaches, once it has said so.
+    pub fn announcement_of(&self, peer: u64) -> Option<Announcement> {
+        self.muxes.get(&peer)?.peer_announcement()
+    }
+
+    fn on_stream<R>(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        call: impl FnOnce(&mut Mux) -> Result<R, StreamError>,
+    ) -> Result<R, StreamError> {
+        let mux = self.muxes.get_mut(&key.peer).ok_or(StreamError::Unknown)?;
+        let result = call(mux)?;
+        self.touched(now, key.peer);
+        Ok(result)
+    }
+
+    /// A peer's streams have changed: hands on their events, and sends what
+    /// may be sent.
+    pub(crate) fn touched(&mut self, now: Instant, peer: u64) {
+        self.gather(now, peer);
+        self.settle(now);
+    }
+
+    /// Hands on the events of a peer's streams and tells the scheduler which
+    /// of their classes wait.
+    pub(crate) fn gather(&mut self, now: Instant, peer: u64) {
+        let Some(mux) = self.muxes.get_mut(&peer) else {
+            return;
+        };
+        while let Some(event) = mux.poll_event() {
+            self.actions.push_back(Action::Stream { peer, event });
+        }
+        let neighbour = self.neighbour_to(peer);
+        for hop in self.hops_to(neighbour) {
+            self.update_leaves(now, hop);
+        }
+    }
+
+    /// The peer's streams, made at first use.
+    pub(crate) fn mux(&mut self, peer: u64) -> Option<&mut Mux> {
+        if !self.muxes.contains_key(&peer) {
+            let hop = *self.hops_to(self.neighbour_to(peer)).first()?;
+            let mux = self.new_mux(peer, &self.hops.get(&hop)?.config);
+            self.muxes.insert(peer, mux);
+            let neighbour = self.neighbour_to(peer);
+            self.peers_behind.entry(neighbour).or_default().push(peer);
+        }
+        self.muxes.get_mut(&peer)
+    }
+
+    fn new_mux(&self, peer: u64, hop: &HopConfig) -> Mux {
+        let window = self
+            .config
+            .window_bytes
+            .unwrap_or_else(|| hop.window_bytes(hop.receive_rate_bps));
+        let send_buffer = self
+            .config
+            .send_buffer_bytes
+            .unwrap_or_else(|| hop.send_buffer_bytes());
+        let total = (send_buffer * SEND_BUFFERS).max(LEAST_SEND_BUFFERS_BYTES);
+        let config = underpass_streams::Config {
+            windows: Windows {
+                stream_window_bytes: window,
+                peer_window_bytes: window,
+            },
+            send_buffer_bytes: usize::try_from(send_buffer).unwrap_or(usize::MAX),
+            send_buffer_total_bytes: usize::try_from(total).unwrap_or(usize::MAX),
+            max_streams: self.config.max_streams,
+            ..underpass_streams::Config::default()
+        };
+        let side = Side::of(self.config.node, peer);
+        let mut mux = Mux::new(config, side, self.config.incarnation);
+        mux.set_announcement(self.config.reaches);
+        mux
+    }
+}

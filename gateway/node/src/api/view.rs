@@ -1,0 +1,315 @@
+//! What the local API shows, as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use underpass_cla::{Class, PathFigures};
+use underpass_engine::{Engine, HopSnapshot, SessionSnapshot};
+
+use super::ApiState;
+
+/// The node at one moment.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The node's id, `ipn:N.0`.
+    pub node: String,
+    /// terminal, hub or relay.
+    pub role: String,
+    /// The program's version.
+    pub version: String,
+    /// Count of the node's starts.
+    pub incarnation: u64,
+    /// Since the start, s.
+    pub uptime_s: f64,
+    /// The hops to the neighbours.
+    pub paths: Vec<PathView>,
+    /// Streams by class name.
+    pub streams: BTreeMap<String, StreamsView>,
+    /// What is in custody.
+    pub custody: CustodyView,
+    /// Congestion controls that this machine offers, and why not others.
+    pub congestion_controls: Vec<String>,
+}
+
+/// A hop with its sessions.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PathView {
+    /// The hop.
+    #[serde(flatten)]
+    pub hop: HopFields,
+    /// Its sessions.
+    pub sessions: Vec<SessionView>,
+}
+
+/// A hop without its sessions.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HopFields {
+    /// The path's or terminal's name.
+    pub name: String,
+    /// The neighbour's ipn node number.
+    pub neighbour: u64,
+    /// Whether any session is up.
+    pub up: bool,
+    /// Whether sending is held.
+    pub blocked: bool,
+    /// Rate from this node, bit/s of IP bytes; null is unlimited.
+    pub rate_bps: Option<u64>,
+    /// Taken from the rate for ACKs and plain IP, bit/s.
+    pub subtracted_bps: u64,
+}
+
+/// A session with what its transport measures.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SessionView {
+    /// The session.
+    #[serde(flatten)]
+    pub session: SessionSnapshot,
+    /// Smoothed round-trip time, ms.
+    pub rtt_ms: f64,
+    /// Least round-trip time, ms.
+    pub min_rtt_ms: f64,
+    /// Delivery rate, bit/s.
+    pub delivery_rate_bps: u64,
+    /// Congestion window, bytes.
+    pub cwnd_bytes: u64,
+    /// Bytes sent and not acknowledged.
+    pub in_flight_bytes: u64,
+    /// Bytes sent in all, retransmissions included.
+    pub sent_bytes: u64,
+    /// Bytes sent again in all.
+    pub retransmitted_bytes: u64,
+    /// Bytes received in all.
+    pub received_bytes: u64,
+}
+
+/// The streams of one class.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StreamsView {
+    /// Streams with both directions open.
+    pub open: u64,
+    /// Streams with one direction ended.
+    pub half_closed: u64,
+    /// Streams whose peer has not confirmed the end.
+    pub draining: u64,
+    /// Bytes sent in all.
+    pub sent_bytes: u64,
+    /// Bytes received in all.
+    pub received_bytes: u64,
+    /// Bytes that wait for the link.
+    pub backlog_bytes: u64,
+}
+
+/// The custody store.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CustodyView {
+    /// Bundles held.
+    pub bundles: u64,
+    /// Bytes held, as the quota counts them.
+    pub used_bytes: u64,
+    /// The quota, bytes.
+    pub quota_bytes: u64,
+    /// By class name.
+    pub classes: BTreeMap<String, CustodyClassView>,
+}
+
+/// The custody store's bundles of one class.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CustodyClassView {
+    /// Bundles held.
+    pub bundles: u64,
+    /// Payload bytes held.
+    pub bytes: u64,
+    /// Those in this node's custody.
+    pub custody_bundles: u64,
+    /// Their payload bytes.
+    pub custody_bytes: u64,
+    /// Age of the oldest, s.
+    pub oldest_s: f64,
+}
+
+impl ApiState {
+    pub(super) fn class_name(&self, class: Class) -> String {
+        let place = usize::from(class.0);
+        let named = self.config.classes.get(place).map(|class| &class.name);
+        named.cloned().unwrap_or_else(|| class.to_string())
+    }
+
+    /// The node at this moment.
+    pub fn status(&self) -> Status {
+        Status {
+            node: format!("ipn:{}.0", self.config.node.number),
+            role: self.config.node.role.name().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            incarnation: self.incarnation,
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            paths: self.paths(),
+            streams: self.streams(),
+            custody: self.custody(),
+            congestion_controls: self.congestion_controls.clone(),
+        }
+    }
+
+    pub(super) fn paths(&self) -> Vec<PathView> {
+        let figures: BTreeMap<u64, PathFigures> = self
+            .shell
+            .session_figures()
+            .into_iter()
+            .map(|(_, id, _, figures)| (id.0, figures))
+            .collect();
+        let hops = self.shell.read(Engine::hops);
+        hops.into_iter()
+            .map(|hop| path_view(hop, &figures))
+            .collect()
+    }
+
+    pub(super) fn streams(&self) -> BTreeMap<String, StreamsView> {
+        let totals = self.shell.read(Engine::stream_totals);
+        totals
+            .into_iter()
+            .map(|(class, total)| {
+                let view = StreamsView {
+                    open: total.open,
+                    half_closed: total.half_closed,
+                    draining: total.draining,
+                    sent_bytes: total.sent_bytes,
+                    received_bytes: total.received_bytes,
+                    backlog_bytes: total.backlog_bytes,
+                };
+                (self.class_name(class), view)
+            })
+            .collect()
+    }
+
+    pub(super) fn custody(&self) -> CustodyView {
+        let figures = self.shell.read(|engine| engine.custody(Instant::now()));
+        let classes = figures.classes.iter().map(|(class, figures)| {
+            let view = CustodyClassView {
+                bundles: figures.bundles,
+                bytes: figures.bytes,
+                custody_bundles: figures.custody_bundles,
+                custody_bytes: figures.custody_bytes,
+                oldest_s: figures.oldest.as_secs_f64(),
+            };
+            (self.class_name(*class), view)
+        });
+        CustodyView {
+            bundles: figures.bundles as u64,
+            used_bytes: figures.used_bytes,
+            quota_bytes: self.config.custody.quota_bytes,
+            classes: classes.collect(),
+        }
+    }
+}
+
+fn path_view(hop: HopSnapshot, figures: &BTreeMap<u64, PathFigures>) -> PathView {
+    let sessions = hop
+        .sessions
+        .into_iter()
+        .map(|session| {
+            let measured = figures.get(&session.id).copied().unwrap_or_default();
+            SessionView {
+                session,
+                rtt_ms: measured.rtt.as_secs_f64() * 1e3,
+                min_rtt_ms: measured.min_rtt.as_secs_f64() * 1e3,
+                delivery_rate_bps: measured.delivery_rate_bps,
+                cwnd_bytes: measured.cwnd_bytes,
+                in_flight_bytes: measured.in_flight_bytes,
+                sent_bytes: measured.sent_bytes,
+                retransmitted_bytes: measured.retransmitted_bytes,
+                received_bytes: measured.received_bytes,
+            }
+        })
+        .collect();
+    PathView {
+        hop: HopFields {
+            name: hop.name,
+            neighbour: hop.neighbour,
+            up: hop.up,
+            blocked: hop.blocked,
+            rate_bps: hop.send_rate_bps,
+            subtracted_bps: hop.subtracted_bps,
+        },
+        sessions,
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} ({}), version {}, up {:.0} s, start {}",
+            self.node, self.role, self.version, self.uptime_s, self.incarnation
+        )?;
+        for path in &self.paths {
+            writeln!(f, "{path}")?;
+        }
+        for (class, streams) in &self.streams {
+            writeln!(
+                f,
+                "class {class}: {} streams open, {} half-closed, {} draining; {} B sent, {} B received, {} B waiting",
+                streams.open,
+                streams.half_closed,
+                streams.draining,
+                streams.sent_bytes,
+                streams.received_bytes,
+                streams.backlog_bytes
+            )?;
+        }
+        writeln!(
+            f,
+            "custody: {} bundles, {} of {} B",
+            self.custody.bundles, self.custody.used_bytes, self.custody.quota_bytes
+        )?;
+        for line in &self.congestion_controls {
+            writeln!(f, "congestion control {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for PathView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match (self.hop.up, self.hop.blocked) {
+            (_, true) => "blocked",
+            (true, _) => "up",
+            (false, _) => "down",
+        };
+        let rate = match self.hop.rate_bps {
+            Some(bps) => format!("{:.3} Mbit/s", bps as f64 / 1e6),
+            None => "unlimited".to_owned(),
+        };
+        write!(
+            f,
+            "path {} to ipn:{}.0: {state}, {rate} ({:.3} Mbit/s for ACKs and plain IP)",
+            self.hop.name,
+            self.hop.neighbour,
+            self.hop.subtracted_bps as f64 / 1e6
+        )?;
+        for view in &self.sessions {
+            let class = match view.session.class {
+                Some(class) => format!("class {class}"),
+                None => "all classes".to_owned(),
+            };
+            let part = if view.session.carrying {
+                "carries"
+            } else {
+                "stands by"
+            };
+            write!(
+                f,
+                "\n  session {} {class} {part}, {}{}, RTT {:.0} ms, window {} B, sent {} B ({} again), received {} B",
+                view.session.id,
+                view.session.congestion_control,
+                if view.session.tls { ", TLS" } else { "" },
+                view.rtt_ms,
+                view.cwnd_bytes,
+                view.sent_bytes,
+                view.retransmitted_bytes,
+                view.received_bytes
+            )?;
+        }
+        Ok(())
+    }
+}

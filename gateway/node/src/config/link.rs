@@ -1,0 +1,199 @@
+//! Paths, listeners, terminals: the hops to the neighbours.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// How convergence-layer sessions are secured.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsConfig {
+    /// Folder that `underpass pki` made: ca.crt, ca.crl, and node.crt and
+    /// node.key of this node below nodes/NUMBER/.
+    pub pki_dir: Option<PathBuf>,
+    /// true: plain TCP, nobody is authenticated. Default false.
+    pub plain: bool,
+    /// Accept a peer's node id in a URI SAN, as some implementations put it.
+    /// Default false.
+    pub accept_uri_san: bool,
+}
+
+impl TlsConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        match (&self.pki_dir, self.plain) {
+            (Some(_), true) => {
+                problems.push("tls: pki_dir and plain = true exclude each other".to_owned());
+            }
+            (None, true) | (Some(_), false) => {}
+            (None, false) => problems.push(
+                "tls: set pki_dir (see `underpass pki init`), or plain = true on a network that you trust"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// TCP options of convergence-layer sessions.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TcpConfig {
+    /// Congestion controls, the first usable one is taken. Default
+    /// ["hybla_dama", "hybla", "hybla_bpf", "bbr", "cubic"].
+    pub congestion_control: Vec<String>,
+    /// TCPCL keepalive, s; 0 switches it off. Default 30.
+    pub keepalive_s: u16,
+    /// TCP_USER_TIMEOUT: how long unacknowledged bytes are waited for before
+    /// a session counts as broken, s. Default 3600.
+    pub hold_s: u64,
+    /// Bounds of the pause between attempts to dial, s. Default 0.5 and 30.
+    pub backoff_min_s: f64,
+    /// See `backoff_min_s`.
+    pub backoff_max_s: f64,
+    /// Keep a standby session for each class. Default true.
+    pub standby: bool,
+    /// Mark of the sessions' packets (SO_MARK), so that policy routing and
+    /// firewalls can tell them. Default none.
+    pub mark: Option<u32>,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        TcpConfig {
+            congestion_control: ["hybla_dama", "hybla", "hybla_bpf", "bbr", "cubic"]
+                .map(str::to_owned)
+                .to_vec(),
+            keepalive_s: 30,
+            hold_s: 3_600,
+            backoff_min_s: 0.5,
+            backoff_max_s: 30.0,
+            standby: true,
+            mark: None,
+        }
+    }
+}
+
+/// A way to a neighbour that this node dials.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathConfig {
+    /// Its name in API and metrics.
+    pub name: String,
+    /// The neighbour's ipn node number.
+    pub neighbour: u64,
+    /// The neighbour's address and TCPCL port (4556 by custom).
+    pub remote: SocketAddr,
+    /// Local address to dial from. Default: as routing decides.
+    pub local: Option<IpAddr>,
+    /// Interface to dial from. Default: as routing decides.
+    pub interface: Option<String>,
+    /// Rate from this node, bit/s of IP bytes. Default: unlimited.
+    pub send_rate_bps: Option<u64>,
+    /// Rate to this node, bit/s of IP bytes. Default: unlimited.
+    pub receive_rate_bps: Option<u64>,
+    /// Round-trip time without load, ms. Default 600.
+    #[serde(default = "default_rtt_ms")]
+    pub rtt_ms: u64,
+    /// Largest IP packet on the path, bytes. Default 1500.
+    #[serde(default = "default_mtu_bytes")]
+    pub mtu_bytes: u32,
+}
+
+fn default_rtt_ms() -> u64 {
+    600
+}
+
+fn default_mtu_bytes() -> u32 {
+    1_500
+}
+
+impl PathConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        let at = format!("path {:?}", self.name);
+        check_rates(&at, self.send_rate_bps, self.receive_rate_bps, problems);
+        check_hop(&at, self.rtt_ms, self.mtu_bytes, problems);
+        if let Some(local) = self.local
+            && local.is_ipv4() != self.remote.is_ipv4()
+        {
+            problems.push(format!("{at}: local and remote are of different families"));
+        }
+    }
+}
+
+/// An address at which this node accepts sessions.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListenerConfig {
+    /// Its name in API and metrics.
+    pub name: String,
+    /// Address and port, e.g. "[::]:4556" (both families).
+    pub listen: SocketAddr,
+    /// Handshakes in progress at once. Default 256.
+    #[serde(default = "default_pending")]
+    pub max_pending: usize,
+}
+
+fn default_pending() -> usize {
+    256
+}
+
+/// A terminal that a hub or relay accepts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalConfig {
+    /// Its ipn node number.
+    pub node: u64,
+    /// Rate to the terminal, bit/s of IP bytes. Default: the beam's.
+    pub send_rate_bps: Option<u64>,
+    /// Rate from the terminal, bit/s of IP bytes. Default: unlimited.
+    pub receive_rate_bps: Option<u64>,
+    /// Share of the beam among the terminals. Default 1.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// Round-trip time without load, ms. Default 600.
+    #[serde(default = "default_rtt_ms")]
+    pub rtt_ms: u64,
+    /// Largest IP packet on the path, bytes. Default 1500.
+    #[serde(default = "default_mtu_bytes")]
+    pub mtu_bytes: u32,
+}
+
+fn default_weight() -> u32 {
+    1
+}
+
+impl TerminalConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        let at = format!("terminal {}", self.node);
+        check_rates(&at, self.send_rate_bps, self.receive_rate_bps, problems);
+        check_hop(&at, self.rtt_ms, self.mtu_bytes, problems);
+        if self.weight == 0 {
+            problems.push(format!("{at}: weight must be at least 1"));
+        }
+    }
+}
+
+/// The capacity that the terminals of a hub share.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BeamConfig {
+    /// Forward capacity of the beam, bit/s of IP bytes. Default: unlimited.
+    pub rate_bps: Option<u64>,
+}
+
+fn check_rates(at: &str, send: Option<u64>, receive: Option<u64>, problems: &mut Vec<String>) {
+    for (key, rate) in [("send_rate_bps", send), ("receive_rate_bps", receive)] {
+        if rate.is_some_and(|bps| !(8_000..=100_000_000_000).contains(&bps)) {
+            problems.push(format!("{at}: {key} must be 8000 to 100000000000"));
+        }
+    }
+}
+
+fn check_hop(at: &str, rtt_ms: u64, mtu_bytes: u32, problems: &mut Vec<String>) {
+    if !(1..=60_000).contains(&rtt_ms) {
+        problems.push(format!("{at}: rtt_ms must be 1 to 60000"));
+    }
+    if !(576..=65_535).contains(&mtu_bytes) {
+        problems.push(format!("{at}: mtu_bytes must be 576 to 65535"));
+    }
+}

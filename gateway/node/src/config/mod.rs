@@ -1,0 +1,214 @@
+//! The node's configuration file (TOML).
+//!
+//! Every key has a default or is required; an unknown key is an error, so that
+//! a typing mistake never silently leaves a default in force. `check-config`
+//! reads and validates exactly what `run` does.
+
+mod custody;
+mod link;
+mod node;
+mod route;
+mod traffic;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+pub use custody::{CustodyConfig, CustodyDialect};
+pub use link::{BeamConfig, ListenerConfig, PathConfig, TcpConfig, TerminalConfig, TlsConfig};
+pub use node::{ApiConfig, LogConfig, LogFormat, NodeConfig, Role};
+pub use route::{OutletConfig, RouteConfig};
+pub use traffic::{ClassSettings, StreamsConfig, class_named};
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not the TOML this program knows.
+    #[error("{path}: {source}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// The values do not fit together; one line for each problem.
+    #[error("{path}:\n{}", problems.iter().map(|p| format!("  - {p}")).collect::<Vec<_>>().join("\n"))]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problems: Vec<String>,
+    },
+}
+
+/// The whole configuration of one node.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Who this node is.
+    pub node: NodeConfig,
+    /// What is logged, and how.
+    #[serde(default)]
+    pub log: LogConfig,
+    /// The local API.
+    #[serde(default)]
+    pub api: ApiConfig,
+    /// How convergence-layer sessions are secured.
+    #[serde(default)]
+    pub tls: TlsConfig,
+    /// TCP options of convergence-layer sessions.
+    #[serde(default)]
+    pub tcp: TcpConfig,
+    /// The traffic classes, the same on both ends of a hop.
+    #[serde(default = "traffic::default_classes", rename = "class")]
+    pub classes: Vec<ClassSettings>,
+    /// Ways to a neighbour that this node dials.
+    #[serde(default, rename = "path")]
+    pub paths: Vec<PathConfig>,
+    /// Addresses at which this node accepts sessions.
+    #[serde(default, rename = "listener")]
+    pub listeners: Vec<ListenerConfig>,
+    /// The terminals that a hub or relay accepts, with their rates.
+    #[serde(default, rename = "terminal")]
+    pub terminals: Vec<TerminalConfig>,
+    /// The capacity that the terminals share.
+    #[serde(default)]
+    pub beam: BeamConfig,
+    /// Static routes for bundles to nodes that are no neighbours.
+    #[serde(default, rename = "route")]
+    pub routes: Vec<RouteConfig>,
+    /// Flow control of streams.
+    #[serde(default)]
+    pub streams: StreamsConfig,
+    /// Custody of bundles.
+    #[serde(default)]
+    pub custody: CustodyConfig,
+    /// Which node a taken-in connection goes to, by its destination.
+    #[serde(default, rename = "outlet")]
+    pub outlets: Vec<OutletConfig>,
+    /// Proxies, interception, and the dialling of origins.
+    #[serde(default)]
+    pub edge: underpass_edge::config::EdgeConfig,
+}
+
+impl Config {
+    /// Reads and validates a configuration file.
+    ///
+    /// # Errors
+    /// Says what is wrong and where: unreadable file, unknown or malformed
+    /// key (with its line), or values that do not fit together (all of them).
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Config::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|source| ConfigError::Parse {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })?;
+        let problems = config.problems();
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigError::Invalid {
+                path: path.to_owned(),
+                problems,
+            })
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        self.node.check(&mut problems);
+        traffic::check_classes(&self.classes, &mut problems);
+        self.streams.check(&mut problems);
+        self.custody.check(&mut problems);
+        self.tls.check(&mut problems);
+        self.api.check(&mut problems);
+        self.check_neighbours(&mut problems);
+        self.check_outlets(&mut problems);
+        problems
+    }
+
+    /// The ipn node numbers this node has sessions with.
+    pub fn neighbours(&self) -> BTreeSet<u64> {
+        let dialled = self.paths.iter().map(|path| path.neighbour);
+        let accepted = self.terminals.iter().map(|terminal| terminal.node);
+        dialled.chain(accepted).collect()
+    }
+
+    fn check_neighbours(&self, problems: &mut Vec<String>) {
+        let mut names = BTreeSet::new();
+        for path in &self.paths {
+            path.check(problems);
+            if path.neighbour == self.node.number {
+                problems.push(format!("path {:?}: neighbour is this node", path.name));
+            }
+            if !names.insert(&path.name) {
+                problems.push(format!("path {:?} is there twice", path.name));
+            }
+        }
+        let mut nodes = BTreeSet::new();
+        for terminal in &self.terminals {
+            terminal.check(problems);
+            if !nodes.insert(terminal.node) {
+                problems.push(format!("terminal {} is there twice", terminal.node));
+            }
+        }
+        match self.node.role {
+            Role::Terminal if self.paths.is_empty() && self.outlets.is_empty() => {
+                problems.push("a terminal needs at least one [[path]]".to_owned());
+            }
+            Role::Hub if self.listeners.is_empty() && self.outlets.is_empty() => {
+                problems.push("a hub needs at least one [[listener]]".to_owned());
+            }
+            Role::Relay if self.paths.is_empty() && self.listeners.is_empty() => {
+                problems.push("a relay needs a [[path]] or a [[listener]]".to_owned());
+            }
+            _ => {}
+        }
+        if !self.listeners.is_empty() && self.terminals.is_empty() {
+            problems.push("a [[listener]] needs the [[terminal]]s it accepts".to_owned());
+        }
+        let neighbours = self.neighbours();
+        for route in &self.routes {
+            if !neighbours.contains(&route.via) {
+                problems.push(format!(
+                    "route to {}: node {} is no neighbour (no [[path]] or [[terminal]])",
+                    route.node, route.via
+                ));
+            }
+        }
+    }
+
+    fn check_outlets(&self, problems: &mut Vec<String>) {
+        let neighbours = self.neighbours();
+        for outlet in &self.outlets {
+            let reachable = neighbours.contains(&outlet.node)
+                || self.routes.iter().any(|route| route.node == outlet.node);
+            if !reachable {
+                problems.push(format!(
+                    "outlet to node {}: neither a neighbour nor routed",
+                    outlet.node
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Traffic classes and the flow control of streams.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use underpass_cla::Class;
+
+/// One traffic class; its place in the list is its number on the wire.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassSettings {
+    /// Its name in rules, API and metrics.
+    pub name: String,
+    /// Strict priority: a lower number goes first.
+    pub priority: u8,
+    /// Share among classes of equal priority. Default 1.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+}
+
+fn default_weight() -> u32 {
+    1
+}
+
+/// Signalling, interactive, normal and bulk: normal and bulk share what the
+/// others leave, four to one.
+pub(super) fn default_classes() -> Vec<ClassSettings> {
+    [
+        ("signalling", 0, 1),
+        ("interactive", 1, 1),
+        ("normal", 2, 4),
+        ("bulk", 2, 1),
+    ]
+    .into_iter()
+    .map(|(name, priority, weight)| ClassSettings {
+        name: name.to_owned(),
+        priority,
+        weight,
+    })
+    .collect()
+}
+
+/// Looks a class up by its name.
+pub fn class_named(classes: &[ClassSettings], name: &str) -> Option<Class> {
+    let place = classes.iter().position(|class| class.name == name)?;
+    u8::try_from(place).ok().map(Class)
+}
+
+pub(super) fn check_classes(classes: &[ClassSettings], problems: &mut Vec<String>) {
+    if !(2..=16).contains(&classes.len()) {
+        problems.push(format!(
+            "{} classes: there must be 2 to 16, the first for signalling",
+            classes.len()
+        ));
+        return;
+    }
+    let mut names = BTreeSet::new();
+    for class in classes {
+        if !names.insert(&class.name) {
+            problems.push(format!("class {:?} is there twice", class.name));
+        }
+        if class.weight == 0 {
+            problems.push(format!("class {:?}: weight must be at least 1", class.name));
+        }
+        if class.priority < classes[0].priority {
+            problems.push(format!(
+                "class {:?} goes before the first class, which carries signalling",
+                class.name
+            ));
+        }
+    }
+}
+
+/// Flow control of streams.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamsConfig {
+    /// The class of connections that no rule names. Default "normal".
+    pub default_class: String,
+    /// Streams open at once with one peer. Default 65536.
+    pub max_streams: usize,
+    /// Bytes kept per stream before the link takes them. Default: 100 ms of
+    /// the path's rate, at least 64 KiB, at most 4 MiB.
+    pub send_buffer_bytes: Option<u64>,
+    /// Credit per peer, bytes. Default: 3 × rate × RTT of the path.
+    pub window_bytes: Option<u64>,
+}
+
+impl Default for StreamsConfig {
+    fn default() -> Self {
+        StreamsConfig {
+            default_class: "normal".to_owned(),
+            max_streams: 65_536,
+            send_buffer_bytes: None,
+            window_bytes: None,
+        }
+    }
+}
+
+impl StreamsConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        if self.max_streams == 0 {
+            problems.push("streams.max_streams = 0: must be at least 1".to_owned());
+        }
+        if self.window_bytes.is_some_and(|bytes| bytes < 65_536) {
+            problems.push("streams.window_bytes: must be at least 65536".to_owned());
+        }
+        if self.send_buffer_bytes.is_some_and(|bytes| bytes < 16_384) {
+            problems.push("streams.send_buffer_bytes: must be at least 16384".to_owned());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `underpass run`: puts a node together, and takes it apart in order.
+
+mod engine;
+mod inbound;
+mod links;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+use underpass_edge::dial::Dialler;
+use underpass_edge::direct::DirectOutlet;
+use underpass_edge::{Edge, EdgeError};
+use underpass_engine::{Engine, EngineError};
+
+use crate::api::{self, ApiError, ApiState};
+use crate::config::{Config, Role};
+use crate::incarnation::{self, IncarnationError};
+use crate::security::{Security, SecurityError};
+use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
+
+pub use links::advice;
+
+/// Why a node does not start.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The log cannot be started.
+    #[error("log.level: {0}")]
+    Log(#[from] tracing_subscriber::filter::ParseError),
+    /// The runtime does not start.
+    #[error("cannot start: {0}")]
+    Runtime(std::io::Error),
+    /// The state folder is not usable.
+    #[error(transparent)]
+    Incarnation(#[from] IncarnationError),
+    /// Rates, classes or custody contradict themselves.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Certificates cannot be used.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
+    /// An address for sessions cannot be bound.
+    #[error("listener {name:?}: cannot listen on {address}: {source}")]
+    Listen {
+        /// The listener.
+        name: String,
+        /// Its address.
+        address: std::net::SocketAddr,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// Proxies cannot start.
+    #[error(transparent)]
+    Edge(#[from] EdgeError),
+    /// The local API cannot start.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+/// Runs a node until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When it cannot start; the reason names the key to change.
+pub fn run(config: Config) -> Result<(), RunError> {
+    crate::logging::start(&config.log)?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = config.node.threads {
+        runtime.worker_threads(threads);
+    }
+    let runtime = runtime.enable_all().build().map_err(RunError::Runtime)?;
+    runtime.block_on(Box::pin(serve(config)))
+}
+
+async fn serve(config: Config) -> Result<(), RunError> {
+    let config = Arc::new(config);
+    let mut stop = Stop::new().map_err(RunError::Runtime)?;
+    let incarnation = incarnation::next(&config.node.state_dir)?;
+    let security = Security::load(&config)?;
+    let dialler = Arc::new(Dialler::new(config.edge.dial.clone()));
+    let (congestion, congestion_controls) = links::congestion_control(&config);
+
+    let engine_config = engine::configure(&config, incarnation, dialler.families());
+    let mut engine = Engine::new(Instant::now(), engine_config)?;
+    if let Some(dtn_time_ms) = engine::dtn_time_ms() {
+        engine.set_clock(Instant::now(), dtn_time_ms);
+    }
+    let (inbound_sender, inbound) = mpsc::unbounded_channel();
+    let names = NeighbourNames::new(config.neighbours());
+    let shell = Shell::new(engine, names, inbound_sender);
+
+    let mut tasks = vec![
+        background(shell::drive(shell.clone())),
+        background(congestion),
+    ];
+    let links = links::open(&config, incarnation, &security, &shell)?;
+    let direct = DirectOutlet::new(dialler.clone());
+    let outlets = config
+        .outlets
+        .iter()
+        .map(|outlet| (outlet.node, outlet.destinations.clone()));
+    let outlet = Arc::new(StreamOutlet::new(shell.clone(), outlets, direct));
+    let edge = Arc::new(Edge::start(&config.edge, outlet)?);
+    tasks.push(background(shell::watch_figures(shell.clone(), |_| None)));
+    tasks.push(background(inbound::serve(inbound, shell.clone(), dialler)));
+    let state = Arc::new(ApiState {
+        shell,
+        edge: edge.clone(),
+        config: config.clone(),
+        incarnation,
+        started: Instant::now(),
+        congestion_controls,
+    });
+    tasks.extend(api::serve(state).await?);
+    announce(&config, &edge);
+
+    stop.wait().await;
+    tracing::info!(drain_s = config.node.drain_s, "draining");
+    let drained = tokio::time::timeout(Duration::from_secs(config.node.drain_s), edge.drain());
+    tokio::select! {
+        outcome = drained => if outcome.is_err() {
+            tracing::warn!(connections = edge.open_connections(), "connections cut");
+        },
+        () = stop.wait() => tracing::warn!("told again to stop: not draining"),
+    }
+    links.shutdown().await;
+    let _ = std::fs::remove_file(&config.api.socket);
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn background(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+fn announce(config: &Config, edge: &Edge) {
+    for (name, address) in edge.addresses() {
+        tracing::info!(listener = name, %address, "taking connections in");
+    }
+    let role = match config.node.role {
+        Role::Terminal => "terminal",
+        Role::Hub => "hub",
+        Role::Relay => "relay",
+    };
+    tracing::info!(node = config.node.number, role, api = %config.api.socket.display(), "running");
+}
+
+/// SIGTERM and SIGINT.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Stop> {
+        Ok(Stop {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The engine's configuration, from the node's.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use underpass_bundle as bundle;
+use underpass_cla::Class;
+use underpass_edge::dial::Families;
+use underpass_engine::{EngineConfig, HopConfig, HopId, RouteEntry};
+use underpass_scheduler as scheduler;
+use underpass_streams::Announcement;
+
+use crate::config::{Config, CustodyDialect, Role, class_named};
+
+/// What is left unused of a rate, so that the queue before the hop stays
+/// empty.
+const UTILISATION: f64 = 0.985;
+
+/// DTN time begins at 2000-01-01 UTC (RFC 9171 § 4.2.6).
+const DTN_EPOCH_S: u64 = 946_684_800;
+
+/// No terminal's clock was right before this; it boots at some earlier time.
+const PLAUSIBLE_S: u64 = 1_767_225_600;
+
+/// The time of day in DTN time, ms, unless the clock is plainly not set.
+pub(super) fn dtn_time_ms() -> Option<u64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    if since.as_secs() < PLAUSIBLE_S {
+        return None;
+    }
+    u64::try_from(since.as_millis())
+        .ok()?
+        .checked_sub(DTN_EPOCH_S * 1000)
+}
+
+/// Makes the engine's configuration.
+pub(super) fn configure(config: &Config, incarnation: u64, families: Families) -> EngineConfig {
+    let edge = config.node.role != Role::Relay;
+    let default_class =
+        class_named(&config.classes, &config.streams.default_class).unwrap_or(Class::SIGNALLING);
+    EngineConfig {
+        node: config.node.number,
+        incarnation,
+        agent: agent(config),
+        scheduler: scheduler::Config {
+            classes: classes(config),
+            utilisation: UTILISATION,
+        },
+        beam_rate_bps: config.beam.rate_bps,
+        hops: hops(config),
+        routes: config
+            .routes
+            .iter()
+            .map(|route| RouteEntry {
+                node: route.node,
+                via: route.via,
+                custody: route.custody,
+            })
+            .collect(),
+        max_streams: config.streams.max_streams,
+        window_bytes: config.streams.window_bytes,
+        send_buffer_bytes: config.streams.send_buffer_bytes,
+        lifetime: Duration::from_secs(config.custody.lifetime_s),
+        edge,
+        reaches: Announcement {
+            ipv4: families.ipv4,
+            ipv6: families.ipv6,
+        },
+        default_class,
+    }
+}
+
+fn agent(config: &Config) -> bundle::Config {
+    // The hasher's keys are random, new in each process.
+    let random = RandomState::new().build_hasher().finish();
+    let mut agent = bundle::Config::new(config.node.number, random);
+    agent.codes = bundle::wire::CodePoints::of(match config.custody.dialect {
+        CustodyDialect::Ion => bundle::wire::CustodyDialect::Ion,
+        CustodyDialect::Bplib => bundle::wire::CustodyDialect::Bplib,
+    });
+    agent.aggregate = Duration::from_millis(config.custody.aggregate_ms);
+    agent.lifetime = Duration::from_secs(config.custody.lifetime_s);
+    agent.hop_limit = config.custody.hop_limit;
+    agent.store_bytes = config.custody.quota_bytes;
+    agent.store_bundles = config.custody.quota_bundles;
+    agent
+}
+
+fn classes(config: &Config) -> Vec<scheduler::ClassConfig> {
+    config
+        .classes
+        .iter()
+        .zip(0..)
+        .map(|(class, number)| scheduler::ClassConfig {
+            class: Class(number),
+            priority: class.priority,
+            weight: class.weight,
+        })
+        .collect()
+}
+
+fn hops(config: &Config) -> Vec<HopConfig> {
+    let tls = !config.tls.plain;
+    let paths = config.paths.iter().map(|path| HopConfig {
+        id: HopId(0),
+        name: path.name.clone(),
+        neighbour: path.neighbour,
+        weight: 1,
+        send_rate_bps: path.send_rate_bps,
+        receive_rate_bps: path.receive_rate_bps,
+        rtt: Duration::from_millis(path.rtt_ms),
+        mtu_bytes: path.mtu_bytes,
+        ipv6: path.remote.is_ipv6(),
+        tls,
+    });
+    let terminals = config.terminals.iter().map(|terminal| HopConfig {
+        id: HopId(0),
+        name: format!("terminal-{}", terminal.node),
+        neighbour: terminal.node,
+        weight: terminal.weight,
+        send_rate_bps: terminal.send_rate_bps.or(config.beam.rate_bps),
+        receive_rate_bps: terminal.receive_rate_bps,
+        rtt: Duration::from_millis(terminal.rtt_ms),
+        mtu_bytes: terminal.mtu_bytes,
+        ipv6: false,
+        tls,
+    });
+    paths
+        .chain(terminals)
+        .zip(0..)
+        .map(|(hop, number)| HopConfig {
+            id: HopId(number),
+            ..hop
+        })
+        .collect()
+}
+
+/// Credit, socket buffers and custody each cover 3 × rate × RTT, bytes.
+pub(super) fn window_of(rate_bps: u64, rtt: Duration) -> u32 {
+    let windows = underpass_streams::Windows::of_path(rate_bps, rtt);
+    // The kernel doubles what is asked, in a signed 32-bit number.
+    const MOST: u64 = 1 << 29;
+    u32::try_from(windows.stream_window_bytes.min(MOST)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,215 @@
+//! The sessions of the convergence layers: dialled and accepted.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use underpass_cla::{Class, Node};
+use underpass_hybla::Loader;
+use underpass_tcpcl::{
+    Backoff, Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SocketOptions,
+};
+
+use super::RunError;
+use super::engine::window_of;
+use crate::config::{Config, PathConfig};
+use crate::security::Security;
+use crate::shell::Shell;
+
+/// How often the preferred congestion control is looked for again: the one
+/// registered by another process of this kernel ends with it.
+const CONGESTION_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Connections a listener has beyond those of its configured terminals, so
+/// that old sessions may still be dying while new ones come.
+const SPARE_CONNECTIONS: usize = 64;
+
+/// The running dialers and listeners.
+pub(super) struct Links {
+    dialers: Vec<Dialer>,
+    listeners: Vec<Listener>,
+}
+
+impl Links {
+    /// Ends all sessions in order.
+    pub async fn shutdown(&self) {
+        for listener in &self.listeners {
+            listener.shutdown();
+        }
+        let ends = self.dialers.iter().map(Dialer::shutdown);
+        for end in ends {
+            // A peer that is out of reach does not answer.
+            let _ = tokio::time::timeout(Duration::from_secs(2), end).await;
+        }
+    }
+}
+
+/// Starts to dial and to listen.
+pub(super) fn open(
+    config: &Config,
+    incarnation: u64,
+    security: &Security,
+    shell: &Arc<Shell>,
+) -> Result<Links, RunError> {
+    let ids = Arc::new(AtomicU64::new(0));
+    let node: Arc<dyn Node> = shell.clone();
+    let session = |name: &str| {
+        let node_id = format!("ipn:{}.0", config.node.number);
+        let mut session = SessionDefaults::new(name, node_id, ids.clone());
+        session.incarnation = incarnation;
+        session.keepalive_s = config.tcp.keepalive_s;
+        session.transfer_mru_bytes = config.custody.quota_bytes / 4;
+        session
+    };
+    let mut links = Links {
+        dialers: Vec::new(),
+        listeners: Vec::new(),
+    };
+    for path in &config.paths {
+        let mut session = session(&path.name);
+        session.accepted_peers = Some(vec![format!("ipn:{}.0", path.neighbour)]);
+        session.socket = dialled_socket(config, path);
+        let dialer = dialer(config, path, session, security);
+        links.dialers.push(Dialer::spawn(dialer, node.clone()));
+    }
+    for listener in &config.listeners {
+        let mut session = session(&listener.name);
+        let terminals = config.terminals.iter();
+        session.accepted_peers = Some(terminals.map(|t| format!("ipn:{}.0", t.node)).collect());
+        session.socket = accepted_socket(config);
+        let sessions = config.terminals.len() * config.classes.len() * 2;
+        let bound = ListenerConfig {
+            local: listener.listen,
+            session,
+            tls: security.server(),
+            max_half_open: listener.max_pending,
+            max_connections: sessions * 2 + SPARE_CONNECTIONS + listener.max_pending,
+        };
+        let bound = Listener::bind(bound, node.clone()).map_err(|source| RunError::Listen {
+            name: listener.name.clone(),
+            address: listener.listen,
+            source,
+        })?;
+        tracing::info!(listener = listener.name, address = %bound.local_addr(), "accepting sessions");
+        links.listeners.push(bound);
+    }
+    Ok(links)
+}
+
+fn dialer(
+    config: &Config,
+    path: &PathConfig,
+    session: SessionDefaults,
+    security: &Security,
+) -> DialerConfig {
+    let mut dialer = DialerConfig::new(path.remote, session);
+    dialer.local = path.local.map(|address| SocketAddr::new(address, 0));
+    dialer.tls = security.client();
+    dialer.classes = (0..config.classes.len())
+        .filter_map(|number| u8::try_from(number).ok().map(Class))
+        .collect();
+    dialer.standby = config.tcp.standby;
+    dialer.backoff = Backoff {
+        base: Duration::from_secs_f64(config.tcp.backoff_min_s),
+        max: Duration::from_secs_f64(config.tcp.backoff_max_s),
+    };
+    dialer
+}
+
+fn socket(config: &Config) -> SocketOptions {
+    SocketOptions {
+        congestion_control: config.tcp.congestion_control.clone(),
+        user_timeout: Some(Duration::from_secs(config.tcp.hold_s)),
+        mark: config.tcp.mark,
+        ..SocketOptions::default()
+    }
+}
+
+fn dialled_socket(config: &Config, path: &PathConfig) -> SocketOptions {
+    let rtt = Duration::from_millis(path.rtt_ms);
+    SocketOptions {
+        receive_buffer_bytes: path.receive_rate_bps.map(|rate| window_of(rate, rtt)),
+        send_buffer_bytes: path.send_rate_bps.map(|rate| window_of(rate, rtt)),
+        interface: path.interface.clone(),
+        ..socket(config)
+    }
+}
+
+/// A listener's sockets serve every terminal, so the largest window counts;
+/// memory is used as bytes are in flight, not as windows allow.
+fn accepted_socket(config: &Config) -> SocketOptions {
+    let windows = |rate: fn(&crate::config::TerminalConfig) -> Option<u64>| {
+        let mut largest = Some(0);
+        for terminal in &config.terminals {
+            let rtt = Duration::from_millis(terminal.rtt_ms);
+            let window = rate(terminal).map(|rate| window_of(rate, rtt));
+            largest = largest.zip(window).map(|(a, b)| a.max(b));
+        }
+        largest.filter(|window| *window > 0)
+    };
+    let beam = config.beam.rate_bps;
+    let send = windows(|terminal| terminal.send_rate_bps).or_else(|| {
+        let rtt = config.terminals.iter().map(|t| t.rtt_ms).max()?;
+        Some(window_of(beam?, Duration::from_millis(rtt)))
+    });
+    SocketOptions {
+        receive_buffer_bytes: windows(|terminal| terminal.receive_rate_bps),
+        send_buffer_bytes: send,
+        ..socket(config)
+    }
+}
+
+/// A task that keeps the preferred congestion control usable, and what was
+/// found at the start, for people.
+pub(super) fn congestion_control(
+    config: &Config,
+) -> (impl Future<Output = ()> + Send + 'static, Vec<String>) {
+    let preference = config.tcp.congestion_control.clone();
+    let mut loader = Loader::new();
+    let first = loader.choose(&preference);
+    tracing::info!(choice = %first, "congestion control");
+    let mut found = vec![format!("in use: {first}")];
+    found.push(format!(
+        "on this kernel: {}",
+        underpass_hybla::available().join(", ")
+    ));
+    let watch = async move {
+        loop {
+            tokio::time::sleep(CONGESTION_INTERVAL).await;
+            loader.choose(&preference);
+        }
+    };
+    (watch, found)
+}
+
+/// What this machine lacks for a configuration, a line each.
+pub fn advice(config: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    let choice = Loader::new().choose(&config.tcp.congestion_control);
+    lines.push(format!("congestion control: {choice}"));
+    let needed = config
+        .paths
+        .iter()
+        .map(|path| dialled_socket(config, path))
+        .chain((!config.listeners.is_empty()).then(|| accepted_socket(config)));
+    let largest = needed
+        .flat_map(|socket| [socket.receive_buffer_bytes, socket.send_buffer_bytes])
+        .flatten()
+        .max()
+        .unwrap_or(0);
+    for key in ["rmem_max", "wmem_max"] {
+        let path = format!("/proc/sys/net/core/{key}");
+        let allowed = std::fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.trim().parse::<u32>().ok());
+        if let Some(allowed) = allowed
+            && allowed < largest
+        {
+            lines.push(format!(
+                "net.core.{key} = {allowed}: without CAP_NET_ADMIN, socket buffers of {largest} bytes need it raised"
+            ));
+        }
+    }
+    lines
+}

@@ -1,0 +1,140 @@
+//! A stream of the engine as the edge sees it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode};
+use underpass_engine::StreamKey;
+use underpass_streams::ResetCode;
+
+use super::streams::{Entry, code_of};
+use super::{Inner, Shell};
+
+/// One stream. Dropped before both directions have ended, it is reset.
+pub struct StreamConduit {
+    shell: Arc<Shell>,
+    key: StreamKey,
+}
+
+impl StreamConduit {
+    /// The conduit of a stream that the shell has in its table.
+    pub(super) fn new(shell: Arc<Shell>, key: StreamKey) -> StreamConduit {
+        StreamConduit { shell, key }
+    }
+}
+
+fn gone() -> Failure {
+    Failure::new(FailureCode::Reset, "the stream is gone")
+}
+
+impl Inner {
+    fn entry(&mut self, key: StreamKey) -> Result<&mut Entry, Failure> {
+        self.streams.get_mut(key).ok_or_else(gone)
+    }
+
+    /// Remembers whom to wake.
+    fn park<T>(&mut self, key: StreamKey, cx: &Context<'_>) -> Poll<Result<T, Failure>> {
+        let entry = self.entry(key)?;
+        match &mut entry.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    fn poll_capacity(&mut self, key: StreamKey, cx: &Context<'_>) -> Poll<Result<usize, Failure>> {
+        let entry = self.entry(key)?;
+        if let Some(failure) = &entry.failure {
+            return Poll::Ready(Err(failure.clone()));
+        }
+        if entry.stopped {
+            let text = "the other side takes no more bytes";
+            return Poll::Ready(Err(Failure::new(FailureCode::Reset, text)));
+        }
+        match self.engine.send_capacity(key) {
+            0 => self.park(key, cx),
+            capacity => Poll::Ready(Ok(capacity)),
+        }
+    }
+}
+
+impl Conduit for StreamConduit {
+    fn poll_send_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+        self.shell.lock().poll_capacity(self.key, cx)
+    }
+
+    fn send(&mut self, data: Bytes) {
+        let key = self.key;
+        let sent = self.shell.with(|engine, now| engine.write(now, key, data));
+        if let Err(error) = sent {
+            // A reset that came in between; the next poll tells of it.
+            tracing::debug!(stream = %key.id, %error, "bytes not taken");
+        }
+    }
+
+    fn finish(&mut self) {
+        let key = self.key;
+        // A stream that is gone needs no end.
+        let _ = self.shell.with(|engine, now| engine.finish(now, key));
+    }
+
+    fn reset(&mut self, failure: Failure) {
+        let key = self.key;
+        let code = code_of(&failure);
+        let _ = self
+            .shell
+            .with(|engine, now| engine.reset(now, key, code, &failure.text));
+    }
+
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<Result<Option<Bytes>, Failure>> {
+        let key = self.key;
+        let read = self.shell.with(|engine, now| engine.read(now, key, max));
+        if let Some(data) = read {
+            return Poll::Ready(Ok(Some(data)));
+        }
+        let mut inner = self.shell.lock();
+        let entry = inner.entry(key)?;
+        if entry.peer_finished {
+            return Poll::Ready(Ok(None));
+        }
+        if let Some(failure) = &entry.failure {
+            return Poll::Ready(Err(failure.clone()));
+        }
+        inner.park(key, cx)
+    }
+
+    fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
+        let mut inner = self.shell.lock();
+        let entry = inner.entry(self.key)?;
+        if entry.connected {
+            return Poll::Ready(Ok(Connected::default()));
+        }
+        if let Some(failure) = &entry.failure {
+            return Poll::Ready(Err(failure.clone()));
+        }
+        inner.park(self.key, cx)
+    }
+
+    fn connected(&mut self, _connected: Connected) {
+        let key = self.key;
+        let _ = self.shell.with(|engine, now| engine.connected(now, key));
+    }
+}
+
+impl Drop for StreamConduit {
+    fn drop(&mut self) {
+        let key = self.key;
+        self.shell.with_inner(|inner, now| {
+            let entry = inner.streams.remove(key);
+            if entry.is_some_and(|entry| !entry.closed && entry.failure.is_none()) {
+                let text = "the connection was given up";
+                let _ = inner.engine.reset(now, key, ResetCode::Cancelled, text);
+            }
+        });
+    }
+}

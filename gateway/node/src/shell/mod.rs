@@ -1,0 +1,206 @@
+//! The engine's shell: moves what it says between it, the convergence layers,
+//! the edge, and the clock.
+//!
+//! One mutex holds the engine; every call into it is short and never waits.
+//! What the engine wants done outside is done after the mutex is released, so
+//! that no convergence layer or edge task is ever called under it.
+
+mod conduit;
+mod figures;
+mod outlet;
+mod sessions;
+mod streams;
+mod timer;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Instant;
+
+use tokio::sync::{Notify, mpsc};
+use underpass_bundle as bundle;
+use underpass_cla::{Session, SessionId, Transfer};
+use underpass_engine::{Action, Engine, StreamKey};
+use underpass_streams::Open;
+
+pub use figures::watch as watch_figures;
+pub use outlet::StreamOutlet;
+pub use sessions::NeighbourNames;
+pub use timer::drive;
+
+use streams::StreamTable;
+
+/// A stream that a peer has opened, to be dialled by the edge.
+#[derive(Debug)]
+pub struct Inbound {
+    /// The stream.
+    pub key: StreamKey,
+    /// What it asks for.
+    pub open: Open,
+}
+
+/// The engine and all that its shell shares.
+pub struct Shell {
+    inner: Mutex<Inner>,
+    timer: Notify,
+    names: NeighbourNames,
+    inbound: mpsc::UnboundedSender<Inbound>,
+}
+
+struct Inner {
+    engine: Engine,
+    streams: StreamTable,
+    sessions: HashMap<SessionId, Arc<dyn Session>>,
+    /// What the timer is set to.
+    armed: Option<Instant>,
+    /// Counts for metrics.
+    counts: Counts,
+}
+
+/// What the shell has seen in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Bundles deleted without having been delivered or handed on.
+    pub deleted_bundles: u64,
+    /// Payloads that were no frames.
+    pub bad_payloads: u64,
+    /// Bundles received and refused.
+    pub refused_bundles: u64,
+}
+
+/// What remains to be done once the engine is released.
+enum Effect {
+    Offer(Arc<dyn Session>, Transfer),
+    SetRate(Arc<dyn Session>, u64),
+    Wake(Waker),
+    Inbound(Inbound),
+}
+
+impl Shell {
+    /// A shell around `engine`; streams opened by peers come out of `inbound`.
+    pub fn new(
+        engine: Engine,
+        names: NeighbourNames,
+        inbound: mpsc::UnboundedSender<Inbound>,
+    ) -> Arc<Shell> {
+        Arc::new(Shell {
+            inner: Mutex::new(Inner {
+                engine,
+                streams: StreamTable::default(),
+                sessions: HashMap::new(),
+                armed: None,
+                counts: Counts::default(),
+            }),
+            timer: Notify::new(),
+            names,
+            inbound,
+        })
+    }
+
+    /// Calls into the engine, and does what it then wants done.
+    pub fn with<R>(&self, call: impl FnOnce(&mut Engine, Instant) -> R) -> R {
+        self.with_inner(|inner, now| call(&mut inner.engine, now))
+    }
+
+    /// Reads the engine without changing it.
+    pub fn read<R>(&self, look: impl FnOnce(&Engine) -> R) -> R {
+        look(&self.lock().engine)
+    }
+
+    /// What the shell has seen in all.
+    pub fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    fn with_inner<R>(&self, call: impl FnOnce(&mut Inner, Instant) -> R) -> R {
+        let mut inner = self.lock();
+        let result = call(&mut inner, Instant::now());
+        let effects = inner.effects();
+        let deadline = inner.engine.next_timeout();
+        let earlier = match (deadline, inner.armed) {
+            (Some(deadline), Some(armed)) => deadline < armed,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        if earlier {
+            inner.armed = deadline;
+        }
+        drop(inner);
+        if earlier {
+            self.timer.notify_one();
+        }
+        for effect in effects {
+            self.run(effect);
+        }
+        result
+    }
+
+    fn run(&self, effect: Effect) {
+        match effect {
+            Effect::Offer(session, transfer) => session.offer(transfer),
+            Effect::SetRate(session, ip_bps) => session.set_rate(ip_bps),
+            Effect::Wake(waker) => waker.wake(),
+            // The receiver lives as long as the node runs; while it shuts
+            // down, streams are reset by their conduits' absence.
+            Effect::Inbound(inbound) => drop(self.inbound.send(inbound)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic inside the engine is a defect; the other streams go on.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn effects(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        while let Some(action) = self.engine.poll_action() {
+            match action {
+                Action::Offer { session, transfer } => {
+                    if let Some(session) = self.sessions.get(&session) {
+                        effects.push(Effect::Offer(session.clone(), transfer));
+                    }
+                }
+                Action::SetRate { session, ip_bps } => {
+                    if let Some(session) = self.sessions.get(&session) {
+                        effects.push(Effect::SetRate(session.clone(), ip_bps));
+                    }
+                }
+                Action::Stream { peer, event } => self.stream_event(peer, event, &mut effects),
+                Action::Bundle(event) => self.bundle_event(event),
+                Action::BadPayload { peer, error } => {
+                    self.counts.bad_payloads += 1;
+                    tracing::warn!(peer, %error, "payload of streams refused");
+                }
+            }
+        }
+        effects
+    }
+
+    /// Bundles that concern no stream are told to the log.
+    fn bundle_event(&mut self, event: bundle::Event) {
+        match event {
+            bundle::Event::Deliver(delivery) => tracing::debug!(
+                source = %delivery.source,
+                service = delivery.service,
+                bytes = delivery.payload.len(),
+                "no service takes this bundle"
+            ),
+            bundle::Event::Deleted { source, reason, .. } => {
+                self.counts.deleted_bundles += 1;
+                tracing::warn!(%source, ?reason, "bundle deleted");
+            }
+            bundle::Event::StatusReport { reporter, report } => {
+                tracing::info!(%reporter, bundle = report.refbundle(), "status report");
+            }
+            bundle::Event::CompressedReport { reporter, .. } => {
+                tracing::info!(%reporter, "compressed status report");
+            }
+            // These stay inside the engine.
+            bundle::Event::Released { .. }
+            | bundle::Event::Expired { .. }
+            | bundle::Event::Woken { .. } => {}
+        }
+    }
+}

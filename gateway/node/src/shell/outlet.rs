@@ -1,0 +1,113 @@
+//! The way from the edge into streams: which node a connection goes to.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use underpass_edge::direct::DirectOutlet;
+use underpass_edge::stream::{Conduit, Failure, FailureCode, OpenRequest, Outlet, Target};
+use underpass_streams::{self as streams, Announcement, Open};
+
+use super::Shell;
+use super::conduit::StreamConduit;
+
+/// Opens streams to the node that is configured for a destination; where
+/// there is none, connections are dialled from this node.
+pub struct StreamOutlet {
+    shell: Arc<Shell>,
+    /// By length of the prefix, the longest first.
+    networks: Vec<(IpNet, u64)>,
+    /// For names, and for addresses in no network.
+    default: Option<u64>,
+    direct: DirectOutlet,
+}
+
+impl StreamOutlet {
+    /// An outlet by networks and their nodes; an entry without networks is
+    /// for all destinations and names.
+    pub fn new(
+        shell: Arc<Shell>,
+        outlets: impl IntoIterator<Item = (u64, Vec<IpNet>)>,
+        direct: DirectOutlet,
+    ) -> StreamOutlet {
+        let mut networks = Vec::new();
+        let mut default = None;
+        for (node, destinations) in outlets {
+            if destinations.is_empty() {
+                default.get_or_insert(node);
+            }
+            networks.extend(destinations.into_iter().map(|network| (network, node)));
+        }
+        networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix_len()));
+        StreamOutlet {
+            shell,
+            networks,
+            default,
+            direct,
+        }
+    }
+
+    /// The node for a destination.
+    fn node_for(&self, target: &Target) -> Option<u64> {
+        let inside = target.ip().and_then(|ip| {
+            let mut networks = self.networks.iter();
+            networks.find(|(network, _)| network.contains(&ip))
+        });
+        inside.map(|(_, node)| *node).or(self.default)
+    }
+}
+
+impl Outlet for StreamOutlet {
+    fn open(&self, request: OpenRequest) -> Result<Box<dyn Conduit>, Failure> {
+        let Some(peer) = self.node_for(&request.target) else {
+            return self.direct.open(request);
+        };
+        let open = Open {
+            class: request.class,
+            target: match request.target {
+                Target::Address(address) => streams::Target::Address(address),
+                Target::Name { host, port } => streams::Target::Name {
+                    host: host.as_str().to_owned(),
+                    port,
+                },
+            },
+            client: Some(request.client),
+            report_connected: true,
+        };
+        let key = self.shell.with_inner(|inner, now| {
+            if let streams::Target::Address(address) = &open.target {
+                reachable(inner.engine.announcement_of(peer), address.ip())?;
+            }
+            let key = inner
+                .engine
+                .open(now, peer, open)
+                .map_err(|error| Failure::new(FailureCode::Exhausted, error.to_string()))?;
+            inner.streams.insert(key);
+            Ok(key)
+        })?;
+        Ok(Box::new(StreamConduit::new(self.shell.clone(), key)))
+    }
+}
+
+/// A family that the peer has said not to reach is refused at once, without
+/// a round trip, so that a client's other address is tried.
+fn reachable(announcement: Option<Announcement>, ip: IpAddr) -> Result<(), Failure> {
+    let reached = announcement.is_none_or(|announced| match ip {
+        IpAddr::V4(_) => announced.ipv4,
+        IpAddr::V6(_) => announced.ipv6,
+    });
+    if reached {
+        Ok(())
+    } else {
+        let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+        let text = format!("the far node does not reach {family} destinations");
+        Err(Failure::new(FailureCode::Unreachable, text))
+    }
+}
+
+impl Shell {
+    /// The conduit of a stream that a peer has opened.
+    pub fn conduit(self: &Arc<Self>, inbound: &super::Inbound) -> Box<dyn Conduit> {
+        Box::new(StreamConduit::new(self.clone(), inbound.key))
+    }
+}

@@ -1,0 +1,93 @@
+//! The shell as the convergence layers see it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo};
+
+use super::Shell;
+
+/// Which node ids the neighbours announce.
+#[derive(Clone, Debug, Default)]
+pub struct NeighbourNames {
+    numbers: HashMap<String, u64>,
+}
+
+impl NeighbourNames {
+    /// Names of the form `ipn:N.0` for each neighbour (RFC 9758).
+    pub fn new(neighbours: impl IntoIterator<Item = u64>) -> NeighbourNames {
+        NeighbourNames {
+            numbers: neighbours
+                .into_iter()
+                .map(|number| (format!("ipn:{number}.0"), number))
+                .collect(),
+        }
+    }
+
+    /// The ipn node number of a node id.
+    pub fn number(&self, node_id: &str) -> Option<u64> {
+        self.numbers.get(node_id).copied()
+    }
+}
+
+impl Node for Shell {
+    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) {
+        let hop = self
+            .names
+            .number(&info.peer_node_id)
+            .and_then(|neighbour| self.read(|engine| engine.hop_of(neighbour, &info.path)));
+        let Some(hop) = hop else {
+            tracing::warn!(peer = info.peer_node_id, remote = %info.remote, "not a configured neighbour");
+            session.abort("not a configured neighbour");
+            return;
+        };
+        tracing::info!(
+            peer = info.peer_node_id,
+            remote = %info.remote,
+            path = info.path,
+            class = info.class.map(|class| class.0),
+            standby = info.standby,
+            tls = info.tls,
+            congestion_control = info.congestion_control,
+            "session up"
+        );
+        self.with_inner(|inner, now| {
+            inner.sessions.insert(id, session);
+            inner.engine.session_up(now, id, hop, info);
+        });
+    }
+
+    fn ready(&self, id: SessionId) {
+        self.with(|engine, now| engine.session_ready(now, id));
+    }
+
+    fn admit(&self, _id: SessionId, length: Option<u64>) -> Result<(), Refusal> {
+        self.read(|engine| engine.admit(length))
+    }
+
+    fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
+        self.with_inner(|inner, now| {
+            let outcome = inner.engine.receive(now, id, bundle);
+            if outcome.is_err() {
+                inner.counts.refused_bundles += 1;
+            }
+            outcome
+        })
+    }
+
+    fn progress(&self, _id: SessionId, _key: u64, _acknowledged: u64) {}
+
+    fn finished(&self, _id: SessionId, key: u64, outcome: Outcome) {
+        self.with(|engine, now| engine.transfer_finished(now, key, outcome));
+    }
+
+    fn session_down(&self, id: SessionId, reason: Down) {
+        self.with_inner(|inner, now| {
+            if inner.sessions.remove(&id).is_some() {
+                tracing::info!(session = id.0, ?reason, "session down");
+                inner.engine.session_down(now, id);
+            }
+        });
+    }
+}

@@ -1,0 +1,136 @@
+//! What the shell keeps of each stream for its edge task.
+
+use std::collections::HashMap;
+use std::task::Waker;
+
+use underpass_edge::stream::{Failure, FailureCode};
+use underpass_engine::StreamKey;
+use underpass_streams::{Event, ResetCode};
+
+use super::{Effect, Inbound, Inner};
+
+/// The streams that have an edge task.
+#[derive(Default)]
+pub(super) struct StreamTable {
+    entries: HashMap<StreamKey, Entry>,
+}
+
+/// What an edge task has not been told yet.
+#[derive(Default)]
+pub(super) struct Entry {
+    pub waker: Option<Waker>,
+    /// The far edge is connected to the origin.
+    pub connected: bool,
+    /// The peer has finished, and all its bytes have been read.
+    pub peer_finished: bool,
+    /// The peer wants no more bytes.
+    pub stopped: bool,
+    /// The stream has ended before its time.
+    pub failure: Option<Failure>,
+    /// Both directions ended in order.
+    pub closed: bool,
+}
+
+impl StreamTable {
+    pub fn insert(&mut self, key: StreamKey) {
+        self.entries.insert(key, Entry::default());
+    }
+
+    pub fn get_mut(&mut self, key: StreamKey) -> Option<&mut Entry> {
+        self.entries.get_mut(&key)
+    }
+
+    pub fn remove(&mut self, key: StreamKey) -> Option<Entry> {
+        self.entries.remove(&key)
+    }
+}
+
+impl Inner {
+    /// Notes what happened to a stream and wakes its edge task.
+    pub(super) fn stream_event(&mut self, peer: u64, event: Event, effects: &mut Vec<Effect>) {
+        let (id, note): (_, fn(&mut Entry)) = match event {
+            Event::Opened { id, open } => {
+                let key = StreamKey { peer, id };
+                self.streams.insert(key);
+                effects.push(Effect::Inbound(Inbound { key, open }));
+                return;
+            }
+            Event::Reset { id, code, reason } => {
+                let key = StreamKey { peer, id };
+                if let Some(entry) = self.streams.get_mut(key) {
+                    entry.failure = Some(failure_of(code, reason));
+                    effects.extend(entry.waker.take().map(Effect::Wake));
+                }
+                return;
+            }
+            Event::PeerRestarted { incarnation } => {
+                tracing::warn!(
+                    peer,
+                    incarnation,
+                    "the peer has restarted; its streams are reset"
+                );
+                return;
+            }
+            Event::IncarnationRaised { incarnation } => {
+                tracing::error!(
+                    peer,
+                    incarnation,
+                    "the peer knows a later incarnation of this node: is node.state_dir lost, or are there two nodes of this number?"
+                );
+                return;
+            }
+            Event::AnnouncementChanged(announcement) => {
+                tracing::info!(
+                    peer,
+                    ipv4 = announcement.ipv4,
+                    ipv6 = announcement.ipv6,
+                    "the peer says what it reaches"
+                );
+                return;
+            }
+            Event::Connected(id) => (id, |entry| entry.connected = true),
+            Event::PeerFinished(id) => (id, |entry| entry.peer_finished = true),
+            Event::Stopped { id, .. } => (id, |entry| entry.stopped = true),
+            Event::Closed(id) => (id, |entry| entry.closed = true),
+            Event::Readable(id) | Event::Writable(id) => (id, |_| {}),
+        };
+        if let Some(entry) = self.streams.get_mut(StreamKey { peer, id }) {
+            note(entry);
+            effects.extend(entry.waker.take().map(Effect::Wake));
+        }
+    }
+}
+
+/// The edge's word for a reset of the stream layer.
+fn failure_of(code: ResetCode, reason: String) -> Failure {
+    let kind = match code {
+        ResetCode::Refused => FailureCode::Refused,
+        ResetCode::Unreachable | ResetCode::FamilyUnavailable => FailureCode::Unreachable,
+        ResetCode::TimedOut => FailureCode::TimedOut,
+        ResetCode::UnknownHost => FailureCode::UnknownHost,
+        ResetCode::Forbidden => FailureCode::Forbidden,
+        ResetCode::Busy => FailureCode::Exhausted,
+        ResetCode::ShuttingDown | ResetCode::Restarted => FailureCode::Unavailable,
+        _ => FailureCode::Reset,
+    };
+    let text = if reason.is_empty() {
+        code.to_string()
+    } else {
+        reason
+    };
+    Failure::new(kind, text)
+}
+
+/// The stream layer's word for a failure of the edge.
+pub(super) fn code_of(failure: &Failure) -> ResetCode {
+    match failure.code {
+        FailureCode::Reset => ResetCode::Aborted,
+        FailureCode::Refused => ResetCode::Refused,
+        FailureCode::Unreachable => ResetCode::Unreachable,
+        FailureCode::TimedOut => ResetCode::TimedOut,
+        FailureCode::UnknownHost => ResetCode::UnknownHost,
+        FailureCode::Forbidden => ResetCode::Forbidden,
+        FailureCode::Exhausted => ResetCode::Busy,
+        FailureCode::Unavailable => ResetCode::ShuttingDown,
+    }
+}

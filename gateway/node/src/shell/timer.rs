@@ -1,0 +1,35 @@
+//! The engine's deadlines.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Shell;
+
+/// Calls the engine whenever a deadline of its has come. Runs until dropped.
+pub async fn drive(shell: Arc<Shell>) {
+    loop {
+        let deadline = shell.arm();
+        tokio::select! {
+            () = sleep_until(deadline) => {
+                shell.with(|engine, now| engine.handle_timeout(now));
+            }
+            () = shell.timer.notified() => {}
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Shell {
+    /// Sets the timer to the engine's next deadline.
+    fn arm(&self) -> Option<Instant> {
+        let mut inner = self.lock();
+        inner.armed = inner.engine.next_timeout();
+        inner.armed
+    }
+}
