@@ -134,7 +134,7 @@ class Bench:
         return 100 * (self.sent_bytes(direction) - least) / least if least else 0.0
 
     def notes(self) -> dict[str, object]:
-        """Return what a reader of the figures has to know: who is missing, and how true satlink was."""
+        """Return what a reader has to know: who is missing, and how true satlink was."""
         stats = self.testbed.satlink.statistics()
         truth = {key: stats[key] for key in ("unread_packets", "late_packets", "lateness_max_ns")}
         return {

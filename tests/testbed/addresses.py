@@ -1,7 +1,6 @@
 """The addresses of the test bed; every instance has the same, in its own namespaces.
 
-The origin lies in the networks set aside for benchmarks and documentation (RFC 2544, RFC 3849),
-so that rules about private destinations meet it as they meet the Internet.
+The origin lies in the networks set aside for benchmarks and documentation (RFC 2544, RFC 3849).
 """
 
 from __future__ import annotations

@@ -222,6 +222,10 @@ class Pair:
         return merged(
             {
                 **self._shared(HUB_NODE, "hub"),
+                # The origin's networks are among those that a hub refuses by itself.
+                "edge": {
+                    "dial": {"allow_networks": [addresses.WAN_NETWORK, addresses.WAN_NETWORK6]}
+                },
                 "listener": [
                     {"name": "beam", "listen": f"[::]:{TCPCL_PORT + self._offset}"},
                 ],

@@ -72,8 +72,7 @@ def _start(bed: Loopback, result: Result) -> dict[str, Way]:
 
 
 def _pair(bed: Loopback, name: str, port_offset: int, *, tls: bool) -> Way:
-    options = Options(tls=tls, hub={"edge": {"dial": {"allow_networks": ["198.18.0.0/15"]}}})
-    pair = Pair(bed, options, name=f"-{name}", port_offset=port_offset)
+    pair = Pair(bed, Options(tls=tls), name=f"-{name}", port_offset=port_offset)
     return pair.http_connect(), addresses.ORIGIN, ports.HTTP
 
 

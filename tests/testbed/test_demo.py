@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.testbed.namespace import command
+
+pytestmark = pytest.mark.node
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.testbed.demo"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout is not None
+        watchdog = threading.Timer(60, demo.kill)
+        watchdog.start()
+        text = ""
+        try:
+            for line in demo.stdout:
+                text += line
+                if "Ctrl-C ends it all" in line:
+                    break
+            for words in re.findall(r"^  (curl .*(?:/|/request))$", text, re.MULTILINE):
+                answer = command([*words.split(), "--silent", "--show-error", "--fail"])
+                assert "satellite hop" in answer or '"peer"' in answer
+        finally:
+            demo.send_signal(signal.SIGINT)
+            text += demo.stdout.read()
+            watchdog.cancel()
+    assert demo.returncode == 0, text
+    own = f"up{demo.pid:x}"
+    assert own not in command(["ip", "netns", "list"])
+    assert own not in command(["ip", "-o", "link"])
