@@ -13,7 +13,7 @@ const PACK_BYTES: usize = 64 * 1024;
 
 /// A slice is kept only if it is at least this part of the buffer that it
 /// keeps alive; otherwise an unread byte could pin a whole payload.
-const LEAST_PART: usize = 16;
+const LEAST_PART: usize = 32;
 
 /// The buffer that a piece is a slice of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
