@@ -1,5 +1,5 @@
-//! Measures one plain session on loopback: bundles of 64 KiB, 256 KiB and
-//! 1 MiB, in GB/s of payload.
+//! Measures one session on loopback, plain and under TLS: bundles of 64 KiB,
+//! 256 KiB and 1 MiB, in GB/s of payload.
 //!
 //! `cargo run --release -p underpass-tcpcl --example throughput`
 
@@ -8,8 +8,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::Bytes;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::Notify;
 use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer};
+use underpass_tcpcl::tls::{
+    ClientTls, IsRevoked, NodeCredentials, PathVerifier, ServerTls, UriNodeIds, client_config,
+    server_config,
+};
 use underpass_tcpcl::{Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults};
 
 const TOTAL_BYTES: u64 = 4 << 30;
@@ -69,29 +75,94 @@ fn source(length: usize, total: u64) -> Arc<Source> {
     })
 }
 
+/// One certificate that both ends use and trust.
+struct Certificate {
+    certificate: CertificateDer<'static>,
+    key: KeyPair,
+    is_revoked: IsRevoked,
+}
+
+impl Certificate {
+    fn new() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::default();
+        for node_id in ["ipn:1.0", "ipn:2.0"] {
+            let uri = node_id.try_into().expect("ASCII");
+            params.subject_alt_names.push(rcgen::SanType::URI(uri));
+        }
+        let certificate = params.self_signed(&key).expect("a certificate");
+        Self {
+            certificate: certificate.der().clone(),
+            key,
+            is_revoked: Arc::new(|_| false),
+        }
+    }
+
+    fn parts(&self) -> (Arc<PathVerifier>, NodeCredentials) {
+        let roots = std::slice::from_ref(&self.certificate);
+        let verifier = PathVerifier::new(roots, self.is_revoked.clone());
+        let credentials = NodeCredentials {
+            chain: roots.to_vec(),
+            key: PrivateKeyDer::Pkcs8(self.key.serialize_der().into()),
+        };
+        (Arc::new(verifier.expect("a root")), credentials)
+    }
+
+    fn client(&self) -> ClientTls {
+        let (verifier, credentials) = self.parts();
+        let config = Arc::new(client_config(verifier, credentials).expect("usable"));
+        ClientTls {
+            source: Arc::new(move || config.clone()),
+            uris: UriNodeIds::Accepted,
+            is_revoked: self.is_revoked.clone(),
+        }
+    }
+
+    fn server(&self) -> ServerTls {
+        let (verifier, credentials) = self.parts();
+        let config = Arc::new(server_config(verifier, credentials).expect("usable"));
+        ServerTls {
+            source: Arc::new(move || config.clone()),
+            uris: UriNodeIds::Accepted,
+            is_revoked: self.is_revoked.clone(),
+        }
+    }
+}
+
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
-    let ids = Arc::new(AtomicU64::new(1));
-    for kib in [64, 256, 1024] {
-        let listener = Listener::bind(
-            ListenerConfig {
-                local: ([127, 0, 0, 1], 0).into(),
-                session: SessionDefaults::new("in", "ipn:2.0", ids.clone()),
-                tls: None,
-                max_half_open: 1,
-                max_connections: 1,
-            },
-            source(1, 0),
-        )?;
-        let source = source(kib << 10, TOTAL_BYTES);
-        let start = Instant::now();
-        let session = SessionDefaults::new("out", "ipn:1.0", ids.clone());
-        let config = DialerConfig::new(listener.local_addr(), session);
-        let dialer = Dialer::spawn(config, source.clone());
-        source.done.notified().await;
-        let rate = TOTAL_BYTES as f64 / start.elapsed().as_secs_f64() / 1e9;
-        println!("{kib:5} KiB bundles: {rate:.2} GB/s");
-        dialer.shutdown().await;
+    let certificate = Certificate::new();
+    for tls in [false, true] {
+        for kib in [64, 256, 1024] {
+            let certificate = tls.then_some(&certificate);
+            let rate = measure(kib << 10, certificate).await?;
+            let kind = if tls { "TLS" } else { "plain" };
+            println!("{kind:5} {kib:5} KiB bundles: {rate:.2} GB/s");
+        }
     }
     Ok(())
+}
+
+async fn measure(length: usize, certificate: Option<&Certificate>) -> std::io::Result<f64> {
+    let ids = Arc::new(AtomicU64::new(1));
+    let listener = Listener::bind(
+        ListenerConfig {
+            local: ([127, 0, 0, 1], 0).into(),
+            session: SessionDefaults::new("in", "ipn:2.0", ids.clone()),
+            tls: certificate.map(Certificate::server),
+            max_half_open: 1,
+            max_connections: 1,
+        },
+        source(1, 0),
+    )?;
+    let source = source(length, TOTAL_BYTES);
+    let session = SessionDefaults::new("out", "ipn:1.0", ids);
+    let mut config = DialerConfig::new(listener.local_addr(), session);
+    config.tls = certificate.map(Certificate::client);
+    let start = Instant::now();
+    let dialer = Dialer::spawn(config, source.clone());
+    source.done.notified().await;
+    let rate = TOTAL_BYTES as f64 / start.elapsed().as_secs_f64() / 1e9;
+    dialer.shutdown().await;
+    Ok(rate)
 }

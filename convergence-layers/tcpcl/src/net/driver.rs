@@ -1,8 +1,7 @@
 //! The task of one session.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -10,15 +9,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BufMut, Bytes};
-use tokio::io::ReadBuf;
+use bytes::BufMut;
+use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::{Sleep, sleep_until, timeout};
 use tokio_util::io::poll_read_buf;
 use tracing::debug;
 use underpass_cla::{Down, Node, Outcome, SessionId, SessionInfo};
 
 use super::handle::{Command, SessionHandle};
+use super::output::Output;
 use super::socket::congestion_control;
 use super::transport::Transport;
 use crate::session::{Established, Event, SessionCore};
@@ -26,13 +26,8 @@ use crate::wire::TermReason;
 
 /// Bytes read at once.
 const INPUT_BYTES: usize = 256 << 10;
-/// Pieces written at once.
-const MAX_SLICES: usize = 64;
-/// Output taken from the session ahead of the socket, bytes. Acknowledgements
-/// go behind it.
-const OUTPUT_BYTES: usize = 512 << 10;
-/// How long the last messages may take to leave.
-const LINGER: Duration = Duration::from_secs(5);
+/// How long the last messages may take to leave and be read.
+const LINGER: Duration = Duration::from_secs(3);
 
 /// Judges a session that is up, before the node knows of it; an error ends it.
 pub(super) type OnUp = Box<dyn FnMut(&Established) -> Result<(), String> + Send>;
@@ -66,9 +61,7 @@ pub(super) struct Driver<T> {
     input: Box<[u8]>,
     input_start: usize,
     input_end: usize,
-    output: VecDeque<Bytes>,
-    output_bytes: usize,
-    unflushed: bool,
+    output: Output,
     /// The node was told that the session is ready and has not offered yet.
     told_ready: bool,
     timer: Pin<Box<Sleep>>,
@@ -82,7 +75,7 @@ pub(super) fn command_channel() -> (UnboundedSender<Command>, UnboundedReceiver<
     unbounded_channel()
 }
 
-impl<T: Transport> Driver<T> {
+impl<T: Transport + 'static> Driver<T> {
     pub(super) fn new(
         transport: T,
         core: SessionCore,
@@ -100,9 +93,7 @@ impl<T: Transport> Driver<T> {
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             input_start: 0,
             input_end: 0,
-            output: VecDeque::new(),
-            output_bytes: 0,
-            unflushed: false,
+            output: Output::default(),
             told_ready: false,
             timer: Box::pin(sleep_until(Instant::now().into())),
             timer_at: None,
@@ -118,19 +109,33 @@ impl<T: Transport> Driver<T> {
             .ended
             .take()
             .unwrap_or_else(|| Down::Broken("the session ended".into()));
+        self.finish(&down);
+        let ended = Ended {
+            was_up: self.handle.is_some(),
+            down,
+        };
         if self.aborted {
             let socket = socket2::SockRef::from(self.transport.tcp());
             let _ = socket.set_linger(Some(Duration::ZERO));
-        } else {
-            let flushed = tokio::time::timeout(LINGER, poll_fn(|cx| self.poll_flushed(cx)));
-            if !matches!(flushed.await, Ok(Ok(()))) {
-                debug!("the last messages of a session could not be sent");
-            }
+        } else if matches!(ended.down, Down::Broken(_)) {
+            // The next session need not wait for a peer that may be gone.
+            tokio::spawn(timeout(LINGER, self.linger()));
+        } else if timeout(LINGER, self.linger()).await.is_err() {
+            debug!("the peer did not close its connection in time");
         }
-        self.finish(&down);
-        Ended {
-            down,
-            was_up: self.handle.is_some(),
+        ended
+    }
+
+    /// Sends the last messages and waits for the peer's end: a socket closed
+    /// with bytes unread resets the connection, and with it what the peer has
+    /// not read.
+    async fn linger(mut self) {
+        let (output, transport) = (&mut self.output, &mut self.transport);
+        if poll_fn(|cx| output.poll_shutdown(transport, cx))
+            .await
+            .is_ok()
+        {
+            while matches!(self.transport.read(&mut self.input).await, Ok(1..)) {}
         }
     }
 
@@ -155,9 +160,10 @@ impl<T: Transport> Driver<T> {
         loop {
             let mut progress = self.take_commands(cx);
             progress |= self.dispatch();
-            self.fetch_output();
+            self.output.fetch(&mut self.core, Instant::now());
             let moved = self
-                .write(cx)
+                .output
+                .write(&mut self.transport, cx)
                 .and_then(|wrote| self.read(cx).map(|read| wrote | read));
             match moved {
                 Ok(moved) => progress |= moved,
@@ -166,7 +172,7 @@ impl<T: Transport> Driver<T> {
             progress |= self.keep_time(cx);
             progress |= self.dispatch();
             if self.ended.is_some() {
-                self.fetch_output();
+                self.output.fetch(&mut self.core, Instant::now());
                 return Poll::Ready(());
             }
             progress |= self.tell_ready(cx);
@@ -262,55 +268,6 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    fn fetch_output(&mut self) {
-        let now = Instant::now();
-        while self.output_bytes < OUTPUT_BYTES && self.output.len() < MAX_SLICES {
-            let Some(piece) = self.core.poll_output(now) else {
-                break;
-            };
-            self.output_bytes += piece.len();
-            self.output.push_back(piece);
-        }
-    }
-
-    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.output.is_empty() {
-            if self.unflushed && Pin::new(&mut self.transport).poll_flush(cx)?.is_ready() {
-                self.unflushed = false;
-                return Ok(true);
-            }
-            return Ok(false);
-        }
-        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-        let mut count = 0;
-        for (slice, piece) in slices.iter_mut().zip(&self.output) {
-            *slice = IoSlice::new(piece);
-            count += 1;
-        }
-        let slices = &slices[..count];
-        match Pin::new(&mut self.transport).poll_write_vectored(cx, slices)? {
-            Poll::Ready(0) => Err(io::ErrorKind::WriteZero.into()),
-            Poll::Ready(written) => {
-                self.written(written);
-                Ok(true)
-            }
-            Poll::Pending => Ok(false),
-        }
-    }
-
-    fn written(&mut self, mut written: usize) {
-        self.unflushed = true;
-        self.output_bytes -= written;
-        while let Some(front) = self.output.front_mut() {
-            if front.len() > written {
-                front.advance(written);
-                break;
-            }
-            written -= front.len();
-            self.output.pop_front();
-        }
-    }
-
     /// Reads once; segment data goes straight into its bundle where nothing
     /// else was read before it.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
@@ -366,8 +323,7 @@ impl<T: Transport> Driver<T> {
     fn tell_ready(&mut self, cx: &mut Context<'_>) -> bool {
         let able = self.handle.is_some()
             && !self.told_ready
-            && self.output.is_empty()
-            && !self.unflushed
+            && self.output.is_drained()
             && self.core.can_take();
         if !able {
             return false;
@@ -381,16 +337,6 @@ impl<T: Transport> Driver<T> {
             // A broken connection is reported by reading from it.
             Poll::Ready(Err(_)) | Poll::Pending => false,
         }
-    }
-
-    /// Writes the last messages and ends our direction.
-    fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.output.is_empty() {
-            if !self.write(cx)? {
-                return Poll::Pending;
-            }
-        }
-        Pin::new(&mut self.transport).poll_shutdown(cx)
     }
 }
 

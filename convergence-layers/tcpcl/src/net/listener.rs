@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use underpass_cla::Node;
 
@@ -46,6 +47,7 @@ pub struct Listener {
     local: SocketAddr,
     registry: Arc<Registry>,
     stop: CancellationToken,
+    tracker: TaskTracker,
 }
 
 impl Listener {
@@ -55,9 +57,11 @@ impl Listener {
         let local = listener.local_addr()?;
         let registry = Arc::new(Registry::default());
         let stop = CancellationToken::new();
+        let tracker = TaskTracker::new();
         let acceptor = Acceptor {
             half_open: Arc::new(Semaphore::new(config.max_half_open)),
             connections: Arc::new(Semaphore::new(config.max_connections)),
+            tracker: tracker.clone(),
             shared: Arc::new(Shared {
                 config,
                 node,
@@ -75,6 +79,7 @@ impl Listener {
             local,
             registry,
             stop,
+            tracker,
         })
     }
 
@@ -99,6 +104,12 @@ impl Listener {
     pub fn shutdown(&self) {
         self.stop.cancel();
         self.registry.close_all();
+        self.tracker.close();
+    }
+
+    /// Waits, after [`Self::shutdown`], until the last session has ended.
+    pub async fn closed(&self) {
+        self.tracker.wait().await;
     }
 }
 
@@ -123,6 +134,7 @@ struct Acceptor {
     shared: Arc<Shared>,
     half_open: Arc<Semaphore>,
     connections: Arc<Semaphore>,
+    tracker: TaskTracker,
 }
 
 struct Shared {
@@ -151,7 +163,7 @@ impl Acceptor {
                 continue;
             };
             let shared = self.shared.clone();
-            tokio::spawn(async move {
+            self.tracker.spawn(async move {
                 shared.serve(tcp, remote, half_open).await;
                 drop(connection);
             });

@@ -35,8 +35,7 @@ pub struct SessionConfig {
     /// The largest segment we send, bytes of data. Each is acknowledged, so
     /// it is also the step in which progress is known.
     pub segment_bytes: u64,
-    /// From the connection until the session is established; RFC 9174, 4.1
-    /// wants at most 60 s for the contact header.
+    /// From the connection until the session is established, at most 60 s.
     pub contact_timeout: Duration,
     /// How long an ending session may go on without a byte from the peer.
     pub ending_timeout: Duration,

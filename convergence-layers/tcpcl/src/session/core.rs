@@ -1,7 +1,7 @@
 //! The session's state and its interface to the shell.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use underpass_cla::{Down, Refusal, Transfer};
@@ -19,6 +19,9 @@ use crate::wire::{
 /// for it, which could lock both peers up; a peer that lets this much pile up
 /// takes nothing at all.
 const MAX_CONTROL_BYTES: usize = 1 << 20;
+
+/// The longest wait for a contact header (RFC 9174, 4.1).
+const MAX_CONTACT_TIME: Duration = Duration::from_secs(60);
 
 /// How far the session has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +72,7 @@ impl SessionCore {
             incoming: Incoming::new(config.segment_mru_bytes, config.transfer_mru_bytes),
             keepalive: Keepalive::new(0, 0, now),
             certified: None,
-            phase_deadline: Some(now + config.contact_timeout),
+            phase_deadline: Some(now + config.contact_timeout.min(MAX_CONTACT_TIME)),
             term_sent: false,
             term_received: false,
             head: BytesMut::new(),

@@ -55,14 +55,20 @@ impl Keepalive {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let interval = self.active()?;
-        Some((self.last_sent + interval).min(self.last_heard + 2 * interval))
+        Some((self.last_sent + send_after(interval)).min(self.last_heard + 2 * interval))
     }
 
     pub(super) fn due(&self, now: Instant) -> Due {
         match self.active() {
             Some(interval) if now >= self.last_heard + 2 * interval => Due::PeerSilent,
-            Some(interval) if now >= self.last_sent + interval => Due::Send,
+            Some(interval) if now >= self.last_sent + send_after(interval) => Due::Send,
             _ => Due::Nothing,
         }
     }
+}
+
+/// Somewhat sooner than agreed: there are peers that give up after a single
+/// interval without a message, the time of its journey included.
+fn send_after(interval: Duration) -> Duration {
+    interval * 3 / 4
 }

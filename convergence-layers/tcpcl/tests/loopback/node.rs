@@ -104,6 +104,11 @@ impl TestNode {
         .await
     }
 
+    /// Whether no session has come up since what was asked for last.
+    pub fn never_up(&mut self) -> bool {
+        std::iter::from_fn(|| self.told.try_recv().ok()).all(|told| !matches!(told, Told::Up(..)))
+    }
+
     pub async fn ready(&mut self, wanted: SessionId) {
         self.next(|told| matches!(told, Told::Ready(id) if id == wanted).then_some(()))
             .await;

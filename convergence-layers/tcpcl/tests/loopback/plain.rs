@@ -141,7 +141,7 @@ async fn a_lost_peer_is_dialled_until_it_is_back() {
     listener.shutdown();
     at_terminal.down().await;
     at_hub.down().await;
-    drop(listener);
+    listener.closed().await;
     let again = ListenerConfig { local, ..hub() };
     let _listener = loop {
         match Listener::bind(again.clone(), at_hub.node.clone()) {
