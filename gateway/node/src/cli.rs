@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use underpass_pki::Authority;
 
 /// A DTN gateway for satellite terminals on the move.
 #[derive(Debug, Parser)]
@@ -57,6 +58,9 @@ pub enum PkiCommand {
     Init {
         #[command(flatten)]
         folder: PkiFolder,
+        /// The authority's name.
+        #[arg(long, default_value = "Underpass")]
+        name: String,
     },
     /// Issue the certificate of a node.
     Issue {
@@ -65,6 +69,9 @@ pub enum PkiCommand {
         /// The node's ipn node number.
         #[arg(long)]
         node: u64,
+        /// Validity, days.
+        #[arg(long, default_value_t = Authority::NODE_VALIDITY_DAYS)]
+        days: u64,
     },
     /// Issue a node's certificate again, before it ends.
     Renew {
@@ -73,6 +80,9 @@ pub enum PkiCommand {
         /// The node's ipn node number.
         #[arg(long)]
         node: u64,
+        /// Validity, days.
+        #[arg(long, default_value_t = Authority::NODE_VALIDITY_DAYS)]
+        days: u64,
         /// Keep the private key.
         #[arg(long)]
         keep_key: bool,

@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod incarnation;
 mod logging;
+mod pki;
 mod run;
 mod security;
 mod shell;
@@ -48,6 +49,6 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
             Ok(())
         }
         Command::Status { socket, json } => Ok(status::print(&socket, json)?),
-        Command::Pki(_) => unimplemented!(),
+        Command::Pki(command) => Ok(pki::execute(command)?),
     }
 }

@@ -78,7 +78,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
     let config = Arc::new(config);
     let mut stop = Stop::new().map_err(RunError::Runtime)?;
     let incarnation = incarnation::next(&config.node.state_dir)?;
-    let security = Security::load(&config)?;
+    let security = Security::load(&config.tls)?;
     let dialler = Arc::new(Dialler::new(config.edge.dial.clone()));
     let (congestion, congestion_controls) = links::congestion_control(&config);
 
@@ -95,7 +95,11 @@ async fn serve(config: Config) -> Result<(), RunError> {
         background(shell::drive(shell.clone())),
         background(congestion),
     ];
-    let links = links::open(&config, incarnation, &security, &shell)?;
+    let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
+    let watched = links.clone();
+    tasks.push(background(
+        security.watch(move |is_revoked| watched.close_revoked(is_revoked)),
+    ));
     let direct = DirectOutlet::new(dialler.clone());
     let outlets = config
         .outlets

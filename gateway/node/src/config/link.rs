@@ -9,8 +9,9 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
-    /// Folder that `underpass pki` made: ca.crt, ca.crl, and node.crt and
-    /// node.key of this node below nodes/NUMBER/.
+    /// This node's folder as `underpass pki issue` made it (nodes/NUMBER in
+    /// that of the authority): node.crt, node.key, ca.crt, ca.crl. Changes
+    /// are followed while the node runs.
     pub pki_dir: Option<PathBuf>,
     /// true: plain TCP, nobody is authenticated. Default false.
     pub plain: bool,

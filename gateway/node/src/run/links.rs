@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use underpass_cla::{Class, Node};
 use underpass_hybla::Loader;
+use underpass_tcpcl::tls::IsRevoked;
 use underpass_tcpcl::{
     Backoff, Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SocketOptions,
 };
@@ -32,6 +33,19 @@ pub(super) struct Links {
 }
 
 impl Links {
+    /// Ends the sessions whose certificate is revoked; says how many.
+    pub fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
+        let dialled = self
+            .dialers
+            .iter()
+            .map(|dialer| dialer.close_where(|serial| is_revoked(serial)));
+        let accepted = self
+            .listeners
+            .iter()
+            .map(|listener| listener.close_where(|serial| is_revoked(serial)));
+        dialled.chain(accepted).sum()
+    }
+
     /// Ends all sessions in order.
     pub async fn shutdown(&self) {
         for listener in &self.listeners {
