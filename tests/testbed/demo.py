@@ -44,7 +44,7 @@ def main() -> int:
     return 0
 
 
-def _wait(ended: threading.Event, testbed: Testbed, pair: Pair) -> None:
+def _wait(ended: threading.Event, testbed: Testbed, pair: Pair[Testbed]) -> None:
     """Wait for the signal; tell if a program ends by itself meanwhile."""
     programs = [testbed.satlink.process, pair.hub.process, pair.terminal.process]
     while not ended.wait(0.5):
@@ -92,7 +92,7 @@ def _options(host: str, proxy: str) -> Options:
     return Options(terminal={"edge": {"client_networks": networks, "listener": listeners}})
 
 
-def _instructions(testbed: Testbed, pair: Pair, proxy: str) -> str:
+def _instructions(testbed: Testbed, pair: Pair[Testbed], proxy: str) -> str:
     origin, terminal = addresses.ORIGIN, testbed.terminal
     satlink = f"{built('satlink')} ctl --socket {testbed.satlink.socket_path}"
     underpass = built("underpass")

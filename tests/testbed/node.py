@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import Route
@@ -147,19 +147,22 @@ class Options:
     hub: Mapping[str, object] = field(default_factory=dict)
 
 
-class Pair:
+B = TypeVar("B", bound=Bed)
+
+
+class Pair(Generic[B]):
     """A hub and its terminals, ready: with certificates, sessions up, proxies listening."""
 
     def __init__(
         self,
-        testbed: Bed,
+        testbed: B,
         options: Options | None = None,
         *,
         name: str = "",
         port_offset: int = 0,
     ) -> None:
         """Start them; `name` and `port_offset` tell several pairs on one test bed apart."""
-        self._testbed = testbed
+        self.testbed = testbed
         self._options = options or Options()
         self._name = name
         self._offset = port_offset
@@ -172,6 +175,11 @@ class Pair:
             for terminal in testbed.terminals
         ]
         self.wait_until_ready()
+
+    @property
+    def client(self) -> Namespace:
+        """Return the namespace of the first terminal's client."""
+        return self.testbed.terminals[0].client
 
     @property
     def terminal(self) -> Node:
@@ -201,7 +209,7 @@ class Pair:
     def _make_certificates(self) -> None:
         underpass = built("underpass")
         command([underpass, "pki", "init", "--dir", str(self._pki)])
-        for number in (HUB_NODE, *map(terminal_node, range(len(self._testbed.terminals)))):
+        for number in (HUB_NODE, *map(terminal_node, range(len(self.testbed.terminals)))):
             command([underpass, "pki", "issue", "--dir", str(self._pki), "--node", str(number)])
 
     def _shared(self, number: int, role: str) -> dict[str, object]:
@@ -210,7 +218,7 @@ class Pair:
             "node": {
                 "number": number,
                 "role": role,
-                "state_dir": self._testbed.dir / f"state-{number}{self._name}",
+                "state_dir": self.testbed.dir / f"state-{number}{self._name}",
                 "drain_s": 2,
             },
             "tls": {"pki_dir": self._pki} if options.tls else {"plain": True},
@@ -218,7 +226,7 @@ class Pair:
         }
 
     def _hub_config(self) -> dict[str, object]:
-        profile = self._testbed.profile
+        profile = self.testbed.profile
         return merged(
             {
                 **self._shared(HUB_NODE, "hub"),
@@ -235,14 +243,14 @@ class Pair:
                         **_rates(profile, send=profile.forward.rate_bps),
                         "receive_rate_bps": profile.return_.rate_bps,
                     }
-                    for terminal in self._testbed.terminals
+                    for terminal in self.testbed.terminals
                 ],
             },
             self._options.hub,
         )
 
     def _terminal_config(self, terminal: Terminal) -> dict[str, object]:
-        profile = self._testbed.profile
+        profile = self.testbed.profile
         lan = addresses.terminal_lan(terminal.index)
         satellite = {
             "name": "satellite",
