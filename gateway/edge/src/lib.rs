@@ -17,6 +17,6 @@ mod listen;
 pub mod relay;
 pub mod socks5;
 pub mod stream;
-mod transparent;
+pub mod transparent;
 
 pub use edge::{Edge, EdgeError};

@@ -1,5 +1,6 @@
 //! The edge's part of the node's configuration: `[edge]` in its TOML file.
 
+mod interception;
 mod listener;
 mod origin;
 mod port_range;
@@ -8,6 +9,7 @@ mod rule;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+pub use interception::{Fail, InterceptionConfig};
 pub use listener::{Answer, ListenerConfig, ListenerProtocol, User};
 pub use origin::{DialConfig, Family, OriginSource};
 pub use port_range::PortRange;
@@ -29,4 +31,7 @@ pub struct EdgeConfig {
     /// `[edge.dial]`: how origins are dialled for streams of the peer, and in
     /// single-box mode.
     pub dial: DialConfig,
+    /// `[edge.interception]`: transparent interception, for the listener with
+    /// `protocol = "transparent"`. Default: none.
+    pub interception: Option<InterceptionConfig>,
 }

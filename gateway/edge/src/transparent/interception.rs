@@ -1,0 +1,215 @@
+//! Interception as the node uses it.
+
+use std::io;
+
+use thiserror::Error;
+
+use super::nft::{self, Owner};
+use super::routing;
+use super::ruleset::{Ruleset, Switch};
+use crate::config::{Fail, InterceptionConfig};
+
+/// Why interception cannot be set up or changed.
+#[derive(Debug, Error)]
+pub enum InterceptionError {
+    /// The name would not make a table's name.
+    #[error("interception.name {0:?} must be 1 to 32 letters, digits or underscores")]
+    Name(String),
+    /// An interface's name that is none.
+    #[error("interception.interfaces: {0:?} is no interface name")]
+    Interface(String),
+    /// A mark or table of zero, which would mean every packet.
+    #[error("interception.mark and interception.routing_table must not be 0")]
+    Zero,
+    /// nft or ip failed.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the program said.
+        source: io::Error,
+    },
+}
+
+/// Bytes of clients' traffic that was routed as plain IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlainBytes {
+    /// From clients.
+    pub up: u64,
+    /// To clients.
+    pub down: u64,
+}
+
+/// The rules of a running node. They are removed when this is dropped, and
+/// when the process dies in any other way. All calls block for some
+/// milliseconds.
+pub struct Interception {
+    config: InterceptionConfig,
+    port: Option<u16>,
+    table: String,
+    owner: Owner,
+    revision: u64,
+}
+
+impl Interception {
+    /// Installs the rules, having removed what a former run of the same name
+    /// has left. `port` is the transparent listener's; without one, only the
+    /// answers of origins to sockets with a client's address are brought in
+    /// (`origin_source = "client"`).
+    ///
+    /// # Errors
+    /// When the configuration is not sound, or nft or ip fail: both programs
+    /// and CAP_NET_ADMIN are needed.
+    pub fn install(
+        config: InterceptionConfig,
+        port: Option<u16>,
+        switch: &Switch,
+    ) -> Result<Interception, InterceptionError> {
+        validate(&config)?;
+        let table = format!("underpass_{}", config.name);
+        let rules = Ruleset {
+            config: &config,
+            port,
+            switch,
+        };
+        let line = rules.table(&table, "flags owner;", 0);
+        // Where the owner's input would swallow the complaint.
+        nft::check(&rules.table(&format!("{table}_check"), "", 0))
+            .map_err(system("check the interception rules"))?;
+        clear(&config, &table);
+        let closed = format!("{table}_closed");
+        if config.fail == Fail::Closed {
+            nft::run(&rules.closed_table(&closed)).map_err(system("install the closed rules"))?;
+        }
+        for six in [false, true] {
+            if serves(&config, port, six) {
+                routing::install(&config, six).map_err(system("install the routing rule"))?;
+            }
+        }
+        let mut owner = Owner::start().map_err(system("install the interception rules"))?;
+        owner
+            .run(&line, &table, "revision_0")
+            .map_err(system("install the interception rules"))?;
+        Ok(Interception {
+            config,
+            port,
+            table,
+            owner,
+            revision: 0,
+        })
+    }
+
+    /// Changes what is taken in, in one transaction; connections that are
+    /// open live on.
+    ///
+    /// # Errors
+    /// When nft refuses; what was in force then stays.
+    pub fn set(&mut self, switch: &Switch) -> Result<(), InterceptionError> {
+        let rules = Ruleset {
+            config: &self.config,
+            port: self.port,
+            switch,
+        };
+        let (table, old, new) = (&self.table, self.revision, self.revision + 1);
+        nft::check(&rules.table(&format!("{table}_check"), "", new))
+            .map_err(system("check the interception rules"))?;
+        let line = format!(
+            "flush table inet {table}; delete chain inet {table} revision_{old}; {}",
+            rules.table(table, "flags owner;", new)
+        );
+        self.owner
+            .run(&line, table, &format!("revision_{new}"))
+            .map_err(system("change the interception rules"))?;
+        self.revision = new;
+        if self.config.fail == Fail::Closed {
+            let closed = format!("{table}_closed");
+            let text = format!("flush table inet {closed}; {}", rules.closed_table(&closed));
+            nft::run(&text).map_err(system("change the closed rules"))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the rules are still in force.
+    pub fn is_in_force(&mut self) -> bool {
+        self.owner.lives()
+    }
+
+    /// Bytes of clients' traffic that was routed as plain IP since the rules
+    /// were installed.
+    ///
+    /// # Errors
+    /// When nft fails.
+    pub fn plain_ip_bytes(&self) -> Result<PlainBytes, InterceptionError> {
+        let counter = |name: &str| {
+            nft::query(&["list", "counter", "inet", &self.table, name])
+                .and_then(|text| bytes(&text).ok_or_else(|| io::Error::other("no byte count")))
+                .map_err(system("read the counters"))
+        };
+        Ok(PlainBytes {
+            up: counter("plain_up")?,
+            down: counter("plain_down")?,
+        })
+    }
+}
+
+impl Drop for Interception {
+    fn drop(&mut self) {
+        // The owner's end, right after this, removes the table.
+        for six in [false, true] {
+            routing::remove(&self.config, six);
+        }
+        if self.config.fail == Fail::Closed {
+            delete(&format!("{}_closed", self.table));
+        }
+    }
+}
+
+fn validate(config: &InterceptionConfig) -> Result<(), InterceptionError> {
+    let word = |text: &str, most: usize, more: &[u8]| {
+        !text.is_empty()
+            && text.len() <= most
+            && text
+                .bytes()
+                .all(|octet| octet.is_ascii_alphanumeric() || more.contains(&octet))
+    };
+    if !word(&config.name, 32, b"_") {
+        return Err(InterceptionError::Name(config.name.clone()));
+    }
+    // The names become part of nft's input.
+    if let Some(wrong) = config.interfaces.iter().find(|i| !word(i, 15, b"_-.@:")) {
+        return Err(InterceptionError::Interface(wrong.clone()));
+    }
+    if config.mark == 0 || config.routing_table == 0 {
+        return Err(InterceptionError::Zero);
+    }
+    Ok(())
+}
+
+fn serves(config: &InterceptionConfig, port: Option<u16>, six: bool) -> bool {
+    let mut networks = config.client_networks.iter();
+    port.is_none() || networks.any(|net| net.addr().is_ipv6() == six)
+}
+
+/// Removes what a former run has left.
+fn clear(config: &InterceptionConfig, table: &str) {
+    delete(table);
+    delete(&format!("{table}_closed"));
+    for six in [false, true] {
+        routing::remove(config, six);
+    }
+}
+
+fn delete(table: &str) {
+    // Mostly it is not there, which is what is wanted.
+    let _ = nft::query(&["delete", "table", "inet", table]);
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> InterceptionError {
+    move |source| InterceptionError::System { what, source }
+}
+
+/// The count of "packets 5 bytes 300".
+fn bytes(text: &str) -> Option<u64> {
+    let mut words = text.split_whitespace().skip_while(|word| *word != "bytes");
+    words.nth(1)?.parse().ok()
+}

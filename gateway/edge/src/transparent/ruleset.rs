@@ -1,0 +1,210 @@
+//! The rules, as text for nft(8).
+
+use std::fmt::Display;
+
+use ipnet::IpNet;
+
+use crate::config::{InterceptionConfig, PortRange};
+use crate::dial::Families;
+
+/// What is switched off while running. What is not taken in passes as plain
+/// IP; connections that are open live on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// Whether anything is taken in.
+    pub enabled: bool,
+    /// Clients of these networks are not.
+    pub off_clients: Vec<IpNet>,
+    /// Connections to these networks are not.
+    pub off_networks: Vec<IpNet>,
+    /// Connections to these ports are not.
+    pub off_ports: Vec<PortRange>,
+    /// Address families that the far end reaches; connections of the others
+    /// are rejected at once.
+    pub families: Families,
+}
+
+impl Default for Switch {
+    fn default() -> Switch {
+        Switch {
+            enabled: true,
+            off_clients: Vec::new(),
+            off_networks: Vec::new(),
+            off_ports: Vec::new(),
+            families: Families::BOTH,
+        }
+    }
+}
+
+/// Renders the rules of one node.
+pub(super) struct Ruleset<'a> {
+    pub config: &'a InterceptionConfig,
+    /// Port of the transparent listener; without one only the answers to
+    /// sockets with a client's address are brought in.
+    pub port: Option<u16>,
+    pub switch: &'a Switch,
+}
+
+/// An address family's words in nft, and whether it is IPv6.
+const FAMILIES: [(&str, bool); 2] = [("ip", false), ("ip6", true)];
+
+impl Ruleset<'_> {
+    /// The whole table, on one line, with a chain `revision_<n>` by which its
+    /// being in force is seen.
+    pub fn table(&self, table: &str, flags: &str, revision: u64) -> String {
+        format!(
+            "table inet {table} {{ {flags} \
+             counter plain_up {{ }}; counter plain_down {{ }}; \
+             chain divert {{ type filter hook prerouting priority mangle; policy accept; {} }}; \
+             chain forwarded {{ type filter hook forward priority filter; policy accept; {} }}; \
+             chain plain {{ type filter hook forward priority filter + 1; policy accept; {} }}; \
+             chain revision_{revision} {{ }}; }}",
+            self.divert(),
+            self.forwarded(),
+            self.plain(),
+        )
+    }
+
+    /// The table that rejects what the node would have taken in.
+    pub fn closed_table(&self, table: &str) -> String {
+        let mut rules = String::new();
+        if self.switch.enabled && self.port.is_some() {
+            for (family, six) in FAMILIES {
+                for passed in self.passed(family, six) {
+                    rules += &format!("meta l4proto tcp {passed} accept; ");
+                }
+                if let Some(clients) = self.clients(family, six) {
+                    rules += &format!("{clients} {NEW} reject with icmpx admin-prohibited; ");
+                }
+            }
+        }
+        format!(
+            "table inet {table} {{ \
+             chain forwarded {{ type filter hook forward priority filter; policy accept; {rules} }}; }}"
+        )
+    }
+
+    fn divert(&self) -> String {
+        let mark = self.config.mark;
+        // First, whatever is switched off: packets of sockets that are open.
+        let mut rules =
+            format!("meta l4proto tcp socket transparent 1 meta mark set {mark} accept; ");
+        let Some(port) = self.port.filter(|_| self.switch.enabled) else {
+            return rules;
+        };
+        // The node's own services, and what has no single receiver.
+        rules += "fib daddr type { local, broadcast, multicast } accept; ";
+        for (family, six) in FAMILIES {
+            if !self.reached(six) {
+                continue;
+            }
+            for passed in self.passed(family, six) {
+                rules += &format!("meta l4proto tcp {passed} accept; ");
+            }
+            if let Some(clients) = self.clients(family, six) {
+                // Only what starts now: connections from before pass on.
+                rules += &format!(
+                    "{clients} {NEW} tproxy {family} to :{port} meta mark set {mark} accept; "
+                );
+            }
+        }
+        rules
+    }
+
+    fn forwarded(&self) -> String {
+        let mut rules = String::new();
+        for (family, six) in FAMILIES {
+            let Some(clients) = self.clients(family, six) else {
+                continue;
+            };
+            if self.switch.enabled && self.config.reject_quic {
+                for passed in self.passed_clients(family, six) {
+                    rules += &format!("udp dport 443 {passed} accept; ");
+                }
+                rules += &format!("{clients} udp dport 443 reject with icmpx port-unreachable; ");
+            }
+            if self.switch.enabled && self.port.is_some() && !self.reached(six) {
+                rules += &format!("{clients} {NEW} reject with icmpx no-route; ");
+            }
+        }
+        rules
+    }
+
+    /// Counts what passes as plain IP, behind the chain that may reject it.
+    fn plain(&self) -> String {
+        let mut rules = String::new();
+        for (family, six) in FAMILIES {
+            if let Some(nets) = braces(of_family(&self.config.client_networks, six)) {
+                rules += &format!("{family} saddr {nets} counter name plain_up; ");
+                rules += &format!("{family} daddr {nets} counter name plain_down; ");
+            }
+        }
+        rules
+    }
+
+    fn reached(&self, six: bool) -> bool {
+        if six {
+            self.switch.families.ipv6
+        } else {
+            self.switch.families.ipv4
+        }
+    }
+
+    /// Matches clients of the family, if there are any.
+    fn clients(&self, family: &str, six: bool) -> Option<String> {
+        let nets = braces(of_family(&self.config.client_networks, six))?;
+        let interfaces = braces(
+            self.config
+                .interfaces
+                .iter()
+                .map(|name| format!("\"{name}\"")),
+        );
+        let interfaces = interfaces.map(|names| format!("iifname {names} "));
+        Some(format!(
+            "{}{family} saddr {nets}",
+            interfaces.unwrap_or_default()
+        ))
+    }
+
+    /// Matches connections that pass as plain IP by configuration or switch.
+    fn passed(&self, family: &str, six: bool) -> Vec<String> {
+        let mut matches = self.passed_clients(family, six);
+        for networks in [&self.config.exclude_networks, &self.switch.off_networks] {
+            let nets = braces(of_family(networks, six));
+            matches.extend(nets.map(|nets| format!("{family} daddr {nets}")));
+        }
+        for ports in [&self.config.exclude_ports, &self.switch.off_ports] {
+            matches.extend(ports.iter().map(|range| format!("tcp dport {range}")));
+        }
+        matches
+    }
+
+    fn passed_clients(&self, family: &str, six: bool) -> Vec<String> {
+        let off = braces(of_family(&self.switch.off_clients, six));
+        off.map(|nets| format!("{family} saddr {nets}"))
+            .into_iter()
+            .collect()
+    }
+}
+
+/// The first packet of a connection.
+const NEW: &str = "tcp flags & (syn | ack) == syn";
+
+fn is_six(net: &IpNet) -> bool {
+    matches!(net, IpNet::V6(_))
+}
+
+fn of_family(nets: &[IpNet], six: bool) -> impl Iterator<Item = IpNet> {
+    // nft takes no overlapping elements in a set.
+    let all: Vec<IpNet> = nets
+        .iter()
+        .filter(|net| is_six(net) == six)
+        .copied()
+        .collect();
+    IpNet::aggregate(&all).into_iter()
+}
+
+fn braces(items: impl Iterator<Item = impl Display>) -> Option<String> {
+    let items: Vec<String> = items.map(|item| item.to_string()).collect();
+    (!items.is_empty()).then(|| format!("{{ {} }}", items.join(", ")))
+}
