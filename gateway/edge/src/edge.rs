@@ -7,11 +7,12 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use underpass_cla::Class;
 
 use crate::classify::Classifier;
 use crate::config::EdgeConfig;
-use crate::listen::{Clients, Listener};
+use crate::dial::Dialler;
+use crate::direct::DirectOutlet;
+use crate::listen::{Clients, Listener, Ways};
 use crate::stream::Outlet;
 
 /// Why an edge cannot start.
@@ -42,15 +43,22 @@ pub struct Edge {
 
 impl Edge {
     /// Binds every listener of `config` and serves them on the current tokio
-    /// runtime; connections leave through `outlet`.
+    /// runtime; connections get their class from `classifier` and leave
+    /// through `outlet`, or from this node itself where a rule says `direct`.
     ///
     /// # Errors
     /// When a listener cannot be bound; none is then left listening.
-    pub fn start(config: &EdgeConfig, outlet: Arc<dyn Outlet>) -> Result<Edge, EdgeError> {
-        let classifier = Arc::new(Classifier::new(
-            config.rule.clone(),
-            Class(config.default_class),
-        ));
+    pub fn start(
+        config: &EdgeConfig,
+        classifier: Classifier,
+        outlet: Arc<dyn Outlet>,
+    ) -> Result<Edge, EdgeError> {
+        let dialler = Arc::new(Dialler::new(config.dial.clone()));
+        let ways = Ways {
+            peer: outlet,
+            direct: Arc::new(DirectOutlet::new(dialler)),
+        };
+        let classifier = Arc::new(classifier);
         let mut listeners = Vec::new();
         let mut addresses: Vec<(String, SocketAddr)> = Vec::new();
         for listener in &config.listener {
@@ -60,13 +68,8 @@ impl Edge {
             }
             let networks = listener.client_networks.as_ref();
             let clients = Clients::new(networks.unwrap_or(&config.client_networks).clone());
-            let bound = Listener::bind(
-                listener.clone(),
-                clients,
-                outlet.clone(),
-                classifier.clone(),
-            )
-            .and_then(|bound| Ok((bound.local_addr()?, bound)));
+            let bound = Listener::bind(listener.clone(), clients, ways.clone(), classifier.clone())
+                .and_then(|bound| Ok((bound.local_addr()?, bound)));
             let (address, bound) = bound.map_err(|source| EdgeError::Listen {
                 listener: name.clone(),
                 address: listener.address,

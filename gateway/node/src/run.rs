@@ -11,6 +11,7 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
+use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::Dialler;
 use underpass_edge::direct::DirectOutlet;
 use underpass_edge::{Edge, EdgeError};
@@ -52,6 +53,9 @@ pub enum RunError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A rule names no class.
+    #[error("edge.rule: {0}")]
+    Class(#[from] UnknownClass),
     /// Proxies cannot start.
     #[error(transparent)]
     Edge(#[from] EdgeError),
@@ -106,7 +110,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
         .iter()
         .map(|outlet| (outlet.node, outlet.destinations.clone()));
     let outlet = Arc::new(StreamOutlet::new(shell.clone(), outlets, direct));
-    let edge = Arc::new(Edge::start(&config.edge, outlet)?);
+    let edge = Arc::new(Edge::start(&config.edge, config.classifier()?, outlet)?);
     tasks.push(background(shell::watch_figures(shell.clone(), |_| None)));
     tasks.push(background(inbound::serve(inbound, shell.clone(), dialler)));
     let state = Arc::new(ApiState {

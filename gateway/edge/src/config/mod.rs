@@ -22,11 +22,9 @@ pub struct EdgeConfig {
     /// Networks whose clients may enter, as CIDR, for every listener that has
     /// no list of its own. Default: none, so nobody may.
     pub client_networks: Vec<IpNet>,
-    /// Class of connections that no rule matches: a class number. Default 0.
-    pub default_class: u8,
     /// `[[edge.listener]]`: where connections come in. Default: none.
     pub listener: Vec<ListenerConfig>,
-    /// `[[edge.rule]]`: classes by rule, the first match wins. Default: none.
+    /// `[[edge.rule]]`: classes and ways by rule, the first match wins. Default: none.
     pub rule: Vec<ClassRule>,
     /// `[edge.dial]`: how origins are dialled for streams of the peer, and in
     /// single-box mode.

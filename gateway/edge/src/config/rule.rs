@@ -6,8 +6,8 @@ use serde::Deserialize;
 use super::PortRange;
 use crate::stream::Protocol;
 
-/// `[[edge.rule]]`: gives a class to the connections that match all of its
-/// keys. A key that is left out matches every connection.
+/// `[[edge.rule]]`: gives a class and a way to the connections that match all
+/// of its keys. A key that is left out matches every connection.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassRule {
@@ -33,6 +33,10 @@ pub struct ClassRule {
     /// Least Content-Length of an HTTP forward request's body, in bytes.
     #[serde(default)]
     pub min_content_length_bytes: Option<u64>,
-    /// The class number. Required.
-    pub class: u8,
+    /// The class, by its name. Required.
+    pub class: String,
+    /// Whether the connections leave from this node itself, split in the
+    /// classic way and without bundles (single-box mode). Default `false`.
+    #[serde(default)]
+    pub direct: bool,
 }

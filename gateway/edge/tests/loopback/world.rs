@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use underpass_cla::Class;
 use underpass_edge::Edge;
+use underpass_edge::classify::Classifier;
 use underpass_edge::config::EdgeConfig;
 use underpass_edge::dial::Dialler;
 use underpass_edge::direct::DirectOutlet;
@@ -26,7 +28,9 @@ pub fn edge(protocol: &str, extra: &str) -> (Edge, SocketAddr) {
 pub fn edge_of(config: &str) -> (Edge, SocketAddr) {
     let config: EdgeConfig = toml::from_str(config).unwrap();
     let dialler = Arc::new(Dialler::new(config.dial.clone()));
-    let edge = Edge::start(&config, Arc::new(DirectOutlet::new(dialler))).unwrap();
+    let classifier = Classifier::new(&config.rule, Class(0), |_| None).unwrap();
+    let outlet = Arc::new(DirectOutlet::new(dialler));
+    let edge = Edge::start(&config, classifier, outlet).unwrap();
     let address = edge.addresses()[0].1;
     (edge, address)
 }

@@ -3,7 +3,9 @@
 use std::io::BufRead;
 use std::sync::Arc;
 
+use underpass_cla::Class;
 use underpass_edge::Edge;
+use underpass_edge::classify::Classifier;
 use underpass_edge::config::EdgeConfig;
 use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
@@ -19,7 +21,9 @@ fn process() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _entered = runtime.enter();
     let dialler = Arc::new(Dialler::new(config.dial.clone()));
-    let edge = Edge::start(&config, Arc::new(DirectOutlet::new(dialler))).unwrap();
+    let classifier = Classifier::new(&config.rule, Class(0), |_| None).unwrap();
+    let outlet = Arc::new(DirectOutlet::new(dialler));
+    let edge = Edge::start(&config, classifier, outlet).unwrap();
     let port = edge.addresses()[0].1.port();
     let mut switch = Switch::default();
     let interception = config.interception.unwrap();

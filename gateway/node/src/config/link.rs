@@ -74,6 +74,28 @@ impl Default for TcpConfig {
     }
 }
 
+impl TcpConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        if self.congestion_control.is_empty() {
+            problems.push("tcp.congestion_control: name at least one".to_owned());
+        }
+        if !(1..=2_000_000).contains(&self.hold_s) {
+            problems.push("tcp.hold_s: must be 1 to 2000000".to_owned());
+        }
+        let pauses = 0.01..=3_600.0;
+        let (least, most) = (self.backoff_min_s, self.backoff_max_s);
+        if !pauses.contains(&least) || !pauses.contains(&most) || least > most {
+            problems.push(
+                "tcp: backoff_min_s and backoff_max_s must be 0.01 to 3600, in this order"
+                    .to_owned(),
+            );
+        }
+        if self.mark == Some(0) {
+            problems.push("tcp.mark: must not be 0".to_owned());
+        }
+    }
+}
+
 /// A way to a neighbour that this node dials.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,6 +133,9 @@ fn default_mtu_bytes() -> u32 {
 impl PathConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         let at = format!("path {:?}", self.name);
+        if self.name.is_empty() {
+            problems.push("path: a name must not be empty".to_owned());
+        }
         check_rates(&at, self.send_rate_bps, self.receive_rate_bps, problems);
         check_hop(&at, self.rtt_ms, self.mtu_bytes, problems);
         if let Some(local) = self.local
@@ -136,6 +161,20 @@ pub struct ListenerConfig {
 
 fn default_pending() -> usize {
     256
+}
+
+impl ListenerConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        if self.name.is_empty() {
+            problems.push("listener: a name must not be empty".to_owned());
+        }
+        if self.max_pending == 0 {
+            problems.push(format!(
+                "listener {:?}: max_pending must be at least 1",
+                self.name
+            ));
+        }
+    }
 }
 
 /// A terminal that a hub or relay accepts.
@@ -164,6 +203,11 @@ fn default_weight() -> u32 {
 }
 
 impl TerminalConfig {
+    /// Its name in API and metrics.
+    pub fn name(&self) -> String {
+        format!("terminal-{}", self.node)
+    }
+
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         let at = format!("terminal {}", self.node);
         check_rates(&at, self.send_rate_bps, self.receive_rate_bps, problems);
@@ -182,11 +226,23 @@ pub struct BeamConfig {
     pub rate_bps: Option<u64>,
 }
 
+impl BeamConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        check_rate("beam: rate_bps", self.rate_bps, problems);
+    }
+}
+
+/// Rates that can be set, bit/s of IP bytes.
+pub const RATES_BPS: std::ops::RangeInclusive<u64> = 8_000..=100_000_000_000;
+
 fn check_rates(at: &str, send: Option<u64>, receive: Option<u64>, problems: &mut Vec<String>) {
-    for (key, rate) in [("send_rate_bps", send), ("receive_rate_bps", receive)] {
-        if rate.is_some_and(|bps| !(8_000..=100_000_000_000).contains(&bps)) {
-            problems.push(format!("{at}: {key} must be 8000 to 100000000000"));
-        }
+    check_rate(&format!("{at}: send_rate_bps"), send, problems);
+    check_rate(&format!("{at}: receive_rate_bps"), receive, problems);
+}
+
+fn check_rate(at: &str, rate_bps: Option<u64>, problems: &mut Vec<String>) {
+    if rate_bps.is_some_and(|bps| !RATES_BPS.contains(&bps)) {
+        problems.push(format!("{at} must be 8000 to 100000000000"));
     }
 }
 

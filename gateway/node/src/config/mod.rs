@@ -5,6 +5,7 @@
 //! reads and validates exactly what `run` does.
 
 mod custody;
+mod edge;
 mod link;
 mod node;
 mod route;
@@ -15,9 +16,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
+use underpass_edge::classify::{Classifier, UnknownClass};
 
 pub use custody::{CustodyConfig, CustodyDialect};
-pub use link::{BeamConfig, ListenerConfig, PathConfig, TcpConfig, TerminalConfig, TlsConfig};
+pub use link::{BeamConfig, RATES_BPS, ListenerConfig, PathConfig, TcpConfig, TerminalConfig, TlsConfig};
 pub use node::{ApiConfig, LogConfig, LogFormat, NodeConfig, Role};
 pub use route::{OutletConfig, RouteConfig};
 pub use traffic::{ClassSettings, StreamsConfig, class_named};
@@ -135,13 +137,30 @@ impl Config {
         let mut problems = Vec::new();
         self.node.check(&mut problems);
         traffic::check_classes(&self.classes, &mut problems);
-        self.streams.check(&mut problems);
+        self.streams.check(&self.classes, &mut problems);
         self.custody.check(&mut problems);
         self.tls.check(&mut problems);
+        self.tcp.check(&mut problems);
+        self.log.check(&mut problems);
         self.api.check(&mut problems);
+        self.beam.check(&mut problems);
+        edge::check(&self.edge, &self.classes, &mut problems);
+        self.check_listeners(&mut problems);
         self.check_neighbours(&mut problems);
         self.check_outlets(&mut problems);
         problems
+    }
+
+    /// The rules that give connections their class.
+    ///
+    /// # Errors
+    /// When a rule names a class that there is not; [`Config::load`] has
+    /// refused such a file.
+    pub fn classifier(&self) -> Result<Classifier, UnknownClass> {
+        let named = |name: &str| class_named(&self.classes, name);
+        let default = named(&self.streams.default_class)
+            .ok_or_else(|| UnknownClass(self.streams.default_class.clone()))?;
+        Classifier::new(&self.edge.rule, default, named)
     }
 
     /// The ipn node numbers this node has sessions with.
@@ -151,24 +170,62 @@ impl Config {
         dialled.chain(accepted).collect()
     }
 
-    fn check_neighbours(&self, problems: &mut Vec<String>) {
+    fn check_listeners(&self, problems: &mut Vec<String>) {
         let mut names = BTreeSet::new();
+        for listener in &self.listeners {
+            listener.check(problems);
+            if !names.insert(&listener.name) {
+                problems.push(format!("listener {:?} is there twice", listener.name));
+            }
+        }
+        if !self.listeners.is_empty() && self.terminals.is_empty() {
+            problems.push("a [[listener]] needs the [[terminal]]s it accepts".to_owned());
+        }
+        if self.listeners.is_empty() && !self.terminals.is_empty() {
+            problems.push("[[terminal]]s need a [[listener]] to come in by".to_owned());
+        }
+    }
+
+    fn check_neighbours(&self, problems: &mut Vec<String>) {
+        // Paths and terminals share their names in API and metrics.
+        let mut names: BTreeSet<String> = BTreeSet::new();
         for path in &self.paths {
             path.check(problems);
             if path.neighbour == self.node.number {
                 problems.push(format!("path {:?}: neighbour is this node", path.name));
             }
-            if !names.insert(&path.name) {
+            if !names.insert(path.name.clone()) {
                 problems.push(format!("path {:?} is there twice", path.name));
             }
         }
-        let mut nodes = BTreeSet::new();
         for terminal in &self.terminals {
             terminal.check(problems);
-            if !nodes.insert(terminal.node) {
-                problems.push(format!("terminal {} is there twice", terminal.node));
+            if terminal.node == self.node.number {
+                problems.push(format!("terminal {} is this node", terminal.node));
+            }
+            if !names.insert(terminal.name()) {
+                problems.push(format!("{:?} is there twice", terminal.name()));
             }
         }
+        self.check_role(problems);
+        let neighbours = self.neighbours();
+        for route in &self.routes {
+            if !neighbours.contains(&route.via) {
+                problems.push(format!(
+                    "route to {}: node {} is no neighbour (no [[path]] or [[terminal]])",
+                    route.node, route.via
+                ));
+            }
+            if route.node == self.node.number || neighbours.contains(&route.node) {
+                problems.push(format!(
+                    "route to {}: it is this node or a neighbour, and needs none",
+                    route.node
+                ));
+            }
+        }
+    }
+
+    fn check_role(&self, problems: &mut Vec<String>) {
         match self.node.role {
             Role::Terminal if self.paths.is_empty() && self.outlets.is_empty() => {
                 problems.push("a terminal needs at least one [[path]]".to_owned());
@@ -181,17 +238,9 @@ impl Config {
             }
             _ => {}
         }
-        if !self.listeners.is_empty() && self.terminals.is_empty() {
-            problems.push("a [[listener]] needs the [[terminal]]s it accepts".to_owned());
-        }
-        let neighbours = self.neighbours();
-        for route in &self.routes {
-            if !neighbours.contains(&route.via) {
-                problems.push(format!(
-                    "route to {}: node {} is no neighbour (no [[path]] or [[terminal]])",
-                    route.node, route.via
-                ));
-            }
+        let edge = !self.edge.listener.is_empty() || !self.outlets.is_empty();
+        if self.node.role == Role::Relay && edge {
+            problems.push("a relay has no edge: no [[edge.listener]], no [[outlet]]".to_owned());
         }
     }
 

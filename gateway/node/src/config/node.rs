@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use tracing_subscriber::EnvFilter;
 
 /// What a node is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -96,6 +97,14 @@ impl Default for LogConfig {
         LogConfig {
             level: "info".to_owned(),
             format: LogFormat::Text,
+        }
+    }
+}
+
+impl LogConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        if let Err(error) = EnvFilter::builder().parse(&self.level) {
+            problems.push(format!("log.level: {error}"));
         }
     }
 }

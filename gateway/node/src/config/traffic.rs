@@ -75,7 +75,8 @@ pub(super) fn check_classes(classes: &[ClassSettings], problems: &mut Vec<String
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamsConfig {
-    /// The class of connections that no rule names. Default "normal".
+    /// The class of connections that no `[[edge.rule]]` matches, and of
+    /// bundles from peers that do not know classes. Default "normal".
     pub default_class: String,
     /// Streams open at once with one peer. Default 65536.
     pub max_streams: usize,
@@ -98,7 +99,13 @@ impl Default for StreamsConfig {
 }
 
 impl StreamsConfig {
-    pub(super) fn check(&self, problems: &mut Vec<String>) {
+    pub(super) fn check(&self, classes: &[ClassSettings], problems: &mut Vec<String>) {
+        if class_named(classes, &self.default_class).is_none() {
+            problems.push(format!(
+                "streams.default_class: there is no class {:?}",
+                self.default_class
+            ));
+        }
         if self.max_streams == 0 {
             problems.push("streams.max_streams = 0: must be at least 1".to_owned());
         }

@@ -1,0 +1,214 @@
+//! What must hold of `[edge]` beyond its grammar.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use underpass_edge::config::{
+    ClassRule, DialConfig, EdgeConfig, InterceptionConfig, ListenerConfig, ListenerProtocol, User,
+};
+
+use super::traffic::{ClassSettings, class_named};
+
+/// Times of a handshake or dial, s.
+const TIMEOUTS_S: std::ops::RangeInclusive<f64> = 0.1..=600.0;
+
+/// SOCKS5 gives the length of user names and passwords one octet (RFC 1929
+/// § 2).
+const CREDENTIAL_BYTES: std::ops::RangeInclusive<usize> = 1..=255;
+
+/// An interface's name in Linux, without its final NUL.
+const INTERFACE_BYTES: usize = 15;
+
+pub(super) fn check(edge: &EdgeConfig, classes: &[ClassSettings], problems: &mut Vec<String>) {
+    check_listeners(edge, problems);
+    for (rule, number) in edge.rule.iter().zip(1..) {
+        check_rule(
+            &format!("edge.rule {number}"),
+            rule,
+            edge,
+            classes,
+            problems,
+        );
+    }
+    check_dial(&edge.dial, problems);
+    check_interception(edge, problems);
+}
+
+fn check_listeners(edge: &EdgeConfig, problems: &mut Vec<String>) {
+    let mut names = BTreeSet::new();
+    let mut addresses: BTreeSet<SocketAddr> = BTreeSet::new();
+    for listener in &edge.listener {
+        let at = format!("edge.listener {:?}", listener.name);
+        if listener.name.is_empty() {
+            problems.push("edge.listener: a name must not be empty".to_owned());
+        }
+        if !names.insert(&listener.name) {
+            problems.push(format!("{at} is there twice"));
+        }
+        // The system gives each port 0 another port.
+        if listener.address.port() != 0 && !addresses.insert(listener.address) {
+            problems.push(format!(
+                "{at}: another listener has {} too",
+                listener.address
+            ));
+        }
+        check_listener(&at, listener, edge, problems);
+    }
+}
+
+fn check_listener(
+    at: &str,
+    listener: &ListenerConfig,
+    edge: &EdgeConfig,
+    problems: &mut Vec<String>,
+) {
+    let own = listener.client_networks.as_ref();
+    if own.unwrap_or(&edge.client_networks).is_empty() {
+        problems.push(format!(
+            "{at}: nobody may enter; set client_networks, here or in [edge]"
+        ));
+    }
+    if listener.max_connections == 0 {
+        problems.push(format!("{at}: max_connections must be at least 1"));
+    }
+    check_timeout(
+        &format!("{at}: handshake_timeout_s"),
+        listener.handshake_timeout_s,
+        problems,
+    );
+    if let Some(name) = &listener.interface {
+        check_interface(&format!("{at}: interface"), name, problems);
+    }
+    if listener.protocol == ListenerProtocol::Transparent && !listener.users.is_empty() {
+        problems.push(format!("{at}: a transparent listener cannot ask for users"));
+    }
+    let mut names = BTreeSet::new();
+    for user in &listener.users {
+        check_user(at, user, problems);
+        if !names.insert(&user.name) {
+            problems.push(format!("{at}: user {:?} is there twice", user.name));
+        }
+    }
+}
+
+fn check_user(at: &str, user: &User, problems: &mut Vec<String>) {
+    if !CREDENTIAL_BYTES.contains(&user.name.len())
+        || !CREDENTIAL_BYTES.contains(&user.password.len())
+    {
+        problems.push(format!(
+            "{at}: user {:?}: name and password must have 1 to 255 bytes",
+            user.name
+        ));
+    }
+    // HTTP Basic divides name and password at the first colon (RFC 7617 § 2).
+    if user.name.contains(':') {
+        problems.push(format!(
+            "{at}: user {:?}: a name must not have a colon",
+            user.name
+        ));
+    }
+}
+
+fn check_rule(
+    at: &str,
+    rule: &ClassRule,
+    edge: &EdgeConfig,
+    classes: &[ClassSettings],
+    problems: &mut Vec<String>,
+) {
+    if class_named(classes, &rule.class).is_none() {
+        problems.push(format!("{at}: there is no class {:?}", rule.class));
+    }
+    for name in rule.listeners.iter().flatten() {
+        if !edge.listener.iter().any(|listener| listener.name == *name) {
+            problems.push(format!("{at}: there is no listener {name:?}"));
+        }
+    }
+    let lengths = [
+        ("listeners", rule.listeners.as_ref().map(Vec::len)),
+        ("protocols", rule.protocols.as_ref().map(Vec::len)),
+        ("ports", rule.ports.as_ref().map(Vec::len)),
+        ("destinations", rule.destinations.as_ref().map(Vec::len)),
+        ("clients", rule.clients.as_ref().map(Vec::len)),
+        ("dscp", rule.dscp.as_ref().map(Vec::len)),
+    ];
+    for (key, length) in lengths {
+        if length == Some(0) {
+            problems.push(format!("{at}: {key} is empty, so that nothing matches"));
+        }
+    }
+    if let Some(wrong) = rule.dscp.iter().flatten().find(|dscp| **dscp > 63) {
+        problems.push(format!("{at}: dscp {wrong} must be 0 to 63"));
+    }
+}
+
+fn check_dial(dial: &DialConfig, problems: &mut Vec<String>) {
+    check_timeout(
+        "edge.dial.connect_timeout_s",
+        dial.connect_timeout_s,
+        problems,
+    );
+    if dial.families.as_ref().is_some_and(Vec::is_empty) {
+        problems.push("edge.dial.families is empty: no origin could be dialled".to_owned());
+    }
+}
+
+fn check_interception(edge: &EdgeConfig, problems: &mut Vec<String>) {
+    let transparent = edge
+        .listener
+        .iter()
+        .filter(|listener| listener.protocol == ListenerProtocol::Transparent)
+        .count();
+    match (&edge.interception, transparent) {
+        (None, 0) => {}
+        (None, _) => problems.push(
+            "a transparent listener needs [edge.interception], which diverts connections to it"
+                .to_owned(),
+        ),
+        (Some(config), count) => {
+            if count > 1 {
+                problems.push("there must be one transparent listener at most".to_owned());
+            }
+            check_diversion(config, count == 1, problems);
+        }
+    }
+}
+
+fn check_diversion(config: &InterceptionConfig, diverts: bool, problems: &mut Vec<String>) {
+    let at = "edge.interception";
+    let word = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_';
+    if !(1..=32).contains(&config.name.len()) || !config.name.bytes().all(word) {
+        problems.push(format!(
+            "{at}.name: must be 1 to 32 letters, digits or underscores"
+        ));
+    }
+    if diverts && config.client_networks.is_empty() {
+        problems.push(format!(
+            "{at}.client_networks is empty: nothing would be diverted"
+        ));
+    }
+    for name in &config.interfaces {
+        check_interface(&format!("{at}.interfaces"), name, problems);
+    }
+    for (key, number) in [
+        ("mark", config.mark),
+        ("routing_table", config.routing_table),
+    ] {
+        if number == 0 {
+            problems.push(format!("{at}.{key} must not be 0"));
+        }
+    }
+}
+
+fn check_interface(at: &str, name: &str, problems: &mut Vec<String>) {
+    let word = |octet: u8| octet.is_ascii_alphanumeric() || b"_-.@:".contains(&octet);
+    if !(1..=INTERFACE_BYTES).contains(&name.len()) || !name.bytes().all(word) {
+        problems.push(format!("{at}: {name:?} is no interface name"));
+    }
+}
+
+fn check_timeout(at: &str, seconds: f64, problems: &mut Vec<String>) {
+    if !TIMEOUTS_S.contains(&seconds) {
+        problems.push(format!("{at}: must be 0.1 to 600"));
+    }
+}
