@@ -26,8 +26,6 @@ TCPCL_PORT = 4556
 SOCKS_PORT = 1080
 HTTP_PORT = 3128
 _FIRST_TERMINAL_NODE = 10
-# The places of the node's default classes.
-_INTERACTIVE, _NORMAL, _BULK = 1, 2, 3
 
 
 class Bed(Protocol):
@@ -266,14 +264,13 @@ class Pair(Generic[B]):
                 "outlet": [{"node": HUB_NODE}],
                 "edge": {
                     "client_networks": [addresses.CLIENT_NETWORKS, addresses.CLIENT_NETWORKS6],
-                    "default_class": _NORMAL,
                     "listener": [
                         _listener("socks", "socks5", lan, SOCKS_PORT + self._offset),
                         _listener("http", "http", lan, HTTP_PORT + self._offset),
                     ],
                     "rule": [
-                        {"ports": [ports.ECHO], "class": _INTERACTIVE},
-                        {"ports": [ports.IPERF], "class": _BULK},
+                        {"ports": [ports.ECHO], "class": "interactive"},
+                        {"ports": [ports.IPERF], "class": "bulk"},
                     ],
                 },
             },
