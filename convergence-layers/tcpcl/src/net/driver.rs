@@ -18,6 +18,7 @@ use tracing::debug;
 use underpass_cla::{Down, Node, Outcome, SessionId, SessionInfo};
 
 use super::handle::{Command, SessionHandle};
+use super::nudge::Nudge;
 use super::output::Output;
 use super::socket::congestion_control;
 use super::transport::Transport;
@@ -64,6 +65,7 @@ pub(super) struct Driver<T> {
     output: Output,
     /// The node was told that the session is ready and has not offered yet.
     told_ready: bool,
+    nudge: Nudge,
     timer: Pin<Box<Sleep>>,
     timer_at: Option<Instant>,
     ended: Option<Down>,
@@ -95,6 +97,7 @@ impl<T: Transport + 'static> Driver<T> {
             input_end: 0,
             output: Output::default(),
             told_ready: false,
+            nudge: Nudge::new(),
             timer: Box::pin(sleep_until(Instant::now().into())),
             timer_at: None,
             ended: None,
@@ -161,11 +164,7 @@ impl<T: Transport + 'static> Driver<T> {
             let mut progress = self.take_commands(cx);
             progress |= self.dispatch();
             self.output.fetch(&mut self.core, Instant::now());
-            let moved = self
-                .output
-                .write(&mut self.transport, cx)
-                .and_then(|wrote| self.read(cx).map(|read| wrote | read));
-            match moved {
+            match self.write(cx).and_then(|wrote| Ok(wrote | self.read(cx)?)) {
                 Ok(moved) => progress |= moved,
                 Err(error) => self.core.connection_lost(&error.to_string()),
             }
@@ -176,7 +175,7 @@ impl<T: Transport + 'static> Driver<T> {
                 return Poll::Ready(());
             }
             progress |= self.tell_ready(cx);
-            if !progress {
+            if !progress && !self.nudge(cx) {
                 return Poll::Pending;
             }
         }
@@ -268,6 +267,14 @@ impl<T: Transport + 'static> Driver<T> {
         }
     }
 
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let wrote = self.output.write(&mut self.transport, cx)?;
+        if wrote {
+            self.nudge.moving();
+        }
+        Ok(wrote)
+    }
+
     /// Reads once; segment data goes straight into its bundle where nothing
     /// else was read before it.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
@@ -320,12 +327,17 @@ impl<T: Transport + 'static> Driver<T> {
         true
     }
 
-    fn tell_ready(&mut self, cx: &mut Context<'_>) -> bool {
-        let able = self.handle.is_some()
+    /// Whether the node would be told that a bundle is wanted, if the kernel
+    /// had little left to send.
+    fn wants_bundle(&self) -> bool {
+        self.handle.is_some()
             && !self.told_ready
             && self.output.is_drained()
-            && self.core.can_take();
-        if !able {
+            && self.core.can_take()
+    }
+
+    fn tell_ready(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.wants_bundle() {
             return false;
         }
         match self.transport.poll_drained(cx) {
@@ -337,6 +349,21 @@ impl<T: Transport + 'static> Driver<T> {
             // A broken connection is reported by reading from it.
             Poll::Ready(Err(_)) | Poll::Pending => false,
         }
+    }
+
+    /// Nothing else can be done. If output waits for the kernel, that is asked
+    /// again from time to time.
+    fn nudge(&mut self, cx: &mut Context<'_>) -> bool {
+        let held_up = self.wants_bundle() || !self.output.is_drained();
+        let Some(handle) = self.handle.as_ref().filter(|_| held_up) else {
+            self.nudge.moving();
+            return false;
+        };
+        let due = self.nudge.poll_due(cx).is_ready();
+        if due {
+            handle.nudge();
+        }
+        due
     }
 }
 

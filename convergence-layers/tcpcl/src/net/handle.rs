@@ -1,6 +1,8 @@
 //! The node's hold on a session.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -31,6 +33,7 @@ pub(super) struct SessionHandle {
     socket: Mutex<Option<OwnedFd>>,
     ipv6: bool,
     unlimited_lowat_bytes: u32,
+    lowat_bytes: AtomicU32,
     rate: Mutex<Option<u64>>,
 }
 
@@ -46,6 +49,7 @@ impl SessionHandle {
             socket: Mutex::new(Some(socket)),
             ipv6,
             unlimited_lowat_bytes,
+            lowat_bytes: AtomicU32::new(unlimited_lowat_bytes),
             rate: Mutex::new(None),
         }
     }
@@ -53,6 +57,19 @@ impl SessionHandle {
     /// The session is over: lets go of the socket.
     pub(super) fn release(&self) {
         lock(&self.socket).take();
+    }
+
+    /// Makes the kernel look whether the socket takes more ([`super::nudge`]).
+    pub(super) fn nudge(&self) {
+        if let Some(socket) = lock(&self.socket).as_ref() {
+            // An error is that of a connection about to be reported broken.
+            let _ = set_notsent_lowat(socket.as_fd(), self.lowat_bytes.load(Relaxed));
+        }
+    }
+
+    fn set_lowat(&self, fd: BorrowedFd<'_>, bytes: u32) -> std::io::Result<()> {
+        self.lowat_bytes.store(bytes, Relaxed);
+        set_notsent_lowat(fd, bytes)
     }
 
     fn send(&self, command: Command) {
@@ -67,13 +84,13 @@ impl SessionHandle {
         };
         if ip_bps == 0 {
             set_max_pacing_rate(fd, u64::MAX)?;
-            return set_notsent_lowat(fd, self.unlimited_lowat_bytes);
+            return self.set_lowat(fd, self.unlimited_lowat_bytes);
         }
         let info = TcpInfo::of(fd)?;
         let rate =
             payload_bytes_per_second(ip_bps, info.mss_bytes(), self.ipv6, info.has_timestamps());
         set_max_pacing_rate(fd, rate)?;
-        set_notsent_lowat(fd, notsent_lowat_bytes(ip_bps))
+        self.set_lowat(fd, notsent_lowat_bytes(ip_bps))
     }
 }
 

@@ -11,6 +11,7 @@ mod driver;
 mod handle;
 mod lane;
 mod listener;
+mod nudge;
 mod output;
 mod pacing;
 mod registry;
