@@ -2,7 +2,8 @@
 //!
 //! [`DirectOutlet`] stands where the stream layer otherwise does. It splits
 //! TCP in the classic way: the client leg and the origin leg each have their
-//! own congestion control, and no bundle is made.
+//! own congestion control (`congestion_control` of `[[edge.listener]]` and of
+//! `[edge.dial]`), and no bundle is made.
 
 mod conduit;
 

@@ -22,8 +22,8 @@ pub(super) async fn connect(client: &Client, mut request: Request<Incoming>) -> 
     };
     let shown = target.to_string();
     let intake = &client.intake;
-    let class = intake.classify(Protocol::HttpConnect, &target, &client.peer, None);
-    let opened = match intake.open(Protocol::HttpConnect, target, &client.peer, class) {
+    let verdict = intake.classify(Protocol::HttpConnect, &target, &client.peer, None);
+    let opened = match intake.open(Protocol::HttpConnect, target, &client.peer, verdict) {
         Ok(mut conduit) if intake.config.answer == Answer::AfterDial => {
             outcome(&mut conduit).await.map(|_| conduit)
         }

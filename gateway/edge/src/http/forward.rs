@@ -41,10 +41,10 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
     head.version = Version::HTTP_11;
 
     let length = body.size_hint().exact();
-    let class = client
+    let verdict = client
         .intake
         .classify(Protocol::HttpForward, &target, &client.peer, length);
-    let way = Way { target, class };
+    let way = Way { target, verdict };
     let shown = way.target.to_string();
     match exchange(client, way, head, body).await {
         Ok(response) => pass_back(client, response, near, shown),
@@ -112,7 +112,7 @@ async fn exchange(
     let target = way.target.clone();
     let conduit = client
         .intake
-        .open(Protocol::HttpForward, target, &client.peer, way.class)?;
+        .open(Protocol::HttpForward, target, &client.peer, way.verdict)?;
     let upstream = Upstream::start(way, conduit).await?;
     send(client, upstream, Request::from_parts(head, body.boxed())).await
 }

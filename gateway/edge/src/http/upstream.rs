@@ -7,10 +7,10 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
-use underpass_cla::Class;
 
 use super::conduit_io::{Cause, ConduitIo};
 use super::reply::Body;
+use crate::classify::Verdict;
 use crate::stream::{Conduit, Failure, FailureCode, Target};
 
 /// Idle connections kept per client connection.
@@ -27,7 +27,7 @@ const MAX_FIELDS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub target: Target,
-    pub class: Class,
+    pub verdict: Verdict,
 }
 
 /// One HTTP connection to an origin.

@@ -12,33 +12,41 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use underpass_cla::Class;
 
-use crate::classify::{Classifier, Facts};
+use crate::classify::{Classifier, Facts, Verdict};
 use crate::config::{ListenerConfig, ListenerProtocol};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
 use crate::{http, socks5, transparent};
-pub use clients::Clients;
+pub(crate) use clients::Clients;
 pub(crate) use socket::set_keepalive;
+
+/// The ways that a connection may leave by.
+#[derive(Clone)]
+pub(crate) struct Ways {
+    /// To the peer node.
+    pub peer: Arc<dyn Outlet>,
+    /// From this node itself.
+    pub direct: Arc<dyn Outlet>,
+}
 
 /// What every connection of one listener shares.
 pub(crate) struct Intake {
     pub config: ListenerConfig,
     pub name: Arc<str>,
-    pub outlet: Arc<dyn Outlet>,
+    pub ways: Ways,
     pub classifier: Arc<Classifier>,
 }
 
 impl Intake {
-    /// The class of a connection to `target`; `content_length` in bytes,
-    /// where HTTP tells it.
+    /// What the rules say of a connection to `target`; `content_length` in
+    /// bytes, where HTTP tells it.
     pub fn classify(
         &self,
         protocol: Protocol,
         target: &Target,
         peer: &Peer,
         content_length: Option<u64>,
-    ) -> Class {
+    ) -> Verdict {
         self.classifier.classify(&Facts {
             listener: &self.name,
             protocol,
@@ -55,14 +63,19 @@ impl Intake {
         protocol: Protocol,
         target: Target,
         peer: &Peer,
-        class: Class,
+        verdict: Verdict,
     ) -> Result<Box<dyn Conduit>, Failure> {
-        self.outlet.open(OpenRequest {
+        let outlet = if verdict.direct {
+            &self.ways.direct
+        } else {
+            &self.ways.peer
+        };
+        outlet.open(OpenRequest {
             target,
             client: peer.address,
             listener: self.name.clone(),
             protocol,
-            class,
+            class: verdict.class,
         })
     }
 }
@@ -75,7 +88,7 @@ pub(crate) struct Peer {
 }
 
 /// One listening socket, ready to be served.
-pub struct Listener {
+pub(crate) struct Listener {
     intake: Arc<Intake>,
     socket: TcpListener,
     clients: Clients,
@@ -90,14 +103,14 @@ impl Listener {
     pub fn bind(
         config: ListenerConfig,
         clients: Clients,
-        outlet: Arc<dyn Outlet>,
+        ways: Ways,
         classifier: Arc<Classifier>,
     ) -> io::Result<Listener> {
         let socket = socket::listen(&config)?;
         let intake = Intake {
             name: config.name.as_str().into(),
             config,
-            outlet,
+            ways,
             classifier,
         };
         Ok(Listener {

@@ -59,8 +59,8 @@ async fn negotiate(intake: &Intake, socket: &mut TcpStream) -> Result<(Target, B
 
 async fn connect(intake: &Intake, mut socket: TcpStream, peer: Peer, target: Target, early: Bytes) {
     let shown = target.to_string();
-    let class = intake.classify(Protocol::Socks5, &target, &peer, None);
-    let opened = intake.open(Protocol::Socks5, target, &peer, class);
+    let verdict = intake.classify(Protocol::Socks5, &target, &peer, None);
+    let opened = intake.open(Protocol::Socks5, target, &peer, verdict);
     let answered = match opened {
         Err(failure) => Err(failure),
         Ok(conduit) if intake.config.answer == Answer::AtOnce => Ok((conduit, None)),

@@ -23,8 +23,8 @@ pub(crate) async fn serve(intake: &Intake, socket: TcpStream, peer: Peer) {
         return abort(socket);
     }
     let target = Target::Address(destination);
-    let class = intake.classify(Protocol::Transparent, &target, &peer, None);
-    let opened = intake.open(Protocol::Transparent, target, &peer, class);
+    let verdict = intake.classify(Protocol::Transparent, &target, &peer, None);
+    let opened = intake.open(Protocol::Transparent, target, &peer, verdict);
     match opened {
         Ok(conduit) => {
             let shown = destination.to_string();

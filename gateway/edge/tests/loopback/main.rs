@@ -2,6 +2,7 @@
 //! between.
 
 mod connect;
+mod direct;
 mod forward;
 mod half_close;
 mod hostile_heads;

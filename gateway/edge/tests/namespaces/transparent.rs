@@ -97,8 +97,10 @@ fn quic_and_families_out_of_reach_are_rejected_at_once() {
     gateway.say("ipv4 only");
     let start = Instant::now();
     assert!(world.connect(ORIGIN[1]).is_err());
-    // Far below the time limit of the attempt, 5 s, and its first retry, 1 s.
-    assert!(start.elapsed() < Duration::from_millis(900));
+    // Between namespaces the ICMP error arrives inside connect(2), where Linux
+    // takes note of it only when it sends again, after 1 s; on a real link it
+    // ends the attempt at once. Unanswered, it would last the limit of 5 s.
+    assert!(start.elapsed() < Duration::from_secs(4));
     assert!(world.connect(ORIGIN[0]).is_ok());
 }
 

@@ -84,10 +84,8 @@ impl World {
         let file = File::open(format!("/run/netns/{}", self.ns(which))).unwrap();
         let thread = thread::spawn(move || {
             // SAFETY: setns affects this thread alone; the descriptor is open.
-            assert_eq!(
-                unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) },
-                0
-            );
+            let entered = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
+            assert_eq!(entered, 0);
             work()
         });
         thread.join().unwrap()
