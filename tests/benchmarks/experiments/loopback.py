@@ -87,7 +87,7 @@ def _haproxy(bed: Loopback, port: int, *, splice: bool) -> Way:
     for place in (port + 1, port):
         path = bed.dir / f"haproxy-{place}.cfg"
         path.write_text(
-            "global\n    maxconn 20000\n"
+            "global\n    maxconn 2000\n"
             f"defaults\n    mode tcp\n    {option}\n"
             "    timeout connect 5s\n    timeout client 600s\n    timeout server 600s\n"
             f"listen relay\n    bind {addresses.HUB_SAT}:{place}\n    server next {target}\n"
