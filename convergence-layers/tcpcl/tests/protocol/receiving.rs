@@ -134,7 +134,8 @@ fn too_large_a_transfer_is_refused_however_it_shows() {
 #[test]
 fn an_announced_length_is_kept_to() {
     let announced = [item(1, 1, &30u64.to_be_bytes())];
-    for second in [segment(END, 3, &[], 9), segment(END, 3, &[], 11)] {
+    for (flags, length) in [(END, 9), (END, 11), (0, 11)] {
+        let second = segment(flags, 3, &[], length);
         let mut session = AgainstPeer::up();
         session.hear(&segment(START, 3, &announced, 20));
         session.hear(&second);
