@@ -219,7 +219,9 @@ class Pair(Generic[B]):
                 "state_dir": self.testbed.dir / f"state-{number}{self._name}",
                 "drain_s": 2,
             },
-            "tls": {"pki_dir": self._pki} if options.tls else {"plain": True},
+            "tls": (
+                {"pki_dir": self._pki / "nodes" / str(number)} if options.tls else {"plain": True}
+            ),
             "tcp": {"congestion_control": options.congestion_control},
         }
 
