@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use crate::engine::{Action, Engine};
+use underpass_bundle::BundleId;
+use underpass_bundle::wire::ipn_parts;
+
+use crate::engine::{Action, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 
 impl Engine {
@@ -34,8 +37,15 @@ impl Engine {
         self.settle(now);
     }
 
+    /// The capacity that all hops share, bit/s of IP bytes; `None` is
+    /// unlimited.
+    pub fn beam_rate_bps(&self) -> Option<u64> {
+        self.config.beam_rate_bps
+    }
+
     /// Sets the capacity that all hops share, bit/s of IP bytes.
     pub fn set_beam_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
+        self.config.beam_rate_bps = rate_bps;
         self.scheduler.set_root_rate(now, rate_bps);
         self.settle(now);
     }
@@ -44,6 +54,9 @@ impl Engine {
     pub fn set_blocked(&mut self, now: Instant, id: HopId, blocked: bool) {
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.blocked = blocked;
+            for session in hop.all_sessions() {
+                self.actions.push_back(Action::Suspend { session, blocked });
+            }
             self.scheduler.set_blocked(now, id.terminal(), blocked);
             self.settle(now);
         }
@@ -59,5 +72,23 @@ impl Engine {
             self.scheduler.subtract(now, id.terminal(), bps);
             self.settle(now);
         }
+    }
+
+    /// Gives a held bundle up; streams of this node whose bytes are in it are
+    /// reset. Tells whether there was such a bundle.
+    pub fn cancel(&mut self, now: Instant, id: BundleId) -> bool {
+        let before = id.0.checked_sub(1).map(BundleId);
+        let found = self.agent.list(now, before, 1).pop();
+        let Some(held) = found.filter(|held| held.id == id) else {
+            return false;
+        };
+        let payload = self.agent.cancel(id).unwrap_or_default();
+        let own = ipn_parts(&held.source).is_some_and(|(node, _)| node == self.config.node);
+        if own && let Some((peer, STREAM_SERVICE)) = ipn_parts(&held.destination) {
+            self.give_up(now, peer, &payload);
+        }
+        self.feed(now);
+        self.settle(now);
+        true
     }
 }

@@ -37,6 +37,13 @@ pub enum Action {
         /// The rate.
         ip_bps: u64,
     },
+    /// Tell the session that the link is known to be blocked, or free again.
+    Suspend {
+        /// The session.
+        session: SessionId,
+        /// Whether it is blocked.
+        blocked: bool,
+    },
     /// Something happened to a stream.
     Stream {
         /// The stream's peer.

@@ -17,6 +17,23 @@ impl HopId {
     }
 }
 
+/// Bundles of one class on one hop since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HopTraffic {
+    /// Bundles given to the convergence layer, repetitions included.
+    pub sent_bundles: u64,
+    /// Their bytes, as bundles.
+    pub sent_bytes: u64,
+    /// Those that had been given to it before.
+    pub repeated_bundles: u64,
+    /// Their bytes, as bundles.
+    pub repeated_bytes: u64,
+    /// Bundles that arrived and were kept.
+    pub received_bundles: u64,
+    /// Their bytes, as bundles.
+    pub received_bytes: u64,
+}
+
 /// The state of one hop.
 #[derive(Debug)]
 pub(crate) struct Hop {
@@ -33,6 +50,8 @@ pub(crate) struct Hop {
     pub blocked: bool,
     /// Traffic the scheduler does not send, bit/s of IP bytes.
     pub subtracted_bps: u64,
+    /// By class.
+    pub traffic: Vec<HopTraffic>,
 }
 
 impl Hop {
@@ -44,6 +63,27 @@ impl Hop {
             classless: BTreeSet::new(),
             blocked: false,
             subtracted_bps: 0,
+            traffic: vec![HopTraffic::default(); classes],
+        }
+    }
+
+    /// Counts a bundle given to the convergence layer.
+    pub fn count_sent(&mut self, class: Class, bytes: u64, again: bool) {
+        if let Some(traffic) = self.traffic.get_mut(usize::from(class.0)) {
+            traffic.sent_bundles += 1;
+            traffic.sent_bytes += bytes;
+            if again {
+                traffic.repeated_bundles += 1;
+                traffic.repeated_bytes += bytes;
+            }
+        }
+    }
+
+    /// Counts a bundle that arrived and was kept.
+    pub fn count_received(&mut self, class: Class, bytes: u64) {
+        if let Some(traffic) = self.traffic.get_mut(usize::from(class.0)) {
+            traffic.received_bundles += 1;
+            traffic.received_bytes += bytes;
         }
     }
 

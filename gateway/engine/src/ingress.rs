@@ -27,10 +27,17 @@ impl Engine {
     /// When it is malformed or cannot be kept.
     pub fn receive(&mut self, now: Instant, id: SessionId, raw: Bytes) -> Result<(), Refusal> {
         let session = self.sessions.get(&id).ok_or(Refusal::NoResources)?;
-        let hop = self.hops.get(&session.hop).ok_or(Refusal::NoResources)?;
+        let hop = self
+            .hops
+            .get_mut(&session.hop)
+            .ok_or(Refusal::NoResources)?;
         let class = session.info.class.unwrap_or(self.config.default_class);
         let neighbour = NeighbourId(hop.config.neighbour);
+        let bytes = raw.len() as u64;
         let outcome = self.agent.receive(now, neighbour, class, raw);
+        if outcome.is_ok() {
+            hop.count_received(class, bytes);
+        }
         self.settle(now);
         outcome.map_err(Refusal::from)
     }
@@ -81,7 +88,7 @@ impl Engine {
     }
 
     /// There is room in the store again for those that wait for it.
-    fn feed(&mut self, now: Instant) {
+    pub(crate) fn feed(&mut self, now: Instant) {
         while let Some(hop) = self.starved.pop_first() {
             self.update_leaves(now, hop);
         }

@@ -25,6 +25,6 @@ mod streams;
 
 pub use config::{EngineConfig, HopConfig, RouteEntry};
 pub use engine::{Action, Engine, EngineError};
-pub use hop::HopId;
-pub use snapshot::{HopSnapshot, SessionSnapshot, StreamTotals};
+pub use hop::{HopId, HopTraffic};
+pub use snapshot::{HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals};
 pub use streams::StreamKey;

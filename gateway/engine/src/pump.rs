@@ -52,6 +52,9 @@ impl Engine {
             key: offer.key,
             chunks: offer.chunks,
         };
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.count_sent(leaf.class, transfer.len(), offer.again);
+        }
         self.scheduler
             .sent(now, leaf, wire.ip_bytes(transfer.len()));
         self.actions.push_back(Action::Offer { session, transfer });

@@ -44,6 +44,12 @@ impl Engine {
             session: id,
             ip_bps: state.config.send_rate_bps.unwrap_or(0),
         });
+        if state.blocked {
+            self.actions.push_back(Action::Suspend {
+                session: id,
+                blocked: true,
+            });
+        }
         self.sessions.insert(
             id,
             SessionState {

@@ -5,11 +5,13 @@ use underpass_cla::{Class, SessionId};
 use underpass_streams::{StreamInfo, StreamState};
 
 use crate::engine::Engine;
-use crate::hop::HopId;
+use crate::hop::{HopId, HopTraffic};
 
 /// A hop at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HopSnapshot {
+    /// Its number.
+    pub id: HopId,
     /// The path's or terminal's name.
     pub name: String,
     /// The neighbour's ipn node number.
@@ -24,6 +26,8 @@ pub struct HopSnapshot {
     pub subtracted_bps: u64,
     /// The sessions.
     pub sessions: Vec<SessionSnapshot>,
+    /// Bundles since the start, for each class in turn.
+    pub traffic: Vec<HopTraffic>,
 }
 
 /// A session at one moment.
@@ -45,6 +49,17 @@ pub struct SessionSnapshot {
     pub congestion_control: String,
 }
 
+/// Where a session belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionPlace {
+    /// The hop it runs on.
+    pub hop: HopId,
+    /// Its class; none carries all.
+    pub class: Option<Class>,
+    /// What one of its ACKs weighs on the hop, IP bytes.
+    pub ack_bytes: u64,
+}
+
 /// Streams of one class in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTotals {
@@ -62,19 +77,62 @@ pub struct StreamTotals {
     pub backlog_bytes: u64,
 }
 
+/// What became of streams since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamEvents {
+    /// Opened from here.
+    pub opened: u64,
+    /// Opened by peers.
+    pub accepted: u64,
+    /// Opened by peers and refused for want of room.
+    pub refused: u64,
+    /// Ended in order.
+    pub closed: u64,
+    /// Reset from here.
+    pub resets_sent: u64,
+    /// Reset by peers.
+    pub resets_received: u64,
+    /// Reset because the peer broke the protocol.
+    pub violations: u64,
+    /// Lost to a bundle that was given up.
+    pub expired: u64,
+}
+
 impl Engine {
-    /// The hop a session runs on, and what one of its ACKs weighs, IP bytes.
-    pub fn session_hop(&self, id: SessionId) -> Option<(HopId, u64)> {
-        let hop = self.sessions.get(&id)?.hop;
-        let state = self.hops.get(&hop)?;
-        Some((hop, state.wire.ack_bytes()))
+    /// What became of all streams since the start.
+    pub fn stream_events(&self) -> StreamEvents {
+        let mut sums = StreamEvents::default();
+        for mux in self.muxes.values() {
+            let counters = mux.counters();
+            sums.opened += counters.opened;
+            sums.accepted += counters.accepted;
+            sums.refused += counters.refused;
+            sums.closed += counters.closed;
+            sums.resets_sent += counters.resets_sent;
+            sums.resets_received += counters.resets_received;
+            sums.violations += counters.violations;
+            sums.expired += counters.expired;
+        }
+        sums
+    }
+
+    /// Where a session belongs.
+    pub fn session_place(&self, id: SessionId) -> Option<SessionPlace> {
+        let session = self.sessions.get(&id)?;
+        let hop = self.hops.get(&session.hop)?;
+        Some(SessionPlace {
+            hop: session.hop,
+            class: session.info.class,
+            ack_bytes: hop.wire.ack_bytes(),
+        })
     }
 
     /// Every hop.
     pub fn hops(&self) -> Vec<HopSnapshot> {
         self.hops
-            .values()
-            .map(|hop| HopSnapshot {
+            .iter()
+            .map(|(id, hop)| HopSnapshot {
+                id: *id,
                 name: hop.config.name.clone(),
                 neighbour: hop.config.neighbour,
                 up: hop.is_up(),
@@ -85,6 +143,7 @@ impl Engine {
                     .all_sessions()
                     .filter_map(|id| self.session(id))
                     .collect(),
+                traffic: hop.traffic.clone(),
             })
             .collect()
     }

@@ -156,7 +156,7 @@ impl ApiState {
             .shell
             .session_figures()
             .into_iter()
-            .map(|(_, id, _, figures)| (id.0, figures))
+            .map(|reading| (reading.id.0, reading.figures))
             .collect();
         let hops = self.shell.read(Engine::hops);
         hops.into_iter()

@@ -19,7 +19,9 @@ use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
 
 pub use custody::{CustodyConfig, CustodyDialect};
-pub use link::{BeamConfig, RATES_BPS, ListenerConfig, PathConfig, TcpConfig, TerminalConfig, TlsConfig};
+pub use link::{
+    BeamConfig, ListenerConfig, PathConfig, RATES_BPS, TcpConfig, TerminalConfig, TlsConfig,
+};
 pub use node::{ApiConfig, LogConfig, LogFormat, NodeConfig, Role};
 pub use route::{OutletConfig, RouteConfig};
 pub use traffic::{ClassSettings, StreamsConfig, class_named};

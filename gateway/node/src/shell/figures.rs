@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use underpass_cla::{PathFigures, SessionId};
-use underpass_engine::HopId;
+use underpass_engine::{HopId, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
 
 use super::Shell;
@@ -25,15 +25,15 @@ pub async fn watch(
         ticks.tick().await;
         let figures = shell.session_figures();
         let now = Instant::now();
-        for (hop, session, ack_bytes, figures) in figures {
+        for reading in figures {
             traffic
-                .entry(hop)
+                .entry(reading.place.hop)
                 .or_insert_with(|| UnscheduledTraffic::new(now))
                 .observe_session(
-                    session,
-                    figures.segments_sent,
-                    figures.data_segments_sent,
-                    ack_bytes,
+                    reading.id,
+                    reading.figures.segments_sent,
+                    reading.figures.data_segments_sent,
+                    reading.place.ack_bytes,
                 );
         }
         for (hop, traffic) in &mut traffic {
@@ -46,23 +46,58 @@ pub async fn watch(
     }
 }
 
+/// A session's figures at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionReading {
+    /// The session.
+    pub id: SessionId,
+    /// Where it belongs.
+    pub place: SessionPlace,
+    /// What its transport measures.
+    pub figures: PathFigures,
+}
+
 impl Shell {
-    /// The figures of every session with its hop and the IP size of its ACKs.
-    pub fn session_figures(&self) -> Vec<(HopId, SessionId, u64, PathFigures)> {
+    /// The figures of every session; they are noted in the sums of what the
+    /// transports have moved.
+    pub fn session_figures(&self) -> Vec<SessionReading> {
         let sessions: Vec<_> = {
             let inner = self.lock();
             inner
                 .sessions
                 .iter()
                 .filter_map(|(id, session)| {
-                    let (hop, ack_bytes) = inner.engine.session_hop(*id)?;
-                    Some((hop, *id, ack_bytes, session.clone()))
+                    let place = inner.engine.session_place(*id)?;
+                    Some((*id, place, session.clone()))
                 })
                 .collect()
         };
-        sessions
+        let readings: Vec<_> = sessions
             .into_iter()
-            .map(|(hop, id, ack_bytes, session)| (hop, id, ack_bytes, session.figures()))
-            .collect()
+            .map(|(id, place, session)| SessionReading {
+                id,
+                place,
+                figures: session.figures(),
+            })
+            .collect();
+        let mut inner = self.lock();
+        for reading in &readings {
+            // One that ended meanwhile has been summed up for good.
+            if inner.sessions.contains_key(&reading.id) {
+                inner.transport.observe(reading);
+            }
+        }
+        readings
+    }
+
+    /// The figures of one session.
+    pub(super) fn session_reading(&self, id: SessionId) -> Option<SessionReading> {
+        let (place, session) = {
+            let inner = self.lock();
+            let place = inner.engine.session_place(id)?;
+            (place, inner.sessions.get(&id)?.clone())
+        };
+        let figures = session.figures();
+        Some(SessionReading { id, place, figures })
     }
 }

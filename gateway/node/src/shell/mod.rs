@@ -7,10 +7,12 @@
 
 mod conduit;
 mod figures;
+mod operator;
 mod outlet;
 mod sessions;
 mod streams;
 mod timer;
+mod transport;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,12 +25,14 @@ use underpass_cla::{Session, SessionId, Transfer};
 use underpass_engine::{Action, Engine, StreamKey};
 use underpass_streams::Open;
 
-pub use figures::watch as watch_figures;
+pub use figures::{SessionReading, watch as watch_figures};
 pub use outlet::StreamOutlet;
 pub use sessions::NeighbourNames;
 pub use timer::drive;
+pub use transport::TransportTotals;
 
 use streams::StreamTable;
+use transport::TransportLedger;
 
 /// A stream that a peer has opened, to be dialled by the edge.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ struct Inner {
     armed: Option<Instant>,
     /// Counts for metrics.
     counts: Counts,
+    /// What the sessions' transports have moved, for metrics.
+    transport: TransportLedger,
 }
 
 /// What the shell has seen in all.
@@ -72,6 +78,7 @@ pub struct Counts {
 enum Effect {
     Offer(Arc<dyn Session>, Transfer),
     SetRate(Arc<dyn Session>, u64),
+    Suspend(Arc<dyn Session>, bool),
     Wake(Waker),
     Inbound(Inbound),
 }
@@ -90,6 +97,7 @@ impl Shell {
                 sessions: HashMap::new(),
                 armed: None,
                 counts: Counts::default(),
+                transport: TransportLedger::default(),
             }),
             timer: Notify::new(),
             names,
@@ -139,6 +147,7 @@ impl Shell {
         match effect {
             Effect::Offer(session, transfer) => session.offer(transfer),
             Effect::SetRate(session, ip_bps) => session.set_rate(ip_bps),
+            Effect::Suspend(session, blocked) => session.suspend(blocked),
             Effect::Wake(waker) => waker.wake(),
             // The receiver lives as long as the node runs; while it shuts
             // down, streams are reset by their conduits' absence.
@@ -165,6 +174,11 @@ impl Inner {
                 Action::SetRate { session, ip_bps } => {
                     if let Some(session) = self.sessions.get(&session) {
                         effects.push(Effect::SetRate(session.clone(), ip_bps));
+                    }
+                }
+                Action::Suspend { session, blocked } => {
+                    if let Some(session) = self.sessions.get(&session) {
+                        effects.push(Effect::Suspend(session.clone(), blocked));
                     }
                 }
                 Action::Stream { peer, event } => self.stream_event(peer, event, &mut effects),

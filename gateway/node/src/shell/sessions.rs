@@ -83,8 +83,13 @@ impl Node for Shell {
     }
 
     fn session_down(&self, id: SessionId, reason: Down) {
+        let last = self.session_reading(id);
         self.with_inner(|inner, now| {
             if inner.sessions.remove(&id).is_some() {
+                if let Some(last) = last {
+                    inner.transport.observe(&last);
+                }
+                inner.transport.forget(id);
                 tracing::info!(session = id.0, ?reason, "session down");
                 inner.engine.session_down(now, id);
             }

@@ -1,0 +1,90 @@
+//! What the transports of all sessions have moved since the start, those that
+//! are gone included: a session's own counts end with it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use underpass_cla::{Class, PathFigures, SessionId};
+use underpass_engine::HopId;
+
+use super::{SessionReading, Shell};
+
+/// Payload of the transports on one hop in one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransportTotals {
+    /// Bytes sent, retransmissions included.
+    pub sent_bytes: u64,
+    /// Bytes retransmitted.
+    pub retransmitted_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+}
+
+/// A hop and a class; sessions without a class carry all.
+type Place = (HopId, Option<Class>);
+
+/// The sums, and how far each session has been added to them.
+#[derive(Debug, Default)]
+pub(super) struct TransportLedger {
+    totals: BTreeMap<Place, TransportTotals>,
+    seen: HashMap<SessionId, PathFigures>,
+}
+
+impl TransportLedger {
+    /// Adds what a session has moved since it was last observed.
+    pub fn observe(&mut self, reading: &SessionReading) {
+        let new = reading.figures;
+        let old = self.seen.insert(reading.id, new).unwrap_or_default();
+        let place = (reading.place.hop, reading.place.class);
+        let total = self.totals.entry(place).or_default();
+        // A socket that is closed counts nothing any more: no negative steps.
+        let step = |new: u64, old: u64| new.saturating_sub(old);
+        total.sent_bytes += step(new.sent_bytes, old.sent_bytes);
+        total.retransmitted_bytes += step(new.retransmitted_bytes, old.retransmitted_bytes);
+        total.received_bytes += step(new.received_bytes, old.received_bytes);
+    }
+
+    /// A session is gone; its share of the sums stays.
+    pub fn forget(&mut self, id: SessionId) {
+        self.seen.remove(&id);
+    }
+}
+
+impl Shell {
+    /// What the transports have moved since the start, as last observed.
+    pub fn transport_totals(&self) -> BTreeMap<Place, TransportTotals> {
+        self.lock().transport.totals.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use underpass_engine::SessionPlace;
+
+    fn reading(id: u64, sent_bytes: u64) -> SessionReading {
+        SessionReading {
+            id: SessionId(id),
+            place: SessionPlace {
+                hop: HopId(0),
+                class: Some(Class(1)),
+                ack_bytes: 52,
+            },
+            figures: PathFigures {
+                sent_bytes,
+                ..PathFigures::default()
+            },
+        }
+    }
+
+    #[test]
+    fn sums_outlive_sessions_and_never_fall() {
+        let mut ledger = TransportLedger::default();
+        ledger.observe(&reading(1, 100));
+        ledger.observe(&reading(1, 150));
+        ledger.observe(&reading(1, 0));
+        ledger.forget(SessionId(1));
+        ledger.observe(&reading(2, 30));
+        let total = ledger.totals[&(HopId(0), Some(Class(1)))];
+        assert_eq!(total.sent_bytes, 180);
+    }
+}
