@@ -250,10 +250,11 @@ impl<T: Transport + 'static> Driver<T> {
     fn make_handle(&self) -> io::Result<(Arc<SessionHandle>, SocketAddr)> {
         let tcp = self.transport.tcp();
         let remote = tcp.peer_addr()?;
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let handle = SessionHandle::new(
             self.sender.clone(),
             tcp.as_fd().try_clone_to_owned()?,
-            remote.ip().to_canonical().is_ipv6(),
+            remote.is_ipv6(),
             self.around.unlimited_lowat_bytes,
         );
         Ok((Arc::new(handle), remote))

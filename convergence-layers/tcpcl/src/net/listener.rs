@@ -123,7 +123,8 @@ fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
     let socket = config.session.socket.socket(config.local)?;
     socket.set_reuse_address(true)?;
     if config.local.is_ipv6() {
-        socket.set_only_v6(true)?;
+        // `[::]` takes IPv4 terminals in as well, whatever the host's default.
+        socket.set_only_v6(false)?;
     }
     socket.bind(&config.local.into())?;
     socket.listen(BACKLOG)?;
