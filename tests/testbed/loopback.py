@@ -38,6 +38,8 @@ class Loopback:
                 addresses.terminal_lan(0),
             ):
                 self.hub.ip("address", "add", f"{address}/32", "dev", "lo")
+            # A hub announces the families that it has a way out for.
+            self.hub.ip("route", "add", "default", "dev", "lo")
             self.terminals = [Terminal(0, self.hub, self.hub)]
             origin = self.start("origin", origin_argv(), self.hub)
             origin.wait_until(lambda: listens(self.hub, ports.RESETTING))

@@ -186,6 +186,7 @@ class Pair(Generic[B]):
 
     def wait_until_ready(self, timeout_s: float = 30.0) -> None:
         """Wait until every session is up on both sides."""
+        self.hub.process.wait_until(lambda: self.hub.carries(0), timeout_s=timeout_s)
         for node in self.terminals:
             node.process.wait_until(functools.partial(node.carries, 1), timeout_s=timeout_s)
         self.hub.process.wait_until(
@@ -235,7 +236,7 @@ class Pair(Generic[B]):
                     "dial": {"allow_networks": [addresses.WAN_NETWORK, addresses.WAN_NETWORK6]}
                 },
                 "listener": [
-                    {"name": "beam", "listen": f"[::]:{TCPCL_PORT + self._offset}"},
+                    {"name": "beam", "listen": f"{addresses.HUB_SAT}:{TCPCL_PORT + self._offset}"},
                 ],
                 "terminal": [
                     {

@@ -145,6 +145,9 @@ class Testbed:
         _address(self.origin, "eth0", f"{addresses.ORIGIN}/24", f"{addresses.ORIGIN6}/64")
         self.origin.ip("route", "add", "default", "via", addresses.HUB_WAN)
         self.origin.ip("-6", "route", "add", "default", "via", addresses.HUB_WAN6)
+        # The origin stands for the Internet: a hub announces the families it has a way out for.
+        self.hub.ip("route", "add", "default", "via", addresses.ORIGIN)
+        self.hub.ip("-6", "route", "add", "default", "via", addresses.ORIGIN6)
 
     def _wire_wan(self, profile: Profile) -> None:
         """Wire hub and ground clients to a router, and that by a second satlink to the origin."""
@@ -159,7 +162,7 @@ class Testbed:
         )
         _address(self.ground, "eth0", f"{addresses.GROUND}/24", f"{addresses.GROUND6}/64")
         self.ground.ip("route", "add", "default", "via", addresses.ROUTER_GROUND)
-        self.hub.ip("route", "add", addresses.ORIGIN, "via", addresses.ROUTER_WAN)
+        self.hub.ip("route", "add", "default", "via", addresses.ROUTER_WAN)
         router.ip("route", "add", addresses.CLIENT_NETWORKS, "via", addresses.HUB_WAN)
         behind = [addresses.WAN_NETWORK, addresses.GROUND_NETWORK, addresses.CLIENT_NETWORKS]
         Satlink(
