@@ -5,6 +5,7 @@ mod api;
 mod cli;
 mod config;
 mod incarnation;
+mod interception;
 mod logging;
 mod pki;
 mod run;

@@ -12,14 +12,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use underpass_edge::classify::UnknownClass;
-use underpass_edge::dial::Dialler;
+use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
+use underpass_edge::transparent::InterceptionError;
 use underpass_edge::{Edge, EdgeError};
 use underpass_engine::{Engine, EngineError};
 
 use crate::api::{self, ApiError, ApiState};
 use crate::config::{Config, Role};
 use crate::incarnation::{self, IncarnationError};
+use crate::interception::{self, Interceptor};
 use crate::security::{Security, SecurityError};
 use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
 
@@ -59,6 +61,9 @@ pub enum RunError {
     /// Proxies cannot start.
     #[error(transparent)]
     Edge(#[from] EdgeError),
+    /// Interception cannot be set up.
+    #[error("edge.interception: {0}")]
+    Interception(#[from] InterceptionError),
     /// The local API cannot start.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -111,11 +116,13 @@ async fn serve(config: Config) -> Result<(), RunError> {
         .map(|outlet| (outlet.node, outlet.destinations.clone()));
     let outlet = Arc::new(StreamOutlet::new(shell.clone(), outlets, direct));
     let edge = Arc::new(Edge::start(&config.edge, config.classifier()?, outlet)?);
-    tasks.push(background(shell::watch_figures(shell.clone(), |_| None)));
+    let interceptor = Interceptor::start(&config.edge, &edge)?;
+    tasks.extend(interception_tasks(&config, &shell, interceptor.as_ref()));
     tasks.push(background(inbound::serve(inbound, shell.clone(), dialler)));
     let state = Arc::new(ApiState {
         shell,
         edge: edge.clone(),
+        interceptor: interceptor.clone(),
         config: config.clone(),
         incarnation,
         started: Instant::now(),
@@ -126,6 +133,11 @@ async fn serve(config: Config) -> Result<(), RunError> {
 
     stop.wait().await;
     tracing::info!(drain_s = config.node.drain_s, "draining");
+    if let Some(interceptor) = &interceptor
+        && let Err(error) = interceptor.change(|switch| switch.enabled = false)
+    {
+        tracing::warn!(%error, "new connections are refused while draining");
+    }
     let drained = tokio::time::timeout(Duration::from_secs(config.node.drain_s), edge.drain());
     tokio::select! {
         outcome = drained => if outcome.is_err() {
@@ -141,6 +153,38 @@ async fn serve(config: Config) -> Result<(), RunError> {
 
 fn background(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+/// Watches what the scheduler does not send, plain IP among it, and what the
+/// far node reaches.
+fn interception_tasks(
+    config: &Config,
+    shell: &Arc<Shell>,
+    interceptor: Option<&Arc<Interceptor>>,
+) -> Vec<AbortOnDropHandle<()>> {
+    // Where there are several hops, routing alone knows which one plain IP
+    // takes.
+    let single = shell.read(|engine| engine.hop_ids().len() == 1);
+    let counted = interceptor.filter(|_| single).cloned();
+    let figures = shell::watch_figures(shell.clone(), move |_| {
+        counted.as_ref().map(|rules| rules.plain_ip_bytes().up)
+    });
+    let mut tasks = vec![background(figures)];
+    if let Some(interceptor) = interceptor {
+        let mut outlets = config.outlets.iter();
+        let far = outlets.find(|outlet| outlet.destinations.is_empty());
+        let (far, shell) = (far.map(|outlet| outlet.node), shell.clone());
+        let reached = move || {
+            let announced = far.and_then(|far| shell.read(|e| e.announcement_of(far)));
+            announced.map_or(Families::BOTH, |announced| Families {
+                ipv4: announced.ipv4,
+                ipv6: announced.ipv6,
+            })
+        };
+        let watch = interception::watch(interceptor.clone(), reached);
+        tasks.push(background(watch));
+    }
+    tasks
 }
 
 fn announce(config: &Config, edge: &Edge) {

@@ -8,6 +8,8 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::problem::Problem;
+
 /// The token that callers over TCP must present.
 #[derive(Clone)]
 pub struct Token(String);
@@ -52,12 +54,8 @@ pub async fn require(State(token): State<Token>, request: Request, next: Next) -
         next.run(request).await
     } else {
         let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-        (
-            StatusCode::UNAUTHORIZED,
-            challenge,
-            "a bearer token is needed\n",
-        )
-            .into_response()
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "a bearer token is needed");
+        (challenge, problem).into_response()
     }
 }
 

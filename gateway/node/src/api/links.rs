@@ -1,16 +1,16 @@
-//! What can be set: rates, blockages, interception.
+//! What can be set of links: rates and blockages.
 
 use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Deserializer};
-use serde_json::json;
-use underpass_engine::HopId;
+use axum::Json as Reply;
+use axum::extract::State;
+use serde::{Deserialize, Deserializer, Serialize};
+use underpass_engine::{Engine, HopId};
 
 use super::ApiState;
+use super::problem::{Json, Path, Problem, Query};
+use super::view::PathView;
+use crate::config::RATES_BPS;
 
 /// A change of a path; what is left out stays.
 #[derive(Debug, Deserialize)]
@@ -28,23 +28,23 @@ fn present<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Option<u64>>, 
     Option::deserialize(source).map(Some)
 }
 
+fn check_rate(rate_bps: Option<Option<u64>>) -> Result<(), Problem> {
+    match rate_bps.flatten() {
+        Some(bps) if !RATES_BPS.contains(&bps) => Err(Problem::invalid(
+            "rate_bps must be 8000 to 100000000000, or null; use \"blocked\" to hold a path",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// PATCH /v1/paths/{name}
-pub async fn change(
+pub async fn change_path(
     State(state): State<Arc<ApiState>>,
     Path(name): Path<String>,
     Json(change): Json<PathChange>,
-) -> Response {
-    if let Some(Some(rate)) = change.rate_bps
-        && rate < 8_000
-    {
-        return problem(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "rate_bps must be at least 8000; use \"blocked\" to hold a path",
-        );
-    }
-    let Some(hop) = state.shell.read(|engine| engine.hop_named(&name)) else {
-        return problem(StatusCode::NOT_FOUND, &format!("there is no path {name:?}"));
-    };
+) -> Result<Reply<PathView>, Problem> {
+    check_rate(change.rate_bps)?;
+    let hop = state.hop(&name)?;
     state.shell.with(|engine, now| {
         if let Some(rate) = change.rate_bps {
             engine.set_rate(now, hop, rate);
@@ -54,7 +54,46 @@ pub async fn change(
         }
     });
     tracing::info!(path = name, ?change, "path changed by the local API");
-    Json(json!({ "path": name })).into_response()
+    let mut paths = state.paths().into_iter();
+    let view = paths.find(|view| view.hop.name == name);
+    view.map(Reply).ok_or_else(|| unknown_path(&name))
+}
+
+/// The beam's capacity.
+#[derive(Debug, Serialize)]
+pub struct BeamView {
+    /// bit/s of IP bytes; null is unlimited.
+    rate_bps: Option<u64>,
+}
+
+/// GET /v1/beam
+pub async fn beam(State(state): State<Arc<ApiState>>) -> Reply<BeamView> {
+    let rate_bps = state.shell.read(Engine::beam_rate_bps);
+    Reply(BeamView { rate_bps })
+}
+
+/// A change of the beam; what is left out stays.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BeamChange {
+    /// Rate that all paths share, bit/s of IP bytes; null is unlimited.
+    #[serde(default, deserialize_with = "present")]
+    rate_bps: Option<Option<u64>>,
+}
+
+/// PATCH /v1/beam
+pub async fn change_beam(
+    state: State<Arc<ApiState>>,
+    Json(change): Json<BeamChange>,
+) -> Result<Reply<BeamView>, Problem> {
+    check_rate(change.rate_bps)?;
+    if let Some(rate) = change.rate_bps {
+        state
+            .shell
+            .with(|engine, now| engine.set_beam_rate(now, rate));
+        tracing::info!(rate_bps = rate, "beam changed by the local API");
+    }
+    Ok(beam(state).await)
 }
 
 /// Which path is meant; all if none is named.
@@ -64,38 +103,52 @@ pub struct Named {
     path: Option<String>,
 }
 
+/// What was blocked or unblocked.
+#[derive(Debug, Serialize)]
+pub struct Blockage {
+    /// The paths' names.
+    paths: Vec<String>,
+    /// What they are now.
+    blocked: bool,
+}
+
 /// POST /v1/link/block?path=NAME
-pub async fn block(state: State<Arc<ApiState>>, named: Query<Named>) -> Response {
-    set_blocked(&state, named.0, true)
+pub async fn block(
+    State(state): State<Arc<ApiState>>,
+    Query(named): Query<Named>,
+) -> Result<Reply<Blockage>, Problem> {
+    state.set_blocked(named.path.as_deref(), true).map(Reply)
 }
 
 /// POST /v1/link/unblock?path=NAME
-pub async fn unblock(state: State<Arc<ApiState>>, named: Query<Named>) -> Response {
-    set_blocked(&state, named.0, false)
+pub async fn unblock(
+    State(state): State<Arc<ApiState>>,
+    Query(named): Query<Named>,
+) -> Result<Reply<Blockage>, Problem> {
+    state.set_blocked(named.path.as_deref(), false).map(Reply)
 }
 
-fn set_blocked(state: &ApiState, named: Named, blocked: bool) -> Response {
-    let hops: Vec<HopId> = match &named.path {
-        None => state.shell.read(|engine| engine.hop_ids()),
-        Some(name) => match state.shell.read(|engine| engine.hop_named(name)) {
-            Some(hop) => vec![hop],
-            None => {
-                return problem(StatusCode::NOT_FOUND, &format!("there is no path {name:?}"));
+fn unknown_path(name: &str) -> Problem {
+    Problem::not_found(format!("there is no path {name:?}"))
+}
+
+impl ApiState {
+    fn hop(&self, name: &str) -> Result<HopId, Problem> {
+        let hop = self.shell.read(|engine| engine.hop_named(name));
+        hop.ok_or_else(|| unknown_path(name))
+    }
+
+    fn set_blocked(&self, path: Option<&str>, blocked: bool) -> Result<Blockage, Problem> {
+        let named = path.map(|name| self.hop(name)).transpose()?;
+        let mut hops = self.shell.read(Engine::hops);
+        hops.retain(|hop| named.is_none_or(|named| named == hop.id));
+        self.shell.with(|engine, now| {
+            for hop in &hops {
+                engine.set_blocked(now, hop.id, blocked);
             }
-        },
-    };
-    state.shell.with(|engine, now| {
-        for hop in &hops {
-            engine.set_blocked(now, *hop, blocked);
-        }
-    });
-    tracing::info!(path = named.path, blocked, "blockage set by the local API");
-    Json(json!({ "paths": hops.len(), "blocked": blocked })).into_response()
-}
-
-fn problem(status: StatusCode, detail: &str) -> Response {
-    let body =
-        json!({ "title": status.canonical_reason(), "status": status.as_u16(), "detail": detail });
-    let kind = [(axum::http::header::CONTENT_TYPE, "application/problem+json")];
-    (status, kind, body.to_string()).into_response()
+        });
+        tracing::info!(path, blocked, "blockage set by the local API");
+        let paths = hops.into_iter().map(|hop| hop.name).collect();
+        Ok(Blockage { paths, blocked })
+    }
 }

@@ -1,33 +1,48 @@
 //! The local API: HTTP on a Unix socket, and over TCP with a token.
 //!
 //! Who can open the socket may do everything, so its file mode is 0660; TCP
-//! callers present a bearer token.
+//! callers present a bearer token. What can be asked is in `queries`, what can
+//! be set in `links`, `edge` and `removals`; `docs/local-api.md` describes it.
 
 mod auth;
+mod edge;
 mod links;
+mod metrics;
+mod problem;
 mod queries;
+mod removals;
 mod server;
+mod text;
 mod view;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::routing::{get, patch, post};
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, StatusCode, Uri};
+use axum::routing::{delete, get, patch, post};
 use underpass_edge::Edge;
 
 use crate::config::Config;
+use crate::interception::Interceptor;
 use crate::shell::Shell;
+use problem::Problem;
 
 pub use server::{ApiError, serve};
 pub use view::Status;
+
+/// The largest body a request may have, bytes.
+const BODY_BYTES: usize = 64 << 10;
 
 /// What the handlers share.
 pub struct ApiState {
     /// The engine's shell.
     pub shell: Arc<Shell>,
-    /// Proxies and interception.
+    /// Proxies.
     pub edge: Arc<Edge>,
+    /// Transparent interception, where it is configured.
+    pub interceptor: Option<Arc<Interceptor>>,
     /// The configuration in force.
     pub config: Arc<Config>,
     /// This process' incarnation.
@@ -42,12 +57,29 @@ pub struct ApiState {
 fn router(state: Arc<ApiState>) -> Router {
     Router::new()
         .route("/v1/status", get(queries::status))
+        .route("/v1/classes", get(queries::classes))
         .route("/v1/streams", get(queries::streams))
-        .route("/v1/paths", get(queries::paths))
+        .route("/v1/streams/{peer}/{id}", delete(removals::reset_stream))
         .route("/v1/custody", get(queries::custody))
-        .route("/v1/paths/{name}", patch(links::change))
+        .route("/v1/custody/{id}", delete(removals::cancel_bundle))
+        .route("/v1/paths", get(queries::paths))
+        .route("/v1/paths/{name}", patch(links::change_path))
+        .route("/v1/beam", get(links::beam).patch(links::change_beam))
         .route("/v1/link/block", post(links::block))
         .route("/v1/link/unblock", post(links::unblock))
-        .route("/v1/classes", get(queries::classes))
+        .route("/v1/edge", get(edge::show).patch(edge::change))
+        .route("/metrics", get(metrics::scrape))
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
         .with_state(state)
+}
+
+async fn unknown(uri: Uri) -> Problem {
+    Problem::not_found(format!("there is no {}", uri.path()))
+}
+
+async fn not_allowed(method: Method, uri: Uri) -> Problem {
+    let detail = format!("{} does not take {method}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use underpass_streams::StreamState;
 
 use super::ApiState;
+use super::problem::Query;
 use super::view::{CustodyView, PathView, Status};
 
 /// GET /v1/status
@@ -41,7 +43,7 @@ pub struct StreamView {
     peer: u64,
     id: u64,
     class: String,
-    state: String,
+    state: &'static str,
     age_s: f64,
     sent_bytes: u64,
     read_bytes: u64,
@@ -61,7 +63,7 @@ pub async fn streams(
         peer,
         id: info.id.0,
         class: state.class_name(info.class),
-        state: format!("{:?}", info.state).to_lowercase(),
+        state: state_name(info.state),
         age_s: info.opened_at.elapsed().as_secs_f64(),
         sent_bytes: info.sent_bytes,
         read_bytes: info.read_bytes,
@@ -69,6 +71,16 @@ pub async fn streams(
         unread_bytes: info.unread_bytes,
     });
     Json(views.collect())
+}
+
+fn state_name(state: StreamState) -> &'static str {
+    match state {
+        StreamState::Early => "early",
+        StreamState::Open => "open",
+        StreamState::HalfClosedLocal => "half-closed-local",
+        StreamState::HalfClosedRemote => "half-closed-remote",
+        StreamState::Draining => "draining",
+    }
 }
 
 /// A bundle that the node holds.

@@ -1,18 +1,30 @@
-//! The sockets of the local API.
+//! The sockets of the local API. Connections are bounded in number, and a
+//! caller has a bounded time for its request's head.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::middleware;
+use axum::serve::Listener;
+use axum::{Router, middleware};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::auth::{self, Token};
 use super::{ApiState, router};
+
+/// Connections at once to each socket; further ones wait.
+const CONNECTIONS: usize = 64;
+/// Time for a request's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the local API cannot be served.
 #[derive(Debug, Error)]
@@ -54,24 +66,40 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Vec<AbortOnDropHandle<()>>, A
     let config = state.config.api.clone();
     let app = router(state);
     let unix = bind_unix(&config.socket)?;
-    let mut servers = vec![spawn(axum::serve(unix, app.clone()).into_future())];
+    let mut servers = vec![spawn(accept(unix, app.clone()))];
     if let (Some(address), Some(path)) = (config.listen, config.token_file) {
         let token = Token::read(&path).map_err(|source| ApiError::Token { path, source })?;
         let tcp = TcpListener::bind(address)
             .await
             .map_err(|source| ApiError::Listen { address, source })?;
         let guarded = app.layer(middleware::from_fn_with_state(token, auth::require));
-        servers.push(spawn(axum::serve(tcp, guarded).into_future()));
+        servers.push(spawn(accept(tcp, guarded)));
     }
     Ok(servers)
 }
 
-fn spawn(server: impl Future<Output = io::Result<()>> + Send + 'static) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(async {
-        if let Err(error) = server.await {
-            tracing::error!(%error, "the local API ended");
-        }
-    }))
+fn spawn(server: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(server))
+}
+
+/// Accepts and serves connections until dropped.
+async fn accept<L: Listener>(mut listener: L, app: Router) {
+    let limit = Arc::new(Semaphore::new(CONNECTIONS));
+    while let Ok(permit) = limit.clone().acquire_owned().await {
+        let (socket, _) = listener.accept().await;
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .serve_connection(TokioIo::new(socket), TowerToHyperService::new(app.clone()));
+        tokio::spawn(async move {
+            // A caller that goes away or breaks the protocol ends its own
+            // connection only.
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection to the local API broke off");
+            }
+            drop(permit);
+        });
+    }
 }
 
 /// Binds the socket, over the leftover of a process that is gone.

@@ -1,7 +1,6 @@
 //! What the local API shows, as JSON.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -63,9 +62,20 @@ pub struct HopFields {
 /// A session with what its transport measures.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SessionView {
-    /// The session.
-    #[serde(flatten)]
-    pub session: SessionSnapshot,
+    /// Its number.
+    pub id: u64,
+    /// Its class by name; null carries all.
+    pub class: Option<String>,
+    /// Whether it was set up as a standby.
+    pub standby: bool,
+    /// Whether it carries its class at present.
+    pub carrying: bool,
+    /// Remote address.
+    pub remote: String,
+    /// Whether TLS authenticates the peer.
+    pub tls: bool,
+    /// Congestion control in use.
+    pub congestion_control: String,
     /// Smoothed round-trip time, ms.
     pub rtt_ms: f64,
     /// Least round-trip time, ms.
@@ -115,7 +125,7 @@ pub struct CustodyView {
 }
 
 /// The custody store's bundles of one class.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CustodyClassView {
     /// Bundles held.
     pub bundles: u64,
@@ -160,8 +170,46 @@ impl ApiState {
             .collect();
         let hops = self.shell.read(Engine::hops);
         hops.into_iter()
-            .map(|hop| path_view(hop, &figures))
+            .map(|hop| self.path_view(hop, &figures))
             .collect()
+    }
+
+    fn path_view(&self, hop: HopSnapshot, figures: &BTreeMap<u64, PathFigures>) -> PathView {
+        let sessions = hop.sessions.into_iter().map(|session| {
+            let measured = figures.get(&session.id).copied().unwrap_or_default();
+            self.session_view(session, measured)
+        });
+        PathView {
+            sessions: sessions.collect(),
+            hop: HopFields {
+                name: hop.name,
+                neighbour: hop.neighbour,
+                up: hop.up,
+                blocked: hop.blocked,
+                rate_bps: hop.send_rate_bps,
+                subtracted_bps: hop.subtracted_bps,
+            },
+        }
+    }
+
+    fn session_view(&self, session: SessionSnapshot, measured: PathFigures) -> SessionView {
+        SessionView {
+            id: session.id,
+            class: session.class.map(|class| self.class_name(Class(class))),
+            standby: session.standby,
+            carrying: session.carrying,
+            remote: session.remote,
+            tls: session.tls,
+            congestion_control: session.congestion_control,
+            rtt_ms: measured.rtt.as_secs_f64() * 1e3,
+            min_rtt_ms: measured.min_rtt.as_secs_f64() * 1e3,
+            delivery_rate_bps: measured.delivery_rate_bps,
+            cwnd_bytes: measured.cwnd_bytes,
+            in_flight_bytes: measured.in_flight_bytes,
+            sent_bytes: measured.sent_bytes,
+            retransmitted_bytes: measured.retransmitted_bytes,
+            received_bytes: measured.received_bytes,
+        }
     }
 
     pub(super) fn streams(&self) -> BTreeMap<String, StreamsView> {
@@ -200,116 +248,5 @@ impl ApiState {
             quota_bytes: self.config.custody.quota_bytes,
             classes: classes.collect(),
         }
-    }
-}
-
-fn path_view(hop: HopSnapshot, figures: &BTreeMap<u64, PathFigures>) -> PathView {
-    let sessions = hop
-        .sessions
-        .into_iter()
-        .map(|session| {
-            let measured = figures.get(&session.id).copied().unwrap_or_default();
-            SessionView {
-                session,
-                rtt_ms: measured.rtt.as_secs_f64() * 1e3,
-                min_rtt_ms: measured.min_rtt.as_secs_f64() * 1e3,
-                delivery_rate_bps: measured.delivery_rate_bps,
-                cwnd_bytes: measured.cwnd_bytes,
-                in_flight_bytes: measured.in_flight_bytes,
-                sent_bytes: measured.sent_bytes,
-                retransmitted_bytes: measured.retransmitted_bytes,
-                received_bytes: measured.received_bytes,
-            }
-        })
-        .collect();
-    PathView {
-        hop: HopFields {
-            name: hop.name,
-            neighbour: hop.neighbour,
-            up: hop.up,
-            blocked: hop.blocked,
-            rate_bps: hop.send_rate_bps,
-            subtracted_bps: hop.subtracted_bps,
-        },
-        sessions,
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} ({}), version {}, up {:.0} s, start {}",
-            self.node, self.role, self.version, self.uptime_s, self.incarnation
-        )?;
-        for path in &self.paths {
-            writeln!(f, "{path}")?;
-        }
-        for (class, streams) in &self.streams {
-            writeln!(
-                f,
-                "class {class}: {} streams open, {} half-closed, {} draining; {} B sent, {} B received, {} B waiting",
-                streams.open,
-                streams.half_closed,
-                streams.draining,
-                streams.sent_bytes,
-                streams.received_bytes,
-                streams.backlog_bytes
-            )?;
-        }
-        writeln!(
-            f,
-            "custody: {} bundles, {} of {} B",
-            self.custody.bundles, self.custody.used_bytes, self.custody.quota_bytes
-        )?;
-        for line in &self.congestion_controls {
-            writeln!(f, "congestion control {line}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for PathView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match (self.hop.up, self.hop.blocked) {
-            (_, true) => "blocked",
-            (true, _) => "up",
-            (false, _) => "down",
-        };
-        let rate = match self.hop.rate_bps {
-            Some(bps) => format!("{:.3} Mbit/s", bps as f64 / 1e6),
-            None => "unlimited".to_owned(),
-        };
-        write!(
-            f,
-            "path {} to ipn:{}.0: {state}, {rate} ({:.3} Mbit/s for ACKs and plain IP)",
-            self.hop.name,
-            self.hop.neighbour,
-            self.hop.subtracted_bps as f64 / 1e6
-        )?;
-        for view in &self.sessions {
-            let class = match view.session.class {
-                Some(class) => format!("class {class}"),
-                None => "all classes".to_owned(),
-            };
-            let part = if view.session.carrying {
-                "carries"
-            } else {
-                "stands by"
-            };
-            write!(
-                f,
-                "\n  session {} {class} {part}, {}{}, RTT {:.0} ms, window {} B, sent {} B ({} again), received {} B",
-                view.session.id,
-                view.session.congestion_control,
-                if view.session.tls { ", TLS" } else { "" },
-                view.rtt_ms,
-                view.cwnd_bytes,
-                view.sent_bytes,
-                view.retransmitted_bytes,
-                view.received_bytes
-            )?;
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,257 @@
+//! Paths: rates, bundles, sessions and their transports.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use prometheus_client::registry::Unit;
+use underpass_cla::Class;
+use underpass_engine::{Engine, HopId, HopTraffic};
+
+use super::super::ApiState;
+use super::super::view::{PathView, SessionView};
+use super::families::{Families, Labels};
+use crate::shell::TransportTotals;
+
+/// A class' name, or that of sessions that carry all.
+const ALL_CLASSES: &str = "all";
+
+pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let paths = state.paths();
+    states(&paths, families)?;
+    rates(state, &paths, families)?;
+    bundles(state, families)?;
+    transports(state, families)?;
+    sessions(&paths, families)
+}
+
+fn of_path(path: &PathView) -> Labels {
+    vec![
+        ("path", path.hop.name.clone()),
+        ("neighbour", path.hop.neighbour.to_string()),
+    ]
+}
+
+fn states(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
+    families.gauge(
+        "path_up",
+        "Whether any session of the path is up",
+        None,
+        paths
+            .iter()
+            .map(|path| (of_path(path), u64::from(path.hop.up))),
+    )?;
+    families.gauge(
+        "path_blocked",
+        "Whether sending on the path is held",
+        None,
+        paths
+            .iter()
+            .map(|path| (of_path(path), u64::from(path.hop.blocked))),
+    )
+}
+
+fn rates(state: &ApiState, paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
+    let per_second = Unit::Other("bytes_per_second".to_owned());
+    families.gauge(
+        "path_rate",
+        "Rate of the path from this node, as IP bytes; absent if unlimited",
+        Some(&per_second),
+        paths
+            .iter()
+            .filter_map(|path| Some((of_path(path), octets(path.hop.rate_bps?)))),
+    )?;
+    families.gauge(
+        "path_subtracted",
+        "Part of the rate that ACKs and plain IP take",
+        Some(&per_second),
+        paths
+            .iter()
+            .map(|path| (of_path(path), octets(path.hop.subtracted_bps))),
+    )?;
+    let beam = state.shell.read(Engine::beam_rate_bps);
+    families.gauge(
+        "beam_rate",
+        "Rate that all paths share, as IP bytes; absent if unlimited",
+        Some(&per_second),
+        beam.map(|bps| (vec![], octets(bps))),
+    )
+}
+
+/// Bytes per second of bit/s.
+fn octets(bps: u64) -> f64 {
+    bps as f64 / 8.0
+}
+
+type OfTraffic = (&'static str, &'static str, fn(&HopTraffic) -> u64);
+
+const BUNDLE_COUNTS: [OfTraffic; 3] = [
+    (
+        "path_sent_bundles",
+        "Bundles given to the convergence layer, repetitions included",
+        |traffic| traffic.sent_bundles,
+    ),
+    (
+        "path_repeated_bundles",
+        "Bundles given to the convergence layer that had been given to one before",
+        |traffic| traffic.repeated_bundles,
+    ),
+    (
+        "path_received_bundles",
+        "Bundles that arrived and were kept",
+        |traffic| traffic.received_bundles,
+    ),
+];
+
+const BUNDLE_BYTES: [OfTraffic; 3] = [
+    (
+        "path_sent_bundle",
+        "Bytes of the bundles in path_sent_bundles",
+        |traffic| traffic.sent_bytes,
+    ),
+    (
+        "path_repeated_bundle",
+        "Bytes of the bundles in path_repeated_bundles",
+        |traffic| traffic.repeated_bytes,
+    ),
+    (
+        "path_received_bundle",
+        "Bytes of the bundles in path_received_bundles",
+        |traffic| traffic.received_bytes,
+    ),
+];
+
+fn bundles(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let hops = state.shell.read(Engine::hops);
+    let rows = |count: fn(&HopTraffic) -> u64| {
+        let hops = hops.iter();
+        hops.flat_map(move |hop| {
+            let classes = hop.traffic.iter().zip(0..);
+            classes.map(move |(traffic, class)| {
+                let labels = vec![
+                    ("path", hop.name.clone()),
+                    ("class", state.class_name(Class(class))),
+                ];
+                (labels, count(traffic))
+            })
+        })
+    };
+    for (name, help, count) in BUNDLE_COUNTS {
+        families.counter(name, help, None, rows(count))?;
+    }
+    for (name, help, count) in BUNDLE_BYTES {
+        families.counter(name, help, Some(&Unit::Bytes), rows(count))?;
+    }
+    Ok(())
+}
+
+type OfTransport = (&'static str, &'static str, fn(&TransportTotals) -> u64);
+
+const TRANSPORT_SUMS: [OfTransport; 3] = [
+    (
+        "transport_sent",
+        "Payload that the transports sent, retransmissions included",
+        |totals| totals.sent_bytes,
+    ),
+    (
+        "transport_retransmitted",
+        "Payload that the transports sent again",
+        |totals| totals.retransmitted_bytes,
+    ),
+    (
+        "transport_received",
+        "Payload that the transports received",
+        |totals| totals.received_bytes,
+    ),
+];
+
+fn transports(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let hops = state.shell.read(Engine::hops);
+    let names: BTreeMap<HopId, String> = hops.into_iter().map(|hop| (hop.id, hop.name)).collect();
+    let totals = state.shell.transport_totals();
+    for (name, help, sum) in TRANSPORT_SUMS {
+        let rows = totals.iter().map(|((hop, class), totals)| {
+            let path = names.get(hop).cloned().unwrap_or_default();
+            let class = class.map_or(ALL_CLASSES.to_owned(), |class| state.class_name(class));
+            (vec![("path", path), ("class", class)], sum(totals))
+        });
+        families.counter(name, help, Some(&Unit::Bytes), rows)?;
+    }
+    Ok(())
+}
+
+fn sessions(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
+    let all = || {
+        let paths = paths.iter();
+        paths.flat_map(|path| path.sessions.iter().map(move |session| (path, session)))
+    };
+    let labels = |path: &PathView, view: &SessionView| {
+        let class = view.class.as_deref().unwrap_or(ALL_CLASSES);
+        vec![("path", path.hop.name.clone()), ("class", class.to_owned())]
+    };
+    let mut counts: BTreeMap<Labels, u64> = BTreeMap::new();
+    let mut controls: BTreeSet<Labels> = BTreeSet::new();
+    for (path, view) in all() {
+        let part = if view.carrying { "carrying" } else { "standby" };
+        let mut row = labels(path, view);
+        row.push(("state", part.to_owned()));
+        *counts.entry(row).or_default() += 1;
+        let mut row = labels(path, view);
+        row.push(("algorithm", view.congestion_control.clone()));
+        controls.insert(row);
+    }
+    families.gauge("sessions", "Sessions that are up", None, counts)?;
+    families.info(
+        "congestion_control",
+        "Congestion control in use by the sessions",
+        controls,
+    )?;
+    // One session of each class carries, so that rows are unique.
+    let carrying: Vec<_> = all()
+        .filter(|(_, view)| view.carrying)
+        .map(|(path, view)| (labels(path, view), view))
+        .collect();
+    figures(&carrying, families)
+}
+
+fn figures(carrying: &[(Labels, &SessionView)], families: &mut Families<'_>) -> fmt::Result {
+    let per_second = Unit::Other("bytes_per_second".to_owned());
+    let rows: [(&str, &str, Unit, fn(&SessionView) -> f64); 5] = [
+        (
+            "session_rtt",
+            "Smoothed round-trip time of the session that carries the class",
+            Unit::Seconds,
+            |view| view.rtt_ms / 1e3,
+        ),
+        (
+            "session_min_rtt",
+            "Least round-trip time of the session that carries the class",
+            Unit::Seconds,
+            |view| view.min_rtt_ms / 1e3,
+        ),
+        (
+            "session_delivery_rate",
+            "Payload delivered, as the transport last measured it",
+            per_second,
+            |view| octets(view.delivery_rate_bps),
+        ),
+        (
+            "session_cwnd",
+            "Congestion window of the session that carries the class",
+            Unit::Bytes,
+            |view| view.cwnd_bytes as f64,
+        ),
+        (
+            "session_in_flight",
+            "Bytes given to the transport and not acknowledged",
+            Unit::Bytes,
+            |view| view.in_flight_bytes as f64,
+        ),
+    ];
+    for (name, help, unit, figure) in rows {
+        let rows = carrying
+            .iter()
+            .map(|(labels, view)| (labels.clone(), figure(view)));
+        families.gauge(name, help, Some(&unit), rows)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! GET /metrics: the node in figures for Prometheus, read when it asks.
+//!
+//! Units are base units, bytes and seconds. Sums only grow while the process
+//! runs: what a transport has moved is summed past the end of its session.
+
+mod families;
+mod links;
+mod traffic;
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::ApiState;
+use super::problem::Problem;
+use families::Families;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// GET /metrics
+pub async fn scrape(State(state): State<Arc<ApiState>>) -> Response {
+    let mut registry = Registry::with_prefix("underpass");
+    registry.register_collector(Box::new(NodeCollector(state)));
+    let mut text = String::new();
+    match encode(&mut text, &registry) {
+        Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => {
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
+        }
+    }
+}
+
+/// Reads the whole node at each scrape.
+struct NodeCollector(Arc<ApiState>);
+
+impl fmt::Debug for NodeCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NodeCollector")
+    }
+}
+
+impl Collector for NodeCollector {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families::new(encoder);
+        process(&self.0, &mut families)?;
+        links::encode(&self.0, &mut families)?;
+        traffic::encode(&self.0, &mut families)
+    }
+}
+
+fn process(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let node = state.config.node.number.to_string();
+    let role = state.config.node.role.name().to_owned();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    families.info(
+        "build",
+        "The program and the node it runs",
+        [vec![("version", version), ("node", node), ("role", role)]],
+    )?;
+    families.gauge(
+        "incarnation",
+        "Count of the node's starts",
+        None,
+        [(vec![], state.incarnation)],
+    )?;
+    families.gauge(
+        "uptime",
+        "Since the start of the process",
+        Some(&Unit::Seconds),
+        [(vec![], state.started.elapsed().as_secs_f64())],
+    )?;
+    families.gauge(
+        "edge_connections",
+        "Connections of clients that are open",
+        None,
+        [(vec![], state.edge.open_connections())],
+    )?;
+    let Some(interceptor) = &state.interceptor else {
+        return Ok(());
+    };
+    let plain = interceptor.plain_ip_bytes();
+    families.counter(
+        "plain_ip",
+        "Clients' bytes routed as plain IP, beside the streams",
+        Some(&Unit::Bytes),
+        [("up", plain.up), ("down", plain.down)]
+            .map(|(direction, bytes)| (vec![("direction", direction.to_owned())], bytes)),
+    )?;
+    families.gauge(
+        "interception_enabled",
+        "Whether connections are taken in transparently",
+        None,
+        [(vec![], u64::from(interceptor.switch().enabled))],
+    )
+}

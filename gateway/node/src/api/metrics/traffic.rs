@@ -1,0 +1,159 @@
+//! Streams, custody, and what was refused or lost.
+
+use std::fmt;
+
+use prometheus_client::registry::Unit;
+use underpass_cla::Class;
+use underpass_engine::Engine;
+
+use super::super::ApiState;
+use super::super::view::{CustodyClassView, StreamsView};
+use super::families::{Families, Labels};
+
+pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    streams(state, families)?;
+    custody(state, families)?;
+    losses(state, families)
+}
+
+fn of_class(class: &str) -> Labels {
+    vec![("class", class.to_owned())]
+}
+
+fn streams(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let streams = state.streams();
+    let states = streams.iter().flat_map(|(class, view)| {
+        let counts = [
+            ("open", view.open),
+            ("half-closed", view.half_closed),
+            ("draining", view.draining),
+        ];
+        counts.map(|(state, count)| {
+            let mut labels = of_class(class);
+            labels.push(("state", state.to_owned()));
+            (labels, count)
+        })
+    });
+    families.gauge("streams", "Streams by state", None, states)?;
+    let rows = |figure: fn(&StreamsView) -> u64| {
+        let rows = streams.iter();
+        rows.map(move |(class, view)| (of_class(class), figure(view)))
+    };
+    families.counter(
+        "streams_sent",
+        "Bytes of streams that were sealed into bundles",
+        Some(&Unit::Bytes),
+        rows(|view| view.sent_bytes),
+    )?;
+    families.counter(
+        "streams_received",
+        "Bytes of streams that arrived for the first time",
+        Some(&Unit::Bytes),
+        rows(|view| view.received_bytes),
+    )?;
+    families.gauge(
+        "streams_backlog",
+        "Bytes of streams that wait for the link",
+        Some(&Unit::Bytes),
+        rows(|view| view.backlog_bytes),
+    )?;
+    let events = state.shell.read(Engine::stream_events);
+    let events = [
+        ("opened", events.opened),
+        ("accepted", events.accepted),
+        ("refused", events.refused),
+        ("closed", events.closed),
+        ("reset-here", events.resets_sent),
+        ("reset-by-peer", events.resets_received),
+        ("violation", events.violations),
+        ("expired", events.expired),
+    ];
+    families.counter(
+        "stream_events",
+        "What became of streams",
+        None,
+        events.map(|(event, count)| (vec![("event", event.to_owned())], count)),
+    )
+}
+
+fn custody(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let custody = state.custody();
+    let counts: [(&str, &str, fn(&CustodyClassView) -> u64); 2] = [
+        ("held_bundles", "Bundles held", |view| view.bundles),
+        (
+            "custody_bundles",
+            "Bundles in this node's custody",
+            |view| view.custody_bundles,
+        ),
+    ];
+    let sizes: [(&str, &str, fn(&CustodyClassView) -> u64); 2] = [
+        ("held", "Payload of the bundles held", |view| view.bytes),
+        (
+            "custody",
+            "Payload of the bundles in this node's custody",
+            |view| view.custody_bytes,
+        ),
+    ];
+    // A class without bundles is told too: a row that vanishes is no zero.
+    let classes: Vec<(String, CustodyClassView)> = (0..state.config.classes.len())
+        .filter_map(|number| u8::try_from(number).ok())
+        .map(|number| {
+            let name = state.class_name(Class(number));
+            let view = custody.classes.get(&name).copied().unwrap_or_default();
+            (name, view)
+        })
+        .collect();
+    let rows = |figure: fn(&CustodyClassView) -> u64| {
+        let rows = classes.iter();
+        rows.map(move |(class, view)| (of_class(class), figure(view)))
+    };
+    for (name, help, figure) in counts {
+        families.gauge(name, help, None, rows(figure))?;
+    }
+    for (name, help, figure) in sizes {
+        families.gauge(name, help, Some(&Unit::Bytes), rows(figure))?;
+    }
+    let ages = classes
+        .iter()
+        .map(|(class, view)| (of_class(class), view.oldest_s));
+    families.gauge(
+        "held_oldest_age",
+        "For how long the oldest bundle has been held",
+        Some(&Unit::Seconds),
+        ages,
+    )?;
+    families.gauge(
+        "store_used",
+        "Bytes of the store in use, as the quota counts them",
+        Some(&Unit::Bytes),
+        [(vec![], custody.used_bytes)],
+    )?;
+    families.gauge(
+        "store_quota",
+        "Bytes that the store may use",
+        Some(&Unit::Bytes),
+        [(vec![], custody.quota_bytes)],
+    )
+}
+
+fn losses(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let counts = state.shell.counts();
+    families.counter(
+        "deleted_bundles",
+        "Bundles deleted without having been delivered or handed on",
+        None,
+        [(vec![], counts.deleted_bundles)],
+    )?;
+    families.counter(
+        "refused_bundles",
+        "Bundles that arrived and were refused",
+        None,
+        [(vec![], counts.refused_bundles)],
+    )?;
+    families.counter(
+        "bad_payloads",
+        "Payloads that broke the stream protocol",
+        None,
+        [(vec![], counts.bad_payloads)],
+    )
+}

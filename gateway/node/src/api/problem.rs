@@ -1,0 +1,101 @@
+//! Errors as problem details (RFC 9457), from handlers and extractors alike.
+
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{self, FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// Why a request is not served.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    detail: String,
+}
+
+impl Problem {
+    /// A problem with a text that says what to do.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
+        Problem {
+            status,
+            detail: detail.into(),
+        }
+    }
+
+    /// What the path or body names does not exist.
+    pub fn not_found(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// A value that is understood and cannot be.
+    pub fn invalid(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        // Without a type the status says what kind of problem it is
+        // (RFC 9457 § 4.2.1).
+        let body = json!({
+            "title": self.status.canonical_reason(),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        (self.status, kind, body.to_string()).into_response()
+    }
+}
+
+macro_rules! from_rejection {
+    ($($rejection:ty),*) => {
+        $(impl From<$rejection> for Problem {
+            fn from(rejection: $rejection) -> Problem {
+                Problem::new(rejection.status(), rejection.body_text())
+            }
+        })*
+    };
+}
+
+from_rejection!(JsonRejection, PathRejection, QueryRejection);
+
+/// A JSON body.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let axum::Json(value) = axum::Json::from_request(request, state).await?;
+        Ok(Json(value))
+    }
+}
+
+/// What the path names.
+#[derive(Debug)]
+pub struct Path<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let extract::Path(value) = extract::Path::from_request_parts(parts, state).await?;
+        Ok(Path(value))
+    }
+}
+
+/// The query.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let extract::Query(value) = extract::Query::from_request_parts(parts, state).await?;
+        Ok(Query(value))
+    }
+}

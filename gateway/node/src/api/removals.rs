@@ -1,0 +1,43 @@
+//! What can be ended: streams and bundles.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use underpass_bundle::BundleId;
+use underpass_engine::StreamKey;
+use underpass_streams::StreamId;
+
+use super::ApiState;
+use super::problem::{Path, Problem};
+
+/// DELETE /v1/streams/{peer}/{id}: both applications see a reset.
+pub async fn reset_stream(
+    State(state): State<Arc<ApiState>>,
+    Path((peer, id)): Path<(u64, u64)>,
+) -> Result<StatusCode, Problem> {
+    let key = StreamKey {
+        peer,
+        id: StreamId(id),
+    };
+    let missing = |_| Problem::not_found(format!("there is no stream {id} with node {peer}"));
+    state.shell.reset_stream(key).map_err(missing)?;
+    tracing::info!(peer, stream = id, "stream reset by the local API");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// DELETE /v1/custody/{id}: streams of this node whose bytes are in the
+/// bundle are reset.
+pub async fn cancel_bundle(
+    State(state): State<Arc<ApiState>>,
+    Path(id): Path<u64>,
+) -> Result<StatusCode, Problem> {
+    let cancelled = state
+        .shell
+        .with(|engine, now| engine.cancel(now, BundleId(id)));
+    if !cancelled {
+        return Err(Problem::not_found(format!("there is no bundle {id}")));
+    }
+    tracing::info!(bundle = id, "bundle given up by the local API");
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,245 @@
+//! The status as `underpass status` prints it: aligned tables for people.
+
+use std::fmt;
+
+use super::view::{PathView, SessionView, Status};
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}, {}, version {}, up {}, start {}",
+            self.node,
+            self.role,
+            self.version,
+            span(self.uptime_s),
+            self.incarnation
+        )?;
+        for line in &self.congestion_controls {
+            writeln!(f, "congestion control {line}")?;
+        }
+        writeln!(f, "\n{}", paths(&self.paths))?;
+        let mut sessions = sessions(&self.paths);
+        if sessions.rows.len() == 1 {
+            sessions.row(["none"]);
+        }
+        writeln!(f, "{sessions}\n{}", self.classes())?;
+        writeln!(
+            f,
+            "Store: {} bundles, {} of {}",
+            self.custody.bundles,
+            size(self.custody.used_bytes),
+            size(self.custody.quota_bytes)
+        )
+    }
+}
+
+fn paths(paths: &[PathView]) -> Table {
+    let mut table = Table::new(["PATH", "TO", "STATE", ">RATE", ">ACKS, PLAIN IP"]);
+    for path in paths {
+        let hop = &path.hop;
+        let state = match (hop.up, hop.blocked) {
+            (true, true) => "blocked",
+            (false, true) => "blocked, down",
+            (true, false) => "up",
+            (false, false) => "down",
+        };
+        table.row([
+            hop.name.clone(),
+            format!("ipn:{}.0", hop.neighbour),
+            state.to_owned(),
+            hop.rate_bps.map_or("unlimited".to_owned(), rate),
+            rate(hop.subtracted_bps),
+        ]);
+    }
+    table
+}
+
+fn sessions(paths: &[PathView]) -> Table {
+    let mut table = Table::new([
+        "SESSION",
+        "PATH",
+        "CLASS",
+        "PART",
+        "TLS",
+        "CONTROL",
+        ">RTT",
+        ">LEAST",
+        ">DELIVERY",
+        ">WINDOW",
+        ">IN FLIGHT",
+        ">SENT",
+        ">AGAIN",
+        ">RECEIVED",
+    ]);
+    for path in paths {
+        for session in &path.sessions {
+            table.row(session_row(&path.hop.name, session));
+        }
+    }
+    table
+}
+
+fn session_row(path: &str, session: &SessionView) -> [String; 14] {
+    let part = if session.carrying {
+        "carries"
+    } else {
+        "stands by"
+    };
+    let class = session.class.as_deref().unwrap_or("all");
+    [
+        session.id.to_string(),
+        path.to_owned(),
+        class.to_owned(),
+        part.to_owned(),
+        if session.tls { "yes" } else { "no" }.to_owned(),
+        session.congestion_control.clone(),
+        format!("{:.0} ms", session.rtt_ms),
+        format!("{:.0} ms", session.min_rtt_ms),
+        rate(session.delivery_rate_bps),
+        size(session.cwnd_bytes),
+        size(session.in_flight_bytes),
+        size(session.sent_bytes),
+        size(session.retransmitted_bytes),
+        size(session.received_bytes),
+    ]
+}
+
+impl Status {
+    fn classes(&self) -> Table {
+        let mut table = Table::new([
+            "CLASS",
+            ">STREAMS OPEN",
+            ">HALF-CLOSED",
+            ">DRAINING",
+            ">SENT",
+            ">RECEIVED",
+            ">WAITING",
+            ">BUNDLES HELD",
+            ">PAYLOAD",
+            ">OLDEST",
+        ]);
+        for (class, streams) in &self.streams {
+            let held = self.custody.classes.get(class).copied().unwrap_or_default();
+            table.row([
+                class.clone(),
+                streams.open.to_string(),
+                streams.half_closed.to_string(),
+                streams.draining.to_string(),
+                size(streams.sent_bytes),
+                size(streams.received_bytes),
+                size(streams.backlog_bytes),
+                held.bundles.to_string(),
+                size(held.bytes),
+                format!("{:.1} s", held.oldest_s),
+            ]);
+        }
+        table
+    }
+}
+
+/// Bytes in decimal units.
+fn size(bytes: u64) -> String {
+    scaled(bytes as f64, "B")
+}
+
+/// bit/s in decimal units.
+fn rate(bps: u64) -> String {
+    scaled(bps as f64, "bit/s")
+}
+
+fn scaled(value: f64, unit: &str) -> String {
+    // 999.95 would be shown as 1000.0: the next unit takes it.
+    let mut value = value;
+    for prefix in ["", "k", "M", "G"] {
+        if value < 999.95 {
+            let digits = usize::from(!prefix.is_empty());
+            return format!("{value:.digits$} {prefix}{unit}");
+        }
+        value /= 1e3;
+    }
+    format!("{value:.1} T{unit}")
+}
+
+/// A duration in its two largest units.
+fn span(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    match seconds {
+        0..=59 => format!("{seconds} s"),
+        60..=3_599 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..=86_399 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+/// Rows of cells; a head that begins with '>' aligns its column to the right.
+struct Table {
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn new<const N: usize>(heads: [&str; N]) -> Table {
+        let names = heads.iter().map(|head| head.trim_start_matches('>'));
+        Table {
+            right: heads.iter().map(|head| head.starts_with('>')).collect(),
+            rows: vec![names.map(str::to_owned).collect()],
+        }
+    }
+
+    fn row<const N: usize>(&mut self, cells: [impl Into<String>; N]) {
+        self.rows.push(cells.map(Into::into).into_iter().collect());
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let widths: Vec<usize> = (0..self.right.len()).map(|c| self.width(c)).collect();
+        for row in &self.rows {
+            let mut line = String::new();
+            for ((cell, width), right) in row.iter().zip(&widths).zip(&self.right) {
+                line += &if *right {
+                    format!("{cell:>width$}  ")
+                } else {
+                    format!("{cell:<width$}  ")
+                };
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_by_their_widest_cell() {
+        let mut table = Table::new(["PATH", ">RATE"]);
+        table.row(["sat", "1.0 kbit/s"]);
+        table.row(["terrestrial", "40.0 Mbit/s"]);
+        let expected = "\
+PATH                RATE
+sat           1.0 kbit/s
+terrestrial  40.0 Mbit/s
+";
+        assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn figures_have_the_unit_that_suits_them() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(999), "999 B");
+        assert_eq!(size(1_500), "1.5 kB");
+        assert_eq!(size(999_960), "1.0 MB");
+        assert_eq!(rate(140_000_000), "140.0 Mbit/s");
+        assert_eq!(span(59.9), "59 s");
+        assert_eq!(span(7_260.0), "2 h 1 min");
+    }
+}

@@ -1,0 +1,115 @@
+//! Transparent interception while the node runs: on and off, and the families
+//! that the far node reaches.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use underpass_edge::Edge;
+use underpass_edge::config::{EdgeConfig, ListenerProtocol};
+use underpass_edge::dial::Families;
+use underpass_edge::transparent::{Interception, InterceptionError, PlainBytes, Switch};
+
+/// How often the rules and their counters are looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The interception rules of this node. Calls block for some milliseconds.
+pub struct Interceptor {
+    state: Mutex<State>,
+    plain: Mutex<PlainBytes>,
+}
+
+struct State {
+    rules: Interception,
+    switch: Switch,
+}
+
+impl Interceptor {
+    /// Installs the rules, if the configuration asks for any; `edge` listens.
+    ///
+    /// # Errors
+    /// When nft or ip fail.
+    pub fn start(
+        config: &EdgeConfig,
+        edge: &Edge,
+    ) -> Result<Option<Arc<Interceptor>>, InterceptionError> {
+        let Some(wanted) = &config.interception else {
+            return Ok(None);
+        };
+        let mut listeners = config.listener.iter();
+        let transparent = listeners.find(|l| l.protocol == ListenerProtocol::Transparent);
+        let port = transparent.and_then(|listener| {
+            let mut addresses = edge.addresses().iter();
+            addresses.find(|(name, _)| *name == listener.name)
+        });
+        let switch = Switch::default();
+        let port = port.map(|(_, address)| address.port());
+        let rules = Interception::install(wanted.clone(), port, &switch)?;
+        Ok(Some(Arc::new(Interceptor {
+            state: Mutex::new(State { rules, switch }),
+            plain: Mutex::default(),
+        })))
+    }
+
+    /// What is switched off at present.
+    pub fn switch(&self) -> Switch {
+        self.state().switch.clone()
+    }
+
+    /// Whether the kernel has the rules still.
+    pub fn is_in_force(&self) -> bool {
+        self.state().rules.is_in_force()
+    }
+
+    /// Changes what is taken in; connections that are open live on.
+    ///
+    /// # Errors
+    /// When nft refuses; what was in force then stays.
+    pub fn change(&self, change: impl FnOnce(&mut Switch)) -> Result<(), InterceptionError> {
+        let mut state = self.state();
+        let mut switch = state.switch.clone();
+        change(&mut switch);
+        if switch != state.switch {
+            state.rules.set(&switch)?;
+            state.switch = switch;
+        }
+        Ok(())
+    }
+
+    /// Bytes of clients' traffic routed as plain IP, as last looked at.
+    pub fn plain_ip_bytes(&self) -> PlainBytes {
+        *self.plain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look(&self, families: Families) {
+        if let Err(error) = self.change(|switch| switch.families = families) {
+            tracing::error!(%error, "the families that the far node reaches are not followed");
+        }
+        match self.state().rules.plain_ip_bytes() {
+            Ok(bytes) => *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = bytes,
+            Err(error) => tracing::warn!(%error, "plain IP is not measured"),
+        }
+    }
+}
+
+/// Follows the families that `reached` tells and reads the counters, once a
+/// second. Runs until dropped.
+pub async fn watch(
+    interceptor: Arc<Interceptor>,
+    reached: impl Fn() -> Families + Send + Sync + 'static,
+) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    loop {
+        ticks.tick().await;
+        let families = reached();
+        let interceptor = interceptor.clone();
+        let look = tokio::task::spawn_blocking(move || interceptor.look(families));
+        if look.await.is_err() {
+            tracing::error!("interception is not watched any more");
+            return;
+        }
+    }
+}
