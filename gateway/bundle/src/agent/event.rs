@@ -186,7 +186,7 @@ pub enum Event {
         /// Why.
         reason: DeleteReason,
     },
-    /// There is something to send where there was nothing.
+    /// There is something more to send, or sending is no longer paused.
     Woken {
         /// To whom.
         neighbour: NeighbourId,

@@ -27,6 +27,13 @@ impl Agent {
         neighbour.is_some_and(|neighbour| neighbour.has_pending(class))
     }
 
+    /// Whether a neighbour has no room at present: nothing but signalling is
+    /// offered to it. [`Event::Woken`] follows the end of the pause.
+    pub fn is_paused(&self, neighbour: NeighbourId) -> bool {
+        let neighbour = self.neighbours.get(&neighbour);
+        neighbour.is_some_and(|neighbour| neighbour.paused.is_some())
+    }
+
     /// Payload bytes that wait to be offered to a neighbour in a class.
     pub fn backlog_bytes(&self, neighbour: NeighbourId, class: Class) -> u64 {
         let neighbour = self.neighbours.get(&neighbour);
@@ -268,11 +275,9 @@ impl Agent {
     pub(super) fn end_pause(&mut self, via: NeighbourId) {
         let neighbour = self.neighbour(via);
         let until = neighbour.paused.take();
-        let waiting = neighbour.queues.iter();
-        let classes: Vec<Class> = waiting
-            .filter(|(_, queue)| !queue.is_empty())
-            .map(|(class, _)| *class)
-            .collect();
+        // Empty queues too: what was refused may be gone, and those who seal
+        // for this neighbour wait for the end of the pause.
+        let classes: Vec<Class> = neighbour.queues.keys().copied().collect();
         if let Some(until) = until {
             self.pauses.remove(&(until, via));
         }

@@ -185,6 +185,17 @@ impl Agent {
             && self.used_bytes.saturating_add(quota_bytes(bytes)) <= self.config.store_bytes
     }
 
+    /// The largest payload that has room, to be sent or relayed, bytes.
+    pub fn free_bytes(&self) -> u64 {
+        let beside = quota_bytes(0);
+        match self.held.len() < self.config.store_bundles {
+            true => {
+                (self.config.store_bytes.saturating_sub(self.used_bytes)).saturating_sub(beside)
+            }
+            false => 0,
+        }
+    }
+
     /// Whether a payload of so many bytes can wait for its service. This room
     /// is apart from the store: two nodes whose stores are full of bundles for
     /// each other must still be able to take them in.
@@ -326,14 +337,15 @@ impl Agent {
         let (via, class) = (held.neighbour, held.class);
         let (again, bytes) = (held.transmissions > 0, held.bytes);
         let neighbour = self.neighbour(via);
-        let asleep = !neighbour.has_pending(class);
         let queue: &mut Queue = neighbour.queues.entry(class).or_default();
         match again {
             true => queue.again.insert(id),
             false => queue.fresh.insert(id),
         };
         queue.bytes += bytes;
-        if asleep && neighbour.has_pending(class) {
+        // Also where others wait: the session may have no use for those, but
+        // for this one.
+        if neighbour.has_pending(class) {
             self.woken.insert((via, class));
         }
     }
