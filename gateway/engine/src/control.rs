@@ -87,7 +87,6 @@ impl Engine {
         if own && let Some((peer, STREAM_SERVICE)) = ipn_parts(&held.destination) {
             self.give_up(now, peer, &payload);
         }
-        self.feed(now);
         self.settle(now);
         true
     }

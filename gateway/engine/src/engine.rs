@@ -1,6 +1,7 @@
 //! The engine's state, its making, and its time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use thiserror::Error;
@@ -69,6 +70,9 @@ pub enum EngineError {
     /// The classes or rates contradict themselves.
     #[error(transparent)]
     Scheduler(#[from] scheduler::ConfigError),
+    /// Peers without classes could not be served.
+    #[error("the default class {0} is not configured")]
+    DefaultClass(Class),
 }
 
 /// One node, without I/O and clock.
@@ -79,20 +83,22 @@ pub struct Engine {
     pub(crate) hops: BTreeMap<HopId, Hop>,
     /// Streams, by the edge node at their other end.
     pub(crate) muxes: BTreeMap<u64, Mux>,
-    /// Edge nodes by the neighbour that leads to them.
-    pub(crate) peers_behind: HashMap<u64, Vec<u64>>,
-    /// The peer whose bytes were sealed last, by neighbour.
-    pub(crate) last_sealed: HashMap<u64, u64>,
+    /// Edge nodes with something to seal, by the neighbour that leads to them.
+    pub(crate) waiting: BTreeMap<(u64, Class), BTreeSet<u64>>,
+    /// The peer whose bytes were sealed last, by neighbour and class.
+    pub(crate) last_sealed: HashMap<(u64, Class), u64>,
     pub(crate) sessions: HashMap<SessionId, SessionState>,
     /// Hops that wait for room in the store.
     pub(crate) starved: BTreeSet<HopId>,
+    /// The one of them that was fed last.
+    pub(crate) last_fed: HopId,
     /// Peers with requests to open that wait for their first bytes.
     pub(crate) opened: BTreeSet<u64>,
     pub(crate) flush_at: Option<Instant>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
-    neighbours: HashMap<u64, Vec<HopId>>,
+    neighbours: HashMap<u64, Arc<[HopId]>>,
 }
 
 impl Engine {
@@ -114,12 +120,17 @@ impl Engine {
             });
         }
         let classes: Vec<Class> = config.scheduler.classes.iter().map(|c| c.class).collect();
+        if !classes.contains(&config.default_class) {
+            return Err(EngineError::DefaultClass(config.default_class));
+        }
+        let highest = classes.iter().max();
+        let numbers = highest.map_or(0, |class| usize::from(class.0) + 1);
         let mut hops = BTreeMap::new();
         let mut neighbours: HashMap<u64, Vec<HopId>> = HashMap::new();
         for hop in &config.hops {
             scheduler.add_terminal(now, hop.id.terminal(), hop.weight, hop.send_rate_bps);
             let wire = TcpWire::new(hop.mtu_bytes, hop.ipv6, hop.tls, SEGMENT_BYTES);
-            hops.insert(hop.id, Hop::new(hop.clone(), wire, classes.len()));
+            hops.insert(hop.id, Hop::new(hop.clone(), wire, numbers));
             neighbours.entry(hop.neighbour).or_default().push(hop.id);
             // A neighbour is a route to itself also before it is up.
             config.agent.routes.push(bundle::Route {
@@ -134,16 +145,20 @@ impl Engine {
             scheduler,
             hops,
             muxes: BTreeMap::new(),
-            peers_behind: HashMap::new(),
+            waiting: BTreeMap::new(),
             last_sealed: HashMap::new(),
             sessions: HashMap::new(),
             starved: BTreeSet::new(),
+            last_fed: HopId(0),
             opened: BTreeSet::new(),
             flush_at: None,
             actions: VecDeque::new(),
             wake_at: None,
             classes,
-            neighbours,
+            neighbours: neighbours
+                .into_iter()
+                .map(|(neighbour, hops)| (neighbour, hops.into()))
+                .collect(),
         })
     }
 
@@ -187,13 +202,23 @@ impl Engine {
     }
 
     /// The hops to a neighbour.
-    pub(crate) fn hops_to(&self, neighbour: u64) -> Vec<HopId> {
+    pub(crate) fn hops_to(&self, neighbour: u64) -> Arc<[HopId]> {
         self.neighbours.get(&neighbour).cloned().unwrap_or_default()
+    }
+
+    /// A class of this node: the named one, or, where another node has named
+    /// one that is not configured here, the default.
+    pub(crate) fn known(&self, class: Class) -> Class {
+        match self.classes.contains(&class) {
+            true => class,
+            false => self.config.default_class,
+        }
     }
 
     /// After any change: hands on what happened, and sends what may be sent.
     pub(crate) fn settle(&mut self, now: Instant) {
         self.drain_agent(now);
         self.pump(now);
+        self.feed(now);
     }
 }

@@ -52,9 +52,12 @@ pub(crate) struct Hop {
     pub subtracted_bps: u64,
     /// By class.
     pub traffic: Vec<HopTraffic>,
+    /// Classes that the scheduler holds for ready: it is told of changes only.
+    pub ready: BTreeSet<Class>,
 }
 
 impl Hop {
+    /// A hop without sessions; class numbers are below `classes`.
     pub fn new(config: HopConfig, wire: TcpWire, classes: usize) -> Hop {
         Hop {
             config,
@@ -64,6 +67,7 @@ impl Hop {
             blocked: false,
             subtracted_bps: 0,
             traffic: vec![HopTraffic::default(); classes],
+            ready: BTreeSet::new(),
         }
     }
 

@@ -4,17 +4,21 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_bundle::{self as bundle, NeighbourId};
-use underpass_cla::{Class, Refusal, SessionId};
+use underpass_cla::{Refusal, SessionId};
 
 use crate::engine::{Action, Engine, STREAM_SERVICE};
 
 impl Engine {
-    /// Whether a bundle of `length` bytes would be taken now.
+    /// Whether a bundle of `length` bytes may be taken. Only when it is here
+    /// can it be said whether it is for this node: then it has room where a
+    /// bundle to be relayed has none, and so have custody signals, which empty
+    /// the store.
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// When there is no room for it in any case.
     pub fn admit(&self, length: Option<u64>) -> Result<(), Refusal> {
-        if self.agent.room(length.unwrap_or(0)) {
+        let length = length.unwrap_or(0);
+        if self.agent.room(length) || self.agent.delivery_room(length) {
             Ok(())
         } else {
             Err(Refusal::NoResources)
@@ -27,11 +31,12 @@ impl Engine {
     /// When it is malformed or cannot be kept.
     pub fn receive(&mut self, now: Instant, id: SessionId, raw: Bytes) -> Result<(), Refusal> {
         let session = self.sessions.get(&id).ok_or(Refusal::NoResources)?;
+        let class = session.info.class.unwrap_or(self.config.default_class);
+        let class = self.known(class);
         let hop = self
             .hops
             .get_mut(&session.hop)
             .ok_or(Refusal::NoResources)?;
-        let class = session.info.class.unwrap_or(self.config.default_class);
         let neighbour = NeighbourId(hop.config.neighbour);
         let bytes = raw.len() as u64;
         let outcome = self.agent.receive(now, neighbour, class, raw);
@@ -58,8 +63,8 @@ impl Engine {
                         self.give_up(now, peer, &payload);
                     }
                 }
-                bundle::Event::Woken { neighbour, class } => self.woken(now, neighbour.0, class),
-                bundle::Event::Released { .. } => self.feed(now),
+                bundle::Event::Woken { neighbour, .. } => self.woken(now, neighbour.0),
+                bundle::Event::Released { .. } => {}
                 other => self.actions.push_back(Action::Bundle(other)),
             }
         }
@@ -70,8 +75,14 @@ impl Engine {
             return;
         };
         let class = delivery.class;
+        // A node is heard only by the way that leads to it: no other may
+        // speak in its name.
+        let from = Some(NeighbourId(self.neighbour_to(peer)));
+        let heard = delivery.from == from;
         // Only configured nodes have streams here.
-        let Some(mux) = self.mux(peer) else {
+        let Some(mux) = self.mux(peer).filter(|_| heard) else {
+            let unclaimed = bundle::Event::Deliver(delivery);
+            self.actions.push_back(Action::Bundle(unclaimed));
             return;
         };
         if let Err(error) = mux.handle_payload(now, class, delivery.payload) {
@@ -81,16 +92,9 @@ impl Engine {
     }
 
     /// The leaves to a neighbour have something to send.
-    fn woken(&mut self, now: Instant, neighbour: u64, class: Class) {
-        for hop in self.hops_to(neighbour) {
-            self.update_leaf(now, hop, class);
-        }
-    }
-
-    /// There is room in the store again for those that wait for it.
-    pub(crate) fn feed(&mut self, now: Instant) {
-        while let Some(hop) = self.starved.pop_first() {
-            self.update_leaves(now, hop);
+    fn woken(&mut self, now: Instant, neighbour: u64) {
+        for hop in self.hops_to(neighbour).iter() {
+            self.update_leaves(now, *hop);
         }
     }
 }

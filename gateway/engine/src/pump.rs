@@ -1,5 +1,6 @@
 //! Sealing and offering: what the scheduler grants leaves the node.
 
+use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -11,8 +12,17 @@ use crate::engine::{Action, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 
 /// What a bundle adds to its payload at most: primary block, age, hop count,
-/// previous node, custody, CRCs.
-const BUNDLE_OVERHEAD_BYTES: u64 = 256;
+/// previous node, custody, CRCs, as the agent estimates them before it offers
+/// a bundle to a session of limited MRU.
+const BUNDLE_OVERHEAD_BYTES: u64 = 512;
+
+/// Streams seal no less than this where they have more: a session with a
+/// smaller MRU gets nothing.
+const LEAST_PAYLOAD_BYTES: u64 = 512;
+
+/// A full store frees itself piece by piece; it is filled again when at least
+/// this part (1/n) of it is free, lest bundles become ever smaller.
+const STORE_PART: u64 = 8;
 
 impl Engine {
     /// Sends all that may be sent now.
@@ -36,8 +46,7 @@ impl Engine {
         if self.offer(now, leaf, max_bytes).is_none() {
             // What seemed to be there is gone, or the store has no room for
             // it at present.
-            let known = self.scheduler.set_ready(now, leaf, false);
-            debug_assert!(known.is_ok(), "{known:?}");
+            self.set_ready(now, HopId(leaf.terminal.0), leaf.class, false);
         }
     }
 
@@ -88,31 +97,66 @@ impl Engine {
     /// behind one neighbour take turns.
     fn seal(&mut self, now: Instant, hop: HopId, class: Class, max: u64) -> Option<()> {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
-        let peer = self.next_peer(neighbour, class)?;
-        let room = max.saturating_sub(BUNDLE_OVERHEAD_BYTES);
-        if !self.agent.room(room) {
-            self.starved.insert(hop);
+        if class != Class::SIGNALLING && self.agent.is_paused(NeighbourId(neighbour)) {
             return None;
         }
-        let limit = usize::try_from(room).unwrap_or(usize::MAX);
-        let payload = self.muxes.get_mut(&peer)?.poll_payload(class, limit)?;
-        self.gather_events(peer);
-        self.last_sealed.insert(neighbour, peer);
-        self.originate(now, peer, class, payload)
+        let wanted = max.saturating_sub(BUNDLE_OVERHEAD_BYTES);
+        if wanted < LEAST_PAYLOAD_BYTES {
+            return None;
+        }
+        while let Some(peer) = self.next_peer(neighbour, class) {
+            let free = self.agent.free_bytes();
+            if free < self.least_free().min(wanted) {
+                self.starved.insert(hop);
+                return None;
+            }
+            let limit = usize::try_from(wanted.min(free)).unwrap_or(usize::MAX);
+            let payload = self.muxes.get_mut(&peer)?.poll_payload(class, limit);
+            self.take_stock(peer);
+            self.last_sealed.insert((neighbour, class), peer);
+            match payload {
+                Some(payload) => return self.originate(now, peer, class, payload),
+                // Frames may lose their reason while they wait.
+                None => self.forget_waiting(neighbour, class, peer),
+            }
+        }
+        None
     }
 
+    /// The peer behind `neighbour` whose turn it is.
     fn next_peer(&self, neighbour: u64, class: Class) -> Option<u64> {
-        let peers = self.peers_behind.get(&neighbour)?;
-        let last = self.last_sealed.get(&neighbour);
-        let start = peers.iter().position(|peer| Some(peer) == last);
-        let start = start.map_or(0, |place| place + 1);
-        let turn = peers[start..].iter().chain(&peers[..start]);
-        let waiting = |peer: &&u64| {
-            self.muxes
-                .get(peer)
-                .is_some_and(|mux| mux.has_pending(class))
-        };
-        turn.copied().find(|peer| waiting(&peer))
+        let peers = self.waiting.get(&(neighbour, class))?;
+        let last = self.last_sealed.get(&(neighbour, class));
+        let behind = last.and_then(|last| peers.range((Excluded(*last), Unbounded)).next());
+        behind.or_else(|| peers.first()).copied()
+    }
+
+    fn forget_waiting(&mut self, neighbour: u64, class: Class, peer: u64) {
+        if let Some(peers) = self.waiting.get_mut(&(neighbour, class)) {
+            peers.remove(&peer);
+        }
+    }
+
+    fn least_free(&self) -> u64 {
+        (self.config.agent.store_bytes / STORE_PART).max(LEAST_PAYLOAD_BYTES)
+    }
+
+    /// Lets hops that wait for room in the store seal again, in turn, as long
+    /// as there is any.
+    pub(crate) fn feed(&mut self, now: Instant) {
+        for _ in 0..self.starved.len() {
+            if self.agent.free_bytes() < self.least_free() {
+                return;
+            }
+            let behind = self.starved.range((Excluded(self.last_fed), Unbounded));
+            let Some(hop) = behind.chain(&self.starved).next().copied() else {
+                return;
+            };
+            self.starved.remove(&hop);
+            self.last_fed = hop;
+            self.update_leaves(now, hop);
+            self.pump(now);
+        }
     }
 
     fn originate(
@@ -150,13 +194,5 @@ impl Engine {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
         self.gather(now, peer);
-    }
-
-    fn gather_events(&mut self, peer: u64) {
-        if let Some(mux) = self.muxes.get_mut(&peer) {
-            while let Some(event) = mux.poll_event() {
-                self.actions.push_back(Action::Stream { peer, event });
-            }
-        }
     }
 }

@@ -102,38 +102,51 @@ impl Engine {
 
     /// Tells the scheduler which leaves of a hop can send.
     pub(crate) fn update_leaves(&mut self, now: Instant, id: HopId) {
-        for class in self.classes.clone() {
-            self.update_leaf(now, id, class);
+        for place in 0..self.classes.len() {
+            self.update_leaf(now, id, self.classes[place]);
         }
     }
 
-    pub(crate) fn update_leaf(&mut self, now: Instant, id: HopId, class: Class) {
+    fn update_leaf(&mut self, now: Instant, id: HopId, class: Class) {
         let Some(hop) = self.hops.get(&id) else {
             return;
         };
         let carrier = hop.carrier(class).and_then(|s| self.sessions.get(&s));
         let ready = carrier.is_some_and(|session| session.ready)
             && self.is_backlogged(hop.config.neighbour, class);
-        let leaf = Leaf {
-            terminal: id.terminal(),
-            class,
+        self.set_ready(now, id, class, ready);
+    }
+
+    pub(crate) fn set_ready(&mut self, now: Instant, id: HopId, class: Class, ready: bool) {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
         };
-        // Every configured hop and class is a leaf.
-        let known = self.scheduler.set_ready(now, leaf, ready);
-        debug_assert!(known.is_ok(), "{known:?}");
+        let changed = match ready {
+            true => hop.ready.insert(class),
+            false => hop.ready.remove(&class),
+        };
+        if changed {
+            let terminal = id.terminal();
+            // Every configured hop and class is a leaf.
+            let known = self
+                .scheduler
+                .set_ready(now, Leaf { terminal, class }, ready);
+            debug_assert!(known.is_ok(), "{known:?}");
+        }
     }
 
     fn is_backlogged(&self, neighbour: u64, class: Class) -> bool {
-        let peers = self.peers_behind.get(&neighbour);
-        self.agent.has_pending(NeighbourId(neighbour), class)
-            || peers.into_iter().flatten().any(|peer| {
-                let mux = self.muxes.get(peer);
-                mux.is_some_and(|mux| mux.has_pending(class))
-            })
+        let to = NeighbourId(neighbour);
+        // Nothing is sealed for a neighbour without room: it would not leave.
+        let held_back = class != Class::SIGNALLING && self.agent.is_paused(to);
+        let sealable = self.waiting.get(&(neighbour, class));
+        self.agent.has_pending(to, class)
+            || !held_back && sealable.is_some_and(|peers| !peers.is_empty())
     }
 
     /// The edge nodes that a neighbour leads to get their streams, and with
-    /// them its greeting.
+    /// them its greeting. A neighbour that others are routed over may be a
+    /// relay without streams; if it has any, it greets first.
     fn greet(&mut self, now: Instant, neighbour: u64) {
         if !self.config.edge {
             return;
@@ -143,7 +156,10 @@ impl Engine {
             .routes
             .iter()
             .filter(|route| route.via == neighbour);
-        let behind: Vec<u64> = routed.map(|route| route.node).chain([neighbour]).collect();
+        let mut behind: Vec<u64> = routed.map(|route| route.node).collect();
+        if behind.is_empty() || self.muxes.contains_key(&neighbour) {
+            behind.push(neighbour);
+        }
         for peer in behind {
             self.mux(peer);
             self.gather(now, peer);

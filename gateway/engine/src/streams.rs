@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_streams::{
-    Announcement, Mux, Open, OpenError, ResetCode, Side, StreamError, StreamId, Windows, WriteError,
+    Announcement, Event, Mux, Open, OpenError, ResetCode, Side, StreamError, StreamId, Windows,
+    WriteError,
 };
 
 use crate::config::HopConfig;
@@ -34,7 +35,13 @@ impl Engine {
     /// # Errors
     /// When the node is not reachable by any hop or route, or has as many
     /// streams as it may.
-    pub fn open(&mut self, now: Instant, peer: u64, open: Open) -> Result<StreamKey, OpenError> {
+    pub fn open(
+        &mut self,
+        now: Instant,
+        peer: u64,
+        mut open: Open,
+    ) -> Result<StreamKey, OpenError> {
+        open.class = self.known(open.class);
         let mux = self.mux(peer).ok_or(OpenError::TooManyStreams)?;
         let id = mux.open(now, open)?;
         // Not sent here: the client's first bytes are mostly written within
@@ -118,6 +125,7 @@ impl Engine {
         key: StreamKey,
         class: Class,
     ) -> Result<(), StreamError> {
+        let class = self.known(class);
         self.on_stream(now, key, |mux| mux.set_class(key.id, class))
     }
 
@@ -148,15 +156,36 @@ impl Engine {
     /// Hands on the events of a peer's streams and tells the scheduler which
     /// of their classes wait.
     pub(crate) fn gather(&mut self, now: Instant, peer: u64) {
+        self.take_stock(peer);
+        let neighbour = self.neighbour_to(peer);
+        for hop in self.hops_to(neighbour).iter() {
+            self.update_leaves(now, *hop);
+        }
+    }
+
+    /// Hands on the events of a peer's streams, and notes in which classes
+    /// they have something to seal.
+    pub(crate) fn take_stock(&mut self, peer: u64) {
+        let neighbour = self.neighbour_to(peer);
         let Some(mux) = self.muxes.get_mut(&peer) else {
             return;
         };
         while let Some(event) = mux.poll_event() {
+            if let Event::Opened { id, open } = &event
+                && !self.classes.contains(&open.class)
+            {
+                // The peer's class; what is sent from here needs an own one.
+                // A stream that is gone already sends nothing.
+                let _ = mux.set_class(*id, self.config.default_class);
+            }
             self.actions.push_back(Action::Stream { peer, event });
         }
-        let neighbour = self.neighbour_to(peer);
-        for hop in self.hops_to(neighbour) {
-            self.update_leaves(now, hop);
+        for class in &self.classes {
+            let peers = self.waiting.entry((neighbour, *class)).or_default();
+            match mux.has_pending(*class) {
+                true => peers.insert(peer),
+                false => peers.remove(&peer),
+            };
         }
     }
 
@@ -166,8 +195,6 @@ impl Engine {
             let hop = *self.hops_to(self.neighbour_to(peer)).first()?;
             let mux = self.new_mux(peer, &self.hops.get(&hop)?.config);
             self.muxes.insert(peer, mux);
-            let neighbour = self.neighbour_to(peer);
-            self.peers_behind.entry(neighbour).or_default().push(peer);
         }
         self.muxes.get_mut(&peer)
     }
@@ -185,7 +212,9 @@ impl Engine {
         let config = underpass_streams::Config {
             windows: Windows {
                 stream_window_bytes: window,
-                peer_window_bytes: window,
+                // A stream has at most half of what is free for all: a lone
+                // one shall have its whole window.
+                peer_window_bytes: window * 2,
             },
             send_buffer_bytes: usize::try_from(send_buffer).unwrap_or(usize::MAX),
             send_buffer_total_bytes: usize::try_from(total).unwrap_or(usize::MAX),
