@@ -1,0 +1,193 @@
+//! The applications at the ends of the streams.
+
+use underpass_engine::{Engine, StreamKey};
+use underpass_streams::{Event, ResetCode};
+
+use crate::pattern::{is_pattern, pattern};
+use crate::schedule::{EndPlan, StreamPlan};
+use std::time::{Duration, Instant};
+
+/// How an end of a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Closed,
+    Reset(ResetCode),
+    /// By its own application.
+    Given,
+    /// With its node.
+    NodeStopped,
+}
+
+/// One end of a stream, and the application there.
+#[derive(Clone, Debug)]
+pub struct End {
+    pub key: Option<StreamKey>,
+    pub written: u64,
+    pub received: u64,
+    pub finished: bool,
+    pub peer_finished: bool,
+    pub stopped: bool,
+    pub ended: Option<Ended>,
+    /// When the application looks again by itself.
+    pub due: Option<Duration>,
+    pub class_changed: bool,
+}
+
+impl End {
+    pub fn new() -> End {
+        End {
+            key: None,
+            written: 0,
+            received: 0,
+            finished: false,
+            peer_finished: false,
+            stopped: false,
+            ended: None,
+            due: None,
+            class_changed: false,
+        }
+    }
+}
+
+/// A stream with both its ends.
+#[derive(Clone, Debug)]
+pub struct StreamRun {
+    pub plan: StreamPlan,
+    pub ends: [End; 2],
+    /// A node at one of its ends has stopped while it was open.
+    pub interrupted: bool,
+}
+
+impl StreamRun {
+    pub fn new(plan: StreamPlan) -> StreamRun {
+        StreamRun {
+            plan,
+            ends: [End::new(), End::new()],
+            interrupted: false,
+        }
+    }
+
+    pub fn node_of(&self, end: usize) -> usize {
+        [self.plan.opener, self.plan.acceptor][end]
+    }
+
+    /// Takes in an event of the stream.
+    pub fn on_event(&mut self, serial: usize, end: usize, event: &Event) {
+        let own = &mut self.ends[end];
+        assert!(
+            own.ended.is_none() || own.ended == Some(Ended::Given),
+            "stream {serial} end {end}: {event:?} after {:?}",
+            own.ended
+        );
+        match event {
+            Event::PeerFinished(_) => own.peer_finished = true,
+            Event::Stopped { .. } => own.stopped = true,
+            Event::Closed(_) => {
+                assert!(own.peer_finished, "stream {serial} closed in mid-stream");
+                own.ended = Some(Ended::Closed);
+            }
+            Event::Reset { code, .. } => own.ended = Some(Ended::Reset(*code)),
+            _ => {}
+        }
+    }
+
+    /// The application writes and reads once; says when it does so again by
+    /// itself.
+    pub fn work(
+        &mut self,
+        serial: usize,
+        end: usize,
+        engine: &mut Engine,
+        now: Instant,
+    ) -> Option<Duration> {
+        let sent_there = self.ends[1 - end].written;
+        let plan = self.plan.ends[end].clone();
+        let own = &mut self.ends[end];
+        let key = own.key?;
+        if own.ended.is_some() {
+            return None;
+        }
+        let again = own.read(serial, end, &plan, sent_there, engine, now);
+        if own.ended.is_some() {
+            return None;
+        }
+        let later = own.write(serial, end, &plan, engine, now);
+        if plan
+            .reset_after
+            .is_some_and(|after| own.written + own.received >= after)
+        {
+            own.ended = Some(Ended::Given);
+            // It may have ended meanwhile, which is told by an event.
+            let _ = engine.reset(now, key, ResetCode::Cancelled, "enough");
+            return None;
+        }
+        again.into_iter().chain(later).min()
+    }
+}
+
+impl End {
+    fn read(
+        &mut self,
+        serial: usize,
+        end: usize,
+        plan: &EndPlan,
+        sent_there: u64,
+        engine: &mut Engine,
+        now: Instant,
+    ) -> Option<Duration> {
+        let data = engine.read(now, self.key?, plan.read_bytes)?;
+        assert!(!data.is_empty() && data.len() <= plan.read_bytes);
+        assert!(
+            is_pattern(serial, 1 - end, self.received, &data),
+            "stream {serial} end {end} received other bytes than were sent, from {} on",
+            self.received
+        );
+        self.received += data.len() as u64;
+        assert!(
+            self.received <= sent_there,
+            "stream {serial}: more than was sent"
+        );
+        Some(plan.read_pause)
+    }
+
+    fn write(
+        &mut self,
+        serial: usize,
+        end: usize,
+        plan: &EndPlan,
+        engine: &mut Engine,
+        now: Instant,
+    ) -> Option<Duration> {
+        let key = self.key?;
+        if self.finished || self.stopped {
+            return None;
+        }
+        let left = plan.send_bytes - self.written;
+        if left == 0 {
+            self.finished = true;
+            let _ = engine.finish(now, key);
+            return None;
+        }
+        let capacity = engine
+            .send_capacity(key)
+            .min(plan.write_bytes)
+            .min(left as usize);
+        if capacity == 0 {
+            return None;
+        }
+        let data = pattern(serial, end, self.written, capacity);
+        // What is written is noted first: the peer may have it at once.
+        let length = data.len() as u64;
+        if engine.write(now, key, data).is_err() {
+            return None;
+        }
+        self.written += length;
+        if let Some(class) = plan.new_class
+            && self.written * 2 > plan.send_bytes
+            && !std::mem::replace(&mut self.class_changed, true)
+        {
+            let _ = engine.set_class(now, key, class);
+        }
+        Some(plan.write_pause)
+    }
+}

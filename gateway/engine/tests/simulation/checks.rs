@@ -1,0 +1,183 @@
+//! What must hold at any time, and in the end.
+
+use underpass_streams::StreamState;
+
+use crate::apps::Ended;
+use crate::schedule::HUB;
+use crate::world::World;
+
+/// The floor that every stream may fill whatever its window is.
+const FLOOR_BYTES: u64 = 64 << 10;
+/// Administrative records may exceed the store by an eighth.
+const RECORDS: u64 = 8;
+/// A signal's bundle, as the quota counts it, some at once.
+const SIGNALS_BYTES: u64 = 64 << 10;
+
+impl World {
+    /// What must hold at any time.
+    pub fn check(&self) {
+        self.check_stores();
+        self.check_windows();
+        self.check_custody();
+    }
+
+    fn check_stores(&self) {
+        let now = self.instant();
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(engine) = &node.engine else { continue };
+            let used = engine.custody(now).used_bytes;
+            let quota = self.schedule.nodes[number].store_bytes;
+            let most = quota + quota / RECORDS + SIGNALS_BYTES;
+            assert!(used <= most, "node {number} keeps {used} bytes of {quota}");
+        }
+    }
+
+    fn check_windows(&self) {
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(engine) = &node.engine else { continue };
+            let plan = &self.schedule.nodes[number];
+            let most = plan.window_bytes.max(FLOOR_BYTES);
+            for (_, info) in engine.streams(usize::MAX) {
+                assert!(info.unread_bytes <= most, "node {number}: {info:?}");
+                assert!(
+                    info.send_buffered_bytes <= plan.send_buffer_bytes,
+                    "{info:?}"
+                );
+            }
+        }
+    }
+
+    /// What was sealed and has not arrived is in somebody's custody.
+    fn check_custody(&self) {
+        for (serial, stream) in self.streams.iter().enumerate() {
+            for from in 0..2 {
+                let (sender, receiver) = (stream.node_of(from), stream.node_of(1 - from));
+                let (Some(sent), Some(got)) =
+                    (self.info(serial, from), self.info(serial, 1 - from))
+                else {
+                    continue;
+                };
+                let open = |state| !matches!(state, StreamState::Draining | StreamState::Early);
+                if !open(sent.state) || !open(got.state) || self.restarting(sender, receiver) {
+                    continue;
+                }
+                // A direction that was ended here counts no further.
+                if stream.ends[1 - from].peer_finished {
+                    continue;
+                }
+                let arrived = got.read_bytes + got.unread_bytes;
+                let held = self.held_between(sender, receiver);
+                assert!(
+                    sent.sent_bytes <= arrived || held > 0,
+                    "stream {serial}: {} bytes sealed, {arrived} arrived, none held: {}",
+                    sent.sent_bytes,
+                    self.describe()
+                );
+            }
+        }
+    }
+
+    fn restarting(&self, sender: usize, receiver: usize) -> bool {
+        self.schedule.restarts(sender) || self.schedule.restarts(receiver)
+    }
+
+    fn info(&self, serial: usize, end: usize) -> Option<underpass_streams::StreamInfo> {
+        let stream = &self.streams[serial];
+        let key = stream.ends[end].key?;
+        let engine = self.nodes[stream.node_of(end)].engine.as_ref()?;
+        let streams = engine.streams(usize::MAX);
+        let found = streams
+            .into_iter()
+            .find(|(peer, info)| *peer == key.peer && info.id == key.id);
+        found.map(|(_, info)| info)
+    }
+
+    fn held_between(&self, sender: usize, receiver: usize) -> usize {
+        let source = format!("ipn:{}.80", self.schedule.nodes[sender].number);
+        let destination = format!("ipn:{}.80", self.schedule.nodes[receiver].number);
+        let now = self.instant();
+        let engines = self.nodes.iter().filter_map(|node| node.engine.as_ref());
+        let held = engines.flat_map(|engine| engine.held(now, usize::MAX));
+        held.filter(|held| {
+            held.custody
+                && held.source.to_string() == source
+                && held.destination.to_string() == destination
+        })
+        .count()
+    }
+
+    /// What must hold when nothing happens any more.
+    pub fn check_end(&self) {
+        let now = self.instant();
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(engine) = &node.engine else {
+                panic!("node {number} was not started again");
+            };
+            let held = engine.held(now, 10);
+            assert!(held.is_empty(), "node {number} still holds {held:?}");
+            let streams = engine.streams(10);
+            assert!(
+                streams.is_empty(),
+                "node {number} still has {streams:?}: {}",
+                self.describe()
+            );
+        }
+        for serial in 0..self.streams.len() {
+            self.check_stream_end(serial);
+        }
+    }
+
+    fn check_stream_end(&self, serial: usize) {
+        let stream = &self.streams[serial];
+        let [opener, acceptor] = &stream.ends;
+        assert!(
+            opener.ended.is_some(),
+            "stream {serial} hangs: {}",
+            self.describe()
+        );
+        assert!(
+            acceptor.ended.is_some() || acceptor.key.is_none(),
+            "stream {serial} hangs at its acceptor: {}",
+            self.describe()
+        );
+        let given = stream.plan.ends.iter().any(|end| end.reset_after.is_some());
+        let restarts = (HUB..self.nodes.len()).any(|node| self.schedule.restarts(node));
+        if given || restarts || self.is_tight(serial) {
+            return;
+        }
+        for end in 0..2 {
+            let (own, peer) = (&stream.ends[end], &stream.plan.ends[1 - end]);
+            assert_eq!(
+                own.ended,
+                Some(Ended::Closed),
+                "stream {serial}: {}",
+                self.describe()
+            );
+            assert_eq!(
+                own.received, peer.send_bytes,
+                "stream {serial} is not whole"
+            );
+        }
+    }
+
+    /// What a failure is told with.
+    pub fn describe(&self) -> String {
+        let mut text = format!("at {:?}\n", self.now);
+        for (serial, stream) in self.streams.iter().enumerate() {
+            text += &format!("stream {serial}: {stream:?}\n");
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(engine) = &node.engine else { continue };
+            let now = self.instant();
+            text += &format!("node {number}: {:?}\n", engine.custody(now));
+            for held in engine.held(now, 20) {
+                text += &format!("  {held:?}\n");
+            }
+            for info in engine.streams(20) {
+                text += &format!("  {info:?}\n");
+            }
+            text += &format!("  {:?}\n", engine.hops());
+        }
+        text + &format!("{:#?}", self.schedule)
+    }
+}

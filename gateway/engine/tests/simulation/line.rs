@@ -1,0 +1,105 @@
+//! Links and the sessions of the convergence layer that run over them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use underpass_cla::{Class, SessionId};
+
+use crate::schedule::LinkPlan;
+
+/// A session as both of its ends see it.
+#[derive(Debug)]
+pub struct Pair {
+    pub link: usize,
+    /// `None` if the ends do not know classes.
+    pub class: Option<Class>,
+    pub ids: [SessionId; 2],
+    pub up: [bool; 2],
+    /// It has broken; an end that is up does not know yet.
+    pub broken: bool,
+    /// By the end that sends.
+    pub flows: [Flow; 2],
+}
+
+/// One direction of a session.
+#[derive(Debug, Default)]
+pub struct Flow {
+    /// The last byte that was offered has left by then.
+    pub busy_until: Duration,
+    pub last_arrival: Duration,
+    /// Transfers whose end the sender has not heard of.
+    pub unfinished: BTreeSet<u64>,
+    /// A byte was lost when the session broke: none behind it arrives.
+    pub cut: bool,
+}
+
+/// A link and its state.
+#[derive(Debug)]
+pub struct Link {
+    pub plan: LinkPlan,
+    pub blocked: bool,
+    /// What is under way while the link is blocked.
+    pub stalled: Vec<Moving>,
+    pub refuse_percent: [u64; 2],
+    /// Sessions that are being set up, by class.
+    pub dialling: BTreeMap<Option<Class>, usize>,
+}
+
+impl Link {
+    pub fn new(plan: LinkPlan) -> Link {
+        Link {
+            plan,
+            blocked: false,
+            stalled: Vec::new(),
+            refuse_percent: [0, 0],
+            dialling: BTreeMap::new(),
+        }
+    }
+
+    /// The classes for which the link keeps sessions.
+    pub fn kinds(&self, classes: u8) -> Vec<Option<Class>> {
+        match self.plan.classes {
+            true => (0..classes).map(|class| Some(Class(class))).collect(),
+            false => vec![None],
+        }
+    }
+
+    /// How many sessions it keeps for each.
+    pub fn wanted(&self) -> usize {
+        1 + usize::from(self.plan.standby)
+    }
+
+    pub fn transmission_time(&self, bytes: u64) -> Duration {
+        match self.plan.rate_bps {
+            Some(rate) => Duration::from_micros(bytes * 8_000_000 / rate),
+            None => Duration::ZERO,
+        }
+    }
+}
+
+/// What moves between the ends of a session.
+#[derive(Debug)]
+pub enum Moving {
+    /// A bundle on its way from an end.
+    Bundle {
+        pair: usize,
+        from: usize,
+        key: u64,
+        raw: bytes::Bytes,
+    },
+    /// What became of a bundle, on its way back to the end that sent it.
+    Answer {
+        pair: usize,
+        to: usize,
+        key: u64,
+        outcome: underpass_cla::Outcome,
+    },
+}
+
+impl Moving {
+    pub fn pair(&self) -> usize {
+        match self {
+            Moving::Bundle { pair, .. } | Moving::Answer { pair, .. } => *pair,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The engines of a schedule.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use underpass_bundle as bundle;
+use underpass_cla::{Class, SessionInfo};
+use underpass_engine::{Engine, EngineConfig, HopConfig, HopId, RouteEntry};
+use underpass_scheduler::{self as scheduler, ClassConfig};
+use underpass_streams::Announcement;
+
+use crate::random::Random;
+use crate::schedule::{CLASSES, HUB, LinkPlan, Schedule};
+
+/// An engine for a node of the schedule in one of its incarnations.
+pub fn engine(schedule: &Schedule, node: usize, incarnation: u64, now: Instant) -> Engine {
+    let plan = &schedule.nodes[node];
+    let run = schedule.seed ^ (node as u64) << 32 ^ incarnation;
+    let mut agent = bundle::Config::new(plan.number, Random::new(run).next());
+    agent.store_bytes = plan.store_bytes;
+    agent.store_bundles = plan.store_bundles;
+    let config = EngineConfig {
+        node: plan.number,
+        incarnation,
+        agent,
+        scheduler: scheduler::Config {
+            classes: classes(schedule.equal_priority),
+            utilisation: 0.985,
+        },
+        beam_rate_bps: schedule.beam_rate_bps.filter(|_| node == HUB),
+        hops: hops(schedule, node),
+        routes: routes(schedule, node),
+        max_streams: plan.max_streams,
+        window_bytes: Some(plan.window_bytes),
+        send_buffer_bytes: Some(plan.send_buffer_bytes),
+        lifetime: Duration::from_secs(24 * 3600),
+        edge: plan.edge,
+        reaches: Announcement {
+            ipv4: true,
+            ipv6: false,
+        },
+        default_class: Class(1),
+    };
+    let mut engine = Engine::new(now, config).expect("a valid configuration");
+    if plan.clock {
+        engine.set_clock(now, 800_000_000_000 + incarnation);
+    }
+    engine
+}
+
+fn classes(equal_priority: bool) -> Vec<ClassConfig> {
+    let config = |class: u8| ClassConfig {
+        class: Class(class),
+        priority: if equal_priority { class.min(1) } else { class },
+        weight: u32::from(class) + 1,
+    };
+    (0..CLASSES).map(config).collect()
+}
+
+fn hops(schedule: &Schedule, node: usize) -> Vec<HopConfig> {
+    let links = schedule.links.iter().enumerate();
+    links
+        .filter_map(|(number, link)| {
+            let end = link.ends.iter().position(|end| *end == node)?;
+            Some(hop(number, link, schedule.nodes[link.ends[1 - end]].number))
+        })
+        .collect()
+}
+
+fn hop(number: usize, link: &LinkPlan, neighbour: u64) -> HopConfig {
+    HopConfig {
+        id: HopId(number as u64),
+        name: format!("link{number}"),
+        neighbour,
+        weight: 1,
+        send_rate_bps: link.rate_bps,
+        receive_rate_bps: link.rate_bps,
+        rtt: link.delay * 2,
+        mtu_bytes: 1500,
+        ipv6: false,
+        tls: true,
+    }
+}
+
+/// Where a relay lies between, both sides are routed over it, and it says
+/// whether it takes custody.
+fn routes(schedule: &Schedule, node: usize) -> Vec<RouteEntry> {
+    let Some(relay) = schedule.nodes.iter().position(|plan| !plan.edge) else {
+        return Vec::new();
+    };
+    let others = schedule.nodes.iter().enumerate();
+    let others = others.filter(|(other, plan)| *other != node && plan.edge);
+    others
+        .filter(|(other, _)| node == relay || node == HUB || *other == HUB)
+        .map(|(_, plan)| RouteEntry {
+            node: plan.number,
+            via: match node == relay {
+                true => plan.number,
+                false => schedule.nodes[relay].number,
+            },
+            custody: schedule.relay_custody,
+        })
+        .collect()
+}
+
+/// What an end hears of a session.
+pub fn session_info(
+    peer: u64,
+    class: Option<Class>,
+    transfer_mru_bytes: u64,
+    incarnation: Option<u64>,
+) -> SessionInfo {
+    SessionInfo {
+        peer_node_id: format!("ipn:{peer}.0"),
+        path: String::new(),
+        remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)),
+        class,
+        standby: false,
+        incarnation,
+        transfer_mru_bytes,
+        tls: true,
+        congestion_control: "hybla".to_owned(),
+    }
+}

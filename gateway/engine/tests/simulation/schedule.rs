@@ -1,0 +1,295 @@
+//! What happens in one run, drawn from its seed before it begins.
+
+use std::time::Duration;
+
+use underpass_cla::Class;
+
+use crate::random::Random;
+
+/// Faults cease and everything is mended at this time.
+pub const CALM: Duration = Duration::from_secs(20);
+
+pub const HUB: usize = 0;
+pub const CLASSES: u8 = 3;
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    pub seed: u64,
+    pub nodes: Vec<NodePlan>,
+    pub links: Vec<LinkPlan>,
+    pub streams: Vec<StreamPlan>,
+    pub faults: Vec<(Duration, Fault)>,
+    pub equal_priority: bool,
+    pub beam_rate_bps: Option<u64>,
+    pub relay_custody: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct NodePlan {
+    pub number: u64,
+    pub edge: bool,
+    pub store_bytes: u64,
+    pub store_bundles: usize,
+    pub window_bytes: u64,
+    pub send_buffer_bytes: u64,
+    pub max_streams: usize,
+    pub clock: bool,
+}
+
+/// A link between two nodes; the first is the hub's side.
+#[derive(Clone, Debug)]
+pub struct LinkPlan {
+    pub ends: [usize; 2],
+    pub delay: Duration,
+    pub rate_bps: Option<u64>,
+    /// Whether both ends know classes.
+    pub classes: bool,
+    pub standby: bool,
+    pub mru_bytes: u64,
+    /// The first hop's TCP queues hold so many bundles more than the scheduler
+    /// would send: sessions are ready before the bytes have left.
+    pub eager: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct StreamPlan {
+    pub at: Duration,
+    pub opener: usize,
+    pub acceptor: usize,
+    pub class: Class,
+    pub report_connected: bool,
+    pub ends: [EndPlan; 2],
+}
+
+/// What an application does with its end of a stream.
+#[derive(Clone, Debug)]
+pub struct EndPlan {
+    pub send_bytes: u64,
+    pub write_bytes: usize,
+    pub write_pause: Duration,
+    pub read_bytes: usize,
+    pub read_pause: Duration,
+    /// Resets after so many bytes sent or received.
+    pub reset_after: Option<u64>,
+    /// Changes the class of what it sends after half of it.
+    pub new_class: Option<Class>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// The sessions of a class break, the standby too where `all`.
+    Break {
+        link: usize,
+        class: u8,
+        all: bool,
+    },
+    /// Both directions fall silent.
+    Block {
+        link: usize,
+        /// The engines are told, as by a plan.
+        told: bool,
+        /// Sessions break meanwhile.
+        breaks: bool,
+    },
+    Unblock {
+        link: usize,
+    },
+    /// A receiver refuses this part of transfers, percent.
+    Refuse {
+        link: usize,
+        side: usize,
+        percent: u64,
+    },
+    /// Custody signals and all else sent in class 0 arrive this much later.
+    Rate {
+        link: usize,
+        rate_bps: Option<u64>,
+    },
+    Stop {
+        node: usize,
+    },
+    Start {
+        node: usize,
+    },
+}
+
+impl Schedule {
+    pub fn of(seed: u64) -> Schedule {
+        let mut random = Random::new(seed);
+        let random = &mut random;
+        let relayed = random.chance(30);
+        let relay_custody = random.chance(50);
+        let terminals = random.between(1, 2) as usize;
+        let mut nodes = vec![node(random, 1, true)];
+        let mut links = Vec::new();
+        let hub = if relayed {
+            nodes.push(node(random, 5, false));
+            links.push(link(random, [HUB, 1]));
+            1
+        } else {
+            HUB
+        };
+        for number in 0..terminals as u64 {
+            nodes.push(node(random, 10 + number, true));
+            links.push(link(random, [hub, nodes.len() - 1]));
+        }
+        // A bundle under custody must not be fragmented: beyond a relay the
+        // MRU must not be less than before it.
+        // And no node announces one that its store cannot hold.
+        let mru_bytes = random.pick(&[4_096, 10_000, 1 << 20, 1 << 30]);
+        let stores = nodes.iter().map(|node| node.store_bytes - 2_048);
+        let mru_bytes = stores.chain([mru_bytes]).min().unwrap_or(mru_bytes);
+        for link in &mut links {
+            link.mru_bytes = mru_bytes;
+        }
+        let first_terminal = nodes.len() - terminals;
+        let streams = (0..random.between(1, 6))
+            .map(|_| {
+                let terminal = random.between(first_terminal as u64, nodes.len() as u64 - 1);
+                stream(random, terminal as usize)
+            })
+            .collect();
+        let mut faults = Vec::new();
+        for number in 0..links.len() {
+            link_faults(random, number, &mut faults);
+        }
+        // A relay that holds custody in memory alone loses it when it stops:
+        // that is not asked of it.
+        let restarts = random.chance(25);
+        for (place, plan) in nodes.iter().enumerate() {
+            if restarts && random.chance(40) && (plan.edge || !relay_custody) {
+                let at = random.ms(100, 15_000);
+                faults.push((at, Fault::Stop { node: place }));
+                let back = at + random.ms(0, 4_000);
+                faults.push((back, Fault::Start { node: place }));
+            }
+        }
+        Schedule {
+            seed,
+            nodes,
+            links,
+            streams,
+            faults,
+            equal_priority: random.chance(30),
+            beam_rate_bps: random
+                .chance(30)
+                .then(|| random.between(100_000, 8_000_000)),
+            relay_custody,
+        }
+    }
+
+    /// Whether a node restarts in this run.
+    pub fn restarts(&self, node: usize) -> bool {
+        let stops =
+            |fault: &Fault| matches!(fault, Fault::Stop { node: stopped } if *stopped == node);
+        self.faults.iter().any(|(_, fault)| stops(fault))
+    }
+}
+
+fn node(random: &mut Random, number: u64, edge: bool) -> NodePlan {
+    NodePlan {
+        number,
+        edge,
+        store_bytes: random.pick(&[24 << 10, 128 << 10, 1 << 20, 16 << 20]),
+        store_bundles: random.pick(&[4, 64, 65_536]),
+        window_bytes: random.pick(&[0, 64 << 10, 300_000, 4 << 20]),
+        send_buffer_bytes: random.pick(&[10_000, 64 << 10, 1 << 20]),
+        max_streams: random.pick(&[2, 100, 100]),
+        clock: random.chance(50),
+    }
+}
+
+fn link(random: &mut Random, ends: [usize; 2]) -> LinkPlan {
+    let rates = [None, Some(300_000), Some(2_000_000), Some(20_000_000)];
+    LinkPlan {
+        ends,
+        delay: random.ms(1, 300),
+        rate_bps: random.pick(&rates),
+        classes: random.chance(80),
+        standby: random.chance(70),
+        mru_bytes: 1 << 30,
+        eager: random.chance(30),
+    }
+}
+
+fn stream(random: &mut Random, terminal: usize) -> StreamPlan {
+    let from_hub = random.chance(20);
+    let reset = random.chance(20);
+    let resetter = random.between(0, 1) as usize;
+    let mut ends = [end(random), end(random)];
+    if reset {
+        let most = ends[resetter].send_bytes + 1;
+        ends[resetter].reset_after = Some(random.between(0, most));
+    }
+    StreamPlan {
+        at: random.ms(0, 8_000),
+        opener: if from_hub { HUB } else { terminal },
+        acceptor: if from_hub { terminal } else { HUB },
+        class: Class(random.between(0, u64::from(CLASSES) - 1) as u8),
+        report_connected: random.chance(50),
+        ends,
+    }
+}
+
+fn end(random: &mut Random) -> EndPlan {
+    let most = random.pick(&[0, 100, 5_000, 80_000, 300_000]);
+    EndPlan {
+        send_bytes: random.between(0, most),
+        write_bytes: random.between(500, 60_000) as usize,
+        write_pause: random.pick(&[Duration::ZERO, Duration::from_millis(30)]),
+        read_bytes: random.between(2_000, 200_000) as usize,
+        read_pause: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_millis(50)]),
+        reset_after: None,
+        new_class: random
+            .chance(10)
+            .then(|| Class(random.between(0, u64::from(CLASSES) - 1) as u8)),
+    }
+}
+
+fn link_faults(random: &mut Random, link: usize, faults: &mut Vec<(Duration, Fault)>) {
+    if random.chance(60) {
+        for _ in 0..random.between(1, 6) {
+            let class = random.between(0, u64::from(CLASSES) - 1) as u8;
+            let all = random.chance(30);
+            faults.push((random.ms(50, 15_000), Fault::Break { link, class, all }));
+        }
+    }
+    if random.chance(50) {
+        let mut at = Duration::ZERO;
+        for _ in 0..random.between(1, 3) {
+            at += random.ms(50, 4_000);
+            let (told, breaks) = (random.chance(50), random.chance(50));
+            faults.push((at, Fault::Block { link, told, breaks }));
+            at += random.ms(10, 6_000);
+            faults.push((at, Fault::Unblock { link }));
+        }
+    }
+    for side in 0..2 {
+        if random.chance(25) {
+            let at = random.ms(0, 5_000);
+            let percent = random.pick(&[10, 50, 100]);
+            faults.push((
+                at,
+                Fault::Refuse {
+                    link,
+                    side,
+                    percent,
+                },
+            ));
+            let end = at + random.ms(100, 3_000);
+            faults.push((
+                end,
+                Fault::Refuse {
+                    link,
+                    side,
+                    percent: 0,
+                },
+            ));
+        }
+    }
+    if random.chance(20) {
+        let rate_bps = random.pick(&[None, Some(100_000), Some(5_000_000)]);
+        faults.push((random.ms(0, 9_000), Fault::Rate { link, rate_bps }));
+    }
+}
