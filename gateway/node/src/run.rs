@@ -1,6 +1,6 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
-mod engine;
+pub(crate) mod engine;
 mod inbound;
 mod links;
 
@@ -128,8 +128,11 @@ async fn serve(config: Config) -> Result<(), RunError> {
         started: Instant::now(),
         congestion_controls,
     });
-    tasks.extend(api::serve(state).await?);
+    let api = api::serve(state).await?;
     announce(&config, &edge);
+    if let Some(address) = api.tcp {
+        tracing::info!(%address, "local API on TCP");
+    }
 
     stop.wait().await;
     tracing::info!(drain_s = config.node.drain_s, "draining");

@@ -83,3 +83,6 @@ async fn not_allowed(method: Method, uri: Uri) -> Problem {
     let detail = format!("{} does not take {method}", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
+
+#[cfg(test)]
+mod tests;

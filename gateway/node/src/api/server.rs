@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub enum ApiError {
     #[error("api.listen {address}: {source}")]
     Listen {
         /// The address.
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         /// The system's reason.
         source: io::Error,
     },
@@ -58,22 +59,32 @@ pub enum ApiError {
     },
 }
 
-/// Serves the API until the handles are dropped.
+/// The running servers; they end when this is dropped.
+pub struct Servers {
+    /// The TCP address in use, with the port that the system chose for 0.
+    pub tcp: Option<SocketAddr>,
+    _tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+/// Serves the API.
 ///
 /// # Errors
 /// When a socket or the token file is not usable.
-pub async fn serve(state: Arc<ApiState>) -> Result<Vec<AbortOnDropHandle<()>>, ApiError> {
+pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
     let config = state.config.api.clone();
     let app = router(state);
     let unix = bind_unix(&config.socket)?;
-    let mut servers = vec![spawn(accept(unix, app.clone()))];
+    let mut servers = Servers {
+        tcp: None,
+        _tasks: vec![spawn(accept(unix, app.clone()))],
+    };
     if let (Some(address), Some(path)) = (config.listen, config.token_file) {
         let token = Token::read(&path).map_err(|source| ApiError::Token { path, source })?;
-        let tcp = TcpListener::bind(address)
-            .await
-            .map_err(|source| ApiError::Listen { address, source })?;
+        let failed = |source| ApiError::Listen { address, source };
+        let tcp = TcpListener::bind(address).await.map_err(failed)?;
+        servers.tcp = Some(tcp.local_addr().map_err(failed)?);
         let guarded = app.layer(middleware::from_fn_with_state(token, auth::require));
-        servers.push(spawn(accept(tcp, guarded)));
+        servers._tasks.push(spawn(accept(tcp, guarded)));
     }
     Ok(servers)
 }

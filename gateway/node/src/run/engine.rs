@@ -35,7 +35,7 @@ pub(super) fn dtn_time_ms() -> Option<u64> {
 }
 
 /// Makes the engine's configuration.
-pub(super) fn configure(config: &Config, incarnation: u64, families: Families) -> EngineConfig {
+pub(crate) fn configure(config: &Config, incarnation: u64, families: Families) -> EngineConfig {
     let edge = config.node.role != Role::Relay;
     let default_class =
         class_named(&config.classes, &config.streams.default_class).unwrap_or(Class::SIGNALLING);

@@ -1,0 +1,425 @@
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc;
+use tower::ServiceExt;
+use underpass_cla::{Class, Node, PathFigures, Session, SessionId, SessionInfo, Transfer};
+use underpass_edge::dial::{Dialler, Families};
+use underpass_edge::direct::DirectOutlet;
+use underpass_engine::{Engine, StreamKey};
+use underpass_streams::{Open, Target};
+
+use super::*;
+use crate::run::engine::configure;
+use crate::shell::NeighbourNames;
+
+const TOKEN: &str = "0123456789abcdef";
+
+/// A terminal's state without sockets; the folder lives as long as it.
+struct World {
+    state: Arc<ApiState>,
+    folder: TempDir,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().display();
+        std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
+        let text = format!(
+            r#"
+            [node]
+            number = 10
+            role = "terminal"
+            state_dir = "{at}"
+            [api]
+            socket = "{at}/api.sock"
+            listen = "127.0.0.1:0"
+            token_file = "{at}/token"
+            [tls]
+            plain = true
+            [[path]]
+            name = "sat"
+            neighbour = 1
+            remote = "192.0.2.1:4556"
+            send_rate_bps = 2_000_000
+            [[outlet]]
+            node = 1
+            "#
+        );
+        let path = folder.path().join("node.toml");
+        std::fs::write(&path, text).unwrap();
+        let config = Arc::new(Config::load(&path).unwrap());
+        let engine = configure(&config, 7, Families::BOTH);
+        let engine = Engine::new(Instant::now(), engine).unwrap();
+        let names = NeighbourNames::new(config.neighbours());
+        let (inbound, _) = mpsc::unbounded_channel();
+        let dialler = Arc::new(Dialler::new(config.edge.dial.clone()));
+        let outlet = Arc::new(DirectOutlet::new(dialler));
+        let edge = Edge::start(&config.edge, config.classifier().unwrap(), outlet).unwrap();
+        let state = Arc::new(ApiState {
+            shell: Shell::new(engine, names, inbound),
+            edge: Arc::new(edge),
+            interceptor: None,
+            config,
+            incarnation: 7,
+            started: Instant::now(),
+            congestion_controls: vec!["in use: cubic".to_owned()],
+        });
+        World { state, folder }
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: impl Into<Body>) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(body.into())
+            .unwrap();
+        let response = router(self.state.clone()).oneshot(request).await.unwrap();
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        let kind = kind.map(|kind| kind.to_str().unwrap().to_owned());
+        Answer {
+            status: response.status().as_u16(),
+            kind: kind.unwrap_or_default(),
+            body: response.into_body().collect().await.unwrap().to_bytes(),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let answer = self.ask("GET", path, Body::empty()).await;
+        assert_eq!(answer.status, 200, "{path}");
+        answer.json()
+    }
+
+    /// A session of the class "normal" to the hub.
+    fn session(&self) -> Arc<Recorded> {
+        let session = Arc::new(Recorded::default());
+        let info = SessionInfo {
+            peer_node_id: "ipn:1.0".to_owned(),
+            path: "sat".to_owned(),
+            remote: "192.0.2.1:4556".parse().unwrap(),
+            class: Some(Class(2)),
+            standby: false,
+            incarnation: None,
+            transfer_mru_bytes: 1 << 20,
+            tls: true,
+            congestion_control: "hybla".to_owned(),
+        };
+        let id = SessionId(1);
+        self.state.shell.session_up(id, info, session.clone());
+        session
+    }
+
+    fn stream(&self) -> StreamKey {
+        let open = Open {
+            class: Class(2),
+            target: Target::Address("198.51.100.7:80".parse().unwrap()),
+            client: None,
+            report_connected: true,
+        };
+        let opened = self
+            .state
+            .shell
+            .with(|engine, now| engine.open(now, 1, open));
+        opened.unwrap()
+    }
+}
+
+struct Answer {
+    status: u16,
+    kind: String,
+    body: bytes::Bytes,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    fn is_problem(&self, status: u16) {
+        assert_eq!(self.status, status);
+        assert_eq!(self.kind, "application/problem+json");
+        let problem = self.json();
+        assert_eq!(problem["status"], status);
+        assert!(problem["title"].is_string());
+        assert!(!problem["detail"].as_str().unwrap().is_empty());
+    }
+}
+
+/// A session that keeps what it is told.
+#[derive(Default)]
+struct Recorded {
+    suspended: Mutex<Vec<bool>>,
+    rates: Mutex<Vec<u64>>,
+    offered: Mutex<Vec<Transfer>>,
+}
+
+impl Session for Recorded {
+    fn offer(&self, transfer: Transfer) {
+        self.offered.lock().unwrap().push(transfer);
+    }
+    fn set_rate(&self, ip_bps: u64) {
+        self.rates.lock().unwrap().push(ip_bps);
+    }
+    fn figures(&self) -> PathFigures {
+        PathFigures {
+            rtt: Duration::from_millis(612),
+            min_rtt: Duration::from_millis(600),
+            sent_bytes: 5_000,
+            retransmitted_bytes: 40,
+            ..PathFigures::default()
+        }
+    }
+    fn suspend(&self, blocked: bool) {
+        self.suspended.lock().unwrap().push(blocked);
+    }
+    fn close(&self) {}
+    fn abort(&self, _reason: &str) {}
+}
+
+#[tokio::test]
+async fn the_status_tells_paths_sessions_streams_and_custody() {
+    let world = World::new();
+    world.session();
+    world.stream();
+    let status = world.get("/v1/status").await;
+    assert_eq!(status["node"], "ipn:10.0");
+    assert_eq!(status["incarnation"], 7);
+    let path = &status["paths"][0];
+    assert_eq!(path["name"], "sat");
+    assert_eq!(path["up"], true);
+    assert_eq!(path["rate_bps"], 2_000_000);
+    let session = &path["sessions"][0];
+    assert_eq!(session["class"], "normal");
+    assert_eq!(session["carrying"], true);
+    assert_eq!(session["rtt_ms"], 612.0);
+    assert_eq!(status["streams"]["normal"]["open"], 1);
+    assert_eq!(status["custody"]["bundles"], 0);
+    // What the API tells is what `underpass status` reads.
+    let text = serde_json::from_value::<Status>(status)
+        .unwrap()
+        .to_string();
+    for part in ["ipn:10.0, terminal", "2.0 Mbit/s", "carries", "612 ms"] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_rate_reaches_the_scheduler_and_the_sessions() {
+    let world = World::new();
+    let session = world.session();
+    let answer = world
+        .ask("PATCH", "/v1/paths/sat", r#"{"rate_bps": 512000}"#)
+        .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["rate_bps"], 512_000);
+    assert_eq!(session.rates.lock().unwrap().last(), Some(&512_000));
+    let answer = world
+        .ask("PATCH", "/v1/paths/sat", r#"{"rate_bps": null}"#)
+        .await;
+    assert_eq!(answer.json()["rate_bps"], Value::Null);
+    assert_eq!(session.rates.lock().unwrap().last(), Some(&0));
+    assert_eq!(
+        world.get("/v1/beam").await,
+        json!({ "rate_bps": Value::Null })
+    );
+    let answer = world
+        .ask("PATCH", "/v1/beam", r#"{"rate_bps": 9000000}"#)
+        .await;
+    assert_eq!(answer.json(), json!({ "rate_bps": 9_000_000 }));
+    assert_eq!(
+        world.get("/v1/beam").await,
+        json!({ "rate_bps": 9_000_000 })
+    );
+}
+
+#[tokio::test]
+async fn a_blocked_path_holds_bundles_and_keepalives_until_it_is_unblocked() {
+    let world = World::new();
+    let session = world.session();
+    let answer = world.ask("POST", "/v1/link/block", Body::empty()).await;
+    assert_eq!(answer.json(), json!({ "paths": ["sat"], "blocked": true }));
+    assert_eq!(*session.suspended.lock().unwrap(), [true]);
+    let key = world.stream();
+    let shell = &world.state.shell;
+    shell.ready(SessionId(1));
+    shell.with(|engine, now| engine.write(now, key, "hello".into()).unwrap());
+    assert!(session.offered.lock().unwrap().is_empty());
+    world
+        .ask("POST", "/v1/link/unblock?path=sat", Body::empty())
+        .await;
+    assert_eq!(*session.suspended.lock().unwrap(), [true, false]);
+    assert_eq!(session.offered.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_that_comes_up_in_a_blockage_sends_no_keepalives() {
+    let world = World::new();
+    world
+        .ask("PATCH", "/v1/paths/sat", r#"{"blocked": true}"#)
+        .await;
+    assert_eq!(*world.session().suspended.lock().unwrap(), [true]);
+}
+
+#[tokio::test]
+async fn an_operator_resets_a_stream_once() {
+    let world = World::new();
+    world.session();
+    let key = world.stream();
+    let rows = world.get("/v1/streams").await;
+    assert_eq!(rows[0]["id"], key.id.0);
+    assert_eq!(rows[0]["state"], "open");
+    let path = format!("/v1/streams/1/{}", key.id);
+    let answer = world.ask("DELETE", &path, Body::empty()).await;
+    assert_eq!(answer.status, 204);
+    world
+        .ask("DELETE", "/v1/streams/1/999999", Body::empty())
+        .await
+        .is_problem(404);
+}
+
+#[tokio::test]
+async fn a_cancelled_bundle_is_held_no_more_and_its_stream_is_reset() {
+    let world = World::new();
+    let session = world.session();
+    let key = world.stream();
+    let shell = &world.state.shell;
+    shell.ready(SessionId(1));
+    shell.with(|engine, now| engine.write(now, key, "hello".into()).unwrap());
+    assert_eq!(session.offered.lock().unwrap().len(), 1);
+    let held = world.get("/v1/custody").await["held"].clone();
+    assert_eq!(held[0]["class"], "normal");
+    let path = format!("/v1/custody/{}", held[0]["id"]);
+    let answer = world.ask("DELETE", &path, Body::empty()).await;
+    assert_eq!(answer.status, 204);
+    assert_eq!(world.get("/v1/custody").await["held"], json!([]));
+    world
+        .ask("DELETE", &path, Body::empty())
+        .await
+        .is_problem(404);
+    let events = shell.read(Engine::stream_events);
+    assert_eq!(events.expired, 1);
+}
+
+#[tokio::test]
+async fn the_edge_tells_its_listeners_and_switches_only_what_is_configured() {
+    let world = World::new();
+    let edge = world.get("/v1/edge").await;
+    assert_eq!(edge["connections"], 0);
+    assert_eq!(edge["interception"], Value::Null);
+    let body = r#"{"interception": {"enabled": false}}"#;
+    world.ask("PATCH", "/v1/edge", body).await.is_problem(409);
+}
+
+#[tokio::test]
+async fn every_error_is_a_problem_document() {
+    let world = World::new();
+    let large = vec![b' '; BODY_BYTES + 1];
+    let cases: [(&str, &str, Body, u16); 12] = [
+        ("GET", "/v1/nothing", Body::empty(), 404),
+        ("GET", "/", Body::empty(), 404),
+        ("DELETE", "/v1/status", Body::empty(), 405),
+        ("PATCH", "/v1/paths/moon", "{}".into(), 404),
+        ("PATCH", "/v1/paths/sat", "{".into(), 400),
+        ("PATCH", "/v1/paths/sat", r#"{"rate": 1}"#.into(), 422),
+        ("PATCH", "/v1/paths/sat", r#"{"rate_bps": 5}"#.into(), 422),
+        ("PATCH", "/v1/paths/sat", large.into(), 413),
+        ("GET", "/v1/streams?limit=many", Body::empty(), 400),
+        ("GET", "/v1/streams?most=3", Body::empty(), 400),
+        ("POST", "/v1/link/block?path=moon", Body::empty(), 404),
+        ("DELETE", "/v1/custody/x", Body::empty(), 400),
+    ];
+    for (method, path, body, status) in cases {
+        let answer = world.ask(method, path, body).await;
+        assert_eq!(answer.status, status, "{method} {path}");
+        answer.is_problem(status);
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_read_at_each_scrape() {
+    let world = World::new();
+    world.session();
+    world.state.shell.session_figures();
+    let answer = world.ask("GET", "/metrics", Body::empty()).await;
+    assert!(answer.kind.starts_with("application/openmetrics-text"));
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    for line in [
+        r#"underpass_build_info{version="0.1.0",node="10",role="terminal"} 1"#,
+        "underpass_incarnation 7",
+        r#"underpass_path_up{path="sat",neighbour="1"} 1"#,
+        r#"underpass_path_rate_bytes_per_second{path="sat",neighbour="1"} 250000.0"#,
+        r#"underpass_path_sent_bundles_total{path="sat",class="bulk"} 0"#,
+        r#"underpass_path_received_bundle_bytes_total{path="sat",class="normal"} 0"#,
+        r#"underpass_transport_sent_bytes_total{path="sat",class="normal"} 5000"#,
+        r#"underpass_transport_retransmitted_bytes_total{path="sat",class="normal"} 40"#,
+        r#"underpass_sessions{path="sat",class="normal",state="carrying"} 1"#,
+        r#"underpass_congestion_control_info{path="sat",class="normal",algorithm="hybla"} 1"#,
+        r#"underpass_session_rtt_seconds{path="sat",class="normal"} 0.612"#,
+        r#"underpass_streams{class="normal",state="open"} 0"#,
+        r#"underpass_custody_bundles{class="interactive"} 0"#,
+        r#"underpass_held_oldest_age_seconds{class="normal"} 0.0"#,
+        "underpass_refused_bundles_total 0",
+        "# EOF",
+    ] {
+        assert!(
+            text.lines().any(|l| l == line),
+            "{line} is missing in:\n{text}"
+        );
+    }
+    let unprefixed = text
+        .lines()
+        .find(|l| !l.starts_with('#') && !l.starts_with("underpass_"));
+    assert_eq!(unprefixed, None);
+}
+
+/// The status line's code of a GET.
+async fn code_of(
+    mut socket: impl AsyncReadExt + AsyncWriteExt + Unpin,
+    authorization: &str,
+) -> String {
+    let request = format!(
+        "GET /v1/status HTTP/1.1\r\nHost: node\r\nConnection: close\r\n{authorization}\r\n"
+    );
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    answer["HTTP/1.1 ".len()..][..3].to_owned()
+}
+
+#[tokio::test]
+async fn tcp_callers_need_the_token_and_the_socket_needs_none() {
+    let world = World::new();
+    let servers = serve(world.state.clone()).await.unwrap();
+    let tcp = servers.tcp.unwrap();
+    for (authorization, code) in [
+        (String::new(), "401"),
+        (
+            "Authorization: Bearer 0123456789abcdeX\r\n".to_owned(),
+            "401",
+        ),
+        (format!("Authorization: Basic {TOKEN}\r\n"), "401"),
+        (format!("Authorization: Bearer {TOKEN}\r\n"), "200"),
+    ] {
+        let socket = TcpStream::connect(tcp).await.unwrap();
+        assert_eq!(code_of(socket, &authorization).await, code);
+    }
+    let path = world.folder.path().join("api.sock");
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    let socket = UnixStream::connect(&path).await.unwrap();
+    assert_eq!(code_of(socket, "").await, "200");
+    assert!(matches!(
+        serve(world.state.clone()).await,
+        Err(ApiError::Taken(_))
+    ));
+}
