@@ -64,15 +64,18 @@ class Bench:
     def start(self, names: Sequence[str]) -> None:
         """Start the subjects; those that this machine cannot run are left out, with the reason."""
         for name in names:
-            subject = subjects.subject(name)
-            try:
-                subject.start(self.testbed)
-            except (Unavailable, ProcessError) as error:
-                self.left_out[name] = str(error)
-                say(f"{name} is left out: {error}")
-                continue
-            self.subjects.append(subject)
-            self._idle_since[name] = time.monotonic()
+            self.add(subjects.subject(name))
+
+    def add(self, subject: Subject) -> None:
+        """Start one subject."""
+        try:
+            subject.start(self.testbed)
+        except (Unavailable, ProcessError) as error:
+            self.left_out[subject.name] = str(error)
+            say(f"{subject.name} is left out: {error}")
+            return
+        self.subjects.append(subject)
+        self._idle_since[subject.name] = time.monotonic()
 
     def runs(self, default: int) -> int:
         """Return how many runs a series has."""
@@ -101,6 +104,7 @@ class Bench:
             results.append(one(subject.access(), self.settings.seed + number, self.deadline_s()))
             self.drain()
             self._idle_since[subject.name] = time.monotonic()
+        subject.after_series()
         if subject.name == "underpass":
             done = [result.last_byte_s for result in results if result.last_byte_s is not None]
             if done:

@@ -25,6 +25,7 @@ HUB_NODE = 1
 TCPCL_PORT = 4556
 SOCKS_PORT = 1080
 HTTP_PORT = 3128
+TRANSPARENT_PORT = 7000
 _FIRST_TERMINAL_NODE = 10
 
 
@@ -82,6 +83,10 @@ class LocalApi:
             if line and not line.startswith("#")
         )
         return {name: float(value) for name, _, value in samples}
+
+    def intercept(self, *, enabled: bool) -> None:
+        """Switch the node's interception on or off; open connections live on."""
+        self.request("PATCH", "/v1/edge", {"interception": {"enabled": enabled}})
 
     def block(self) -> None:
         """Hold all sending."""
@@ -146,6 +151,39 @@ class Options:
 
 
 B = TypeVar("B", bound=Bed)
+
+
+def transparent(interface: str, **listener: object) -> dict[str, object]:
+    """Return the edge's tables that take in all TCP of clients behind an interface."""
+    return {
+        "listener": [
+            {
+                "name": "transparent",
+                "protocol": "transparent",
+                "address": f"[::]:{TRANSPARENT_PORT}",
+                **listener,
+            }
+        ],
+        "interception": {
+            "client_networks": [addresses.CLIENT_NETWORKS, addresses.CLIENT_NETWORKS6],
+            "interfaces": [interface],
+        },
+    }
+
+
+def lone_hub(testbed: Bed, name: str, port: int) -> dict[str, object]:
+    """Return the configuration of a hub that waits for a terminal which never comes."""
+    return {
+        "node": {
+            "number": HUB_NODE,
+            "role": "hub",
+            "state_dir": testbed.dir / f"state-{name}",
+            "drain_s": 2,
+        },
+        "tls": {"plain": True},
+        "listener": [{"name": "none", "listen": f"127.0.0.1:{port}"}],
+        "terminal": [{"node": _FIRST_TERMINAL_NODE}],
+    }
 
 
 class Pair(Generic[B]):

@@ -75,3 +75,4 @@ def _saturated(on: Bench, subject: Subject) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+        subject.after_series()

@@ -16,7 +16,7 @@ from tests.testbed.topology import Testbed
 _RTT_MS = 600
 _FLOWS = 3
 _SECONDS = 120.0
-_SUBJECTS = ["underpass", "no-proxy-cubic", "no-proxy-hybla"]
+_SUBJECTS = ["underpass", "single-box", "no-proxy-cubic", "no-proxy-hybla"]
 
 
 def run(settings: Settings) -> Result:
@@ -44,6 +44,7 @@ def run(settings: Settings) -> Result:
                     subject.name: [(place, rate / 1e6) for place, rate in enumerate(rates, 1)],
                 }
                 bench.drain()
+            subject.after_series()
             result.records.append(record("fairness.jain", subject.name, indices))
             result.records.append(record("fairness.satellite-share", subject.name, parts))
             say(f"fairness  {subject.name}: Jain {indices[0]:.3f}, satellite {parts[0]:.0f} %")

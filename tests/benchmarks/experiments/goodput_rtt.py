@@ -18,7 +18,7 @@ _RATE_BPS = 10_000_000
 _WAN_RTT_MS = 25.0
 _RIVALS = 5
 _SECONDS = 60.0
-_SUBJECTS = ["underpass", "no-proxy-cubic", "no-proxy-hybla"]
+_SUBJECTS = ["underpass", "single-box", "no-proxy-cubic", "no-proxy-hybla"]
 
 # The terrestrial bottleneck behind the hub; its queue is one bandwidth-delay product of 100 ms.
 WAN = symmetric("wan", Link(rate_bps=_RATE_BPS, delay_ms=_WAN_RTT_MS / 2, queue_ms=100.0))
@@ -64,4 +64,5 @@ def _series(bench: Bench, subject: Subject, rivals: int) -> list[float]:
         flows = run_flows([subject.access(), *[ground] * rivals], _SECONDS, 1 + number)
         values.append(steady_bps(flows[0], _SECONDS) / 1e6)
         bench.drain()
+    subject.after_series()
     return values

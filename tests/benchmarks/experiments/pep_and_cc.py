@@ -10,12 +10,14 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-from tests.benchmarks.bench import Bench, Settings, bench, say
+from tests.benchmarks.bench import Bench, Settings, say
 from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects import Subject
-from tests.benchmarks.subjects.direct import set_end_to_end
+from tests.benchmarks.subjects.direct import NoProxy, set_end_to_end
+from tests.benchmarks.subjects.underpass import TransparentUnderpass
 from tests.testbed import ports
 from tests.testbed.profile import PROFILE_G
+from tests.testbed.topology import Testbed
 
 _BYTES = 1_000_000_000
 _STEP_S = 0.1
@@ -56,7 +58,11 @@ def run(settings: Settings) -> Result:
     if not shutil.which("iperf3"):
         result.notes["left out"] = "iperf3 is not installed (.ci/setup --bench)"
         return result
-    with bench(PROFILE_G, settings) as on:
+    with Testbed(PROFILE_G, seed=settings.seed) as testbed:
+        on = Bench(testbed, settings)
+        on.add(TransparentUnderpass())
+        on.add(NoProxy("cubic"))
+        on.add(NoProxy("hybla_bpf"))
         on.testbed.start("iperf3", ["iperf3", "-s", "-p", str(ports.IPERF)], on.testbed.origin)
         direct = next((s for s in on.subjects if s.name == "no-proxy-cubic"), None)
         ours = next((s for s in on.subjects if s.name == "underpass"), None)
@@ -69,10 +75,12 @@ def run(settings: Settings) -> Result:
 
 
 def _measure(on: Bench, result: Result, subject: Subject, label: str, control: str) -> None:
+    subject.before_series()
     try:
         set_end_to_end(on.testbed, control)
     except RuntimeError as error:
         say(f"{label} is left out: {error}")
+        subject.after_series()
         return
     on.rest(subject)
     runs = []
@@ -80,6 +88,7 @@ def _measure(on: Bench, result: Result, subject: Subject, label: str, control: s
         on.testbed.satlink.seed(on.settings.seed + number)
         runs.append(_iperf(subject))
         on.drain()
+    subject.after_series()
     for figure_id, values in (
         ("pep-and-cc.after-5s", [run.bytes_at(5) / 1e6 for run in runs]),
         ("pep-and-cc.to-90", [run.time_to_90_s() for run in runs]),

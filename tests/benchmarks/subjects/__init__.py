@@ -6,13 +6,14 @@ from tests.benchmarks.subjects.direct import NoProxy
 from tests.benchmarks.subjects.kcptun import Kcptun
 from tests.benchmarks.subjects.shadowsocks import Shadowsocks
 from tests.benchmarks.subjects.subject import Access, Subject, Unavailable
-from tests.benchmarks.subjects.underpass import Underpass
+from tests.benchmarks.subjects.underpass import SingleBox, Underpass
 
 # Ours comes first: its median sets how long the others may take. The node that it starts also
 # loads the BPF congestion controls that some of the others use.
 _KINDS = {
     "underpass": lambda: Underpass("underpass", None),
     "underpass-hybla": lambda: Underpass("underpass-hybla", ["hybla_bpf"]),
+    "single-box": SingleBox,
     "no-proxy-cubic": lambda: NoProxy("cubic"),
     "no-proxy-bbr": lambda: NoProxy("bbr"),
     "no-proxy-hybla": lambda: NoProxy("hybla_bpf", "no-proxy-hybla"),

@@ -7,8 +7,12 @@ from pathlib import Path
 from tests.benchmarks.subjects.subject import Access, Subject, UnavailableError
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
+from tests.testbed.node import Node, lone_hub
+from tests.testbed.programs import missing
 from tests.testbed.topology import Testbed
 
+_OURS = "hybla_bpf"
+_HOLDER_PORT = 4601
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
@@ -20,7 +24,14 @@ class NoProxy(Subject):
         self.congestion_control = congestion_control
 
     def start(self, testbed: Testbed) -> None:
-        """Check that the kernel has the congestion control."""
+        """Check that the kernel has the congestion control; a node brings ours."""
+        if self.congestion_control == _OURS and not missing("underpass"):
+            config = {
+                **lone_hub(testbed, "bpf", _HOLDER_PORT),
+                "tcp": {"congestion_control": [_OURS]},
+            }
+            holder = Node(testbed, "bpf-holder", testbed.hub, config)
+            holder.process.wait_until(lambda: holder.carries(0))
         if self.congestion_control not in _AVAILABLE.read_text().split():
             raise UnavailableError(f"the kernel has no {self.congestion_control}")
         self._testbed = testbed

@@ -45,6 +45,9 @@ class Subject(ABC):
     def before_series(self) -> None:  # noqa: B027
         """Make ready what subjects share, such as the origin's congestion control."""
 
+    def after_series(self) -> None:  # noqa: B027
+        """Leave plain IP alone again, for the subjects that are measured on it."""
+
 
 class TerminalRelay(Subject):
     """A subject whose near end, at the terminal, relays each of its ports to one of the origin."""

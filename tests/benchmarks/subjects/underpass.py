@@ -1,4 +1,4 @@
-"""Underpass itself: the full mode of two nodes."""
+"""Underpass itself: the full mode of two nodes, and the single box."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from tests.benchmarks.subjects.direct import set_end_to_end
 from tests.benchmarks.subjects.subject import Access, Subject, UnavailableError
 from tests.testbed import addresses, ports
-from tests.testbed.node import Options, Pair
+from tests.testbed.client.route import DIRECT
+from tests.testbed.node import Node, Options, Pair, lone_hub, transparent
 from tests.testbed.programs import missing
 from tests.testbed.topology import Testbed
 
 _OFFSETS = {"underpass": 0, "underpass-hybla": 1}
+_SINGLE_BOX_PORT = 4600
 
 
 class Underpass(Subject):
@@ -43,3 +45,75 @@ class Underpass(Subject):
         """Return the terminal's HTTP proxy, by CONNECT for what is not HTTP."""
         route = self.pair.http_forward() if origin_port == ports.HTTP else self.pair.http_connect()
         return Access(self._client, route, addresses.ORIGIN, origin_port)
+
+
+class TransparentUnderpass(Underpass):
+    """The same for clients that know no proxy: the terminal takes their connections in."""
+
+    def __init__(self) -> None:
+        super().__init__("underpass", None)
+
+    def start(self, testbed: Testbed) -> None:
+        """Start the pair with interception, which is off between series."""
+        reason = missing("underpass")
+        if reason:
+            raise UnavailableError(reason)
+        self._client = testbed.terminal.client
+        self._testbed = testbed
+        self.pair = Pair(testbed, Options(terminal={"edge": transparent("lan")}))
+        self.after_series()
+
+    def before_series(self) -> None:
+        """Take the client's connections in."""
+        super().before_series()
+        self.pair.terminal.api.intercept(enabled=True)
+
+    def after_series(self) -> None:
+        """Let them pass."""
+        self.pair.terminal.api.intercept(enabled=False)
+
+    def access(self, origin_port: int = ports.HTTP) -> Access:
+        """Return the origin itself: the terminal takes the connection in on its way."""
+        return Access(self._client, DIRECT, addresses.ORIGIN, origin_port)
+
+
+class SingleBox(Subject):
+    """A hub alone: it takes in TCP that passes it and splits it, with Hybla to the satellite."""
+
+    name = "single-box"
+
+    def start(self, testbed: Testbed) -> None:
+        """Start the hub's node, with interception off between series."""
+        reason = missing("underpass")
+        if reason:
+            raise UnavailableError(reason)
+        self._testbed = testbed
+        edge = {
+            "client_networks": [addresses.CLIENT_NETWORKS, addresses.CLIENT_NETWORKS6],
+            **transparent("sat", congestion_control=["hybla", "hybla_bpf"]),
+            "rule": [{"class": "normal", "direct": True}],
+            "dial": {"allow_networks": [addresses.WAN_NETWORK, addresses.WAN_NETWORK6]},
+        }
+        config = {
+            **lone_hub(testbed, "single-box", _SINGLE_BOX_PORT),
+            # The node loads what is named here before its listeners ask the kernel for it.
+            "tcp": {"congestion_control": ["hybla", "hybla_bpf"]},
+            "edge": edge,
+        }
+        self._node = Node(testbed, "single-box", testbed.hub, config)
+        self._node.process.wait_until(lambda: self._node.carries(0))
+        self.after_series()
+
+    def before_series(self) -> None:
+        """Take the clients' connections in at the hub."""
+        set_end_to_end(self._testbed, "cubic")
+        self._node.api.intercept(enabled=True)
+
+    def after_series(self) -> None:
+        """Let them pass."""
+        self._node.api.intercept(enabled=False)
+
+    def access(self, origin_port: int = ports.HTTP) -> Access:
+        """Return the origin itself: the box takes the connection in on its way."""
+        client = self._testbed.terminal.client
+        return Access(client, DIRECT, addresses.ORIGIN, origin_port)
