@@ -141,7 +141,9 @@ impl Config {
         traffic::check_classes(&self.classes, &mut problems);
         self.streams.check(&self.classes, &mut problems);
         self.custody.check(&mut problems);
-        self.tls.check(&mut problems);
+        if !self.paths.is_empty() || !self.listeners.is_empty() {
+            self.tls.check(&mut problems);
+        }
         self.tcp.check(&mut problems);
         self.log.check(&mut problems);
         self.api.check(&mut problems);
@@ -228,12 +230,14 @@ impl Config {
     }
 
     fn check_role(&self, problems: &mut Vec<String>) {
+        // In single-box mode a node has an edge and no neighbour.
+        let single_box = !self.edge.listener.is_empty();
         match self.node.role {
-            Role::Terminal if self.paths.is_empty() && self.outlets.is_empty() => {
-                problems.push("a terminal needs at least one [[path]]".to_owned());
+            Role::Terminal if self.paths.is_empty() && !single_box => {
+                problems.push("a terminal needs a [[path]], or an [[edge.listener]]".to_owned());
             }
-            Role::Hub if self.listeners.is_empty() && self.outlets.is_empty() => {
-                problems.push("a hub needs at least one [[listener]]".to_owned());
+            Role::Hub if self.listeners.is_empty() && !single_box => {
+                problems.push("a hub needs a [[listener]], or an [[edge.listener]]".to_owned());
             }
             Role::Relay if self.paths.is_empty() && self.listeners.is_empty() => {
                 problems.push("a relay needs a [[path]] or a [[listener]]".to_owned());

@@ -65,15 +65,183 @@ fn an_api_on_tcp_needs_a_token() {
 }
 
 #[test]
-fn the_examples_are_valid() {
+fn every_problem_of_the_edge_is_told_at_once() {
+    let text = format!(
+        r#"{TERMINAL}
+[streams]
+default_class = "usual"
+[tcp]
+backoff_min_s = -1.0
+[log]
+level = "info,=loud"
+[[listener]]
+name = "a"
+listen = "[::]:4556"
+[edge]
+client_networks = ["10.0.0.0/8"]
+[[edge.listener]]
+name = "in"
+protocol = "socks5"
+address = "[::]:1080"
+max_connections = 0
+[[edge.listener]]
+name = "in"
+protocol = "transparent"
+address = "[::]:1080"
+handshake_timeout_s = nan
+client_networks = []
+users = [{{ name = "a:b", password = "" }}]
+[[edge.rule]]
+class = "urgent"
+listeners = ["out"]
+dscp = [64]
+ports = []
+[edge.dial]
+connect_timeout_s = 0.0
+families = []
+"#
+    );
+    let error = parse(&text).unwrap_err().to_string();
+    for part in [
+        "streams.default_class: there is no class \"usual\"",
+        "backoff_min_s",
+        "log.level",
+        "needs the [[terminal]]s",
+        "max_connections",
+        "\"in\" is there twice",
+        "another listener has [::]:1080",
+        "handshake_timeout_s",
+        "nobody may enter",
+        "cannot ask for users",
+        "colon",
+        "1 to 255 bytes",
+        "no class \"urgent\"",
+        "no listener \"out\"",
+        "dscp 64",
+        "ports is empty",
+        "connect_timeout_s",
+        "families is empty",
+        "[edge.interception]",
+    ] {
+        assert!(error.contains(part), "{part} is missing in:\n{error}");
+    }
+}
+
+#[test]
+fn a_node_alone_needs_neither_paths_nor_certificates() {
+    let text = r#"
+node = { number = 1, role = "hub" }
+[edge]
+client_networks = ["10.0.0.0/8"]
+[[edge.listener]]
+name = "in"
+protocol = "http"
+address = "[::]:3128"
+"#;
+    parse(text).unwrap();
+}
+
+fn examples() -> Vec<(PathBuf, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-    let mut seen = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|ending| ending == "toml") {
-            Config::load(&path).unwrap();
-            seen += 1;
+    let paths = std::fs::read_dir(folder).unwrap();
+    let paths = paths.map(|entry| entry.unwrap().path());
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        (path, text)
+    };
+    let is_toml = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "toml");
+    paths.filter(is_toml).map(read).collect()
+}
+
+/// An example with what is commented out in force: prose has a space behind
+/// its "#", keys and tables have none.
+fn in_full(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.strip_prefix('#') {
+        Some(rest) if !rest.starts_with([' ', '#']) => rest,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_examples_are_valid() {
+    let examples = examples();
+    assert!(examples.len() >= 4, "only {} examples", examples.len());
+    for (path, text) in examples {
+        Config::parse(&text, &path).unwrap();
+    }
+}
+
+#[test]
+fn what_the_examples_comment_out_is_valid_too() {
+    for (path, text) in examples() {
+        Config::parse(&in_full(&text), &path).unwrap();
+    }
+}
+
+/// The keys that a table takes, as its error for an unknown one lists them;
+/// none if `header` is no table. `above` are the headers it lies in.
+fn keys_of(above: &str, header: &str) -> Option<Vec<String>> {
+    let text = format!("{above}{header}\nunknown_key = 1\n");
+    let error = toml::from_str::<Config>(&text).unwrap_err();
+    let list = error
+        .message()
+        .strip_prefix("unknown field `unknown_key`, expected ")?;
+    Some(
+        list.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect(),
+    )
+}
+
+/// Every key of the configuration that holds a value, with its tables' names.
+fn keys(above: &str, table: &str, names: Vec<String>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for name in names {
+        let full = if table.is_empty() {
+            name
+        } else {
+            format!("{table}.{name}")
+        };
+        let headers = [format!("[{full}]"), format!("[[{full}]]")];
+        let inner = headers
+            .iter()
+            .find_map(|header| Some((header, keys_of(above, header)?)));
+        match inner {
+            Some((header, names)) => {
+                found.extend(keys(&format!("{above}{header}\n"), &full, names));
+            }
+            None => {
+                found.insert(full);
+            }
         }
     }
-    assert!(seen >= 3, "only {seen} examples");
+    found
+}
+
+#[test]
+fn every_key_is_in_the_example_of_a_terminal_or_hub() {
+    let known = keys("", "", keys_of("", "").unwrap());
+    for sample in ["node.number", "edge.listener.users.name", "edge.rule.dscp"] {
+        assert!(known.contains(sample), "{sample} is not in {known:?}");
+    }
+    let mut shown = BTreeSet::new();
+    for (path, text) in examples() {
+        if path.ends_with("terminal.toml") || path.ends_with("hub.toml") {
+            let mut table = String::new();
+            for line in in_full(&text).lines() {
+                if line.starts_with('[') {
+                    table = line.trim_matches(['[', ']']).to_owned();
+                } else if let Some((key, _)) = line.split_once(" = ")
+                    && !line.starts_with('#')
+                {
+                    shown.insert(format!("{table}.{key}"));
+                }
+            }
+        }
+    }
+    let missing: Vec<_> = known.difference(&shown).collect();
+    assert!(missing.is_empty(), "no example shows {missing:?}");
 }

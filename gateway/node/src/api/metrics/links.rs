@@ -213,9 +213,11 @@ fn sessions(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
     figures(&carrying, families)
 }
 
+type OfSession = (&'static str, &'static str, Unit, fn(&SessionView) -> f64);
+
 fn figures(carrying: &[(Labels, &SessionView)], families: &mut Families<'_>) -> fmt::Result {
     let per_second = Unit::Other("bytes_per_second".to_owned());
-    let rows: [(&str, &str, Unit, fn(&SessionView) -> f64); 5] = [
+    let rows: [OfSession; 5] = [
         (
             "session_rtt",
             "Smoothed round-trip time of the session that carries the class",

@@ -76,9 +76,11 @@ fn streams(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     )
 }
 
+type OfCustody = (&'static str, &'static str, fn(&CustodyClassView) -> u64);
+
 fn custody(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let custody = state.custody();
-    let counts: [(&str, &str, fn(&CustodyClassView) -> u64); 2] = [
+    let counts: [OfCustody; 2] = [
         ("held_bundles", "Bundles held", |view| view.bundles),
         (
             "custody_bundles",
@@ -86,7 +88,7 @@ fn custody(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
             |view| view.custody_bundles,
         ),
     ];
-    let sizes: [(&str, &str, fn(&CustodyClassView) -> u64); 2] = [
+    let sizes: [OfCustody; 2] = [
         ("held", "Payload of the bundles held", |view| view.bytes),
         (
             "custody",
