@@ -69,7 +69,8 @@ pub struct HopConfig {
 
 /// Window where no rate is known: enough for 10 Gbit/s over 50 ms.
 const UNLIMITED_WINDOW_BYTES: u64 = 64 << 20;
-const LEAST_WINDOW_BYTES: u64 = 1 << 20;
+/// With less, credit on a narrow hop would cost as much as custody signals.
+const LEAST_WINDOW_BYTES: u64 = 4 << 20;
 const LEAST_SEND_BUFFER_BYTES: u64 = 64 << 10;
 const MOST_SEND_BUFFER_BYTES: u64 = 4 << 20;
 /// Windows cover so many bandwidth-delay products: one in flight, one for a

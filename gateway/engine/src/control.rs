@@ -8,6 +8,10 @@ use underpass_bundle::wire::ipn_parts;
 use crate::engine::{Action, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 
+/// Sessions are told of changes above this part (1/n) of their rate: the
+/// scheduler follows every one.
+const PACING_STEPS: u64 = 500;
+
 impl Engine {
     /// The hop of a path or terminal.
     pub fn hop_named(&self, name: &str) -> Option<HopId> {
@@ -27,14 +31,23 @@ impl Engine {
             return;
         };
         hop.config.send_rate_bps = rate_bps;
+        self.scheduler.set_rate(now, id.terminal(), rate_bps);
+        self.pace(id);
+        self.settle(now);
+    }
+
+    /// Tells the sessions of a hop the rate that is theirs.
+    fn pace(&mut self, id: HopId) {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        hop.paced_bps = hop.usable_bps();
         for session in hop.all_sessions() {
             self.actions.push_back(Action::SetRate {
                 session,
-                ip_bps: rate_bps.unwrap_or(0),
+                ip_bps: hop.paced_bps.unwrap_or(0),
             });
         }
-        self.scheduler.set_rate(now, id.terminal(), rate_bps);
-        self.settle(now);
     }
 
     /// The capacity that all hops share, bit/s of IP bytes; `None` is
@@ -57,7 +70,7 @@ impl Engine {
             for session in hop.all_sessions() {
                 self.actions.push_back(Action::Suspend { session, blocked });
             }
-            self.scheduler.set_blocked(now, id.terminal(), blocked);
+            self.scheduler.set_blocked(id.terminal(), blocked);
             self.settle(now);
         }
     }
@@ -69,7 +82,12 @@ impl Engine {
             && hop.subtracted_bps != bps
         {
             hop.subtracted_bps = bps;
+            let paced = hop.paced_bps.unwrap_or(0);
+            let moved = hop.usable_bps().unwrap_or(0).abs_diff(paced) > paced / PACING_STEPS;
             self.scheduler.subtract(now, id.terminal(), bps);
+            if moved {
+                self.pace(id);
+            }
             self.settle(now);
         }
     }
@@ -85,7 +103,7 @@ impl Engine {
         let payload = self.agent.cancel(id).unwrap_or_default();
         let own = ipn_parts(&held.source).is_some_and(|(node, _)| node == self.config.node);
         if own && let Some((peer, STREAM_SERVICE)) = ipn_parts(&held.destination) {
-            self.give_up(now, peer, &payload);
+            self.give_up(peer, &payload);
         }
         self.settle(now);
         true

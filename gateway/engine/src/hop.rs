@@ -50,6 +50,8 @@ pub(crate) struct Hop {
     pub blocked: bool,
     /// Traffic the scheduler does not send, bit/s of IP bytes.
     pub subtracted_bps: u64,
+    /// The rate that the sessions were told, bit/s of IP bytes.
+    pub paced_bps: Option<u64>,
     /// By class.
     pub traffic: Vec<HopTraffic>,
     /// Classes that the scheduler holds for ready: it is told of changes only.
@@ -59,6 +61,7 @@ pub(crate) struct Hop {
 impl Hop {
     /// A hop without sessions; class numbers are below `classes`.
     pub fn new(config: HopConfig, wire: TcpWire, classes: usize) -> Hop {
+        let config_rate = config.send_rate_bps;
         Hop {
             config,
             wire,
@@ -66,6 +69,7 @@ impl Hop {
             classless: BTreeSet::new(),
             blocked: false,
             subtracted_bps: 0,
+            paced_bps: config_rate,
             traffic: vec![HopTraffic::default(); classes],
             ready: BTreeSet::new(),
         }
@@ -89,6 +93,13 @@ impl Hop {
             traffic.received_bundles += 1;
             traffic.received_bytes += bytes;
         }
+    }
+
+    /// What is left of the rate for the sessions, bit/s of IP bytes.
+    pub fn usable_bps(&self) -> Option<u64> {
+        // A stale measurement must not silence the sessions.
+        let rate = self.config.send_rate_bps?;
+        Some(rate.saturating_sub(self.subtracted_bps).max(rate / 10))
     }
 
     /// The session that carries `class` at present.

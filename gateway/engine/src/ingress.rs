@@ -60,10 +60,10 @@ impl Engine {
                     ..
                 } => {
                     if let Some((peer, STREAM_SERVICE)) = bundle::wire::ipn_parts(&destination) {
-                        self.give_up(now, peer, &payload);
+                        self.give_up(peer, &payload);
                     }
                 }
-                bundle::Event::Woken { neighbour, .. } => self.woken(now, neighbour.0),
+                bundle::Event::Woken { neighbour, .. } => self.woken(neighbour.0),
                 bundle::Event::Released { .. } => {}
                 other => self.actions.push_back(Action::Bundle(other)),
             }
@@ -88,13 +88,13 @@ impl Engine {
         if let Err(error) = mux.handle_payload(now, class, delivery.payload) {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
-        self.gather(now, peer);
+        self.gather(peer);
     }
 
     /// The leaves to a neighbour have something to send.
-    fn woken(&mut self, now: Instant, neighbour: u64) {
+    fn woken(&mut self, neighbour: u64) {
         for hop in self.hops_to(neighbour).iter() {
-            self.update_leaves(now, *hop);
+            self.update_leaves(*hop);
         }
     }
 }

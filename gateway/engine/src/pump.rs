@@ -46,7 +46,7 @@ impl Engine {
         if self.offer(now, leaf, max_bytes).is_none() {
             // What seemed to be there is gone, or the store has no room for
             // it at present.
-            self.set_ready(now, HopId(leaf.terminal.0), leaf.class, false);
+            self.set_ready(HopId(leaf.terminal.0), leaf.class, false);
         }
     }
 
@@ -70,7 +70,7 @@ impl Engine {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.ready = false;
         }
-        self.update_leaves(now, id);
+        self.update_leaves(id);
         Some(())
     }
 
@@ -154,7 +154,7 @@ impl Engine {
             };
             self.starved.remove(&hop);
             self.last_fed = hop;
-            self.update_leaves(now, hop);
+            self.update_leaves(hop);
             self.pump(now);
         }
     }
@@ -180,12 +180,12 @@ impl Engine {
         if self.agent.send(now, send).is_ok() {
             return Some(());
         }
-        self.give_up(now, peer, &payload);
+        self.give_up(peer, &payload);
         None
     }
 
     /// A payload will not be delivered: its streams cannot be whole any more.
-    pub(crate) fn give_up(&mut self, now: Instant, peer: u64, payload: &[Bytes]) {
+    pub(crate) fn give_up(&mut self, peer: u64, payload: &[Bytes]) {
         let Some(mux) = self.muxes.get_mut(&peer) else {
             return;
         };
@@ -193,6 +193,6 @@ impl Engine {
         if let Err(error) = mux.handle_expired(whole) {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
-        self.gather(now, peer);
+        self.gather(peer);
     }
 }

@@ -42,7 +42,7 @@ impl Engine {
         state.insert(info.class, id);
         self.actions.push_back(Action::SetRate {
             session: id,
-            ip_bps: state.config.send_rate_bps.unwrap_or(0),
+            ip_bps: state.paced_bps.unwrap_or(0),
         });
         if state.blocked {
             self.actions.push_back(Action::Suspend {
@@ -60,7 +60,7 @@ impl Engine {
         );
         if !was_up {
             self.agent.neighbour_up(now, NeighbourId(neighbour));
-            self.greet(now, neighbour);
+            self.greet(neighbour);
         }
         self.settle(now);
     }
@@ -70,7 +70,7 @@ impl Engine {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.ready = true;
             let hop = session.hop;
-            self.update_leaves(now, hop);
+            self.update_leaves(hop);
             self.settle(now);
         }
     }
@@ -91,7 +91,7 @@ impl Engine {
         };
         hop.remove(session.info.class, id);
         let neighbour = hop.config.neighbour;
-        self.update_leaves(now, session.hop);
+        self.update_leaves(session.hop);
         let hops = self.hops_to(neighbour);
         let up = |id: &HopId| self.hops.get(id).is_some_and(Hop::is_up);
         if !hops.iter().any(up) {
@@ -101,23 +101,23 @@ impl Engine {
     }
 
     /// Tells the scheduler which leaves of a hop can send.
-    pub(crate) fn update_leaves(&mut self, now: Instant, id: HopId) {
+    pub(crate) fn update_leaves(&mut self, id: HopId) {
         for place in 0..self.classes.len() {
-            self.update_leaf(now, id, self.classes[place]);
+            self.update_leaf(id, self.classes[place]);
         }
     }
 
-    fn update_leaf(&mut self, now: Instant, id: HopId, class: Class) {
+    fn update_leaf(&mut self, id: HopId, class: Class) {
         let Some(hop) = self.hops.get(&id) else {
             return;
         };
         let carrier = hop.carrier(class).and_then(|s| self.sessions.get(&s));
         let ready = carrier.is_some_and(|session| session.ready)
             && self.is_backlogged(hop.config.neighbour, class);
-        self.set_ready(now, id, class, ready);
+        self.set_ready(id, class, ready);
     }
 
-    pub(crate) fn set_ready(&mut self, now: Instant, id: HopId, class: Class, ready: bool) {
+    pub(crate) fn set_ready(&mut self, id: HopId, class: Class, ready: bool) {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
         };
@@ -128,9 +128,7 @@ impl Engine {
         if changed {
             let terminal = id.terminal();
             // Every configured hop and class is a leaf.
-            let known = self
-                .scheduler
-                .set_ready(now, Leaf { terminal, class }, ready);
+            let known = self.scheduler.set_ready(Leaf { terminal, class }, ready);
             debug_assert!(known.is_ok(), "{known:?}");
         }
     }
@@ -147,7 +145,7 @@ impl Engine {
     /// The edge nodes that a neighbour leads to get their streams, and with
     /// them its greeting. A neighbour that others are routed over may be a
     /// relay without streams; if it has any, it greets first.
-    fn greet(&mut self, now: Instant, neighbour: u64) {
+    fn greet(&mut self, neighbour: u64) {
         if !self.config.edge {
             return;
         }
@@ -162,7 +160,7 @@ impl Engine {
         }
         for peer in behind {
             self.mux(peer);
-            self.gather(now, peer);
+            self.gather(peer);
         }
     }
 }

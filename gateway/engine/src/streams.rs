@@ -56,7 +56,7 @@ impl Engine {
         if self.flush_at.is_some_and(|at| at <= now) {
             self.flush_at = None;
             for peer in std::mem::take(&mut self.opened) {
-                self.gather(now, peer);
+                self.gather(peer);
             }
         }
     }
@@ -149,17 +149,17 @@ impl Engine {
     /// A peer's streams have changed: hands on their events, and sends what
     /// may be sent.
     pub(crate) fn touched(&mut self, now: Instant, peer: u64) {
-        self.gather(now, peer);
+        self.gather(peer);
         self.settle(now);
     }
 
     /// Hands on the events of a peer's streams and tells the scheduler which
     /// of their classes wait.
-    pub(crate) fn gather(&mut self, now: Instant, peer: u64) {
+    pub(crate) fn gather(&mut self, peer: u64) {
         self.take_stock(peer);
         let neighbour = self.neighbour_to(peer);
         for hop in self.hops_to(neighbour).iter() {
-            self.update_leaves(now, *hop);
+            self.update_leaves(*hop);
         }
     }
 

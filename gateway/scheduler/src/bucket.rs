@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::link::{BUNDLE_TIME, LEAST_BUNDLE_BYTES};
 
-/// Line time that may be saved up in silence: what a late timer loses is made
-/// up, and a sender that was silent gets no larger burst than this and one
-/// bundle.
-const IDLE_CREDIT: Duration = Duration::from_millis(10);
+/// Line time that may be saved up: one bundle. It makes up for late timers and
+/// for the bundles of others, due at the same time, and lets a transport that
+/// paces by itself have the next bundle before the last is gone, so that it
+/// cuts no short packet between them. A sender that was silent gets no larger
+/// burst than this and one bundle.
+const CREDIT: Duration = BUNDLE_TIME;
 
 /// The longest wait that is computed; a deadline further off is reached in
 /// several steps.
@@ -24,8 +26,6 @@ pub(crate) struct Bucket {
     /// Bit × 10⁻⁹, so that rate × nanoseconds needs no rounding.
     level: i128,
     at: Instant,
-    /// Whether there is something to send.
-    backlogged: bool,
 }
 
 impl Bucket {
@@ -34,7 +34,6 @@ impl Bucket {
             rate_bps,
             level: 0,
             at: now,
-            backlogged: false,
         }
     }
 
@@ -42,14 +41,6 @@ impl Bucket {
         self.fill(now);
         self.rate_bps = rate_bps;
         self.level = self.level.min(self.ceiling());
-    }
-
-    /// A sender with a backlog saves up one bundle instead: so long may the
-    /// bundles of others, due at the same time, keep it from a beam that has
-    /// room for all.
-    pub fn set_backlogged(&mut self, now: Instant, backlogged: bool) {
-        self.fill(now);
-        self.backlogged = backlogged;
     }
 
     pub fn charge(&mut self, now: Instant, bytes: u64) {
@@ -89,12 +80,8 @@ impl Bucket {
     }
 
     fn ceiling(&self) -> i128 {
-        if self.backlogged {
-            let least = i128::from(LEAST_BUNDLE_BYTES) * 8 * NANOS_PER_SECOND;
-            self.earned(BUNDLE_TIME).max(least)
-        } else {
-            self.earned(IDLE_CREDIT)
-        }
+        let least = i128::from(LEAST_BUNDLE_BYTES) * 8 * NANOS_PER_SECOND;
+        self.earned(CREDIT).max(least)
     }
 }
 
@@ -114,29 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_saves_no_more_than_the_credit() {
+    fn idle_time_saves_one_bundle() {
         let now = Instant::now();
         let mut bucket = Bucket::new(now, 8_000_000);
         let later = now + Duration::from_secs(60);
-        bucket.charge(later, 10_000 + 1_000);
+        bucket.charge(later, 60_000 + 1_000);
         assert_eq!(bucket.ready_at(), Some(later + Duration::from_millis(1)));
-    }
-
-    #[test]
-    fn backlog_saves_one_bundle_from_when_it_began() {
-        let now = Instant::now();
-        let mut bucket = Bucket::new(now, 8_000_000);
-        let began = now + Duration::from_secs(60);
-        bucket.set_backlogged(began, true);
-        let later = began + Duration::from_millis(5);
-        bucket.charge(later, 15_000 + 1_000);
-        assert_eq!(bucket.ready_at(), Some(later + Duration::from_millis(1)));
-        let much_later = later + Duration::from_secs(60);
-        bucket.charge(much_later, 50_000 + 1_000);
-        assert_eq!(
-            bucket.ready_at(),
-            Some(much_later + Duration::from_millis(1))
-        );
     }
 
     #[test]

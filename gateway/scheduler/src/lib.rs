@@ -11,10 +11,8 @@
 //! Invariants:
 //! - **Rate.** The root and each child have a debt bucket: a bundle may leave
 //!   while the level is not negative, and is charged with what was really
-//!   sent. So in any window a child sends at most rate × time and one bundle,
-//!   and what it had saved up before: 10 ms of line time after silence, one
-//!   bundle while the beam kept it waiting. Over long times it has exactly its
-//!   rate. A debt is paid at the rate in force: what left before a cut of the
+//!   sent. So in any window a child sends at most rate × time and two bundles,
+//!   one of them saved up before. Over long times it has exactly its rate. A debt is paid at the rate in force: what left before a cut of the
 //!   rate is still on the line.
 //! - **Work conservation.** While any ready, unblocked child has a level that
 //!   is not negative, and so has the root, something is granted.

@@ -15,7 +15,7 @@ use crate::terminal::{Leaf, Standing, Terminal, TerminalId};
 /// The line time of a bundle: long enough to keep per-bundle costs small,
 /// short enough that bulk holds nothing up that can be noticed beside a
 /// satellite's round trip.
-pub(crate) const BUNDLE_TIME: Duration = Duration::from_millis(50);
+pub(crate) const BUNDLE_TIME: Duration = Duration::from_millis(60);
 pub(crate) const LEAST_BUNDLE_BYTES: u64 = 4 << 10;
 const MOST_BUNDLE_BYTES: u64 = 1 << 20;
 
@@ -127,7 +127,7 @@ impl LinkScheduler {
     ) {
         let weight = weight.max(1);
         if let Some(&number) = self.numbers.get(&id) {
-            self.update(now, number, |terminal| terminal.weight = weight);
+            self.update(number, |terminal| terminal.weight = weight);
             self.eligible.set_weight(number, weight);
             self.signalling.set_weight(number, weight);
         } else {
@@ -143,7 +143,7 @@ impl LinkScheduler {
 
     /// Forgets a terminal with all its leaves.
     pub fn remove_terminal(&mut self, now: Instant, id: TerminalId) {
-        self.set_blocked(now, id, true);
+        self.set_blocked(id, true);
         self.subtract(now, id, 0);
         if let Some(number) = self.numbers.remove(&id) {
             self.terminals.remove(number);
@@ -183,18 +183,18 @@ impl LinkScheduler {
     /// While a terminal is blocked nothing of it is granted; afterwards it
     /// goes on at once, by its share and rate, having saved up no more than
     /// any idle terminal.
-    pub fn set_blocked(&mut self, now: Instant, id: TerminalId, blocked: bool) {
+    pub fn set_blocked(&mut self, id: TerminalId, blocked: bool) {
         if let Some(&number) = self.numbers.get(&id) {
-            self.update(now, number, |terminal| terminal.blocked = blocked);
+            self.update(number, |terminal| terminal.blocked = blocked);
         }
     }
 
     /// Tells whether a leaf has something to send *and* a session that can
     /// take it.
-    pub fn set_ready(&mut self, now: Instant, leaf: Leaf, ready: bool) -> Result<(), UnknownLeaf> {
+    pub fn set_ready(&mut self, leaf: Leaf, ready: bool) -> Result<(), UnknownLeaf> {
         let (number, place) = self.find(leaf).ok_or(UnknownLeaf(leaf))?;
         let level = self.classes.level(place);
-        self.update(now, number, |terminal| terminal.set_ready(level, ready));
+        self.update(number, |terminal| terminal.set_ready(level, ready));
         Ok(())
     }
 
@@ -248,12 +248,10 @@ impl LinkScheduler {
         if leaf.class == Class::SIGNALLING {
             self.signalling.charge(number, ip_bytes);
         }
-        self.update(now, number, |terminal| {
-            terminal.charge(now, level, ip_bytes)
-        });
+        self.update(number, |terminal| terminal.charge(now, level, ip_bytes));
     }
 
-    /// The largest bundle to seal for a terminal: about 50 ms of its present
+    /// The largest bundle to seal for a terminal: about 60 ms of its present
     /// rate, which is its own or its share of the root's among the terminals
     /// that compete now, whichever is less; 4 KiB to 1 MiB.
     pub fn max_bundle_bytes(&self, id: TerminalId) -> u64 {
@@ -303,13 +301,11 @@ impl LinkScheduler {
         let usable = terminal
             .rate_bps
             .map(|rate| self.usable(rate, terminal.subtracted_bps.into()));
-        self.update(now, number, |terminal| {
-            shape(&mut terminal.bucket, now, usable)
-        });
+        self.update(number, |terminal| shape(&mut terminal.bucket, now, usable));
     }
 
     /// Changes a terminal, and puts it where it then belongs.
-    fn update(&mut self, now: Instant, number: usize, change: impl FnOnce(&mut Terminal)) {
+    fn update(&mut self, number: usize, change: impl FnOnce(&mut Terminal)) {
         let terminal = &mut self.terminals[number];
         if terminal.is_active() {
             self.active_weight -= u64::from(terminal.weight);
@@ -318,9 +314,6 @@ impl LinkScheduler {
         let active = terminal.is_active();
         if active {
             self.active_weight += u64::from(terminal.weight);
-        }
-        if let Some(bucket) = &mut terminal.bucket {
-            bucket.set_backlogged(now, active);
         }
         let standing = match &terminal.bucket {
             _ if !active => Standing::Out,
@@ -403,7 +396,7 @@ mod tests {
                     terminal: TerminalId(id),
                     class: Class(class),
                 };
-                link.set_ready(now, leaf, true).unwrap();
+                link.set_ready(leaf, true).unwrap();
             }
         }
         counting::taken();
@@ -412,9 +405,9 @@ mod tests {
         while sent < bundles {
             match link.next(now) {
                 Decision::Send { leaf, max_bytes } => {
-                    link.set_ready(now, leaf, false).unwrap();
+                    link.set_ready(leaf, false).unwrap();
                     link.sent(now, leaf, max_bytes);
-                    link.set_ready(now, leaf, true).unwrap();
+                    link.set_ready(leaf, true).unwrap();
                     sent += 1;
                 }
                 Decision::Wait(until) => now = until,

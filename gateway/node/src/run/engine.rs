@@ -13,9 +13,10 @@ use underpass_streams::Announcement;
 
 use crate::config::{Config, CustodyDialect, Role, class_named};
 
-/// What is left unused of a rate, so that the queue before the hop stays
-/// empty.
-const UTILISATION: f64 = 0.985;
+/// The part of a rate that is granted, so that the queue before the hop stays
+/// empty; slightly more than the sessions pace to, so that a lone session
+/// always has the next bundle before it is through with the last.
+const UTILISATION: f64 = 0.994;
 
 /// DTN time begins at 2000-01-01 UTC (RFC 9171 § 4.2.6).
 const DTN_EPOCH_S: u64 = 946_684_800;

@@ -125,7 +125,7 @@ fn higher_class_waits_for_at_most_one_bundle() {
         let asked = line.elapsed();
         line.ready(1, 1, true);
         assert_eq!(line.granted(), leaf(1, 1));
-        assert!(line.elapsed() - asked <= Duration::from_millis(50));
+        assert!(line.elapsed() - asked <= Duration::from_millis(60));
         line.ready(1, 1, false);
     }
 }
@@ -244,10 +244,10 @@ fn unblocked_terminal_resumes_at_once_with_one_small_burst() {
     assert!(matches!(line.next(), Decision::Send { .. }));
     let before = line.bytes_of(1);
     line.run(Duration::ZERO);
-    // 50 ms for one bundle, which 10 ms of credit let a second one join.
-    assert!(line.bytes_of(1) - before <= 50_000);
+    // One bundle, which the credit of another lets a second one join.
+    assert!(line.bytes_of(1) - before <= 2 * 60_000);
     line.run(SECOND);
-    assert!(line.bytes_of(1) - before <= 1_000_000 + 50_000 + 10_000);
+    assert!(line.bytes_of(1) - before <= 1_000_000 + 2 * 60_000);
 }
 
 #[test]
@@ -292,19 +292,19 @@ fn retransmissions_are_paid_from_the_same_rate() {
 }
 
 #[test]
-fn bundles_take_about_fifty_milliseconds_of_the_line() {
+fn bundles_take_sixty_milliseconds_of_the_line() {
     let mut line = Line::new(Some(140 * MBIT));
     line.terminal(1, 1, None);
     line.terminal(2, 1, Some(40 * MBIT));
     line.terminal(3, 1, Some(64_000));
     let size = |line: &Line, id| line.link.max_bundle_bytes(TerminalId(id));
-    assert_eq!(size(&line, 1), 875_000);
-    assert_eq!(size(&line, 2), 250_000);
+    assert_eq!(size(&line, 1), 1_048_576);
+    assert_eq!(size(&line, 2), 300_000);
     assert_eq!(size(&line, 3), 4_096);
     assert_eq!(size(&line, 9), 4_096);
     line.terminal(4, 6, None);
     line.ready(4, 2, true);
-    assert_eq!(size(&line, 1), 125_000, "a seventh of the beam");
+    assert_eq!(size(&line, 1), 150_000, "a seventh of the beam");
     line.rate(2, None);
     line.link.set_root_rate(line.now(), None);
     assert_eq!(size(&line, 2), 1 << 20);
@@ -337,8 +337,8 @@ fn only_the_configured_part_of_a_rate_is_used() {
     let mut link = LinkScheduler::new(&config).unwrap();
     let start = std::time::Instant::now();
     link.add_terminal(start, TerminalId(1), 1, Some(100 * MBIT));
-    link.set_ready(start, leaf(1, 4), true).unwrap();
-    assert_eq!(link.max_bundle_bytes(TerminalId(1)), 615_625);
+    link.set_ready(leaf(1, 4), true).unwrap();
+    assert_eq!(link.max_bundle_bytes(TerminalId(1)), 738_750);
     link.sent(start, leaf(1, 4), 985_000);
     assert_eq!(
         link.next(start),
@@ -369,11 +369,8 @@ fn impossible_configurations_are_refused() {
 fn unknown_leaves_are_named_and_harmless() {
     let mut line = Line::new(Some(MBIT));
     line.terminal(1, 1, None);
-    assert!(line.link.set_ready(line.now(), leaf(2, 1), true).is_err());
-    let unknown = line
-        .link
-        .set_ready(line.now(), leaf(1, 200), true)
-        .unwrap_err();
+    assert!(line.link.set_ready(leaf(2, 1), true).is_err());
+    let unknown = line.link.set_ready(leaf(1, 200), true).unwrap_err();
     assert_eq!(
         unknown.to_string(),
         "the scheduler knows no class 200 of terminal 1"

@@ -85,14 +85,11 @@ impl Line {
     }
 
     pub fn ready(&mut self, terminal: u64, class: u8, ready: bool) {
-        self.link
-            .set_ready(self.now, leaf(terminal, class), ready)
-            .unwrap();
+        self.link.set_ready(leaf(terminal, class), ready).unwrap();
     }
 
     pub fn blocked(&mut self, terminal: u64, blocked: bool) {
-        self.link
-            .set_blocked(self.now, TerminalId(terminal), blocked);
+        self.link.set_blocked(TerminalId(terminal), blocked);
     }
 
     pub fn next(&mut self) -> Decision {
