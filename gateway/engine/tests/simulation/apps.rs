@@ -176,7 +176,6 @@ impl End {
             return None;
         }
         let data = pattern(serial, end, self.written, capacity);
-        // What is written is noted first: the peer may have it at once.
         let length = data.len() as u64;
         if engine.write(now, key, data).is_err() {
             return None;

@@ -7,11 +7,14 @@
 
 mod apps;
 mod checks;
+mod faults;
 mod line;
 mod nodes;
 mod pattern;
 mod random;
 mod schedule;
+mod sessions;
+mod streams;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -47,8 +47,8 @@ pub struct LinkPlan {
     pub classes: bool,
     pub standby: bool,
     pub mru_bytes: u64,
-    /// The first hop's TCP queues hold so many bundles more than the scheduler
-    /// would send: sessions are ready before the bytes have left.
+    /// The transport buffers much: sessions are ready again before the bytes
+    /// have left.
     pub eager: bool,
 }
 
@@ -101,7 +101,7 @@ pub enum Fault {
         side: usize,
         percent: u64,
     },
-    /// Custody signals and all else sent in class 0 arrive this much later.
+    /// The link's rate changes, and both engines are told.
     Rate {
         link: usize,
         rate_bps: Option<u64>,

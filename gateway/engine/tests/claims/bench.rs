@@ -1,0 +1,234 @@
+//! Engines on a bench: what one offers is carried by hand to the next.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_bundle as bundle;
+use underpass_cla::{Class, Outcome, SessionId, SessionInfo, Transfer};
+use underpass_engine::{Action, Engine, EngineConfig, HopConfig, HopId, RouteEntry, StreamKey};
+use underpass_scheduler::{self as scheduler, ClassConfig};
+use underpass_streams::{Announcement, Event, Open, Target};
+
+pub const CONTROL: Class = Class(0);
+pub const URGENT: Class = Class(1);
+pub const BULK: Class = Class(2);
+pub const MRU: u64 = 1 << 30;
+
+/// What an engine offers: to which session, and what.
+pub type Offered = (SessionId, Transfer);
+
+/// A node with three classes and a hop to each neighbour.
+pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
+    let class = |class: u8| ClassConfig {
+        class: Class(class),
+        priority: class,
+        weight: 1,
+    };
+    let hop = |(number, neighbour): (usize, &u64)| HopConfig {
+        id: HopId(number as u64),
+        name: format!("hop{number}"),
+        neighbour: *neighbour,
+        weight: 1,
+        send_rate_bps: None,
+        receive_rate_bps: None,
+        rtt: Duration::from_millis(600),
+        mtu_bytes: 1500,
+        ipv6: false,
+        tls: true,
+    };
+    EngineConfig {
+        node,
+        incarnation: 1,
+        agent: bundle::Config::new(node, node << 40),
+        scheduler: scheduler::Config {
+            classes: (0..3).map(class).collect(),
+            utilisation: 1.0,
+        },
+        beam_rate_bps: None,
+        hops: neighbours.iter().enumerate().map(hop).collect(),
+        routes: Vec::new(),
+        max_streams: 100,
+        window_bytes: None,
+        send_buffer_bytes: None,
+        lifetime: Duration::from_secs(3600),
+        edge: true,
+        reaches: Announcement::default(),
+        default_class: BULK,
+    }
+}
+
+pub fn route(node: u64, via: u64, custody: bool) -> RouteEntry {
+    RouteEntry { node, via, custody }
+}
+
+/// An engine, its time, and what it has said.
+pub struct Node {
+    pub engine: Engine,
+    pub now: Instant,
+    pub events: Vec<(u64, Event)>,
+    pub unclaimed: usize,
+    offers: Vec<Offered>,
+}
+
+impl Node {
+    pub fn new(now: Instant, config: EngineConfig) -> Node {
+        Node {
+            engine: Engine::new(now, config).expect("a valid configuration"),
+            now,
+            events: Vec::new(),
+            unclaimed: 0,
+            offers: Vec::new(),
+        }
+    }
+
+    /// Sets up one session per class on a hop, ready; session numbers are
+    /// `base` + class.
+    pub fn up(&mut self, hop: u64, base: u64) {
+        for class in 0..3 {
+            self.session(hop, base + class, Some(Class(class as u8)), MRU);
+        }
+    }
+
+    pub fn session(&mut self, hop: u64, id: u64, class: Option<Class>, mru: u64) {
+        let info = SessionInfo {
+            peer_node_id: String::new(),
+            path: String::new(),
+            remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)),
+            class,
+            standby: false,
+            incarnation: None,
+            transfer_mru_bytes: mru,
+            tls: true,
+            congestion_control: String::new(),
+        };
+        self.engine
+            .session_up(self.now, SessionId(id), HopId(hop), info);
+        self.ready(SessionId(id));
+    }
+
+    pub fn ready(&mut self, id: SessionId) {
+        self.engine.session_ready(self.now, id);
+    }
+
+    pub fn open(&mut self, peer: u64, class: Class) -> StreamKey {
+        let target = Target::Name {
+            host: "origin.example".to_owned(),
+            port: 80,
+        };
+        let open = Open {
+            class,
+            target,
+            client: None,
+            report_connected: false,
+        };
+        self.engine.open(self.now, peer, open).expect("it opens")
+    }
+
+    pub fn write(&mut self, key: StreamKey, bytes: usize) {
+        let data = Bytes::from(vec![b'x'; bytes]);
+        self.engine.write(self.now, key, data).expect("it is taken");
+    }
+
+    /// Takes what the engine has said.
+    fn collect(&mut self) {
+        while let Some(action) = self.engine.poll_action() {
+            match action {
+                Action::Offer { session, transfer } => self.offers.push((session, transfer)),
+                Action::Stream { peer, event } => self.events.push((peer, event)),
+                Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
+                Action::SetRate { .. } | Action::Suspend { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// What is offered and was not taken.
+    pub fn offers(&mut self) -> Vec<Offered> {
+        self.collect();
+        std::mem::take(&mut self.offers)
+    }
+
+    /// Lets time pass up to `at`, with all deadlines in between.
+    pub fn pass(&mut self, at: Instant) {
+        while let Some(due) = self.engine.next_timeout().filter(|due| *due <= at) {
+            self.now = self.now.max(due);
+            self.engine.handle_timeout(self.now);
+        }
+        self.now = at;
+    }
+
+    /// Gives an offered bundle to another node, on its session of the same
+    /// number, and tells this one that it was acknowledged.
+    pub fn carry(&mut self, (session, transfer): Offered, to: &mut Node) {
+        let raw = Bytes::from(transfer.chunks.concat());
+        let outcome = to.engine.receive(to.now, session, raw);
+        assert_eq!(outcome, Ok(()));
+        self.finish(transfer.key, Outcome::Acknowledged);
+        self.ready(session);
+    }
+
+    pub fn finish(&mut self, key: u64, outcome: Outcome) {
+        self.engine.transfer_finished(self.now, key, outcome);
+    }
+
+    /// Whether an event of that kind was told.
+    pub fn has(&mut self, kind: impl Fn(&Event) -> bool) -> bool {
+        self.collect();
+        self.events.iter().any(|(_, event)| kind(event))
+    }
+
+    /// Destinations of what is held, oldest first, streams' bundles only.
+    pub fn destinations(&self) -> Vec<u64> {
+        let held = self.engine.held(self.now, usize::MAX);
+        let node = |held: bundle::HeldBundle| bundle::wire::ipn_parts(&held.destination);
+        held.into_iter()
+            .filter_map(node)
+            .filter(|(_, service)| *service == 80)
+            .map(|(node, _)| node)
+            .collect()
+    }
+}
+
+/// Carries what two neighbours have for each other until both are silent.
+pub fn exchange(one: &mut Node, other: &mut Node) {
+    loop {
+        let (there, back) = (one.offers(), other.offers());
+        if there.is_empty() && back.is_empty() {
+            return;
+        }
+        for offered in there {
+            one.carry(offered, other);
+        }
+        for offered in back {
+            other.carry(offered, one);
+        }
+    }
+}
+
+/// Lets both live on for so long, 10 ms at a time, over a line without delay.
+pub fn live(one: &mut Node, other: &mut Node, time: Duration) {
+    let end = one.now + time;
+    while one.now < end {
+        exchange(one, other);
+        let at = one.now + Duration::from_millis(10);
+        one.pass(at);
+        other.pass(at);
+    }
+    exchange(one, other);
+}
+
+/// A terminal, 10, and a hub, 1, that have greeted each other.
+pub fn pair() -> (Node, Node) {
+    pair_of(config(10, &[1]), config(1, &[10]))
+}
+
+pub fn pair_of(terminal: EngineConfig, hub: EngineConfig) -> (Node, Node) {
+    let now = Instant::now();
+    let (mut terminal, mut hub) = (Node::new(now, terminal), Node::new(now, hub));
+    terminal.up(0, 100);
+    hub.up(0, 100);
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    assert!(terminal.destinations().is_empty() && hub.destinations().is_empty());
+    (terminal, hub)
+}

@@ -1,0 +1,208 @@
+//! Who keeps what, and until when.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_cla::{Class, Outcome, Refusal, SessionId};
+use underpass_streams::{Event, ResetCode};
+
+use crate::bench::{BULK, MRU, Node, config, exchange, live, pair, pair_of, route};
+
+#[test]
+fn a_relay_forwards_with_and_without_custody() {
+    for custody in [true, false] {
+        let now = Instant::now();
+        let mut terminal = config(10, &[5]);
+        terminal.routes.push(route(1, 5, custody));
+        let mut relay = config(5, &[1, 10]);
+        relay.edge = false;
+        relay.routes = vec![route(1, 1, custody), route(10, 10, custody)];
+        let mut hub = config(1, &[5]);
+        hub.routes.push(route(10, 5, custody));
+        let [mut terminal, mut relay, mut hub] =
+            [terminal, relay, hub].map(|config| Node::new(now, config));
+        terminal.up(0, 100);
+        relay.up(1, 100);
+        let key = terminal.open(1, BULK);
+        terminal.write(key, 5_000);
+        live(&mut terminal, &mut relay, Duration::from_millis(300));
+        // Without custody the terminal keeps its bundles until the hub signals.
+        assert_eq!(terminal.destinations().is_empty(), custody);
+        relay.up(0, 200);
+        hub.pass(relay.now);
+        hub.up(0, 200);
+        for _ in 0..100 {
+            exchange_three(&mut terminal, &mut relay, &mut hub);
+        }
+        assert!(hub.has(|event| matches!(event, Event::Readable(_))));
+        for node in [&terminal, &relay, &hub] {
+            assert!(node.destinations().is_empty(), "custody {custody}");
+        }
+    }
+}
+
+fn exchange_three(terminal: &mut Node, relay: &mut Node, hub: &mut Node) {
+    for (session, transfer) in relay.offers() {
+        let to = if session.0 < 200 {
+            &mut *terminal
+        } else {
+            &mut *hub
+        };
+        relay.carry((session, transfer), to);
+    }
+    for offered in terminal.offers() {
+        terminal.carry(offered, relay);
+    }
+    for offered in hub.offers() {
+        hub.carry(offered, relay);
+    }
+    let at = terminal.now + Duration::from_millis(10);
+    for node in [terminal, relay, hub] {
+        node.pass(at);
+    }
+}
+
+#[test]
+fn edge_nodes_behind_one_neighbour_take_turns() {
+    let mut hub = config(1, &[5]);
+    hub.routes = [10, 11, 12].map(|node| route(node, 5, true)).to_vec();
+    let mut hub = Node::new(Instant::now(), hub);
+    hub.session(0, 1, Some(BULK), 8_192);
+    hub.engine.session_down(hub.now, SessionId(1));
+    for peer in [10, 11, 12] {
+        let key = hub.open(peer, BULK);
+        hub.write(key, 60_000);
+    }
+    hub.session(0, 2, Some(BULK), 8_192);
+    for _ in 0..8 {
+        hub.ready(SessionId(2));
+    }
+    let turns = hub.destinations();
+    assert_eq!(turns[..6], [10, 11, 12, 10, 11, 12]);
+}
+
+#[test]
+fn a_bundle_that_expires_resets_its_streams_and_no_others() {
+    let mut brief = config(10, &[1]);
+    brief.lifetime = Duration::from_secs(5);
+    let (mut terminal, mut hub) = pair_of(brief, config(1, &[10]));
+    let lost = terminal.open(1, BULK);
+    terminal.write(lost, 100);
+    let (session, transfer) = terminal.offers().remove(0);
+    terminal.finish(transfer.key, Outcome::Broken { acknowledged: 0 });
+    terminal.engine.session_down(terminal.now, session);
+    terminal.pass(terminal.now + Duration::from_secs(4));
+    hub.pass(terminal.now);
+    let other = terminal.open(1, Class(1));
+    terminal.write(other, 100);
+    live(&mut terminal, &mut hub, Duration::from_secs(2));
+    let expired = |event: &Event| match event {
+        Event::Reset { id, code, .. } => *code == ResetCode::Expired && *id == lost.id,
+        _ => false,
+    };
+    assert!(terminal.has(expired));
+    assert!(!terminal.has(|event| matches!(event, Event::Reset { id, .. } if *id == other.id)));
+    assert!(terminal.destinations().is_empty());
+}
+
+#[test]
+fn a_standby_takes_over_and_what_was_in_flight_goes_again() {
+    let (mut terminal, _hub) = pair();
+    terminal.session(0, 200, Some(BULK), MRU);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 10_000);
+    let (session, transfer) = terminal.offers().remove(0);
+    assert_eq!(session, SessionId(102));
+    terminal.finish(
+        transfer.key,
+        Outcome::Broken {
+            acknowledged: 4_000,
+        },
+    );
+    terminal.engine.session_down(terminal.now, session);
+    let again = terminal.offers();
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].0, SessionId(200));
+    assert_eq!(again[0].1.len(), transfer.len());
+}
+
+#[test]
+fn two_full_stores_still_take_in_what_is_for_them() {
+    let small = |node, neighbour| {
+        let mut config = config(node, &[neighbour]);
+        config.agent.store_bytes = 100_000;
+        config
+    };
+    let (mut terminal, mut hub) = pair_of(small(10, 1), small(1, 10));
+    let up = terminal.open(1, BULK);
+    terminal.write(up, 200_000);
+    let down = hub.open(10, BULK);
+    hub.write(down, 200_000);
+    for node in [&mut terminal, &mut hub] {
+        assert_eq!(node.destinations().len(), 1);
+        assert!(node.engine.custody(node.now).used_bytes > 90_000);
+        assert_eq!(node.engine.admit(Some(60_000)), Ok(()));
+    }
+    live(&mut terminal, &mut hub, Duration::from_secs(2));
+    assert!(terminal.destinations().is_empty() && hub.destinations().is_empty());
+}
+
+#[test]
+fn a_malformed_bundle_hurts_nobody() {
+    let (mut terminal, mut hub) = pair();
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 1_000);
+    let (session, transfer) = terminal.offers().remove(0);
+    let good = transfer.chunks.concat();
+    let used = hub.engine.custody(hub.now).used_bytes;
+    for place in 0..good.len() {
+        let mut bad = good.clone();
+        bad[place] ^= 0xFF;
+        // Some bytes are covered by no CRC that a relay could not renew.
+        let _ = hub.engine.receive(hub.now, session, Bytes::from(bad));
+        let cut = Bytes::copy_from_slice(&good[..place]);
+        let outcome = hub.engine.receive(hub.now, session, cut);
+        assert_eq!(outcome, Err(Refusal::NotAcceptable));
+    }
+    assert!(!hub.has(|event| matches!(event, Event::Reset { .. })));
+    assert_eq!(hub.engine.custody(hub.now).used_bytes, used);
+}
+
+#[test]
+fn a_node_speaks_in_no_name_but_its_own() {
+    let now = Instant::now();
+    let mut hub = Node::new(now, config(1, &[10, 11]));
+    hub.up(0, 100);
+    hub.up(1, 200);
+    hub.offers();
+    // Node 11's bundle arrives from node 10.
+    let mut impostor = Node::new(now, config(11, &[1]));
+    impostor.up(0, 100);
+    let key = impostor.open(1, BULK);
+    impostor.write(key, 100);
+    for (session, transfer) in impostor.offers() {
+        let raw = Bytes::from(transfer.chunks.concat());
+        assert_eq!(hub.engine.receive(now, session, raw), Ok(()));
+    }
+    assert!(!hub.has(|_| true));
+    assert!(hub.unclaimed > 0);
+}
+
+#[test]
+fn a_stream_in_a_class_that_is_not_known_here_is_answered_in_the_default_class() {
+    let mut rich = config(10, &[1]);
+    let mut extra = rich.scheduler.classes[2];
+    extra.class = Class(9);
+    rich.scheduler.classes.push(extra);
+    let (mut terminal, mut hub) = pair_of(rich, config(1, &[10]));
+    terminal.session(0, 109, Some(Class(9)), MRU);
+    hub.session(0, 109, Some(Class(9)), MRU);
+    let key = terminal.open(1, Class(9));
+    terminal.write(key, 100);
+    exchange(&mut terminal, &mut hub);
+    assert!(hub.has(|event| matches!(event, Event::Readable(_))));
+    let answer = underpass_engine::StreamKey { peer: 10, ..key };
+    hub.write(answer, 100);
+    let offers = hub.offers();
+    assert_eq!(offers[0].0, SessionId(100 + u64::from(BULK.0)));
+}

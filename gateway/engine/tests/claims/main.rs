@@ -1,0 +1,5 @@
+//! What an engine promises, one claim at a time.
+
+mod bench;
+mod custody;
+mod scheduling;

@@ -1,0 +1,186 @@
+//! When what leaves.
+
+use std::time::Duration;
+
+use underpass_cla::{Outcome, Refusal, SessionId};
+use underpass_engine::HopId;
+use underpass_streams::Event;
+
+use crate::bench::{BULK, CONTROL, Node, URGENT, config, live, pair, pair_of};
+
+const HOP: HopId = HopId(0);
+const BULK_SESSION: SessionId = SessionId(100 + BULK.0 as u64);
+const URGENT_SESSION: SessionId = SessionId(100 + URGENT.0 as u64);
+
+/// Offers that the CL takes and forgets, for so long; their bytes.
+fn bytes_in(node: &mut Node, time: Duration) -> u64 {
+    let end = node.now + time;
+    let mut bytes = 0;
+    while node.now < end {
+        for (session, transfer) in node.offers() {
+            bytes += transfer.len();
+            node.ready(session);
+        }
+        node.pass(node.now + Duration::from_millis(5));
+    }
+    bytes
+}
+
+#[test]
+fn an_open_leaves_within_5_ms_without_data() {
+    let (mut terminal, mut hub) = pair();
+    terminal.open(1, BULK);
+    assert!(terminal.offers().is_empty());
+    terminal.pass(terminal.now + Duration::from_millis(5));
+    for offered in terminal.offers() {
+        terminal.carry(offered, &mut hub);
+    }
+    assert!(hub.has(|event| matches!(event, Event::Opened { .. })));
+}
+
+#[test]
+fn an_open_leaves_at_once_with_the_first_data() {
+    let (mut terminal, mut hub) = pair();
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 100);
+    let offers = terminal.offers();
+    assert_eq!(offers.len(), 1);
+    for offered in offers {
+        terminal.carry(offered, &mut hub);
+    }
+    assert!(hub.has(|event| matches!(event, Event::Opened { .. })));
+    assert!(hub.has(|event| matches!(event, Event::Readable(_))));
+}
+
+#[test]
+fn a_higher_class_waits_for_one_bundle_of_bulk_at_most() {
+    let (mut terminal, _hub) = pair();
+    terminal.engine.set_rate(terminal.now, HOP, Some(1_000_000));
+    let bulk = terminal.open(1, BULK);
+    terminal.write(bulk, 60_000);
+    // Until what was saved up in silence is used.
+    while let Some((session, _)) = terminal.offers().first() {
+        assert_eq!(*session, BULK_SESSION);
+        terminal.ready(BULK_SESSION);
+    }
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 64);
+    assert!(terminal.offers().is_empty());
+    // A bundle is 60 ms of line time.
+    terminal.pass(terminal.now + Duration::from_millis(65));
+    assert_eq!(terminal.offers()[0].0, URGENT_SESSION);
+}
+
+#[test]
+fn a_rate_that_is_set_takes_effect() {
+    let (mut terminal, _hub) = pair();
+    let key = terminal.open(1, BULK);
+    for rate_bps in [1_000_000, 4_000_000] {
+        terminal.engine.set_rate(terminal.now, HOP, Some(rate_bps));
+        terminal.write(key, 1_500_000);
+        bytes_in(&mut terminal, Duration::from_millis(500));
+        let bytes = bytes_in(&mut terminal, Duration::from_secs(2));
+        let expected = rate_bps / 4;
+        assert!(
+            bytes.abs_diff(expected) < expected / 8,
+            "{bytes} bytes at {rate_bps} bit/s"
+        );
+    }
+}
+
+#[test]
+fn a_blocked_hop_sends_nothing_and_resumes_at_once() {
+    let (mut terminal, mut hub) = pair();
+    let key = terminal.open(1, BULK);
+    terminal.engine.set_blocked(terminal.now, HOP, true);
+    terminal.write(key, 50_000);
+    terminal.pass(terminal.now + Duration::from_secs(30));
+    hub.pass(terminal.now);
+    assert!(terminal.offers().is_empty());
+    // Sealed as late as possible: nothing is held yet.
+    assert!(terminal.destinations().is_empty());
+    terminal.engine.set_blocked(terminal.now, HOP, false);
+    assert_eq!(terminal.offers().len(), 1);
+}
+
+#[test]
+fn nothing_is_sealed_for_a_neighbour_without_room_but_signalling() {
+    let (mut terminal, mut hub) = pair();
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 1_000);
+    let (session, transfer) = terminal.offers().remove(0);
+    terminal.ready(session);
+    terminal.finish(transfer.key, Outcome::Refused(Refusal::NoResources));
+    for _ in 0..100 {
+        terminal.write(key, 100);
+    }
+    assert!(terminal.offers().is_empty());
+    assert_eq!(terminal.destinations().len(), 1);
+    let reset = terminal.open(1, CONTROL);
+    terminal.write(reset, 10);
+    assert_eq!(terminal.offers()[0].0, SessionId(100));
+    // When the pause is over, all of it goes.
+    live(&mut terminal, &mut hub, Duration::from_secs(2));
+    let totals = terminal.engine.stream_totals();
+    assert!(totals.iter().all(|(_, totals)| totals.backlog_bytes == 0));
+}
+
+#[test]
+fn a_full_store_slows_the_writer_and_goes_on_when_custody_is_taken() {
+    let mut small = config(10, &[1]);
+    small.agent.store_bytes = 200_000;
+    small.send_buffer_bytes = Some(64_000);
+    let (mut terminal, mut hub) = pair_of(small, config(1, &[10]));
+    let key = terminal.open(1, BULK);
+    let mut offered = Vec::new();
+    let mut written = 0;
+    loop {
+        let capacity = terminal.engine.send_capacity(key);
+        if capacity == 0 {
+            break;
+        }
+        terminal.write(key, capacity);
+        written += capacity;
+        for (session, transfer) in terminal.offers() {
+            terminal.ready(session);
+            offered.push((session, transfer));
+        }
+    }
+    assert!((200_000..=264_000).contains(&written), "{written}");
+    assert!(terminal.engine.custody(terminal.now).used_bytes <= 200_000);
+    terminal.events.clear();
+    for offered in offered {
+        terminal.carry(offered, &mut hub);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(300));
+    assert!(terminal.has(|event| matches!(event, Event::Writable(_))));
+    assert!(terminal.engine.send_capacity(key) > 0);
+    assert!(terminal.destinations().is_empty());
+}
+
+#[test]
+fn what_is_sealed_fits_the_smallest_mru() {
+    for mru in [1_100, 4_096, 65_536] {
+        let (mut terminal, _hub) = pair();
+        terminal.engine.session_down(terminal.now, BULK_SESSION);
+        terminal.session(0, 900, Some(BULK), mru);
+        let key = terminal.open(1, BULK);
+        terminal.write(key, 200_000);
+        let offers = terminal.offers();
+        assert_eq!(offers.len(), 1, "an MRU of {mru}");
+        assert!(offers[0].1.len() <= mru);
+    }
+}
+
+#[test]
+fn a_session_that_takes_next_to_nothing_fills_no_store() {
+    let (mut terminal, _hub) = pair();
+    terminal.engine.session_down(terminal.now, BULK_SESSION);
+    terminal.session(0, 900, Some(BULK), 1);
+    let key = terminal.open(1, BULK);
+    for _ in 0..100 {
+        terminal.write(key, 1_000);
+    }
+    assert!(terminal.offers().is_empty());
+    assert!(terminal.destinations().is_empty());
+}

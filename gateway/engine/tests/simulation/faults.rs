@@ -1,0 +1,135 @@
+//! What goes wrong, and how it is mended.
+
+use underpass_cla::Class;
+use underpass_engine::HopId;
+
+use crate::apps::Ended;
+use crate::nodes;
+use crate::schedule::Fault;
+use crate::world::{Happening, World};
+
+impl World {
+    pub fn fault(&mut self, fault: Fault) {
+        if self.calm && !matches!(fault, Fault::Unblock { .. } | Fault::Start { .. }) {
+            return;
+        }
+        match fault {
+            Fault::Break { link, class, all } => {
+                let class = self.links[link].plan.classes.then_some(Class(class));
+                let of_class: Vec<usize> = (0..self.pairs.len())
+                    .filter(|number| {
+                        let pair = &self.pairs[*number];
+                        pair.link == link && pair.class == class && !pair.broken
+                    })
+                    .collect();
+                let count = if all { of_class.len() } else { 1 };
+                for pair in of_class.into_iter().take(count) {
+                    self.break_pair(pair);
+                }
+            }
+            Fault::Block { link, told, breaks } => self.block(link, told, breaks),
+            Fault::Unblock { link } => self.unblock(link),
+            Fault::Refuse {
+                link,
+                side,
+                percent,
+            } => self.links[link].refuse_percent[side] = percent,
+            Fault::Rate { link, rate_bps } => {
+                self.links[link].plan.rate_bps = rate_bps;
+                for node in self.links[link].plan.ends {
+                    let hop = HopId(link as u64);
+                    self.call(node, |engine, now| engine.set_rate(now, hop, rate_bps));
+                }
+            }
+            Fault::Stop { node } => self.stop(node),
+            Fault::Start { node } => self.start(node),
+        }
+    }
+
+    pub fn block(&mut self, link: usize, told: bool, breaks: bool) {
+        self.links[link].blocked = true;
+        if told {
+            for node in self.links[link].plan.ends {
+                let hop = HopId(link as u64);
+                self.call(node, |engine, now| engine.set_blocked(now, hop, true));
+            }
+        }
+        if breaks {
+            for pair in 0..self.pairs.len() {
+                if self.pairs[pair].link == link && self.random.chance(70) {
+                    self.break_pair(pair);
+                }
+            }
+        }
+    }
+
+    pub fn unblock(&mut self, link: usize) {
+        if !std::mem::replace(&mut self.links[link].blocked, false) {
+            return;
+        }
+        // TCP sends again what was lost, in order.
+        let delay = self.links[link].plan.delay;
+        for moving in std::mem::take(&mut self.links[link].stalled) {
+            self.at(self.now + delay, Happening::Move(moving));
+        }
+        for pair in self.pairs.iter_mut().filter(|pair| pair.link == link) {
+            for flow in &mut pair.flows {
+                flow.last_arrival = flow.last_arrival.max(self.now + delay);
+            }
+        }
+        for node in self.links[link].plan.ends {
+            let hop = HopId(link as u64);
+            self.call(node, |engine, now| engine.set_blocked(now, hop, false));
+        }
+        self.dial_missing(link);
+    }
+
+    pub fn stop(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        node.engine = None;
+        node.ready.clear();
+        node.sessions.clear();
+        node.streams.clear();
+        for stream in &mut self.streams {
+            for end in 0..2 {
+                let here = stream.node_of(end) == number;
+                let own = &mut stream.ends[end];
+                if here && own.key.take().is_some() && own.ended.is_none() {
+                    own.ended = Some(Ended::NodeStopped);
+                    stream.interrupted = true;
+                }
+            }
+        }
+        for pair in 0..self.pairs.len() {
+            let ends = self.links[self.pairs[pair].link].plan.ends;
+            if let Some(end) = ends.iter().position(|end| *end == number) {
+                self.pairs[pair].up[end] = false;
+                self.break_pair(pair);
+            }
+        }
+    }
+
+    pub fn start(&mut self, number: usize) {
+        let now = self.instant();
+        self.nodes[number].incarnation += 1;
+        let incarnation = self.nodes[number].incarnation;
+        let engine = nodes::engine(&self.schedule, number, incarnation, now);
+        self.nodes[number].engine = Some(engine);
+        for link in 0..self.links.len() {
+            let told_rate = self.links[link].plan.rate_bps;
+            if self.links[link].plan.ends.contains(&number) {
+                let hop = HopId(link as u64);
+                self.call(number, |engine, now| engine.set_rate(now, hop, told_rate));
+                self.dial_missing(link);
+            }
+        }
+    }
+
+    pub fn become_calm(&mut self) {
+        self.calm = true;
+        for link in 0..self.links.len() {
+            self.links[link].refuse_percent = [0, 0];
+            self.unblock(link);
+        }
+    }
+}

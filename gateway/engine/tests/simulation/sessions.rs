@@ -1,0 +1,231 @@
+//! Sessions come, carry bundles, break and go.
+
+use bytes::Bytes;
+use underpass_cla::{Class, Outcome, Refusal, SessionId};
+use underpass_engine::HopId;
+
+use crate::line::{Flow, Moving, Pair};
+use crate::nodes;
+use crate::schedule::CLASSES;
+use crate::world::{Happening, World};
+
+impl World {
+    pub fn node_at(&self, pair: usize, end: usize) -> usize {
+        self.links[self.pairs[pair].link].plan.ends[end]
+    }
+
+    pub fn offered(&mut self, node: usize, session: SessionId, transfer: underpass_cla::Transfer) {
+        assert!(
+            self.nodes[node].ready.remove(&session),
+            "node {node} offers to {session:?}, which is not ready"
+        );
+        let (pair, end) = self.nodes[node].sessions[&session];
+        let length = transfer.len();
+        let link = &self.links[self.pairs[pair].link];
+        assert!(length <= link.plan.mru_bytes, "a bundle beyond the MRU");
+        let taken = link.transmission_time(length);
+        let delay = link.plan.delay;
+        let eager = link.plan.eager;
+        let flow = &mut self.pairs[pair].flows[end];
+        flow.unfinished.insert(transfer.key);
+        let begins = flow.busy_until.max(self.now);
+        flow.busy_until = begins + taken;
+        flow.last_arrival = flow.last_arrival.max(flow.busy_until + delay);
+        let (arrival, sent) = (flow.last_arrival, flow.busy_until);
+        self.bundles_offered += 1;
+        self.note(length);
+        let raw = Bytes::from(transfer.chunks.concat());
+        let key = transfer.key;
+        self.at(
+            arrival,
+            Happening::Move(Moving::Bundle {
+                pair,
+                from: end,
+                key,
+                raw,
+            }),
+        );
+        let ready = if eager { begins } else { sent };
+        self.at(ready, Happening::Ready { pair, end });
+    }
+
+    /// Dials the sessions that a link lacks.
+    pub fn dial_missing(&mut self, link: usize) {
+        let wanted = self.links[link].wanted();
+        let ends = self.links[link].plan.ends;
+        let dead = ends.iter().any(|end| self.nodes[*end].engine.is_none());
+        if self.links[link].blocked || dead {
+            return;
+        }
+        for class in self.links[link].kinds(CLASSES) {
+            let here = |pair: &&Pair| pair.link == link && pair.class == class && !pair.broken;
+            let alive = self.pairs.iter().filter(here).count();
+            let dialling = self.links[link].dialling.get(&class).copied().unwrap_or(0);
+            for _ in alive + dialling..wanted {
+                *self.links[link].dialling.entry(class).or_default() += 1;
+                let round_trip = self.links[link].plan.delay * 2;
+                let pause = self.random.ms(0, 500);
+                self.at(
+                    self.now + round_trip + pause,
+                    Happening::Dial { link, class },
+                );
+            }
+        }
+    }
+
+    pub fn dialled(&mut self, link: usize, class: Option<Class>) {
+        if let Some(count) = self.links[link].dialling.get_mut(&class) {
+            *count -= 1;
+        }
+        let ends = self.links[link].plan.ends;
+        if self.links[link].blocked || ends.iter().any(|end| self.nodes[*end].engine.is_none()) {
+            return;
+        }
+        self.numbers += 1;
+        let id = SessionId(self.numbers);
+        self.pairs.push(Pair {
+            link,
+            class,
+            ids: [id, id],
+            up: [false, false],
+            broken: false,
+            flows: [Flow::default(), Flow::default()],
+        });
+        let pair = self.pairs.len() - 1;
+        let delay = self.links[link].plan.delay;
+        self.at(self.now, Happening::Up { pair, end: 1 });
+        self.at(self.now + delay, Happening::Up { pair, end: 0 });
+    }
+
+    pub fn session_up(&mut self, pair: usize, end: usize) {
+        if self.pairs[pair].broken {
+            return;
+        }
+        let node = self.node_at(pair, end);
+        let other = self.node_at(pair, 1 - end);
+        let Pair {
+            link, class, ids, ..
+        } = &self.pairs[pair];
+        let (hop, id) = (HopId(*link as u64), ids[end]);
+        let mru = self.links[*link].plan.mru_bytes;
+        let incarnation = class.map(|_| self.nodes[other].incarnation);
+        let number = self.schedule.nodes[other].number;
+        let info = nodes::session_info(number, *class, mru, incarnation);
+        self.pairs[pair].up[end] = true;
+        self.nodes[node].sessions.insert(id, (pair, end));
+        self.call(node, |engine, now| engine.session_up(now, id, hop, info));
+        self.session_ready(pair, end);
+    }
+
+    pub fn session_ready(&mut self, pair: usize, end: usize) {
+        if !self.pairs[pair].up[end] || self.pairs[pair].broken && self.random.chance(50) {
+            return;
+        }
+        let node = self.node_at(pair, end);
+        let id = self.pairs[pair].ids[end];
+        self.nodes[node].ready.insert(id);
+        self.call(node, |engine, now| engine.session_ready(now, id));
+    }
+
+    /// Breaks a session; each end notices in its own time.
+    pub fn break_pair(&mut self, pair: usize) {
+        if std::mem::replace(&mut self.pairs[pair].broken, true) {
+            return;
+        }
+        for end in 0..2 {
+            let late = self.random.ms(0, 1_500);
+            self.at(self.now + late, Happening::Down { pair, end });
+        }
+    }
+
+    pub fn session_down(&mut self, pair: usize, end: usize) {
+        let link = self.pairs[pair].link;
+        if std::mem::replace(&mut self.pairs[pair].up[end], false) {
+            let node = self.node_at(pair, end);
+            let id = self.pairs[pair].ids[end];
+            // A bundle may still be offered while its fellows are reported.
+            while let Some(key) = self.pairs[pair].flows[end].unfinished.pop_first() {
+                let outcome = Outcome::Broken { acknowledged: 0 };
+                self.call(node, |engine, now| {
+                    engine.transfer_finished(now, key, outcome)
+                });
+            }
+            self.nodes[node].ready.remove(&id);
+            self.nodes[node].sessions.remove(&id);
+            self.call(node, |engine, now| engine.session_down(now, id));
+        }
+        self.dial_missing(link);
+    }
+
+    pub fn arrive(&mut self, moving: Moving) {
+        let number = moving.pair();
+        let pair = &mut self.pairs[number];
+        let link = &mut self.links[pair.link];
+        if link.blocked && !pair.broken {
+            link.stalled.push(moving);
+            return;
+        }
+        match moving {
+            Moving::Bundle {
+                pair,
+                from,
+                key,
+                raw,
+            } => self.bundle_arrives(pair, from, key, raw),
+            Moving::Answer {
+                pair,
+                to,
+                key,
+                outcome,
+            } => {
+                let pair = &mut self.pairs[pair];
+                if !pair.broken && pair.flows[to].unfinished.remove(&key) {
+                    let node = self.node_at(number, to);
+                    self.call(node, |engine, now| {
+                        engine.transfer_finished(now, key, outcome)
+                    });
+                }
+            }
+        }
+    }
+
+    pub fn bundle_arrives(&mut self, number: usize, from: usize, key: u64, raw: Bytes) {
+        let to = 1 - from;
+        let pair = &mut self.pairs[number];
+        if pair.broken && (!pair.up[to] || pair.flows[from].cut || self.random.chance(50)) {
+            pair.flows[from].cut = true;
+            return;
+        }
+        let node = self.node_at(number, to);
+        let link = self.pairs[number].link;
+        let id = self.pairs[number].ids[to];
+        let length = raw.len() as u64;
+        let percent = self.links[link].refuse_percent[to];
+        let outcome = if self.random.chance(percent) {
+            Err(Refusal::NoResources)
+        } else {
+            let taken = self.call(node, |engine, now| {
+                engine.admit(Some(length))?;
+                engine.receive(now, id, raw)
+            });
+            taken.unwrap_or(Err(Refusal::NoResources))
+        };
+        assert_ne!(
+            outcome,
+            Err(Refusal::NotAcceptable),
+            "a good bundle is refused"
+        );
+        self.note(length + u64::from(outcome.is_ok()));
+        let outcome = outcome.map_or_else(Outcome::Refused, |()| Outcome::Acknowledged);
+        let back = self.now + self.links[link].plan.delay;
+        self.at(
+            back,
+            Happening::Move(Moving::Answer {
+                pair: number,
+                to: from,
+                key,
+                outcome,
+            }),
+        );
+    }
+}
