@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::classify::{Classifier, Facts, Verdict};
-use crate::config::{ListenerConfig, ListenerProtocol};
+use crate::config::{Answer, ListenerConfig, ListenerProtocol};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
 use crate::{http, socks5, transparent};
 pub(crate) use clients::Clients;
@@ -76,6 +76,8 @@ impl Intake {
             listener: self.name.clone(),
             protocol,
             class: verdict.class,
+            awaits_outcome: self.config.answer == Answer::AfterDial
+                && protocol != Protocol::HttpForward,
         })
     }
 }

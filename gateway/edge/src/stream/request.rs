@@ -34,6 +34,9 @@ pub struct OpenRequest {
     pub protocol: Protocol,
     /// The class its bytes travel in.
     pub class: Class,
+    /// Whether the taker waits for [`super::Conduit::poll_outcome`]; else the far
+    /// edge need not tell of a dial that succeeds.
+    pub awaits_outcome: bool,
 }
 
 /// A destination. Names travel unresolved and are resolved where the origin

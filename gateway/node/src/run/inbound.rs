@@ -70,5 +70,6 @@ fn request(stream: &Inbound) -> Result<OpenRequest, Failure> {
         listener: "peer".into(),
         protocol: Protocol::Transparent,
         class: open.class,
+        awaits_outcome: open.report_connected,
     })
 }

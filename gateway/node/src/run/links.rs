@@ -174,16 +174,36 @@ fn accepted_socket(config: &Config) -> SocketOptions {
     }
 }
 
-/// A task that keeps the preferred congestion control usable, and what was
+/// The preference lists of a configuration, with whom they serve.
+fn preferences(config: &Config) -> Vec<(String, Vec<String>)> {
+    let sessions = !config.paths.is_empty() || !config.listeners.is_empty();
+    let own = sessions.then(|| ("sessions".to_owned(), &config.tcp.congestion_control));
+    let listeners = config.edge.listener.iter().map(|listener| {
+        let whom = format!("clients of {:?}", listener.name);
+        (whom, &listener.congestion_control)
+    });
+    let origins = ("origins".to_owned(), &config.edge.dial.congestion_control);
+    own.into_iter()
+        .chain(listeners)
+        .chain([origins])
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(whom, list)| (whom, list.clone()))
+        .collect()
+}
+
+/// A task that keeps the preferred congestion controls usable, and what was
 /// found at the start, for people.
 pub(super) fn congestion_control(
     config: &Config,
 ) -> (impl Future<Output = ()> + Send + 'static, Vec<String>) {
-    let preference = config.tcp.congestion_control.clone();
+    let preferences = preferences(config);
     let mut loader = Loader::new();
-    let first = loader.choose(&preference);
-    tracing::info!(choice = %first, "congestion control");
-    let mut found = vec![format!("in use: {first}")];
+    let mut found = Vec::new();
+    for (whom, list) in &preferences {
+        let choice = loader.choose(list);
+        tracing::info!(whom, %choice, "congestion control");
+        found.push(format!("for {whom}: {choice}"));
+    }
     found.push(format!(
         "on this kernel: {}",
         underpass_hybla::available().join(", ")
@@ -191,7 +211,9 @@ pub(super) fn congestion_control(
     let watch = async move {
         loop {
             tokio::time::sleep(CONGESTION_INTERVAL).await;
-            loader.choose(&preference);
+            for (_, list) in &preferences {
+                loader.choose(list);
+            }
         }
     };
     (watch, found)
@@ -200,8 +222,10 @@ pub(super) fn congestion_control(
 /// What this machine lacks for a configuration, a line each.
 pub fn advice(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
-    let choice = Loader::new().choose(&config.tcp.congestion_control);
-    lines.push(format!("congestion control: {choice}"));
+    for (whom, list) in preferences(config) {
+        let choice = Loader::new().choose(&list);
+        lines.push(format!("congestion control for {whom}: {choice}"));
+    }
     let needed = config
         .paths
         .iter()

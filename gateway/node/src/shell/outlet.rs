@@ -72,7 +72,7 @@ impl Outlet for StreamOutlet {
                 },
             },
             client: Some(request.client),
-            report_connected: true,
+            report_connected: request.awaits_outcome,
         };
         let key = self.shell.with_inner(|inner, now| {
             if let streams::Target::Address(address) = &open.target {
