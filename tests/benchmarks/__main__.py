@@ -40,6 +40,7 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = Settings(
         subjects=[name for name in subjects.NAMES if name in arguments.subjects],
         runs=arguments.runs,
+        peer_runs=arguments.peer_runs,
         idle_s=arguments.idle_s,
         seed=arguments.seed,
     )
@@ -49,7 +50,8 @@ def _run(arguments: argparse.Namespace) -> int:
         began = time.monotonic()
         result = EXPERIMENTS[name](settings)
         result.notes["settings"] = (
-            f"runs {settings.runs or 'as the experiment has it'}, idle {settings.idle_s:g} s, "
+            f"runs {settings.runs or 'as the experiment has it'}"
+            f"{f', others at most {settings.peer_runs}' if settings.peer_runs else ''}, idle {settings.idle_s:g} s, "
             f"seeds from {settings.seed}, {time.monotonic() - began:.0f} s in all"
         )
         say(f"== {name} took {time.monotonic() - began:.0f} s: {result.save()}")
@@ -67,6 +69,9 @@ def _parse() -> argparse.Namespace:
         "experiments", nargs="*", metavar="NAME", help="experiments by name; all if none is given"
     )
     run.add_argument("--runs", type=int, help="runs of each series, instead of the experiment's")
+    run.add_argument(
+        "--peer-runs", type=int, help="runs of each series of the other subjects, at most"
+    )
     run.add_argument(
         "--subjects", nargs="+", choices=subjects.NAMES, default=subjects.NAMES, metavar="SUBJECT"
     )

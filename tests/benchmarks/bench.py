@@ -39,6 +39,8 @@ class Settings:
     subjects: Sequence[str] = field(default_factory=lambda: list(subjects.NAMES))
     # None: as each experiment has it.
     runs: int | None = None
+    # At most so many for the subjects that are not our own.
+    peer_runs: int | None = None
     idle_s: float = 60.0
     seed: int = 1
     # How long a run may take while our own median is not known.
@@ -93,6 +95,8 @@ class Bench:
 
         The first subject's median bounds the later ones' runs at ten times of it.
         """
+        if subject.name != "underpass" and self.settings.peer_runs:
+            runs = min(runs, self.settings.peer_runs)
         subject.before_series()
         # The first connection may find caches, ARP and code cold: it is no part of the series.
         self.rest(subject)
