@@ -1,6 +1,6 @@
 //! `underpass status`: asks a running node by its local API.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use http_body_util::{BodyExt, Empty};
@@ -27,6 +27,12 @@ pub enum StatusError {
     /// The node's answer is not what this version knows.
     #[error("the node's answer is not understood: {0}")]
     Answer(#[from] serde_json::Error),
+    /// The node answers with an error.
+    #[error("the node answers: {0}")]
+    Status(hyper::StatusCode),
+    /// The answer cannot be printed.
+    #[error("cannot print: {0}")]
+    Print(io::Error),
     /// The runtime does not start.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
@@ -42,14 +48,17 @@ pub fn print(socket: &Path, json: bool) -> Result<(), StatusError> {
         .build()
         .map_err(StatusError::Runtime)?;
     let body = runtime.block_on(fetch(socket, "/v1/status"))?;
-    if json {
+    let text = if json {
         let value: serde_json::Value = serde_json::from_slice(&body)?;
-        println!("{value:#}");
+        format!("{value:#}\n")
     } else {
-        let status: Status = serde_json::from_slice(&body)?;
-        print!("{status}");
+        serde_json::from_slice::<Status>(&body)?.to_string()
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // The reader has seen enough, as in `underpass status | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(StatusError::Print),
     }
-    Ok(())
 }
 
 async fn fetch(socket: &Path, path: &str) -> Result<Bytes, StatusError> {
@@ -67,5 +76,8 @@ async fn fetch(socket: &Path, path: &str) -> Result<Bytes, StatusError> {
         .body(Empty::<Bytes>::new())
         .expect("a constant request is well-formed");
     let response = sender.send_request(request).await?;
+    if !response.status().is_success() {
+        return Err(StatusError::Status(response.status()));
+    }
     Ok(response.into_body().collect().await?.to_bytes())
 }

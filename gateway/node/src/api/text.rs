@@ -23,7 +23,7 @@ impl fmt::Display for Status {
         if sessions.rows.len() == 1 {
             sessions.row(["none"]);
         }
-        writeln!(f, "{sessions}\n{}", self.classes())?;
+        writeln!(f, "{sessions}\n{}", self.traffic())?;
         writeln!(
             f,
             "Store: {} bundles, {} of {}",
@@ -106,7 +106,7 @@ fn session_row(path: &str, session: &SessionView) -> [String; 14] {
 }
 
 impl Status {
-    fn classes(&self) -> Table {
+    fn traffic(&self) -> Table {
         let mut table = Table::new([
             "CLASS",
             ">STREAMS OPEN",
@@ -119,7 +119,8 @@ impl Status {
             ">PAYLOAD",
             ">OLDEST",
         ]);
-        for (class, streams) in &self.streams {
+        for class in &self.classes {
+            let streams = self.streams.get(class).copied().unwrap_or_default();
             let held = self.custody.classes.get(class).copied().unwrap_or_default();
             table.row([
                 class.clone(),

@@ -24,6 +24,8 @@ pub struct Status {
     pub uptime_s: f64,
     /// The hops to the neighbours.
     pub paths: Vec<PathView>,
+    /// The classes' names in the order of their numbers.
+    pub classes: Vec<String>,
     /// Streams by class name.
     pub streams: BTreeMap<String, StreamsView>,
     /// What is in custody.
@@ -95,7 +97,7 @@ pub struct SessionView {
 }
 
 /// The streams of one class.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct StreamsView {
     /// Streams with both directions open.
     pub open: u64,
@@ -155,6 +157,7 @@ impl ApiState {
             incarnation: self.incarnation,
             uptime_s: self.started.elapsed().as_secs_f64(),
             paths: self.paths(),
+            classes: self.config.classes.iter().map(|c| c.name.clone()).collect(),
             streams: self.streams(),
             custody: self.custody(),
             congestion_controls: self.congestion_controls.clone(),
