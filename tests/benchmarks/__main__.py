@@ -49,10 +49,12 @@ def _run(arguments: argparse.Namespace) -> int:
         say(f"== {name}")
         began = time.monotonic()
         result = EXPERIMENTS[name](settings)
+        runs = f"runs {settings.runs or 'as the experiment has it'}"
+        if settings.peer_runs:
+            runs += f", of the others at most {settings.peer_runs}"
         result.notes["settings"] = (
-            f"runs {settings.runs or 'as the experiment has it'}"
-            f"{f', others at most {settings.peer_runs}' if settings.peer_runs else ''}, idle {settings.idle_s:g} s, "
-            f"seeds from {settings.seed}, {time.monotonic() - began:.0f} s in all"
+            f"{runs}, idle {settings.idle_s:g} s, seeds from {settings.seed}, "
+            f"{time.monotonic() - began:.0f} s in all"
         )
         say(f"== {name} took {time.monotonic() - began:.0f} s: {result.save()}")
         results.append(result)
