@@ -43,6 +43,8 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Run { config } => Ok(run::run(config::Config::load(&config)?)?),
         Command::CheckConfig { config } => {
             let loaded = config::Config::load(&config)?;
+            security::Security::load(&loaded.tls)?;
+            api::token(&loaded.api)?;
             for line in run::advice(&loaded) {
                 println!("{line}");
             }

@@ -29,7 +29,7 @@ use crate::interception::Interceptor;
 use crate::shell::Shell;
 use problem::Problem;
 
-pub use server::{ApiError, serve};
+pub use server::{ApiError, serve, token};
 pub use view::Status;
 
 /// The largest body a request may have, bytes.

@@ -19,6 +19,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::config::ApiConfig;
+
 use super::auth::{self, Token};
 use super::{ApiState, router};
 
@@ -78,8 +80,7 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
         tcp: None,
         _tasks: vec![spawn(accept(unix, app.clone()))],
     };
-    if let (Some(address), Some(path)) = (config.listen, config.token_file) {
-        let token = Token::read(&path).map_err(|source| ApiError::Token { path, source })?;
+    if let (Some(address), Some(token)) = (config.listen, token(&config)?) {
         let failed = |source| ApiError::Listen { address, source };
         let tcp = TcpListener::bind(address).await.map_err(failed)?;
         servers.tcp = Some(tcp.local_addr().map_err(failed)?);
@@ -111,6 +112,16 @@ async fn accept<L: Listener>(mut listener: L, app: Router) {
             drop(permit);
         });
     }
+}
+
+/// The token that the configuration names.
+///
+/// # Errors
+/// When its file cannot be read or holds none.
+pub fn token(config: &ApiConfig) -> Result<Option<Token>, ApiError> {
+    let path = config.token_file.clone();
+    path.map(|path| Token::read(&path).map_err(|source| ApiError::Token { path, source }))
+        .transpose()
 }
 
 /// Binds the socket, over the leftover of a process that is gone.
