@@ -165,12 +165,12 @@ mod tests {
         let (stream, _peer) = connection();
         let session = handle(&stream);
         let fd = stream.as_fd();
-        session.set_rate(80_000_000);
+        session.set_rate(40_000_000);
         let info = TcpInfo::of(fd).expect("a connection");
         assert!(info.has_timestamps());
-        let rate = payload_bytes_per_second(80_000_000, info.mss_bytes(), false, true);
+        let rate = payload_bytes_per_second(40_000_000, info.mss_bytes(), false, true);
         assert_eq!(max_pacing_rate(fd), rate);
-        assert_eq!(notsent_lowat(fd), 1_000_000);
+        assert_eq!(notsent_lowat(fd), 600_000);
         session.set_rate(0);
         assert_eq!(max_pacing_rate(fd), u64::MAX);
         assert_eq!(notsent_lowat(fd), 128 << 10);
@@ -183,7 +183,7 @@ mod tests {
         assert!(session.figures().cwnd_bytes > 0);
         session.release();
         assert_eq!(session.figures(), PathFigures::default());
-        session.set_rate(80_000_000);
+        session.set_rate(40_000_000);
         assert_eq!(max_pacing_rate(stream.as_fd()), u64::MAX);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 const FIRST: Duration = Duration::from_millis(2);
-/// A small part of a bundle's line time, which is 50 ms.
+/// A small part of a bundle's line time, which is 60 ms.
 const LONGEST: Duration = Duration::from_millis(8);
 /// After so long without a byte taken, acknowledgements are waited for.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
