@@ -1,5 +1,6 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
+mod descriptors;
 pub(crate) mod engine;
 mod inbound;
 mod links;
@@ -75,6 +76,7 @@ pub enum RunError {
 /// When it cannot start; the reason names the key to change.
 pub fn run(config: Config) -> Result<(), RunError> {
     crate::logging::start(&config.log)?;
+    descriptors::prepare();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = config.node.threads {
         runtime.worker_threads(threads);
