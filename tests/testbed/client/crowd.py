@@ -8,8 +8,12 @@ import time
 from dataclasses import dataclass
 
 from tests.testbed.client.route import bracketed
-from tests.testbed.content import Verifier
+from tests.testbed.content import Verifier, block_body
 from tests.testbed.namespace import Namespace
+
+# Clients next to each other have different content. There are no more seeds than either end
+# keeps: to make content anew for every client would take longer than to carry it.
+_SEEDS = 16
 
 
 @dataclass
@@ -39,6 +43,8 @@ def crowd(
     Return each one's time to its last byte, None where the deadline or an error came first.
     `via` is an HTTP forward proxy or a plain relay to the origin that takes the same request.
     """
+    for seed in range(_SEEDS):
+        block_body(seed)
     start = time.monotonic()
     times: list[float | None] = [None] * clients
     with selectors.DefaultSelector() as selector:
@@ -50,7 +56,7 @@ def crowd(
                 )
                 sock.setblocking(False)
                 sock.connect_ex(address)
-                member = _Member(sock, Verifier(index), size)
+                member = _Member(sock, Verifier(index % _SEEDS), size)
                 selector.register(sock, selectors.EVENT_WRITE, (index, member))
         buffer = memoryview(bytearray(1 << 18))
         try:
@@ -76,7 +82,7 @@ def crowd(
 def _ask(member: _Member, index: int, host: str, port: int) -> None:
     member.asked = True
     authority = f"{bracketed(host)}:{port}"
-    target = f"http://{authority}/bytes/{member.size}?seed={index}"
+    target = f"http://{authority}/bytes/{member.size}?seed={index % _SEEDS}"
     try:
         member.sock.send(f"GET {target} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
     except OSError:
