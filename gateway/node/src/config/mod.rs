@@ -220,9 +220,11 @@ impl Config {
                     route.node, route.via
                 ));
             }
-            if route.node == self.node.number || neighbours.contains(&route.node) {
+            // A route to a neighbour itself says whether custody is taken.
+            let detour = neighbours.contains(&route.node) && route.via != route.node;
+            if route.node == self.node.number || detour {
                 problems.push(format!(
-                    "route to {}: it is this node or a neighbour, and needs none",
+                    "route to {}: it is this node, or a neighbour that is reached directly",
                     route.node
                 ));
             }

@@ -3,7 +3,8 @@
 use ipnet::IpNet;
 use serde::Deserialize;
 
-/// A static route for bundles to a node that is no neighbour.
+/// A static route for bundles to a node that is no neighbour; or, with itself
+/// as `via`, to a neighbour for which no custody is taken.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteConfig {

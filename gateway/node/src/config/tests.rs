@@ -245,3 +245,33 @@ fn every_key_is_in_the_example_of_a_terminal_or_hub() {
     let missing: Vec<_> = known.difference(&shown).collect();
     assert!(missing.is_empty(), "no example shows {missing:?}");
 }
+
+#[test]
+fn a_relay_may_forward_to_a_neighbour_without_custody() {
+    let relay = |via: u64| {
+        format!(
+            r#"
+[node]
+number = 5
+role = "relay"
+[tls]
+plain = true
+[[path]]
+name = "hub"
+neighbour = 1
+remote = "10.9.0.1:4556"
+[[path]]
+name = "other"
+neighbour = 2
+remote = "10.9.0.2:4556"
+[[route]]
+node = 1
+via = {via}
+custody = false
+"#
+        )
+    };
+    assert!(!parse(&relay(1)).unwrap().routes[0].custody);
+    let error = parse(&relay(2)).unwrap_err().to_string();
+    assert!(error.contains("reached directly"), "{error}");
+}
