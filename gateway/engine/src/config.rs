@@ -74,22 +74,25 @@ const LEAST_WINDOW_BYTES: u64 = 4 << 20;
 const LEAST_SEND_BUFFER_BYTES: u64 = 64 << 10;
 const MOST_SEND_BUFFER_BYTES: u64 = 4 << 20;
 /// Windows cover so many bandwidth-delay products: one in flight, one for a
-/// repair, one for scheduling and custody at the far end.
-const WINDOW_PRODUCTS: u64 = 3;
+/// repair, one for the repair of a repair that was lost (at 1 % loss there is
+/// one in every round trip), one for the credit's way back.
+const WINDOW_PRODUCTS: u64 = 4;
 /// A send buffer holds so much line time: two bundles.
 const SEND_BUFFER_MS: u64 = 100;
 
+/// What stream credit, socket buffers and custody each cover on a hop: 4 ×
+/// rate × RTT, bytes.
+pub fn window_bytes(rate_bps: u64, rtt: Duration) -> u64 {
+    let bytes = u128::from(rate_bps) * rtt.as_micros() * u128::from(WINDOW_PRODUCTS) / 8_000_000;
+    u64::try_from(bytes)
+        .unwrap_or(u64::MAX)
+        .max(LEAST_WINDOW_BYTES)
+}
+
 impl HopConfig {
-    /// 3 × rate × RTT of the direction with `rate_bps`, bytes.
+    /// The window of the direction with `rate_bps`, bytes.
     pub fn window_bytes(&self, rate_bps: Option<u64>) -> u64 {
-        let Some(rate) = rate_bps else {
-            return UNLIMITED_WINDOW_BYTES;
-        };
-        let rtt_us = u128::from(u64::try_from(self.rtt.as_micros()).unwrap_or(u64::MAX));
-        let bytes = u128::from(rate) * rtt_us * u128::from(WINDOW_PRODUCTS) / 8_000_000;
-        u64::try_from(bytes)
-            .unwrap_or(u64::MAX)
-            .max(LEAST_WINDOW_BYTES)
+        rate_bps.map_or(UNLIMITED_WINDOW_BYTES, |rate| window_bytes(rate, self.rtt))
     }
 
     /// Bytes one stream keeps before the link takes them: 100 ms of line time.
@@ -133,8 +136,8 @@ mod tests {
     }
 
     #[test]
-    fn a_window_covers_three_bandwidth_delay_products() {
-        assert_eq!(hop(None).window_bytes(Some(140_000_000)), 31_500_000);
+    fn a_window_covers_four_bandwidth_delay_products() {
+        assert_eq!(hop(None).window_bytes(Some(140_000_000)), 42_000_000);
         assert_eq!(hop(None).window_bytes(Some(8_000)), LEAST_WINDOW_BYTES);
     }
 

@@ -23,7 +23,7 @@ mod sessions;
 mod snapshot;
 mod streams;
 
-pub use config::{EngineConfig, HopConfig, RouteEntry};
+pub use config::{EngineConfig, HopConfig, RouteEntry, window_bytes};
 pub use engine::{Action, Engine, EngineError};
 pub use hop::{HopId, HopTraffic};
 pub use snapshot::{HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals};

@@ -83,7 +83,8 @@ pub struct StreamsConfig {
     /// Bytes kept per stream before the link takes them. Default: 100 ms of
     /// the path's rate, at least 64 KiB, at most 4 MiB.
     pub send_buffer_bytes: Option<u64>,
-    /// Credit per peer, bytes. Default: 3 × rate × RTT of the path.
+    /// Credit of a stream, bytes; all of a peer have twice that. Default: 4 ×
+    /// rate × RTT of the path, at least 4 MiB.
     pub window_bytes: Option<u64>,
 }
 

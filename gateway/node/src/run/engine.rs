@@ -137,10 +137,10 @@ fn hops(config: &Config) -> Vec<HopConfig> {
         .collect()
 }
 
-/// Credit, socket buffers and custody each cover 3 × rate × RTT, bytes.
+/// The buffers of a hop's sockets, bytes.
 pub(super) fn window_of(rate_bps: u64, rtt: Duration) -> u32 {
-    let windows = underpass_streams::Windows::of_path(rate_bps, rtt);
     // The kernel doubles what is asked, in a signed 32-bit number.
     const MOST: u64 = 1 << 29;
-    u32::try_from(windows.stream_window_bytes.min(MOST)).unwrap_or(u32::MAX)
+    let bytes = underpass_engine::window_bytes(rate_bps, rtt).min(MOST);
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
