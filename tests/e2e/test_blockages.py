@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
-from tests.testbed.client.transfer import download, upload
+from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.node import Node, Pair
 from tests.testbed.topology import Testbed
 
@@ -22,12 +23,12 @@ _BLOCKED_S = 3.0
 
 @pytest.mark.parametrize("transfer", [download, upload])
 def test_a_blockage_amid_a_transfer_costs_its_time_and_no_byte(
-    start_pair: StartPair, transfer: object
+    start_pair: StartPair, transfer: Callable[..., Transfer]
 ) -> None:
     pair = start_pair()
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(
-            download if transfer is download else upload,
+            transfer,
             pair.client,
             addresses.ORIGIN,
             _SIZE,
