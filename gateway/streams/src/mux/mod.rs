@@ -156,14 +156,6 @@ impl Mux {
         self.renew_hello();
     }
 
-    /// Changes the bounds of what is written and not sealed; streams that
-    /// have more keep it.
-    pub fn set_send_buffers(&mut self, stream_bytes: usize, total_bytes: usize) {
-        self.config.send_buffer_bytes = stream_bytes;
-        self.config.send_buffer_total_bytes = total_bytes;
-        self.writers_retry = true;
-    }
-
     /// This node's incarnation; only [`Event::IncarnationRaised`] changes it.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
