@@ -196,7 +196,7 @@ proptest! {
         }
         let bytes = line.bytes(|_| true) as f64;
         let exact = root_bps as f64 * line.elapsed().as_secs_f64() / 8.0;
-        let bundle = (root_bps as f64 * 0.05 / 8.0).max(4096.0);
+        let bundle = (root_bps as f64 * 0.060 / 8.0).max(4096.0);
         prop_assert!(bytes >= exact - 1.0 && bytes <= exact + bundle, "{bytes} of {exact}");
     }
 
