@@ -2,7 +2,7 @@
 
 /// Part of the rate that is used: a queue at exactly the rate of its drain
 /// never empties.
-const HEADROOM: f64 = 0.988;
+const HEADROOM: f64 = 0.990;
 /// A bundle is at most so much line time, s.
 const BUNDLE_LINE_TIME_S: f64 = 0.06;
 const MIN_LOWAT_BYTES: u64 = 16 << 10;
@@ -36,7 +36,7 @@ mod tests {
     fn headers_and_headroom_are_taken_off() {
         // 1,500 bytes of IP carry 1,448 of payload.
         let rate = payload_bytes_per_second(140_000_000, 1448, false, true);
-        let expected = 140e6 / 8.0 * (1448.0 / 1500.0) * 0.988;
+        let expected = 140e6 / 8.0 * (1448.0 / 1500.0) * 0.990;
         assert_eq!(rate, expected as u64);
         let ipv6 = payload_bytes_per_second(140_000_000, 1428, true, true);
         assert!(ipv6 < rate);
