@@ -11,9 +11,11 @@
 //! [`Node::finished`] exactly once.
 
 mod class;
+mod key;
 mod node;
 mod session;
 
 pub use class::Class;
+pub use key::ExportedKey;
 pub use node::{Node, Outcome, Refusal};
 pub use session::{Down, PathFigures, Session, SessionId, SessionInfo, Transfer};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::class::Class;
+use crate::key::ExportedKey;
 
 /// Names one session for the life of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +33,8 @@ pub struct SessionInfo {
     pub transfer_mru_bytes: u64,
     /// Whether the session is authenticated by TLS.
     pub tls: bool,
+    /// The secret that both ends share, if the session is secured.
+    pub exported_key: Option<ExportedKey>,
     /// The congestion control in use, as the kernel names it.
     pub congestion_control: String,
 }

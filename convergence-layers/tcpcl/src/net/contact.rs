@@ -1,14 +1,17 @@
 //! From a TCP connection to a stream on which SESS_INIT can be exchanged.
 
+use std::io;
+use std::ops::DerefMut;
 use std::time::Instant;
 
 use rustls::pki_types::ServerName;
+use rustls::{ConnectionCommon, SideData};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
-use underpass_cla::Down;
+use underpass_cla::{Down, ExportedKey};
 
 use super::transport::Tls;
 use crate::session::{Event, SessionCore};
@@ -20,13 +23,17 @@ const TLS_BUFFER_BYTES: usize = 256 << 10;
 /// What is read from the socket at once under TLS.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
+/// Label of the key that each session exports; RFC 5705, 4, leaves the names
+/// that begin so to private use.
+const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL underpass beacon";
+
 /// Why a contact came to nothing.
 #[derive(Debug, Error)]
 pub(super) enum ContactFailure {
     #[error("{0}")]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
     #[error("TLS: {0}")]
-    Tls(std::io::Error),
+    Tls(io::Error),
     #[error("{0}")]
     Identity(#[from] IdentityError),
     #[error("the contact timed out")]
@@ -49,8 +56,19 @@ pub(super) enum Contact {
     Tls {
         stream: Box<Tls>,
         peer: PeerIdentity,
+        exported_key: ExportedKey,
         is_revoked: IsRevoked,
     },
+}
+
+impl Contact {
+    /// The secret that both ends of the TLS session share.
+    pub(super) fn exported_key(&self) -> Option<ExportedKey> {
+        match self {
+            Contact::Plain(_) => None,
+            Contact::Tls { exported_key, .. } => Some(*exported_key),
+        }
+    }
 }
 
 /// Exchanges contact headers and shakes hands, in bounded time.
@@ -87,7 +105,7 @@ async fn exchange_headers(
     while filled < header.len() {
         let count = tcp.read(&mut header[filled..]).await?;
         if count == 0 {
-            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         filled += count;
         core.handle_input(Instant::now(), &header[..filled]);
@@ -106,7 +124,7 @@ async fn exchange_headers(
     }
 }
 
-async fn flush(tcp: &mut TcpStream, core: &mut SessionCore) -> std::io::Result<()> {
+async fn flush(tcp: &mut TcpStream, core: &mut SessionCore) -> io::Result<()> {
     while let Some(piece) = core.poll_output(Instant::now()) {
         tcp.write_all(&piece).await?;
     }
@@ -131,14 +149,10 @@ async fn shake_hands(tcp: TcpStream, side: TlsSide<'_>) -> Result<Contact, Conta
             (stream, tls.uris, tls.is_revoked.clone())
         }
     };
-    match &mut stream {
-        TlsStream::Client(client) => {
-            client.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
-        }
-        TlsStream::Server(server) => {
-            server.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
-        }
-    }
+    let exported_key = match &mut stream {
+        TlsStream::Client(client) => prepare(client.get_mut().1),
+        TlsStream::Server(server) => prepare(server.get_mut().1),
+    }?;
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let peer = match certificates.first() {
         Some(certificate) => peer_identity(certificate, uris)?,
@@ -147,6 +161,21 @@ async fn shake_hands(tcp: TcpStream, side: TlsSide<'_>) -> Result<Contact, Conta
     Ok(Contact::Tls {
         stream: Box::new(stream),
         peer,
+        exported_key,
         is_revoked,
     })
+}
+
+/// Bounds what TLS holds, and asks it for the session's key.
+fn prepare<D>(
+    connection: &mut impl DerefMut<Target = ConnectionCommon<D>>,
+) -> Result<ExportedKey, ContactFailure>
+where
+    D: SideData,
+{
+    connection.set_buffer_limit(Some(TLS_BUFFER_BYTES));
+    connection
+        .export_keying_material([0; 32], EXPORTER_LABEL, None)
+        .map(ExportedKey)
+        .map_err(|error| ContactFailure::Tls(io::Error::other(error)))
 }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Sleep, sleep_until, timeout};
 use tokio_util::io::poll_read_buf;
 use tracing::debug;
-use underpass_cla::{Down, Node, Outcome, SessionId, SessionInfo};
+use underpass_cla::{Down, ExportedKey, Node, Outcome, SessionId, SessionInfo};
 
 use super::handle::{Command, SessionHandle};
 use super::nudge::Nudge;
@@ -38,7 +38,8 @@ pub(super) struct Surroundings {
     pub(super) id: SessionId,
     pub(super) path: String,
     pub(super) node: Arc<dyn Node>,
-    pub(super) tls: bool,
+    /// What TLS exports; `None` on plain TCP.
+    pub(super) exported_key: Option<ExportedKey>,
     pub(super) unlimited_lowat_bytes: u32,
     pub(super) on_up: OnUp,
 }
@@ -237,7 +238,8 @@ impl<T: Transport + 'static> Driver<T> {
                     standby: established.standby,
                     incarnation: established.incarnation,
                     transfer_mru_bytes: established.transfer_mru_bytes,
-                    tls: self.around.tls,
+                    tls: self.around.exported_key.is_some(),
+                    exported_key: self.around.exported_key,
                     congestion_control: congestion_control(self.transport.tcp().as_fd()),
                 };
                 self.handle = Some(handle.clone());

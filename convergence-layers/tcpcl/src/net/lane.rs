@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info};
 use underpass_cla::Class;
 
-use super::contact::{self, Contact, ContactFailure, TlsSide};
+use super::contact::{self, ContactFailure, TlsSide};
 use super::dialer::{LaneStatus, Shared, SlotStatus};
 use super::driver::{Ended, Surroundings};
 use super::task;
@@ -243,7 +243,7 @@ impl Dial {
             id: defaults.next_id(),
             path: defaults.path.clone(),
             node: shared.node.clone(),
-            tls: matches!(contact, Contact::Tls { .. }),
+            exported_key: contact.exported_key(),
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             on_up: Box::new(move |established| self.on_up(&deciding, established)),
         };

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use underpass_cla::Node;
 
-use super::contact::{self, Contact, ContactFailure, TlsSide};
+use super::contact::{self, ContactFailure, TlsSide};
 use super::driver::{Ended, Surroundings};
 use super::registry::Registry;
 use super::{SessionDefaults, task};
@@ -202,7 +202,7 @@ impl Shared {
             id: defaults.next_id(),
             path: defaults.path.clone(),
             node: self.node.clone(),
-            tls: matches!(contact, Contact::Tls { .. }),
+            exported_key: contact.exported_key(),
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             on_up: Box::new(move |_| {
                 half_open.take();

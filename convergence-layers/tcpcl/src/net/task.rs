@@ -25,6 +25,7 @@ pub(super) async fn run(
             stream,
             peer,
             is_revoked,
+            ..
         } => {
             registry.insert(id, Some(peer.serial), sender.clone());
             registry.close_where(&*is_revoked);

@@ -21,6 +21,7 @@ async fn bundles_of_all_sizes_arrive_whole_in_both_directions() {
     let (hub_id, _, from_hub) = at_hub.up().await;
     assert_eq!(info.peer_node_id, "ipn:2.0");
     assert_eq!(info.class, None);
+    assert_eq!(info.exported_key, None);
     at_terminal.ready(up).await;
     for (key, length) in [1, 70, 1448, 300_000, 5 << 20].into_iter().enumerate() {
         let (out, whole) = transfer(key as u64, length);

@@ -63,6 +63,9 @@ async fn certified_nodes_exchange_bundles() {
     let dialer = Dialer::spawn(config, at_terminal.node.clone());
     let (_, info, session) = at_terminal.up().await;
     assert!(info.tls);
+    let (_, seen_by_hub, _) = at_hub.up().await;
+    assert!(info.exported_key.is_some());
+    assert_eq!(info.exported_key, seen_by_hub.exported_key);
     for (key, length) in [80, 3 << 20].into_iter().enumerate() {
         let (out, whole) = transfer(key as u64, length);
         session.offer(out);

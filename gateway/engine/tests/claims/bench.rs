@@ -100,6 +100,7 @@ impl Node {
             incarnation: None,
             transfer_mru_bytes: mru,
             tls: true,
+            exported_key: None,
             congestion_control: String::new(),
         };
         self.engine

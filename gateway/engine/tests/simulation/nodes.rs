@@ -119,6 +119,7 @@ pub fn session_info(
         incarnation,
         transfer_mru_bytes,
         tls: true,
+        exported_key: None,
         congestion_control: "hybla".to_owned(),
     }
 }

@@ -112,6 +112,7 @@ impl World {
             incarnation: None,
             transfer_mru_bytes: 1 << 20,
             tls: true,
+            exported_key: None,
             congestion_control: "hybla".to_owned(),
         };
         let id = SessionId(1);
