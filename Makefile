@@ -41,7 +41,7 @@ test-rust: setup
 	$(call timed,Rust tests (first time: some minutes to compile),cargo test --locked --workspace)
 
 test-python: build
-	$(call timed,Python tests and the test bed,$(PYTHON) -m pytest tests)
+	$(call timed,Python tests and the test bed,$(PYTHON) -m pytest)
 
 lint: setup
 	$(call timed,cargo fmt,cargo fmt --all --check)

@@ -1,0 +1,1 @@
+"""The control service: positions in, borrow/repay plans out."""

@@ -1,0 +1,1 @@
+"""Obstructions from files: OpenStreetMap extracts and GeoJSON."""

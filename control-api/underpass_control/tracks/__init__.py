@@ -1,0 +1,1 @@
+"""Recorded tracks, as logs of receivers and navigation programs hold them."""

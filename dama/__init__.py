@@ -1,0 +1,1 @@
+"""The mathematics of capacity on demand: pure functions of data and time."""
