@@ -1,0 +1,362 @@
+//! One socket's beacons: whom they go to, and which of those that come count.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::key::Key;
+use crate::timing::Timing;
+use crate::wire::{BEACON_BYTES, Beacon, KeyId, Kind, Sequence};
+
+/// Keys kept of one peer. Each session brings one, and a peer may still use
+/// that of a session which has ended here.
+const KEYS_PER_PEER: usize = 64;
+
+/// A beacon that comes back counts only if it was among the last so many.
+const RECENT_BEACONS: u32 = 4096;
+
+/// Beacons with unknown keys that are given back each second, of all senders.
+const GIVEN_BACK_PER_S: u32 = 100;
+
+/// Names a peer for its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(pub u64);
+
+/// A peer.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerConfig {
+    /// Its ipn node number.
+    pub node: u32,
+    /// Round-trip time without load.
+    pub rtt: Duration,
+    /// Where it is; none if that is learnt from its beacons, as it must be
+    /// where addresses are translated on the way.
+    pub address: Option<SocketAddr>,
+}
+
+/// What the convergence layer has heard of a peer and sent to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signs {
+    /// Bytes or acknowledgements came last.
+    pub heard: Option<Instant>,
+    /// Anything left last.
+    pub sent: Option<Instant>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An authentic beacon came.
+    Heard(PeerId),
+    /// The peer runs without knowing the key: it has lost all sessions.
+    KeyUnknown(PeerId),
+}
+
+/// A datagram to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub to: SocketAddr,
+    /// The datagram.
+    pub datagram: [u8; BEACON_BYTES],
+}
+
+/// Datagrams in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Beacons sent.
+    pub sent: u64,
+    /// Authentic and new.
+    pub heard: u64,
+    /// No datagrams of this protocol.
+    pub malformed: u64,
+    /// With a key that is not known here.
+    pub unknown_key: u64,
+    /// With a tag that is not of their key.
+    pub forged: u64,
+    /// Authentic and not later than one before.
+    pub replayed: u64,
+}
+
+#[derive(Debug)]
+struct Peer {
+    config: PeerConfig,
+    timing: Timing,
+    /// Where beacons go.
+    address: Option<SocketAddr>,
+    /// What they are sealed with.
+    key: Option<KeyId>,
+    /// Known keys, the oldest first.
+    keys: VecDeque<KeyId>,
+    /// The key that the peer was said not to know.
+    lost: Option<KeyId>,
+    /// As listed in the endpoint's deadlines.
+    due: Option<Instant>,
+}
+
+/// A key with the highest number that came under it.
+#[derive(Debug)]
+struct Known {
+    peer: PeerId,
+    key: Key,
+    highest: Option<Sequence>,
+}
+
+/// The beacons of one socket, without the socket.
+#[derive(Debug)]
+pub struct Endpoint {
+    node: u32,
+    sequence: Sequence,
+    peers: HashMap<PeerId, Peer>,
+    /// By key id and the node that uses it: one configured key may serve many.
+    keys: HashMap<(KeyId, u32), Known>,
+    deadlines: BTreeSet<(Instant, PeerId)>,
+    transmits: VecDeque<Transmit>,
+    events: VecDeque<Event>,
+    counters: Counters,
+    /// The second in which beacons were last given back, and how many.
+    given_back: Option<(Instant, u32)>,
+}
+
+impl Endpoint {
+    /// An endpoint of node `node` in its run `incarnation`, which is greater
+    /// than in every run before.
+    pub fn new(node: u32, incarnation: u64) -> Endpoint {
+        Endpoint {
+            node,
+            sequence: Sequence {
+                incarnation,
+                counter: 0,
+            },
+            peers: HashMap::new(),
+            keys: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            given_back: None,
+        }
+    }
+
+    /// Adds a peer. Its beacons begin when its key and its address are known.
+    pub fn add_peer(&mut self, now: Instant, id: PeerId, config: PeerConfig) {
+        let peer = Peer {
+            timing: Timing::new(now, config.rtt),
+            address: config.address,
+            config,
+            key: None,
+            keys: VecDeque::new(),
+            lost: None,
+            due: None,
+        };
+        self.peers.insert(id, peer);
+    }
+
+    /// Adds a key that the peer knows too, or is about to. The side that knows
+    /// the other's address uses it at once, the other follows.
+    pub fn add_key(&mut self, now: Instant, id: PeerId, key: Key) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let name = (key.id(), peer.config.node);
+        if peer.config.address.is_some() {
+            peer.key = Some(name.0);
+            peer.timing = Timing::new(now, peer.config.rtt);
+        }
+        // One that is known keeps its number, or its beacons would count again.
+        self.keys.entry(name).or_insert_with(|| {
+            peer.keys.push_back(name.0);
+            Known {
+                peer: id,
+                key,
+                highest: None,
+            }
+        });
+        if peer.keys.len() > KEYS_PER_PEER
+            && let Some(oldest) = peer.keys.pop_front()
+        {
+            self.keys.remove(&(oldest, name.1));
+        }
+        self.reschedule(id);
+    }
+
+    /// Sends a peer no more beacons until one of it is heard here: it has
+    /// gone to another endpoint of this node.
+    pub fn leave(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.address = peer.config.address;
+            if peer.config.address.is_none() {
+                peer.key = None;
+            }
+        }
+        self.reschedule(id);
+    }
+
+    /// Notes what the convergence layer has heard and sent.
+    pub fn note(&mut self, id: PeerId, signs: Signs) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            if let Some(at) = signs.heard {
+                peer.timing.heard(at);
+            }
+            if let Some(at) = signs.sent {
+                peer.timing.sent(at);
+            }
+        }
+        self.reschedule(id);
+    }
+
+    /// Peers whose beacon is due, unless [`Endpoint::note`] puts it off.
+    pub fn due(&self, now: Instant) -> Vec<PeerId> {
+        let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, id)| *id).collect()
+    }
+
+    /// When [`Endpoint::handle_timeout`] must be called at the latest.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Sends what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for id in self.due(now) {
+            self.send(now, id);
+            self.reschedule(id);
+        }
+    }
+
+    /// A datagram came.
+    pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        match Beacon::parse(datagram) {
+            None => self.counters.malformed += 1,
+            Some((Kind::Beacon, beacon)) => self.receive(now, from, &beacon, datagram),
+            Some((Kind::KeyUnknown, beacon)) => self.take_back(&beacon, datagram),
+        }
+    }
+
+    /// The next datagram to send.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Datagrams in numbers.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn receive(&mut self, now: Instant, from: SocketAddr, beacon: &Beacon, datagram: &[u8]) {
+        let Some(known) = self.keys.get_mut(&(beacon.key, beacon.node)) else {
+            self.counters.unknown_key += 1;
+            self.give_back(now, from, datagram);
+            return;
+        };
+        if !known.key.is_authentic(datagram) {
+            self.counters.forged += 1;
+            return;
+        }
+        // An older one that was overtaken says nothing new either.
+        if known.highest >= Some(beacon.sequence) {
+            self.counters.replayed += 1;
+            return;
+        }
+        known.highest = Some(beacon.sequence);
+        let id = known.peer;
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        self.counters.heard += 1;
+        if peer.config.address.is_none() {
+            peer.address = Some(from);
+            peer.key = Some(beacon.key);
+        }
+        peer.timing.heard(now);
+        if beacon.deaf {
+            peer.timing.ask();
+        }
+        self.events.push_back(Event::Heard(id));
+        self.reschedule(id);
+    }
+
+    /// Tells a sender that its key means nothing here, by its own datagram:
+    /// so only who has seen the beacon can say it, and no byte more goes back
+    /// than came.
+    fn give_back(&mut self, now: Instant, to: SocketAddr, datagram: &[u8]) {
+        let (begun, count) = self
+            .given_back
+            .filter(|(begun, _)| now.saturating_duration_since(*begun).as_secs() < 1)
+            .unwrap_or((now, 0));
+        if count >= GIVEN_BACK_PER_S {
+            return;
+        }
+        self.given_back = Some((begun, count + 1));
+        if let Ok(mut datagram) = <[u8; BEACON_BYTES]>::try_from(datagram) {
+            datagram[0] = Kind::KeyUnknown.byte();
+            self.transmits.push_back(Transmit { to, datagram });
+        }
+    }
+
+    /// An own beacon came back, unless somebody made that up.
+    fn take_back(&mut self, beacon: &Beacon, datagram: &[u8]) {
+        let counter = self.sequence.counter;
+        let own = beacon.node == self.node
+            && beacon.sequence.incarnation == self.sequence.incarnation
+            && (counter.saturating_sub(RECENT_BEACONS)..counter).contains(&beacon.sequence.counter);
+        let mut peers = self.peers.iter_mut();
+        let found = peers.find(|(_, peer)| own && peer.key == Some(beacon.key));
+        let Some((id, peer)) = found else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let known = self.keys.get(&(beacon.key, peer.config.node));
+        if !known.is_some_and(|known| known.key.is_authentic(datagram)) {
+            self.counters.forged += 1;
+        } else if peer.config.address.is_some() && peer.lost != Some(beacon.key) {
+            peer.lost = Some(beacon.key);
+            self.events.push_back(Event::KeyUnknown(*id));
+        }
+    }
+
+    fn send(&mut self, now: Instant, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let sealed_with = peer.key.map(|key| (key, peer.config.node));
+        let known = sealed_with.and_then(|name| self.keys.get(&name));
+        let (Some(to), Some(known)) = (peer.address, known) else {
+            return;
+        };
+        let beacon = Beacon {
+            deaf: peer.timing.is_deaf(now),
+            key: known.key.id(),
+            node: self.node,
+            sequence: self.sequence,
+        };
+        let datagram = known.key.seal(&beacon);
+        self.transmits.push_back(Transmit { to, datagram });
+        self.sequence.counter = self.sequence.counter.saturating_add(1);
+        self.counters.sent += 1;
+        peer.timing.beaconed(now);
+    }
+
+    /// Lists a peer under its next deadline.
+    fn reschedule(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let able = peer.address.is_some() && peer.key.is_some();
+        let due = able.then(|| peer.timing.due());
+        if due != peer.due {
+            if let Some(before) = peer.due {
+                self.deadlines.remove(&(before, id));
+            }
+            if let Some(at) = due {
+                self.deadlines.insert((at, id));
+            }
+            peer.due = due;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Beacons over UDP: the thin shell of an endpoint.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket as StdSocket};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::endpoint::{Counters, Endpoint, Event, PeerConfig, PeerId, Signs};
+use crate::key::Key;
+use crate::wire::BEACON_BYTES;
+
+/// Datagrams read before it is the timers' turn again: a flood does not keep
+/// beacons from leaving.
+const READ_AT_ONCE: usize = 64;
+
+/// Who wants to know. Implementations return quickly.
+pub trait Node: Send + Sync + 'static {
+    /// What the convergence layer has heard and sent, asked when a beacon
+    /// would be due.
+    fn signs(&self, peer: PeerId) -> Signs;
+
+    /// An authentic beacon of the peer came at `at`.
+    fn heard(&self, peer: PeerId, at: Instant);
+
+    /// The peer runs, but has none of this node's sessions any more.
+    fn key_unknown(&self, peer: PeerId);
+}
+
+/// How a socket is made.
+#[derive(Clone, Debug)]
+pub struct SocketConfig {
+    /// Address to bind; port 0 leaves the choice to the system.
+    pub local: SocketAddr,
+    /// Interface to use.
+    pub interface: Option<String>,
+    /// Mark of its packets (SO_MARK).
+    pub mark: Option<u32>,
+}
+
+/// Makes the socket of an endpoint.
+///
+/// # Errors
+/// When the address is taken or an option is not permitted.
+pub fn bind(config: &SocketConfig) -> io::Result<StdSocket> {
+    let socket = Socket::new(
+        Domain::for_address(config.local),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    if config.local.is_ipv6() {
+        // As for sessions: [::] takes both families.
+        socket.set_only_v6(false)?;
+    }
+    if let Some(interface) = &config.interface {
+        socket.bind_device(Some(interface.as_bytes()))?;
+    }
+    if let Some(mark) = config.mark {
+        socket.set_mark(mark)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&config.local.into())?;
+    Ok(socket.into())
+}
+
+/// An endpoint at work; it ends when this is dropped.
+pub struct Beacons {
+    shared: Arc<Shared>,
+    local: SocketAddr,
+    _task: AbortOnDropHandle<()>,
+}
+
+struct Shared {
+    endpoint: Mutex<Endpoint>,
+    changed: Notify,
+}
+
+impl Beacons {
+    /// Puts an endpoint to work; called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When the socket cannot be watched.
+    pub fn spawn(
+        socket: StdSocket,
+        endpoint: Endpoint,
+        node: Arc<dyn Node>,
+    ) -> io::Result<Beacons> {
+        let socket = UdpSocket::from_std(socket)?;
+        let local = socket.local_addr()?;
+        let shared = Arc::new(Shared {
+            endpoint: Mutex::new(endpoint),
+            changed: Notify::new(),
+        });
+        let task = tokio::spawn(drive(shared.clone(), socket, node));
+        Ok(Beacons {
+            shared,
+            local,
+            _task: AbortOnDropHandle::new(task),
+        })
+    }
+
+    /// The address bound.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// See [`Endpoint::add_peer`].
+    pub fn add_peer(&self, id: PeerId, config: PeerConfig) {
+        self.shared.lock().add_peer(Instant::now(), id, config);
+    }
+
+    /// See [`Endpoint::add_key`].
+    pub fn add_key(&self, id: PeerId, key: Key) {
+        self.shared.lock().add_key(Instant::now(), id, key);
+        self.shared.changed.notify_one();
+    }
+
+    /// See [`Endpoint::leave`].
+    pub fn leave(&self, id: PeerId) {
+        self.shared.lock().leave(id);
+    }
+
+    /// Datagrams in numbers.
+    pub fn counters(&self) -> Counters {
+        self.shared.lock().counters()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Endpoint> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks what the convergence layer knows of the peers that are due, and
+    /// sends to those that are due even so.
+    fn beacon(&self, node: &dyn Node) {
+        let due = self.lock().due(Instant::now());
+        // Asked outside of the lock: the answer may take system calls.
+        let signs: Vec<_> = due.into_iter().map(|id| (id, node.signs(id))).collect();
+        let mut endpoint = self.lock();
+        for (id, signs) in signs {
+            endpoint.note(id, signs);
+        }
+        endpoint.handle_timeout(Instant::now());
+    }
+
+    fn tell(&self, node: &dyn Node) {
+        loop {
+            let event = self.lock().poll_event();
+            match event {
+                Some(Event::Heard(id)) => node.heard(id, Instant::now()),
+                Some(Event::KeyUnknown(id)) => node.key_unknown(id),
+                None => return,
+            }
+        }
+    }
+
+    fn transmit(&self, socket: &UdpSocket) {
+        loop {
+            let next = self.lock().poll_transmit();
+            let Some(next) = next else { return };
+            // A beacon that does not leave is as one that was lost: another
+            // follows, and silence tells.
+            let _ = socket.try_send_to(&next.datagram, next.to);
+        }
+    }
+}
+
+async fn drive(shared: Arc<Shared>, socket: UdpSocket, node: Arc<dyn Node>) {
+    // One byte more than a beacon, so that longer datagrams are seen as such.
+    let mut buffer = [0; BEACON_BYTES + 1];
+    loop {
+        let deadline = shared.lock().next_timeout();
+        tokio::select! {
+            readable = socket.readable() => if readable.is_err() {
+                // Not seen on UDP sockets; the timer paces what follows.
+                tokio::time::sleep(crate::timing::INTERVAL).await;
+            },
+            () = sleep_until(deadline) => {}
+            () = shared.changed.notified() => {}
+        }
+        for _ in 0..READ_AT_ONCE {
+            match socket.try_recv_from(&mut buffer) {
+                Ok((length, from)) => {
+                    let mut endpoint = shared.lock();
+                    endpoint.handle_datagram(Instant::now(), from, &buffer[..length]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // An ICMP error of an earlier datagram.
+                Err(_) => {}
+            }
+        }
+        shared.tell(&*node);
+        shared.beacon(&*node);
+        shared.transmit(&socket);
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,96 @@
+//! The datagram, but for its authentication.
+
+/// A datagram's length, bytes. There is only one.
+pub const BEACON_BYTES: usize = 42;
+
+/// What is authenticated: all before the tag, bytes.
+pub(crate) const HEAD_BYTES: usize = 26;
+
+const FLAG_DEAF: u8 = 1;
+
+/// What a datagram is for; its first byte. Neither begins a bundle (0x9f) or
+/// any message of UDPCL, which uses the same port by custom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A beacon.
+    Beacon,
+    /// A beacon given back to its sender by a node that does not know its key.
+    KeyUnknown,
+}
+
+impl Kind {
+    /// The first byte of a datagram.
+    pub fn byte(self) -> u8 {
+        match self {
+            Kind::Beacon => 0xb1,
+            Kind::KeyUnknown => 0xb2,
+        }
+    }
+}
+
+/// Names a key without telling it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyId(pub [u8; 8]);
+
+/// Numbers the beacons of a node, over restarts too; of two, the later is the
+/// greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sequence {
+    /// The sender's incarnation: greater at each start of the node.
+    pub incarnation: u64,
+    /// Counts the beacons of one incarnation.
+    pub counter: u32,
+}
+
+/// A beacon's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beacon {
+    /// The sender has heard nothing for a round trip: it waits for an answer.
+    pub deaf: bool,
+    /// The key that authenticates the beacon.
+    pub key: KeyId,
+    /// The sender's ipn node number.
+    pub node: u32,
+    /// The beacon's number.
+    pub sequence: Sequence,
+}
+
+impl Beacon {
+    /// The authenticated part of the datagram.
+    pub(crate) fn head(&self) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[0] = Kind::Beacon.byte();
+        head[1] = if self.deaf { FLAG_DEAF } else { 0 };
+        head[2..10].copy_from_slice(&self.key.0);
+        head[10..14].copy_from_slice(&self.node.to_be_bytes());
+        head[14..22].copy_from_slice(&self.sequence.incarnation.to_be_bytes());
+        head[22..26].copy_from_slice(&self.sequence.counter.to_be_bytes());
+        head
+    }
+
+    /// What a datagram says, before anything of it is believed; `None` if it
+    /// is no datagram of this protocol.
+    pub fn parse(datagram: &[u8]) -> Option<(Kind, Beacon)> {
+        let datagram: &[u8; BEACON_BYTES] = datagram.try_into().ok()?;
+        let kind = [Kind::Beacon, Kind::KeyUnknown]
+            .into_iter()
+            .find(|kind| kind.byte() == datagram[0])?;
+        let beacon = Beacon {
+            deaf: datagram[1] & FLAG_DEAF != 0,
+            key: KeyId(field(datagram, 2)),
+            node: u32::from_be_bytes(field(datagram, 10)),
+            sequence: Sequence {
+                incarnation: u64::from_be_bytes(field(datagram, 14)),
+                counter: u32::from_be_bytes(field(datagram, 22)),
+            },
+        };
+        Some((kind, beacon))
+    }
+}
+
+/// The `N` bytes at `at`; fields lie inside the datagram by its layout.
+fn field<const N: usize>(datagram: &[u8; BEACON_BYTES], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&datagram[at..at + N]);
+    bytes
+}

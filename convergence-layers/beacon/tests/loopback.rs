@@ -1,0 +1,78 @@
+//! Beacons over real sockets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use underpass_beacon::{
+    Beacons, Endpoint, Key, Node, PeerConfig, PeerId, Signs, SocketConfig, bind,
+};
+
+const PEER: PeerId = PeerId(0);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Ear(mpsc::UnboundedSender<PeerId>);
+
+impl Node for Ear {
+    fn signs(&self, _peer: PeerId) -> Signs {
+        Signs::default()
+    }
+
+    fn heard(&self, peer: PeerId, _at: Instant) {
+        let _ = self.0.send(peer);
+    }
+
+    fn key_unknown(&self, _peer: PeerId) {}
+}
+
+fn node(
+    number: u32,
+    local: &str,
+    peer: u32,
+    address: Option<SocketAddr>,
+) -> (Beacons, mpsc::UnboundedReceiver<PeerId>) {
+    let socket = SocketConfig {
+        local: local.parse().unwrap(),
+        interface: None,
+        mark: None,
+    };
+    let (ear, heard) = mpsc::unbounded_channel();
+    let endpoint = Endpoint::new(number, 1);
+    let beacons = Beacons::spawn(bind(&socket).unwrap(), endpoint, Arc::new(Ear(ear))).unwrap();
+    let config = PeerConfig {
+        node: peer,
+        rtt: Duration::from_millis(1),
+        address,
+    };
+    beacons.add_peer(PEER, config);
+    beacons.add_key(PEER, Key::new(&[9; 32]));
+    (beacons, heard)
+}
+
+async fn both_hear(hub: &str, reached_at: &str, terminal: &str) {
+    let (hub, mut at_hub) = node(1, hub, 2, None);
+    let mut reached: SocketAddr = reached_at.parse().unwrap();
+    reached.set_port(hub.local_addr().port());
+    let (terminal, mut at_terminal) = node(2, terminal, 1, Some(reached));
+    for heard in [&mut at_hub, &mut at_terminal] {
+        let first = tokio::time::timeout(PATIENCE, heard.recv()).await;
+        assert_eq!(first.unwrap(), Some(PEER));
+    }
+    assert!(hub.counters().heard > 0 && terminal.counters().sent > 0);
+}
+
+#[tokio::test]
+async fn both_ends_hear_each_other_over_ipv4() {
+    both_hear("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0").await;
+}
+
+#[tokio::test]
+async fn both_ends_hear_each_other_over_ipv6() {
+    both_hear("[::1]:0", "[::1]:0", "[::1]:0").await;
+}
+
+#[tokio::test]
+async fn one_socket_of_a_hub_serves_both_families() {
+    both_hear("[::]:0", "127.0.0.1:0", "0.0.0.0:0").await;
+}

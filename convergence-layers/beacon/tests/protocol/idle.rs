@@ -1,0 +1,109 @@
+//! What both ends hear of a link that carries nothing else.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use underpass_beacon::{BEACON_BYTES, INTERVAL, SILENCE, Signs};
+
+use super::hop::{HUB, Hop, PEER, TERMINAL};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const GEO: Duration = Duration::from_millis(560);
+
+#[test]
+fn a_direction_never_carries_more_than_5_kbit_per_second_of_beacons() {
+    let ipv6_bytes = (40 + 8 + BEACON_BYTES) as u128;
+    let bps = ipv6_bytes * 8 * 1000 / INTERVAL.as_millis();
+    assert_eq!(bps, 4_800);
+    assert!(INTERVAL <= 200 * MS);
+
+    // Deaf, asked, idle: whatever happens, the interval is kept.
+    let mut hop = Hop::new(GEO);
+    hop.blockage = Some((hop.start + 3 * SECOND, hop.start + 9 * SECOND));
+    hop.run(20 * SECOND);
+    for sent in &hop.sent {
+        assert!(sent.windows(2).all(|pair| pair[1] - pair[0] >= INTERVAL));
+    }
+}
+
+#[test]
+fn while_nothing_is_heard_both_ends_send_every_150_ms() {
+    let mut hop = Hop::new(GEO);
+    hop.run(5 * SECOND);
+    let entry = hop.now;
+    hop.blockage = Some((entry, entry + 60 * SECOND));
+    hop.run(60 * SECOND);
+    for sent in &hop.sent {
+        let silent = sent.iter().filter(|at| **at >= entry + 2 * GEO);
+        let silent: Vec<_> = silent.collect();
+        assert!(silent.len() > 380, "{}", silent.len());
+        assert!(
+            silent
+                .windows(2)
+                .all(|pair| *pair[1] - *pair[0] == INTERVAL)
+        );
+    }
+}
+
+#[test]
+fn the_return_is_heard_within_an_interval_and_half_a_round_trip() {
+    for offset in 0..40 {
+        let mut hop = Hop::new(GEO);
+        hop.run(5 * SECOND);
+        let back = hop.now + 20 * SECOND + offset * 7 * MS;
+        hop.blockage = Some((hop.now, back));
+        hop.run(25 * SECOND);
+        assert!(hop.first_heard(TERMINAL, back - MS) - back <= INTERVAL);
+        // What the terminal sent before the blockage is heard by the hub
+        // half a round trip later; nothing of that lies 20 s back.
+        assert!(hop.first_heard(HUB, back - MS) - back <= INTERVAL + GEO / 2);
+    }
+}
+
+#[test]
+fn three_beacons_lost_in_a_row_are_no_blockage() {
+    let mut hop = Hop::new(GEO);
+    hop.run(5 * SECOND);
+    // Three of each end, whoever sends first.
+    hop.losses = 6;
+    let since = hop.now;
+    hop.run(5 * SECOND);
+    for end in [TERMINAL, HUB] {
+        assert!(hop.longest_silence(end, since) < GEO + SILENCE);
+    }
+}
+
+#[test]
+fn a_link_in_use_carries_no_beacons() {
+    let mut hop = Hop::new(GEO);
+    hop.run(5 * SECOND);
+    let before = hop.sent.each_ref().map(Vec::len);
+    for _ in 0..1000 {
+        hop.run(10 * MS);
+        for end in &mut hop.ends {
+            let signs = Signs {
+                heard: Some(hop.now),
+                sent: Some(hop.now),
+            };
+            end.note(PEER, signs);
+        }
+    }
+    let after = hop.sent.each_ref().map(Vec::len);
+    // One more may answer what was under way.
+    assert!(after[0] <= before[0] + 2 && after[1] <= before[1] + 2);
+}
+
+proptest! {
+    #[test]
+    fn an_idle_link_is_never_silent_for_long(rtt_ms in 1_u64..2_000) {
+        let rtt = rtt_ms as u32 * MS;
+        let mut hop = Hop::new(rtt);
+        hop.run(2 * SECOND + 2 * rtt);
+        let since = hop.now;
+        hop.run(20 * SECOND);
+        for end in [TERMINAL, HUB] {
+            prop_assert!(hop.longest_silence(end, since) < rtt + SILENCE);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What beacons promise, in virtual time.
+
+mod authentic;
+mod hop;
+mod idle;
+mod vectors;
