@@ -12,6 +12,7 @@ use underpass_streams::{self as streams, Mux, PayloadError};
 
 use crate::config::EngineConfig;
 use crate::hop::{Hop, HopId};
+use crate::services::Message;
 use crate::sessions::SessionState;
 
 /// The ipn service of streams; 1 to 127 are for private use.
@@ -52,8 +53,9 @@ pub enum Action {
         /// What happened.
         event: streams::Event,
     },
-    /// Something happened to a bundle; said for the log and for services
-    /// other than streams.
+    /// A message for a service of this node other than streams.
+    Message(Message),
+    /// Something happened to a bundle; said for the log.
     Bundle(bundle::Event),
     /// A peer's payload was no frames.
     BadPayload {

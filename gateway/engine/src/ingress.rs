@@ -54,6 +54,7 @@ impl Engine {
                 bundle::Event::Deliver(delivery) if delivery.service == STREAM_SERVICE => {
                     self.deliver(now, delivery);
                 }
+                bundle::Event::Deliver(delivery) => self.deliver_message(delivery),
                 bundle::Event::Expired {
                     destination,
                     payload,
@@ -75,10 +76,7 @@ impl Engine {
             return;
         };
         let class = delivery.class;
-        // A node is heard only by the way that leads to it: no other may
-        // speak in its name.
-        let from = Some(NeighbourId(self.neighbour_to(peer)));
-        let heard = delivery.from == from;
+        let heard = delivery.from.is_some() && self.is_heard(peer, delivery.from);
         // Only configured nodes have streams here.
         let Some(mux) = self.mux(peer).filter(|_| heard) else {
             let unclaimed = bundle::Event::Deliver(delivery);

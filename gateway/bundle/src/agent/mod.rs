@@ -281,6 +281,11 @@ impl Agent {
         ids.into_iter().take(limit).map(described).collect()
     }
 
+    /// Whether a bundle is held.
+    pub fn holds(&self, id: BundleId) -> bool {
+        self.held.contains_key(&id)
+    }
+
     /// Gives a bundle up and returns its payload; a transfer in progress ends
     /// without effect.
     pub fn cancel(&mut self, id: BundleId) -> Option<Vec<Bytes>> {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use underpass_bundle as bundle;
 use underpass_cla::{Class, Outcome, SessionId, SessionInfo, Transfer};
-use underpass_engine::{Action, Engine, EngineConfig, HopConfig, HopId, RouteEntry, StreamKey};
+use underpass_engine::{
+    Action, Engine, EngineConfig, HopConfig, HopId, Message, RouteEntry, StreamKey,
+};
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::{Announcement, Event, Open, Target};
 
@@ -68,6 +70,7 @@ pub struct Node {
     pub now: Instant,
     pub events: Vec<(u64, Event)>,
     pub unclaimed: usize,
+    pub messages: Vec<Message>,
     offers: Vec<Offered>,
 }
 
@@ -78,6 +81,7 @@ impl Node {
             now,
             events: Vec::new(),
             unclaimed: 0,
+            messages: Vec::new(),
             offers: Vec::new(),
         }
     }
@@ -138,6 +142,7 @@ impl Node {
                 Action::Offer { session, transfer } => self.offers.push((session, transfer)),
                 Action::Stream { peer, event } => self.events.push((peer, event)),
                 Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
+                Action::Message(message) => self.messages.push(message),
                 Action::SetRate { .. } | Action::Suspend { .. } => {}
                 other => panic!("{other:?}"),
             }

@@ -3,3 +3,4 @@
 mod bench;
 mod custody;
 mod scheduling;
+mod services;

@@ -214,6 +214,7 @@ impl World {
                 assert!(self.nodes[node].sessions.contains_key(&session));
             }
             Action::Stream { peer, event } => self.stream_event(node, peer, &event),
+            Action::Message(message) => panic!("node {node}: {message:?}"),
             Action::Bundle(event) => self.bundle_event(node, &event),
             Action::BadPayload { peer, error } => panic!("node {node} from {peer}: {error}"),
         }

@@ -182,6 +182,12 @@ impl Inner {
                     }
                 }
                 Action::Stream { peer, event } => self.stream_event(peer, event, &mut effects),
+                Action::Message(message) => tracing::debug!(
+                    peer = message.peer,
+                    service = message.service,
+                    bytes = message.payload.len(),
+                    "no service takes this message"
+                ),
                 Action::Bundle(event) => self.bundle_event(event),
                 Action::BadPayload { peer, error } => {
                     self.counts.bad_payloads += 1;

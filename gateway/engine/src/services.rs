@@ -1,0 +1,89 @@
+//! Messages of services other than streams: each is one bundle's payload to
+//! the same service of another node.
+//!
+//! A message is sent under custody and in its class' turn. It may come twice
+//! or out of order after a restart; what that means is the service's to say.
+//! The services of this node are those of the bundle node's configuration.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_bundle::{self as bundle, BundleId, NeighbourId, SendError};
+use underpass_cla::Class;
+
+use crate::engine::{Action, Engine};
+
+/// A message to or from a service of another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The other node, by its ipn node number.
+    pub peer: u64,
+    /// The service, the same on both nodes.
+    pub service: u64,
+    /// Its class.
+    pub class: Class,
+    /// What it says.
+    pub payload: Bytes,
+}
+
+impl Engine {
+    /// Sends a message, of use for `lifetime`. It is this node's to keep
+    /// until the next custodian has taken it.
+    ///
+    /// # Errors
+    /// [`SendError::NoRoom`] while the store is full: the service waits, and
+    /// sends it again. Others last: no way leads to the peer, or the message
+    /// is too large for a bundle.
+    pub fn send_message(
+        &mut self,
+        now: Instant,
+        message: Message,
+        lifetime: Duration,
+    ) -> Result<BundleId, SendError> {
+        let send = bundle::Send {
+            destination: bundle::wire::ipn(message.peer, message.service),
+            service: message.service,
+            class: self.known(message.class),
+            payload: vec![message.payload],
+            lifetime: Some(lifetime),
+            custody: true,
+            reports: None,
+        };
+        let sent = self.agent.send(now, send);
+        self.settle(now);
+        sent
+    }
+
+    /// Whether this node still keeps a bundle: it has not been handed on.
+    pub fn holds(&self, id: BundleId) -> bool {
+        self.agent.holds(id)
+    }
+
+    /// A payload for a service other than streams.
+    pub(crate) fn deliver_message(&mut self, delivery: bundle::Delivery) {
+        let source = bundle::wire::ipn_parts(&delivery.source);
+        let heard = source.filter(|(peer, _)| self.is_heard(*peer, delivery.from));
+        let Some((peer, _)) = heard else {
+            let unclaimed = bundle::Event::Deliver(delivery);
+            self.actions.push_back(Action::Bundle(unclaimed));
+            return;
+        };
+        self.actions.push_back(Action::Message(Message {
+            peer,
+            service: delivery.service,
+            class: self.known(delivery.class),
+            payload: delivery.payload,
+        }));
+    }
+
+    /// Whether what comes from a neighbour may speak in a node's name: a node
+    /// is heard only by the way that leads to it.
+    pub(crate) fn is_heard(&self, node: u64, from: Option<NeighbourId>) -> bool {
+        match from {
+            Some(neighbour) => {
+                neighbour.0 == self.neighbour_to(node) && !self.hops_to(neighbour.0).is_empty()
+            }
+            None => node == self.config.node,
+        }
+    }
+}
