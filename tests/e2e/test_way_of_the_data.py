@@ -7,8 +7,9 @@ import pytest
 from tests.e2e.conftest import NEAR, StartPair
 from tests.testbed import addresses, ports
 from tests.testbed.client.echo import echo_times
-from tests.testbed.client.route import Route
+from tests.testbed.client.route import Route, receive_exactly
 from tests.testbed.client.transfer import download, request, upload
+from tests.testbed.loopback import Loopback
 from tests.testbed.node import Pair
 from tests.testbed.topology import Testbed
 
@@ -66,6 +67,16 @@ def test_an_origin_that_resets_in_mid_body_resets_the_client(underpass_pair: Pai
             while sock.recv(65536):
                 pass
     assert download(underpass_pair.client, addresses.ORIGIN, 1000, route=route).complete
+
+
+def test_every_one_of_thousands_of_small_exchanges_is_answered() -> None:
+    # Without a hop, an answer may come at the very moment in which its reader finds nothing.
+    with Loopback() as bed:
+        route = Pair(bed).socks5()
+        for _ in range(3000):
+            with route.connect(bed.hub, addresses.ORIGIN, ports.ECHO, timeout_s=10) as sock:
+                sock.sendall(b"still here")
+                assert receive_exactly(sock, 10) == b"still here"
 
 
 def test_traffic_holds_through_a_blockage_and_loses_nothing(start_pair: StartPair) -> None:

@@ -93,19 +93,21 @@ impl Conduit for StreamConduit {
         max: usize,
     ) -> Poll<Result<Option<Bytes>, Failure>> {
         let key = self.key;
-        let read = self.shell.with(|engine, now| engine.read(now, key, max));
-        if let Some(data) = read {
-            return Poll::Ready(Ok(Some(data)));
-        }
-        let mut inner = self.shell.lock();
-        let entry = inner.entry(key)?;
-        if entry.peer_finished {
-            return Poll::Ready(Ok(None));
-        }
-        if let Some(failure) = &entry.failure {
-            return Poll::Ready(Err(failure.clone()));
-        }
-        inner.park(key, cx)
+        // One lock for both: bytes that come between a vain read and the
+        // parking of its waker would wake nobody.
+        self.shell.with_inner(|inner, now| {
+            if let Some(data) = inner.engine.read(now, key, max) {
+                return Poll::Ready(Ok(Some(data)));
+            }
+            let entry = inner.entry(key)?;
+            if entry.peer_finished {
+                return Poll::Ready(Ok(None));
+            }
+            if let Some(failure) = &entry.failure {
+                return Poll::Ready(Err(failure.clone()));
+            }
+            inner.park(key, cx)
+        })
     }
 
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
