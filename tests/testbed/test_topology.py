@@ -39,6 +39,14 @@ def test_plain_ip_passes_from_every_client_to_the_origin(near: Testbed, origin: 
         assert transfer.connected_s >= NEAR.rtt_s
 
 
+def test_behind_a_wan_clients_of_hub_and_ground_share_the_link_to_the_origin() -> None:
+    with Testbed(NEAR, wan=NEAR) as testbed:
+        for client in (testbed.terminal.client, testbed.ground):
+            assert download(client, addresses.ORIGIN, 100_000).complete
+        with DIRECT.connect(testbed.hub, addresses.ORIGIN, ports.HTTP, timeout_s=5):
+            pass
+
+
 def test_an_upload_reaches_the_origin_whole(near: Testbed) -> None:
     assert upload(near.terminal.client, addresses.ORIGIN, 3_000_000).complete
 

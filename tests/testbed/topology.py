@@ -162,7 +162,9 @@ class Testbed:
         )
         _address(self.ground, "eth0", f"{addresses.GROUND}/24", f"{addresses.GROUND6}/64")
         self.ground.ip("route", "add", "default", "via", addresses.ROUTER_GROUND)
-        self.hub.ip("route", "add", "default", "via", addresses.ROUTER_WAN)
+        # The origin's address is of the hub's own network, yet it is behind the router.
+        for destination in (f"{addresses.ORIGIN}/32", "default"):
+            self.hub.ip("route", "add", destination, "via", addresses.ROUTER_WAN)
         router.ip("route", "add", addresses.CLIENT_NETWORKS, "via", addresses.HUB_WAN)
         behind = [addresses.WAN_NETWORK, addresses.GROUND_NETWORK, addresses.CLIENT_NETWORKS]
         Satlink(
