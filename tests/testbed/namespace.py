@@ -90,16 +90,17 @@ class Namespace:
         """Set kernel parameters of this namespace."""
         self.run("sysctl", "-q", "-w", *(f"{key}={value}" for key, value in settings.items()))
 
-    def set_congestion_control(self, name: str) -> None:
+    def set_congestion_control(self, name: str, *, to: str | None = None) -> None:
         """Give new connections over the namespace's gateways and TUN devices a control.
 
-        It goes by route: the parameter `tcp_congestion_control` of a namespace takes only what
-        the whole machine allows to everyone.
+        With `to`, only those that take the route to that network. It goes by route: the
+        parameter `tcp_congestion_control` of a namespace takes only what the whole machine
+        allows to everyone.
         """
         for family in ("-4", "-6"):
             for route in command(["ip", "-n", self.name, family, "route", "show"]).splitlines():
                 words = route.split()
-                if "kernel" in words or not words:
+                if "kernel" in words or not words or to not in (None, words[0]):
                     continue
                 if "congctl" in words:
                     place = words.index("congctl")

@@ -11,8 +11,16 @@ from tests.testbed.client.transfer import Transfer, download
 _ENDLESS = 1_000_000_000_000
 
 
+class FlowError(RuntimeError):
+    """A flow ended before its time, so its goodput says nothing; the text has its error."""
+
+
 def run_flows(accesses: Sequence[Access], seconds: float, seed: int) -> list[Transfer]:
-    """Download by all ways at once for a time; return what each has got."""
+    """Download by all ways at once for a time; return what each has got.
+
+    A flow that ends before, or has got nothing, is an error of the test bed or the subject,
+    and raises `FlowError`.
+    """
     transfers: list[Transfer | None] = [None] * len(accesses)
 
     def flow(place: int, access: Access) -> None:
@@ -34,7 +42,11 @@ def run_flows(accesses: Sequence[Access], seconds: float, seed: int) -> list[Tra
         thread.start()
     for thread in threads:
         thread.join()
-    return [transfer for transfer in transfers if transfer is not None]
+    done = [transfer for transfer in transfers if transfer is not None]
+    for place, transfer in enumerate(done):
+        if not transfer.bytes or not (transfer.error or "").startswith("TimeoutError"):
+            raise FlowError(f"flow {place} got {transfer.bytes} bytes: {transfer.error}")
+    return done
 
 
 def steady_bps(transfer: Transfer, seconds: float) -> float:

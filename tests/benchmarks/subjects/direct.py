@@ -12,6 +12,7 @@ from tests.testbed.programs import missing
 from tests.testbed.topology import Testbed
 
 _OURS = "hybla_bpf"
+_RIVALS = "cubic"
 _HOLDER_PORT = 4601
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
@@ -25,27 +26,53 @@ class NoProxy(Subject):
 
     def start(self, testbed: Testbed) -> None:
         """Check that the kernel has the congestion control; a node brings ours."""
-        if self.congestion_control == _OURS and not missing("underpass"):
+        self._testbed = testbed
+        self._holder: Node | None = None
+        self._ensure()
+
+    def _ensure(self) -> None:
+        """Have the control registered, or raise.
+
+        A control of ours that another process registered, on this machine or in another test
+        bed, ends with that process; the kernel would then take its default without a word.
+        """
+        if self.congestion_control == _OURS and not missing("underpass") and not self._there():
+            self._hold()
+        if not self._there():
+            raise UnavailableError(f"the kernel has no {self.congestion_control}")
+
+    def _there(self) -> bool:
+        return self.congestion_control in _AVAILABLE.read_text().split()
+
+    def _hold(self) -> None:
+        if self._holder:
+            self._holder.process.stop()
+            self._holder.start()
+        else:
             config = {
-                **lone_hub(testbed, "bpf", _HOLDER_PORT),
+                **lone_hub(self._testbed, "bpf", _HOLDER_PORT),
                 "tcp": {"congestion_control": [_OURS]},
             }
-            holder = Node(testbed, "bpf-holder", testbed.hub, config)
-            holder.process.wait_until(lambda: holder.carries(0))
-        if self.congestion_control not in _AVAILABLE.read_text().split():
-            raise UnavailableError(f"the kernel has no {self.congestion_control}")
-        self._testbed = testbed
+            self._holder = Node(self._testbed, "bpf-holder", self._testbed.hub, config)
+        holder = self._holder
+        holder.process.wait_until(lambda: holder.carries(0))
 
     def before_series(self) -> None:
         """Give the congestion control to both ends."""
         set_end_to_end(self._testbed, self.congestion_control)
 
     def access(self, origin_port: int = ports.HTTP) -> Access:
-        """Return the origin itself."""
+        """Return the origin itself; each run asks, so its control is there when it begins."""
+        self._ensure()
         return Access(self._testbed.terminal.client, DIRECT, addresses.ORIGIN, origin_port)
 
 
 def set_end_to_end(testbed: Testbed, congestion_control: str) -> None:
-    """Set what new connections of the origin and the first client use."""
+    """Set what new connections of the origin and the first client use.
+
+    Terrestrial clients of the same origin have cubic whatever the subject: they are the same
+    rivals for all.
+    """
     for namespace in (testbed.origin, testbed.terminal.client):
         namespace.set_congestion_control(congestion_control)
+    testbed.origin.set_congestion_control(_RIVALS, to=addresses.GROUND_NETWORK)
