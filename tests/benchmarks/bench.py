@@ -26,7 +26,9 @@ HEADERS_LEAVE = 1448 / 1500
 class Run(Protocol):
     """What one run gives: at least when it ended."""
 
-    last_byte_s: float | None
+    @property
+    def last_byte_s(self) -> float | None:
+        """Return the time to its last byte, None if it was censored."""
 
 
 R = TypeVar("R", bound=Run)
@@ -107,7 +109,7 @@ class Bench:
             self.testbed.satlink.seed(self.settings.seed + number)
             results.append(one(subject.access(), self.settings.seed + number, self.deadline_s()))
             self.drain()
-            self._idle_since[subject.name] = time.monotonic()
+            self.rested_from_now(subject)
         subject.after_series()
         if subject.name == "underpass":
             done = [result.last_byte_s for result in results if result.last_byte_s is not None]
@@ -166,6 +168,10 @@ class Bench:
         if left > 0:
             say(f"{subject.name}: idle for {left:.0f} s")
             time.sleep(left)
+
+    def rested_from_now(self, subject: Subject) -> None:
+        """Note that a subject has just been used, so that its idle time begins."""
+        self._idle_since[subject.name] = time.monotonic()
 
 
 @contextmanager

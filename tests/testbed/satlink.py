@@ -114,6 +114,11 @@ class Satlink:
         """Change keys of every terminal's links while they run."""
         self.request("set", direction=direction, link=link)
 
+    def set_loss(self, probability: float) -> None:
+        """Give both directions of every terminal's link another independent loss."""
+        model = {"model": "independent", "probability": probability}
+        self.set_link(loss=model if probability else {"model": "none"})
+
     def reset_statistics(self) -> None:
         """Set all counts to zero."""
         self.request("reset-stats")

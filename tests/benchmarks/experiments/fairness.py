@@ -22,15 +22,15 @@ _SUBJECTS = ["underpass", "single-box", "no-proxy-cubic", "no-proxy-hybla"]
 def run(settings: Settings) -> Result:
     """Measure Jain's index over the six, each flow's share, and the satellite flows' part."""
     result = Result("fairness")
-    with Testbed(satellite(_RTT_MS, 0.0), wan=WAN, seed=settings.seed) as testbed:
+    with Testbed(satellite(_RTT_MS), wan=WAN, seed=settings.seed) as testbed:
         bench = Bench(testbed, settings)
         bench.start([name for name in _SUBJECTS if name in settings.subjects])
         ground = Access(testbed.ground, DIRECT, addresses.ORIGIN, ports.HTTP)
         for subject in bench.subjects:
             indices, parts = [], []
+            subject.before_series()
             bench.rest(subject)
             for number in range(bench.runs(3)):
-                subject.before_series()
                 testbed.satlink.seed(settings.seed + number)
                 ways = [subject.access()] * _FLOWS + [ground] * _FLOWS
                 rates = [steady_bps(flow, _SECONDS) for flow in run_flows(ways, _SECONDS, 1)]
