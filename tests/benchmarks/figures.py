@@ -187,7 +187,7 @@ _ALL = [
     Figure("pep-and-cc.to-90", "The same: time to 90 % of the link rate over 1 s", "s"),
     Figure(
         "pep-and-cc.steady",
-        "The same: steady state, the median of 1 s windows after the first 10 s",
+        "The same: steady state, the mean after the first 10 s",
         "Mbit/s",
         more_is_better=True,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.benchmarks.subjects.direct import set_end_to_end
+from tests.benchmarks.subjects.direct import NoProxy, set_end_to_end
 from tests.benchmarks.subjects.subject import Access, Subject, UnavailableError
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
@@ -52,6 +52,8 @@ class TransparentUnderpass(Underpass):
 
     def __init__(self) -> None:
         super().__init__("underpass", None)
+        # The subject without a proxy whose congestion control the origin has.
+        self.origin_as: NoProxy | None = None
 
     def start(self, testbed: Testbed) -> None:
         """Start the pair with interception, which is off between series."""
@@ -66,6 +68,8 @@ class TransparentUnderpass(Underpass):
     def before_series(self) -> None:
         """Take the client's connections in."""
         super().before_series()
+        if self.origin_as:
+            self.origin_as.before_series()
         self.pair.terminal.api.intercept(enabled=True)
 
     def after_series(self) -> None:
@@ -74,6 +78,8 @@ class TransparentUnderpass(Underpass):
 
     def access(self, origin_port: int = ports.HTTP) -> Access:
         """Return the origin itself: the terminal takes the connection in on its way."""
+        if self.origin_as:
+            return self.origin_as.access(origin_port)
         return Access(self._client, DIRECT, addresses.ORIGIN, origin_port)
 
 
