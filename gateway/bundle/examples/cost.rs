@@ -84,6 +84,7 @@ fn send(agent: &mut Agent, now: Instant, payload: &Bytes) -> Offer {
         payload: vec![payload.clone()],
         lifetime: None,
         custody: true,
+        label: 0,
         reports: None,
     };
     agent.send(now, send).expect("the sender has room");

@@ -6,7 +6,8 @@
 //! payload is a slice of what came. [`Agent`] keeps bundles and custody of
 //! them, decides what is offered to a neighbour next, gathers and heeds
 //! custody signals, and runs the timers; the node's shell moves its input and
-//! output. [`Store`] keeps payloads.
+//! output. [`Store`] keeps payloads, and what is in custody beyond the end of the
+//! process.
 //!
 //! Three rules keep custody safe:
 //!
@@ -14,9 +15,9 @@
 //!   custodian, never by the CL's acknowledgement.
 //! - A signal counts only from the neighbour that the bundle was sent to, and
 //!   custody sequences of different runs have different names.
-//! - A node signals that it has custody only if it holds the bundle, has
-//!   delivered it, or answers a retransmission of the very transfer that it
-//!   has accepted before.
+//! - A node signals that it has custody only if it holds the bundle (as safely
+//!   as its store makes it), has delivered it, or answers a retransmission of
+//!   the very transfer that it has accepted before.
 //!
 //! Lifetime is judged by the bundle age block alone, so a step of the clock
 //! neither expires nor revives anything.
@@ -30,4 +31,4 @@ pub use agent::{
     DuplicateLimits, Event, HeldBundle, NeighbourId, Offer, Reject, ReportRequest, Route, Send,
     SendError,
 };
-pub use store::{MemoryStore, Store, StoreError};
+pub use store::{Keep, MemoryStore, Payload, Restored, Store, StoreEvent};

@@ -1,30 +1,111 @@
-//! Where payloads wait.
+//! Where bundles wait.
+//!
+//! Nothing waits for a store: it is told what to keep, and says later, by
+//! [`StoreEvent`], what has become of it. So a disk may be slow without
+//! holding up a link.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use thiserror::Error;
 
 use crate::agent::BundleId;
 
-/// The store cannot keep another bundle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the bundle store cannot keep the bundle")]
-pub struct StoreError;
+/// How a bundle is kept beyond the end of the process.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    /// All that makes the bundle but its payload, as [`Restored::record`]
+    /// gives it back.
+    pub record: Bytes,
+    /// Whether somebody waits for [`StoreEvent::Committed`]: a custodian
+    /// upstream. Else the store may write it behind, or not at all if it is
+    /// removed soon.
+    pub urgent: bool,
+}
 
-/// Keeps payloads from acceptance to release. The agent keeps all else in
-/// memory and rebuilds headers at each transmission.
+/// A bundle that an earlier run of the node has left.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// Its name in the store, and so in the agent.
+    pub id: BundleId,
+    /// [`Keep::record`] as it was given.
+    pub record: Bytes,
+    /// Its payload's bytes.
+    pub payload_bytes: u64,
+    /// For how long it has been kept, as far as that is known.
+    pub kept_for: Duration,
+}
+
+/// Where a payload is.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// In memory: its pieces.
+    Here(Vec<Bytes>),
+    /// Asked for: [`StoreEvent::Loaded`] or [`StoreEvent::Lost`] follows.
+    Coming,
+    /// The store does not have it.
+    Lost,
+}
+
+/// What became of what a store keeps.
+#[derive(Clone, Debug)]
+pub enum StoreEvent {
+    /// The bundle survives the end of the process.
+    Committed(BundleId),
+    /// The payload is in memory now.
+    Loaded(BundleId),
+    /// The payload is damaged.
+    Lost {
+        /// The bundle.
+        id: BundleId,
+        /// What is left of its payload, if anything.
+        damaged: Bytes,
+    },
+    /// Nothing can be written at present; the store tries again by itself.
+    Stalled(String),
+    /// Writing works again.
+    Resumed,
+}
+
+/// Keeps bundles from acceptance to release. The agent holds all but the
+/// payloads in memory, and rebuilds headers at each transmission.
 pub trait Store: Send {
-    /// Keeps a payload. When it returns, the payload is as safe as the store
-    /// makes it: custody is signalled only after that.
-    fn put(&mut self, id: BundleId, payload: Vec<Bytes>) -> Result<(), StoreError>;
+    /// Whether it keeps anything beyond the end of the process: else it is
+    /// given no [`Keep`], and custody is signalled at once.
+    fn is_durable(&self) -> bool;
 
-    /// Appends a payload's pieces to `chunks`, by reference; false if the
-    /// store does not have it.
-    fn append_to(&self, id: BundleId, chunks: &mut Vec<Bytes>) -> bool;
+    /// What an earlier run has left, oldest first. Asked once, at the start.
+    fn restore(&mut self) -> Vec<Restored>;
 
-    /// Forgets a payload and returns its pieces.
-    fn remove(&mut self, id: BundleId) -> Vec<Bytes>;
+    /// The lowest id that no bundle of an earlier run has.
+    fn first_free_id(&self) -> BundleId;
+
+    /// Bytes that can be taken now.
+    fn free_bytes(&self) -> u64;
+
+    /// Bytes that can be taken at once when nothing waits to be written.
+    fn burst_bytes(&self) -> u64;
+
+    /// Keeps a bundle; without `keep` no longer than the process lives.
+    fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>);
+
+    /// A payload that is to be sent, by reference.
+    fn payload(&mut self, id: BundleId) -> Payload;
+
+    /// The payload will be asked for soon.
+    fn expect(&mut self, id: BundleId);
+
+    /// Forgets a bundle.
+    fn remove(&mut self, now: Instant, id: BundleId);
+
+    /// The next thing that happened.
+    fn poll_event(&mut self) -> Option<StoreEvent>;
+
+    /// When [`Store::handle_timeout`] must be called at the latest.
+    fn next_timeout(&self) -> Option<Instant>;
+
+    /// Does what is due at `now`.
+    fn handle_timeout(&mut self, now: Instant);
 }
 
 /// A store in memory: it lives as long as the process.
@@ -34,22 +115,50 @@ pub struct MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn put(&mut self, id: BundleId, payload: Vec<Bytes>) -> Result<(), StoreError> {
-        self.payloads.insert(id, payload);
-        Ok(())
+    fn is_durable(&self) -> bool {
+        false
     }
 
-    fn append_to(&self, id: BundleId, chunks: &mut Vec<Bytes>) -> bool {
+    fn restore(&mut self) -> Vec<Restored> {
+        Vec::new()
+    }
+
+    fn first_free_id(&self) -> BundleId {
+        BundleId(0)
+    }
+
+    fn free_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn burst_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn put(&mut self, _now: Instant, id: BundleId, _keep: Option<Keep>, payload: Vec<Bytes>) {
+        self.payloads.insert(id, payload);
+    }
+
+    fn payload(&mut self, id: BundleId) -> Payload {
         match self.payloads.get(&id) {
-            Some(pieces) => {
-                chunks.extend(pieces.iter().cloned());
-                true
-            }
-            None => false,
+            Some(pieces) => Payload::Here(pieces.clone()),
+            None => Payload::Lost,
         }
     }
 
-    fn remove(&mut self, id: BundleId) -> Vec<Bytes> {
-        self.payloads.remove(&id).unwrap_or_default()
+    fn expect(&mut self, _id: BundleId) {}
+
+    fn remove(&mut self, _now: Instant, id: BundleId) {
+        self.payloads.remove(&id);
     }
+
+    fn poll_event(&mut self) -> Option<StoreEvent> {
+        None
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) {}
 }

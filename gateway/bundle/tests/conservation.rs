@@ -94,6 +94,7 @@ impl World {
             payload: vec![Bytes::copy_from_slice(&number.to_be_bytes())],
             lifetime: None,
             custody: true,
+            label: 0,
             reports: None,
         };
         if self.agents[from].send(self.now, send).is_ok() {
@@ -184,7 +185,7 @@ impl World {
                         let number = u64::from_be_bytes(number);
                         *self.delivered.entry(number).or_default() += 1;
                     }
-                    Event::Expired { .. } | Event::Deleted { .. } => self.expired += 1,
+                    Event::GivenUp { .. } | Event::Deleted { .. } => self.expired += 1,
                     _ => {}
                 }
             }

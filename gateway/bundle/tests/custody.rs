@@ -186,7 +186,7 @@ fn lifetime_ends_by_age_and_gives_the_payload_back() {
     net.agents[0].set_clock(net.now, 1 << 40);
     net.pass(Duration::from_secs(5));
     let expired = net.events(0).into_iter().find_map(|event| match event {
-        Event::Expired { id, payload, .. } => Some((id, payload)),
+        Event::GivenUp { id, payload, .. } => Some((id, payload)),
         _ => None,
     });
     assert_eq!(expired, Some((id, vec![Bytes::from_static(b"data")])));
@@ -319,6 +319,7 @@ fn status_reports_come_when_asked_and_not_in_floods() {
             payload: vec![payload(b"data")],
             lifetime: None,
             custody: false,
+            label: 0,
             reports: Some(ReportRequest {
                 to: ipn(1, 0),
                 reception: false,

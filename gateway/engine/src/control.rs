@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use underpass_bundle::BundleId;
-use underpass_bundle::wire::ipn_parts;
 
-use crate::engine::{Action, Engine, STREAM_SERVICE};
+use crate::engine::{Action, Engine};
 use crate::hop::HopId;
 
 /// Sessions are told of changes above this part (1/n) of their rate: the
@@ -95,17 +94,8 @@ impl Engine {
     /// Gives a held bundle up; streams of this node whose bytes are in it are
     /// reset. Tells whether there was such a bundle.
     pub fn cancel(&mut self, now: Instant, id: BundleId) -> bool {
-        let before = id.0.checked_sub(1).map(BundleId);
-        let found = self.agent.list(now, before, 1).pop();
-        let Some(held) = found.filter(|held| held.id == id) else {
-            return false;
-        };
-        let payload = self.agent.cancel(id).unwrap_or_default();
-        let own = ipn_parts(&held.source).is_some_and(|(node, _)| node == self.config.node);
-        if own && let Some((peer, STREAM_SERVICE)) = ipn_parts(&held.destination) {
-            self.give_up(peer, &payload);
-        }
+        let found = self.agent.cancel(now, id);
         self.settle(now);
-        true
+        found
     }
 }

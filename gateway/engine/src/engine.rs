@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use thiserror::Error;
-use underpass_bundle::{self as bundle, Agent, CustodyFigures, HeldBundle, NeighbourId};
+use underpass_bundle::{
+    self as bundle, Agent, CustodyFigures, HeldBundle, MemoryStore, NeighbourId, Store,
+};
 use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{self as scheduler, LinkScheduler, TcpWire};
 use underpass_streams::{self as streams, Mux, PayloadError};
 
 use crate::config::EngineConfig;
 use crate::hop::{Hop, HopId};
+use crate::restored::RestoredStreams;
 use crate::services::Message;
 use crate::sessions::SessionState;
 
@@ -57,6 +60,14 @@ pub enum Action {
     Message(Message),
     /// Something happened to a bundle; said for the log.
     Bundle(bundle::Event),
+    /// The last bundle that a former run had sealed for streams with a peer
+    /// is gone: handed on, or given up.
+    FormerRunEnded {
+        /// The peer.
+        peer: u64,
+        /// That run's incarnation.
+        incarnation: u64,
+    },
     /// A peer's payload was no frames.
     BadPayload {
         /// The peer.
@@ -101,14 +112,29 @@ pub struct Engine {
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
     neighbours: HashMap<u64, Arc<[HopId]>>,
+    /// Streams' bundles of earlier runs of this node.
+    pub(crate) restored: RestoredStreams,
 }
 
 impl Engine {
-    /// An engine without sessions.
+    /// An engine without sessions whose custody is in memory.
     ///
     /// # Errors
     /// When the configuration contradicts itself.
-    pub fn new(now: Instant, mut config: EngineConfig) -> Result<Engine, EngineError> {
+    pub fn new(now: Instant, config: EngineConfig) -> Result<Engine, EngineError> {
+        Engine::with_store(now, config, Box::new(MemoryStore::default()))
+    }
+
+    /// An engine without sessions that takes up the custody which an earlier
+    /// run has left in the store.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself.
+    pub fn with_store(
+        now: Instant,
+        mut config: EngineConfig,
+        store: Box<dyn Store>,
+    ) -> Result<Engine, EngineError> {
         let mut scheduler = LinkScheduler::new(&config.scheduler)?;
         scheduler.set_root_rate(now, config.beam_rate_bps);
         if config.edge {
@@ -141,8 +167,8 @@ impl Engine {
                 take_custody: true,
             });
         }
-        Ok(Engine {
-            agent: Agent::new(config.agent.clone()),
+        let mut engine = Engine {
+            agent: Agent::with_store(config.agent.clone(), store),
             config,
             scheduler,
             hops,
@@ -161,7 +187,11 @@ impl Engine {
                 .into_iter()
                 .map(|(neighbour, hops)| (neighbour, hops.into()))
                 .collect(),
-        })
+            restored: RestoredStreams::default(),
+        };
+        engine.agent.restore(now);
+        engine.settle(now);
+        Ok(engine)
     }
 
     /// The next thing to be done outside.
@@ -179,6 +209,12 @@ impl Engine {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.agent.handle_timeout(now);
         self.flush(now);
+        self.settle(now);
+    }
+
+    /// The store has done something: to be called when it says so.
+    pub fn store_moved(&mut self, now: Instant) {
+        self.agent.handle_store(now);
         self.settle(now);
     }
 

@@ -55,17 +55,29 @@ impl Engine {
                     self.deliver(now, delivery);
                 }
                 bundle::Event::Deliver(delivery) => self.deliver_message(delivery),
-                bundle::Event::Expired {
+                bundle::Event::Restored {
+                    id,
+                    destination,
+                    service: STREAM_SERVICE,
+                    label,
+                } => self.stream_bundle_restored(id, &destination, label),
+                bundle::Event::GivenUp {
+                    id,
                     destination,
                     payload,
                     ..
                 } => {
-                    if let Some((peer, STREAM_SERVICE)) = bundle::wire::ipn_parts(&destination) {
+                    let former = self.former_bundle_ended(id);
+                    if !former
+                        && let Some((peer, STREAM_SERVICE)) = bundle::wire::ipn_parts(&destination)
+                    {
                         self.give_up(peer, &payload);
                     }
                 }
                 bundle::Event::Woken { neighbour, .. } => self.woken(neighbour.0),
-                bundle::Event::Released { .. } => {}
+                bundle::Event::Released { id, .. } => {
+                    self.former_bundle_ended(id);
+                }
                 other => self.actions.push_back(Action::Bundle(other)),
             }
         }

@@ -89,6 +89,10 @@ impl Engine {
         if let Some(offer) = self.agent.next_for(now, to, class, mru) {
             return Some(offer);
         }
+        // Nothing is sealed behind what the store is reading: it would pile up.
+        if self.agent.is_loading(to, class) {
+            return None;
+        }
         self.seal(now, hop, class, max)?;
         self.agent.next_for(now, to, class, mru)
     }
@@ -138,7 +142,7 @@ impl Engine {
     }
 
     fn least_free(&self) -> u64 {
-        (self.config.agent.store_bytes / STORE_PART).max(LEAST_PAYLOAD_BYTES)
+        (self.agent.burst_bytes() / STORE_PART).max(LEAST_PAYLOAD_BYTES)
     }
 
     /// Lets hops that wait for room in the store seal again, in turn, as long
@@ -175,6 +179,7 @@ impl Engine {
             payload: payload.clone(),
             lifetime: Some(self.config.lifetime),
             custody: true,
+            label: sender_of(&payload),
             reports: None,
         };
         if self.agent.send(now, send).is_ok() {
@@ -195,4 +200,15 @@ impl Engine {
         }
         self.gather(peer);
     }
+}
+
+/// The incarnation that sealed a payload of frames: it is named at its
+/// beginning, behind the version.
+fn sender_of(payload: &[Bytes]) -> u64 {
+    let first = payload.first().and_then(|piece| piece.get(1..9));
+    first.map_or(0, |bytes| {
+        bytes
+            .iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte))
+    })
 }

@@ -47,6 +47,7 @@ impl Engine {
             payload: vec![message.payload],
             lifetime: Some(lifetime),
             custody: true,
+            label: 0,
             reports: None,
         };
         let sent = self.agent.send(now, send);

@@ -136,7 +136,8 @@ impl Engine {
     fn is_backlogged(&self, neighbour: u64, class: Class) -> bool {
         let to = NeighbourId(neighbour);
         // Nothing is sealed for a neighbour without room: it would not leave.
-        let held_back = class != Class::SIGNALLING && self.agent.is_paused(to);
+        let held_back = class != Class::SIGNALLING && self.agent.is_paused(to)
+            || self.agent.is_loading(to, class);
         let sealable = self.waiting.get(&(neighbour, class));
         self.agent.has_pending(to, class)
             || !held_back && sealable.is_some_and(|peers| !peers.is_empty())

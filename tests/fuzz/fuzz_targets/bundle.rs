@@ -35,6 +35,7 @@ static PRIMARY: LazyLock<Bytes> = LazyLock::new(|| {
         payload: vec![Bytes::from_static(b"payload")],
         lifetime: None,
         custody: true,
+        label: 0,
         reports: None,
     };
     agent.send(now, send).expect("a route and room are there");

@@ -55,7 +55,7 @@ impl Agent {
 
     /// The next custodian has the bundle: nothing keeps it here.
     fn custody_accepted(&mut self, now: Instant, id: BundleId) {
-        let Some((held, _)) = self.remove(id) else {
+        let Some(held) = self.remove(now, id) else {
             return;
         };
         // As Karn's rule for round-trip times: only a bundle sent once tells

@@ -30,6 +30,9 @@ pub struct Send {
     pub lifetime: Option<Duration>,
     /// Whether it is sent under custody.
     pub custody: bool,
+    /// A number by which its service knows it again when a later run of the
+    /// node restores it ([`Event::Restored`]).
+    pub label: u64,
     /// Where and of what status reports are asked.
     pub reports: Option<ReportRequest>,
 }
@@ -91,7 +94,9 @@ impl From<Reject> for Refusal {
 pub enum DeleteReason {
     /// Its lifetime ended.
     LifetimeExpired,
-    /// The store had no room for it.
+    /// An operator gave it up.
+    Cancelled,
+    /// The store had no room for it, or has lost it.
     DepletedStorage,
     /// No service of this node takes it.
     DestinationUnavailable,
@@ -112,6 +117,7 @@ impl DeleteReason {
     pub fn code(self) -> u32 {
         match self {
             DeleteReason::LifetimeExpired => 1,
+            DeleteReason::Cancelled => 3,
             DeleteReason::DepletedStorage => 4,
             DeleteReason::DestinationUnavailable => 5,
             DeleteReason::NoRoute => 6,
@@ -168,15 +174,37 @@ pub enum Event {
         /// Its payload's bytes.
         bytes: u64,
     },
-    /// A bundle of this node reached the end of its lifetime.
-    Expired {
+    /// A bundle of this node, sent by an earlier run, is in custody again:
+    /// its end will be told as that of any other.
+    Restored {
+        /// The bundle.
+        id: BundleId,
+        /// Where it goes.
+        destination: Eid,
+        /// The service that sent it.
+        service: u64,
+        /// [`Send::label`].
+        label: u64,
+    },
+    /// A bundle in the store is of a form that this version does not know.
+    Unreadable(BundleId),
+    /// A bundle of this node is given up: its lifetime ended, an operator
+    /// cancelled it, or the store lost it.
+    GivenUp {
         /// The bundle.
         id: BundleId,
         /// Where it was to go.
         destination: Eid,
-        /// Its payload.
+        /// Why.
+        reason: DeleteReason,
+        /// Its payload; what is left of it, if the store lost it.
         payload: Vec<Bytes>,
     },
+    /// Nothing can be made durable at present, for this reason: sources are
+    /// slowed.
+    StoreStalled(String),
+    /// The store can write again.
+    StoreResumed,
     /// A bundle was deleted.
     Deleted {
         /// The bundle, if it was held.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use bp7::administrative_record::{DELETED_BUNDLE, FORWARDED_BUNDLE};
+use bp7::administrative_record::FORWARDED_BUNDLE;
 use bp7::flags::BundleControlFlags as Flags;
 use bytes::Bytes;
 use underpass_cla::{Class, Outcome, Refusal};
@@ -34,6 +34,14 @@ impl Agent {
         neighbour.is_some_and(|neighbour| neighbour.paused.is_some())
     }
 
+    /// Whether the next bundle for a neighbour is on its way from the store.
+    /// [`Event::Woken`] follows.
+    pub fn is_loading(&self, neighbour: NeighbourId, class: Class) -> bool {
+        let neighbour = self.neighbours.get(&neighbour);
+        let queue = neighbour.and_then(|neighbour| neighbour.queues.get(&class));
+        queue.is_some_and(|queue| queue.loading.is_some())
+    }
+
     /// Payload bytes that wait to be offered to a neighbour in a class.
     pub fn backlog_bytes(&self, neighbour: NeighbourId, class: Class) -> u64 {
         let neighbour = self.neighbours.get(&neighbour);
@@ -61,13 +69,11 @@ impl Agent {
         }
         let queue = waiting.queues.get(&class)?;
         let id = queue
-            .again
-            .iter()
-            .chain(&queue.fresh)
+            .in_order()
             .take(LOOK_AHEAD)
-            .copied()
             .find(|id| self.fits(*id, max_bytes))?;
-        self.offer(now, id)
+        let payload = self.fetch(now, id)?;
+        self.offer(now, id, payload)
     }
 
     fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
@@ -105,21 +111,13 @@ impl Agent {
                 payload: vec![Bytes::from(record)],
                 via,
                 own: false,
+                label: 0,
             };
-            // A signal the store cannot take is lost like one on the link:
-            // the custodian sends the bundle again and is told again.
-            let _ = self.originate(now, draft);
+            self.originate(now, draft);
         }
     }
 
-    fn offer(&mut self, now: Instant, id: BundleId) -> Option<Offer> {
-        // The header comes first and is written last.
-        let mut chunks = Vec::with_capacity(4);
-        chunks.push(Bytes::new());
-        if !self.store.append_to(id, &mut chunks) {
-            self.delete(now, id, DeleteReason::DepletedStorage);
-            return None;
-        }
+    fn offer(&mut self, now: Instant, id: BundleId, payload: Vec<Bytes>) -> Option<Offer> {
         let held = self.held.get_mut(&id)?;
         let neighbour = self.neighbours.get_mut(&held.neighbour)?;
         if let Some(queue) = neighbour.queues.get_mut(&held.class) {
@@ -155,13 +153,15 @@ impl Agent {
             cteb: cteb.map(|cteb| (held.numbers.cteb, cteb)),
             creb: held.creb.as_ref().map(|creb| (held.numbers.creb, creb)),
         };
-        chunks[0] = write_header(
+        let mut chunks = Vec::with_capacity(payload.len() + 2);
+        chunks.push(write_header(
             &self.config.codes,
             &held.primary_raw,
             &hop,
             &held.others,
             &held.payload_head,
-        );
+        ));
+        chunks.extend(payload);
         chunks.push(held.trailer.clone());
         Some(Offer {
             key,
@@ -204,14 +204,14 @@ impl Agent {
                 self.try_later(now, id);
             }
             Outcome::Refused(Refusal::NotAcceptable) => {
-                self.delete(now, id, DeleteReason::TrafficPared);
+                self.give_up(now, id, DeleteReason::TrafficPared);
             }
         }
     }
 
     /// A bundle without custody is at the next hop: nothing keeps it here.
     fn forwarded(&mut self, now: Instant, id: BundleId) {
-        if let Some((held, _)) = self.remove(id) {
+        if let Some(held) = self.remove(now, id) {
             self.report_held(now, &held, FORWARDED_BUNDLE, 0);
             self.tell_released(id, &held);
         }
@@ -224,39 +224,6 @@ impl Agent {
                 bytes: held.bytes,
             });
         }
-    }
-
-    /// Deletes a held bundle.
-    fn delete(&mut self, now: Instant, id: BundleId, reason: DeleteReason) {
-        if let Some((held, _)) = self.remove(id) {
-            self.report_held(now, &held, DELETED_BUNDLE, reason.code());
-            self.events.push_back(Event::Deleted {
-                id: Some(id),
-                source: held.primary.source,
-                reason,
-            });
-        }
-    }
-
-    /// Ends a bundle whose lifetime is over.
-    pub(super) fn expire(&mut self, now: Instant, id: BundleId) {
-        let Some((held, payload)) = self.remove(id) else {
-            return;
-        };
-        let reason = DeleteReason::LifetimeExpired;
-        self.report_held(now, &held, DELETED_BUNDLE, reason.code());
-        self.events.push_back(match held.own {
-            true => Event::Expired {
-                id,
-                destination: held.primary.destination.clone(),
-                payload,
-            },
-            false => Event::Deleted {
-                id: Some(id),
-                source: held.primary.source,
-                reason,
-            },
-        });
     }
 
     /// Offers a neighbour without room nothing but signals for a while.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::config::NeighbourId;
+use super::event::DeleteReason;
 use crate::wire::{Creb, Cteb, Eid, Extension};
 
 /// Names a bundle on the wire (RFC 9171 §4.2.7): source, creation time,
@@ -74,6 +75,8 @@ pub(crate) enum Phase {
     Waiting(Instant),
     /// As `Waiting`, while the neighbour is down and the timer stands still.
     Suspended,
+    /// Given up for this reason; its source is told when the payload is here.
+    Ending(DeleteReason),
 }
 
 /// A bundle that the agent holds, but for its payload, which is in the store.
@@ -102,6 +105,8 @@ pub(crate) struct Held {
     pub custody: bool,
     /// Whether a service of this node sent it.
     pub own: bool,
+    /// The service's own number for it.
+    pub label: u64,
     /// Its number in the neighbour's custody sequence, once it was offered.
     pub number: Option<u64>,
     pub phase: Phase,
@@ -118,6 +123,19 @@ impl Held {
         let held = now.saturating_duration_since(self.since).as_millis();
         self.age_ms
             .saturating_add(u64::try_from(held).unwrap_or(u64::MAX))
+    }
+
+    /// Copies what is a slice of the received bundle: else it would keep the
+    /// payload in memory, when that is on disk alone.
+    pub fn detach(&mut self) {
+        if self.own {
+            return;
+        }
+        self.primary_raw = Bytes::copy_from_slice(&self.primary_raw);
+        self.payload_head = Bytes::copy_from_slice(&self.payload_head);
+        for block in &mut self.others {
+            block.raw = Bytes::copy_from_slice(&block.raw);
+        }
     }
 
     /// What it counts against the store's quota.

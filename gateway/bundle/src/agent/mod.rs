@@ -6,6 +6,8 @@ mod deliver;
 mod event;
 mod forward;
 mod held;
+mod keeping;
+mod kept;
 mod neighbour;
 mod originate;
 mod ranges;
@@ -17,7 +19,6 @@ mod timestamps;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use underpass_cla::Class;
 
 pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
@@ -26,12 +27,12 @@ pub use event::{
 };
 
 use crate::store::{MemoryStore, Store};
-use crate::wire::{Eid, ipn};
+use crate::wire::{Cteb, Eid, ipn};
 use held::{Held, NameGroup, Phase, WireName, quota_bytes};
 use neighbour::{Neighbour, Queue};
 use ranges::Memory;
 use report::ReportRate;
-use signals::Signals;
+use signals::{Signals, Way};
 use timestamps::Timestamps;
 
 /// A node's bundle protocol agent and custodian.
@@ -48,6 +49,8 @@ pub struct Agent {
     next_id: u64,
     /// What this node has custody of, by its name on the wire.
     by_name: HashMap<WireName, BundleId>,
+    /// Whom custody is signalled to once the store has made it safe.
+    uncommitted: HashMap<BundleId, (Way, Cteb)>,
     /// Bytes held, as the quota counts them.
     used_bytes: u64,
     neighbours: HashMap<NeighbourId, Neighbour>,
@@ -130,16 +133,18 @@ impl Agent {
         Agent::with_store(config, Box::new(MemoryStore::default()))
     }
 
-    /// An agent with a store of its own kind.
+    /// An agent with a store of its own kind. [`Agent::restore`] takes up what
+    /// an earlier run has left there.
     pub fn with_store(config: Config, store: Box<dyn Store>) -> Agent {
         let DuplicateLimits { age, ranges } = config.duplicates;
         Agent {
             admin: ipn(config.node, 0),
-            store,
             timestamps: Timestamps::new(config.incarnation),
             held: HashMap::new(),
-            next_id: 0,
+            next_id: store.first_free_id().0,
+            store,
             by_name: HashMap::new(),
+            uncommitted: HashMap::new(),
             used_bytes: 0,
             neighbours: HashMap::new(),
             sequences: HashMap::new(),
@@ -183,17 +188,22 @@ impl Agent {
     pub fn room(&self, bytes: u64) -> bool {
         self.held.len() < self.config.store_bundles
             && self.used_bytes.saturating_add(quota_bytes(bytes)) <= self.config.store_bytes
+            && bytes <= self.store.free_bytes()
     }
 
     /// The largest payload that has room, to be sent or relayed, bytes.
     pub fn free_bytes(&self) -> u64 {
-        let beside = quota_bytes(0);
-        match self.held.len() < self.config.store_bundles {
-            true => {
-                (self.config.store_bytes.saturating_sub(self.used_bytes)).saturating_sub(beside)
-            }
-            false => 0,
+        if self.held.len() >= self.config.store_bundles {
+            return 0;
         }
+        let left = self.config.store_bytes.saturating_sub(self.used_bytes);
+        left.saturating_sub(quota_bytes(0))
+            .min(self.store.free_bytes())
+    }
+
+    /// The most bytes that ever have room at once.
+    pub fn burst_bytes(&self) -> u64 {
+        self.config.store_bytes.min(self.store.burst_bytes())
     }
 
     /// Whether a payload of so many bytes can wait for its service. This room
@@ -211,6 +221,7 @@ impl Agent {
             self.custody_timers.first().map(|(at, _)| *at),
             self.expiries.first().map(|(at, _)| *at),
             self.pauses.first().map(|(at, _)| *at),
+            self.store.next_timeout(),
         ];
         earliest.into_iter().flatten().min()
     }
@@ -229,8 +240,10 @@ impl Agent {
             self.custody_timer_fired(id);
         }
         while let Some((_, id)) = self.expiries.pop_first_if_due(now) {
-            self.expire(now, id);
+            self.give_up(now, id, DeleteReason::LifetimeExpired);
         }
+        self.store.handle_timeout(now);
+        self.handle_store(now);
     }
 
     /// Custody and store, in figures.
@@ -286,10 +299,12 @@ impl Agent {
         self.held.contains_key(&id)
     }
 
-    /// Gives a bundle up and returns its payload; a transfer in progress ends
-    /// without effect.
-    pub fn cancel(&mut self, id: BundleId) -> Option<Vec<Bytes>> {
-        self.remove(id).map(|(_, payload)| payload)
+    /// Gives a bundle up; a transfer in progress ends without effect. Tells
+    /// whether there was such a bundle.
+    pub fn cancel(&mut self, now: Instant, id: BundleId) -> bool {
+        let held = self.held.contains_key(&id);
+        self.give_up(now, id, DeleteReason::Cancelled);
+        held
     }
 
     fn neighbour(&mut self, id: NeighbourId) -> &mut Neighbour {
@@ -317,22 +332,6 @@ impl Agent {
             .then_some((direct, true))
     }
 
-    /// Holds a bundle and queues it.
-    fn hold(&mut self, held: Held, payload: Vec<Bytes>) -> Result<BundleId, SendError> {
-        let id = BundleId(self.next_id);
-        self.store.put(id, payload).map_err(|_| SendError::NoRoom)?;
-        self.next_id += 1;
-        self.used_bytes += held.quota_bytes();
-        self.expiries.insert((held.expires, id));
-        if held.custody {
-            self.by_name
-                .insert(WireName::of(&held.primary, held.bytes), id);
-        }
-        self.held.insert(id, held);
-        self.enqueue(id);
-        Ok(id)
-    }
-
     /// Queues a held bundle, among those that go again if it was sent before.
     fn enqueue(&mut self, id: BundleId) {
         let Some(held) = self.held.get_mut(&id) else {
@@ -353,29 +352,6 @@ impl Agent {
         if neighbour.has_pending(class) {
             self.woken.insert((via, class));
         }
-    }
-
-    /// Forgets a held bundle altogether.
-    fn remove(&mut self, id: BundleId) -> Option<(Held, Vec<Bytes>)> {
-        let held = self.held.remove(&id)?;
-        self.used_bytes -= held.quota_bytes();
-        self.expiries.remove(&(held.expires, id));
-        if held.custody {
-            self.by_name
-                .remove(&WireName::of(&held.primary, held.bytes));
-        }
-        if let Phase::Waiting(until) = held.phase {
-            self.custody_timers.remove(&(until, id));
-        }
-        let neighbour = self.neighbour(held.neighbour);
-        if let Some(queue) = neighbour.queues.get_mut(&held.class) {
-            queue.remove(id, held.bytes);
-        }
-        if let Some(number) = held.number {
-            neighbour.unsignalled.remove(&number);
-        }
-        let payload = self.store.remove(id);
-        Some((held, payload))
     }
 }
 

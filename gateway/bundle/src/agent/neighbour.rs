@@ -16,16 +16,27 @@ pub(crate) struct Queue {
     pub again: BTreeSet<BundleId>,
     pub fresh: BTreeSet<BundleId>,
     pub bytes: u64,
+    /// The next one, while the store reads its payload.
+    pub loading: Option<BundleId>,
 }
 
 impl Queue {
-    pub fn is_empty(&self) -> bool {
-        self.again.is_empty() && self.fresh.is_empty()
+    /// Whether there is one that can be offered now.
+    pub fn is_offerable(&self) -> bool {
+        self.loading.is_none() && !(self.again.is_empty() && self.fresh.is_empty())
+    }
+
+    /// In the order in which they are offered.
+    pub fn in_order(&self) -> impl Iterator<Item = BundleId> + '_ {
+        self.again.iter().chain(&self.fresh).copied()
     }
 
     pub fn remove(&mut self, id: BundleId, bytes: u64) {
         if self.again.remove(&id) || self.fresh.remove(&id) {
             self.bytes -= bytes;
+        }
+        if self.loading == Some(id) {
+            self.loading = None;
         }
     }
 }
@@ -76,7 +87,7 @@ impl Neighbour {
         if class == Class::SIGNALLING && !self.signals.is_empty() {
             return true;
         }
-        let queued = self.queues.get(&class).is_some_and(|q| !q.is_empty());
+        let queued = self.queues.get(&class).is_some_and(Queue::is_offerable);
         queued && (self.paused.is_none() || class == Class::SIGNALLING)
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Draft {
     pub via: NeighbourId,
     /// Whether a service sends it, which is told of its end.
     pub own: bool,
+    /// The service's own number for it.
+    pub label: u64,
 }
 
 impl Agent {
@@ -63,8 +65,9 @@ impl Agent {
             payload: send.payload,
             via,
             own: true,
+            label: send.label,
         };
-        self.originate(now, draft)
+        Ok(self.originate(now, draft))
     }
 
     fn send_to_itself(
@@ -101,7 +104,7 @@ impl Agent {
     }
 
     /// Seals a draft, holds and queues it.
-    pub(super) fn originate(&mut self, now: Instant, draft: Draft) -> Result<BundleId, SendError> {
+    pub(super) fn originate(&mut self, now: Instant, draft: Draft) -> BundleId {
         let lifetime = draft.lifetime.min(MAX_LIFETIME);
         let bytes = draft.payload.iter().map(|piece| piece.len() as u64).sum();
         let (primary, primary_raw) = seal_primary(
@@ -131,13 +134,14 @@ impl Agent {
             neighbour: draft.via,
             custody: draft.custody,
             own: draft.own,
+            label: draft.label,
             number: None,
             phase: Phase::Queued,
             transmissions: 0,
             unanswered: 0,
             acknowledged: None,
         };
-        self.hold(held, draft.payload)
+        self.hold(now, held, draft.payload)
     }
 }
 

@@ -6,13 +6,13 @@ use bp7::administrative_record::{DELETED_BUNDLE, RECEIVED_BUNDLE};
 use bytes::Bytes;
 use underpass_cla::Class;
 
+use super::Agent;
 use super::config::{Config, NeighbourId};
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
 use super::held::{BlockNumbers, Held, Phase, WireName};
 use super::originate::expiry;
 use super::signals::Way;
-use super::{Agent, SendError};
 use crate::wire::{
     Bundle, Cteb, MAX_RECORD_BYTES, Malformed, decode, ipn_parts, is_null, write_trailer,
 };
@@ -116,22 +116,38 @@ impl Agent {
 
     /// Gathers a custody signal to the bundle's custodian, if it has one.
     pub(super) fn signal(&mut self, now: Instant, arrival: &Arrival, accepted: bool) {
-        let Some(cteb) = arrival.cteb() else {
-            return;
-        };
+        if let Some((way, cteb)) = self.owed(arrival) {
+            let aggregate = self.config.aggregate;
+            self.signals.add(now, aggregate, way, cteb, accepted);
+        }
+    }
+
+    /// What the bundle's custodian is owed, if it has one: a signal, and on
+    /// which way.
+    pub(super) fn owed<'a>(&self, arrival: &'a Arrival) -> Option<(Way, &'a Cteb)> {
+        let cteb = arrival.cteb()?;
         if is_null(&cteb.custodian) || cteb.custodian == self.admin {
-            return;
+            return None;
         }
         // Without a route to the custodian the way back is tried.
         let via = ipn_parts(&cteb.custodian)
             .and_then(|(node, _)| self.route(node))
             .map_or(arrival.from, |(via, _)| via);
-        let aggregate = self.config.aggregate;
-        let way = Way {
-            from: arrival.from,
-            via,
-        };
-        self.signals.add(now, aggregate, way, cteb, accepted);
+        let from = arrival.from;
+        Some((Way { from, via }, cteb))
+    }
+
+    /// Answers a duplicate of what is in custody; not before that is as safe
+    /// as the store makes it.
+    fn signal_again(&mut self, now: Instant, arrival: &Arrival) {
+        let id = self.by_name.get(&arrival.name());
+        if let Some(id) = id.filter(|id| self.uncommitted.contains_key(id)).copied() {
+            if let Some((way, cteb)) = self.owed(arrival) {
+                self.uncommitted.insert(id, (way, cteb.clone()));
+            }
+            return;
+        }
+        self.signal(now, arrival, true);
     }
 
     /// Forwards a bundle for another node.
@@ -154,14 +170,15 @@ impl Agent {
         };
         let custody = arrival.cteb().is_some() && take_custody && self.config.accept_custody;
         if custody && self.has_custody(&arrival) {
-            self.signal(now, &arrival, true);
+            self.signal_again(now, &arrival);
             return Ok(());
         }
         if !self.relay_room(&arrival) {
             return Err(Reject::NoResources);
         }
         self.report_reception(now, &arrival);
-        self.take(now, arrival, via, custody, hop_count)
+        self.take(now, arrival, via, custody, hop_count);
+        Ok(())
     }
 
     /// Whether a bundle for another node has room. Administrative records may
@@ -208,7 +225,7 @@ impl Agent {
         via: NeighbourId,
         custody: bool,
         hop_count: Option<(u8, u8)>,
-    ) -> Result<(), Reject> {
+    ) {
         let name = arrival.name();
         let bundle = &arrival.bundle;
         let cteb = arrival.cteb().cloned();
@@ -230,21 +247,24 @@ impl Agent {
             neighbour: via,
             custody,
             own: false,
+            label: 0,
             number: None,
             phase: Phase::Queued,
             transmissions: 0,
             unanswered: 0,
             acknowledged: None,
         };
-        self.hold(held, vec![bundle.payload.clone()])
-            .map_err(|_: SendError| Reject::NoResources)?;
+        let id = self.hold(now, held, vec![bundle.payload.clone()]);
         if let Some(cteb) = cteb.filter(|_| custody) {
             self.seen.insert(now, name.group, name.sequence);
             let sequence = (cteb.custodian, cteb.sequence);
             self.taken.insert(now, sequence, cteb.number);
-            self.signal(now, &arrival, true);
+            if !self.store.is_durable() {
+                self.signal(now, &arrival, true);
+            } else if let Some((way, cteb)) = self.owed(&arrival) {
+                self.uncommitted.insert(id, (way, cteb.clone()));
+            }
         }
-        Ok(())
     }
 
     pub(super) fn report_reception(&mut self, now: Instant, arrival: &Arrival) {

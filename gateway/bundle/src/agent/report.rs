@@ -124,9 +124,9 @@ impl Agent {
             payload: vec![Bytes::from(encode_status_report(report))],
             via,
             own: false,
+            label: 0,
         };
-        // A report that cannot be kept is not sent: nothing depends on it.
-        let _ = self.originate(now, draft);
+        self.originate(now, draft);
     }
 }
 

@@ -212,6 +212,14 @@ pub fn decode(
     }
 }
 
+/// Decodes a primary block that stands alone.
+pub(crate) fn decode_primary(raw: &Bytes) -> Result<PrimaryBlock, Malformed> {
+    let mut reader = Reader::new(raw);
+    let (primary, _) = read_primary(&mut reader, raw)?;
+    reader.end()?;
+    Ok(primary)
+}
+
 /// Reads the primary block and verifies its CRC.
 fn read_primary(
     reader: &mut Reader<'_>,

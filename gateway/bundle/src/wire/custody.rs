@@ -96,7 +96,10 @@ pub struct Cteb {
 }
 
 impl Cteb {
-    fn read(reader: &mut Reader<'_>, dialect: CustodyDialect) -> Result<Cteb, CborError> {
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        dialect: CustodyDialect,
+    ) -> Result<Cteb, CborError> {
         let length = reader.array()?;
         let number = reader.unsigned()?;
         let sequence = reader.unsigned()?;
@@ -138,7 +141,7 @@ pub struct Creb {
 }
 
 impl Creb {
-    fn read(reader: &mut Reader<'_>) -> Result<Creb, CborError> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Creb, CborError> {
         let length = reader.array()?;
         let mut creb = Creb {
             number: reader.unsigned()?,

@@ -9,13 +9,16 @@ mod extensions;
 mod record;
 mod seal;
 
+pub(crate) use bundle::decode_primary;
 pub use bundle::{
     Bundle, DecodeError, DecodeLimits, Extension, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode,
 };
 pub use cbor::CborError;
+pub(crate) use cbor::{ARRAY, BYTES, Reader, UNSIGNED, write_head};
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
 pub use eid::{Eid, ipn, ipn_parts, is_null};
+pub(crate) use extensions::whole;
 pub use record::{
     ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,
     decode_record, encode_signal, encode_status_report,

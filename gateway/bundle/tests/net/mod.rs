@@ -63,6 +63,7 @@ impl Net {
             payload,
             lifetime: None,
             custody: true,
+            label: 0,
             reports: None,
         };
         self.agents[from].send(self.now, send)

@@ -216,6 +216,9 @@ impl World {
             Action::Stream { peer, event } => self.stream_event(node, peer, &event),
             Action::Message(message) => panic!("node {node}: {message:?}"),
             Action::Bundle(event) => self.bundle_event(node, &event),
+            Action::FormerRunEnded { peer, incarnation } => {
+                panic!("node {node}: nothing of run {incarnation} for {peer} was in memory");
+            }
             Action::BadPayload { peer, error } => panic!("node {node} from {peer}: {error}"),
         }
     }

@@ -189,6 +189,9 @@ impl Inner {
                     "no service takes this message"
                 ),
                 Action::Bundle(event) => self.bundle_event(event),
+                Action::FormerRunEnded { peer, incarnation } => {
+                    tracing::info!(peer, incarnation, "custody of a former run has ended");
+                }
                 Action::BadPayload { peer, error } => {
                     self.counts.bad_payloads += 1;
                     tracing::warn!(peer, %error, "payload of streams refused");
@@ -217,9 +220,23 @@ impl Inner {
             bundle::Event::CompressedReport { reporter, .. } => {
                 tracing::info!(%reporter, "compressed status report");
             }
+            bundle::Event::Restored {
+                destination,
+                service,
+                ..
+            } => {
+                tracing::info!(%destination, service, "a message of a former run is in custody");
+            }
+            bundle::Event::Unreadable(id) => {
+                tracing::error!(bundle = id.0, "in the store, but not of this version");
+            }
+            bundle::Event::StoreStalled(reason) => {
+                tracing::error!(reason, "custody cannot be stored: sources are slowed");
+            }
+            bundle::Event::StoreResumed => tracing::info!("custody can be stored again"),
             // These stay inside the engine.
             bundle::Event::Released { .. }
-            | bundle::Event::Expired { .. }
+            | bundle::Event::GivenUp { .. }
             | bundle::Event::Woken { .. } => {}
         }
     }

@@ -1,0 +1,257 @@
+//! The agent and its store: what is kept, restored, fetched, and given up.
+
+use std::time::Instant;
+
+use bp7::administrative_record::DELETED_BUNDLE;
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::Agent;
+use super::config::NeighbourId;
+use super::event::{BundleId, DeleteReason, Event};
+use super::held::{Held, Phase, WireName};
+use super::kept;
+use crate::store::{Keep, Payload, Restored, StoreEvent};
+use crate::wire::ipn_parts;
+
+/// Bundles, and their payload bytes, whose payloads are asked for before they
+/// are needed, so that a disk's latency costs a link nothing.
+const READ_AHEAD: usize = 16;
+const READ_AHEAD_BYTES: u64 = 4 << 20;
+
+impl Agent {
+    /// Holds a bundle and queues it.
+    pub(super) fn hold(&mut self, now: Instant, mut held: Held, payload: Vec<Bytes>) -> BundleId {
+        let id = BundleId(self.next_id);
+        self.next_id += 1;
+        let keep = (held.custody && self.store.is_durable()).then(|| {
+            held.detach();
+            Keep {
+                record: kept::encode(&held),
+                urgent: !held.own,
+            }
+        });
+        self.store.put(now, id, keep, payload);
+        self.insert(id, held);
+        id
+    }
+
+    fn insert(&mut self, id: BundleId, held: Held) {
+        self.used_bytes += held.quota_bytes();
+        self.expiries.insert((held.expires, id));
+        if held.custody {
+            self.by_name
+                .insert(WireName::of(&held.primary, held.bytes), id);
+        }
+        self.held.insert(id, held);
+        self.enqueue(id);
+    }
+
+    /// Takes up the custody that an earlier run of this node has left in the
+    /// store, and queues it by the present routes. [`Event::Restored`] tells
+    /// of what this node's services had sent.
+    pub fn restore(&mut self, now: Instant) {
+        for restored in self.store.restore() {
+            self.restore_one(now, &restored);
+        }
+    }
+
+    fn restore_one(&mut self, now: Instant, restored: &Restored) {
+        let id = restored.id;
+        let decoded = kept::decode(
+            now,
+            &restored.record,
+            restored.payload_bytes,
+            restored.kept_for,
+        );
+        // The store has verified the record: only a version that this
+        // program does not know ends here. It stays where it is.
+        let Ok(mut held) = decoded else {
+            self.events.push_back(Event::Unreadable(id));
+            return;
+        };
+        let destination = ipn_parts(&held.primary.destination);
+        let route = destination.and_then(|(node, _)| self.route(node));
+        if let Some((via, _)) = route {
+            held.neighbour = via;
+        }
+        if held.own {
+            let service = ipn_parts(&held.primary.source).map_or(0, |(_, service)| service);
+            self.events.push_back(Event::Restored {
+                id,
+                destination: held.primary.destination.clone(),
+                service,
+                label: held.label,
+            });
+        }
+        self.insert(id, held);
+    }
+
+    /// Heeds what the store has to say. To be called whenever it has done
+    /// something on its own.
+    pub fn handle_store(&mut self, now: Instant) {
+        while let Some(event) = self.store.poll_event() {
+            match event {
+                StoreEvent::Committed(id) => self.signal_owed(now, id),
+                StoreEvent::Loaded(id) => self.loaded(now, id),
+                StoreEvent::Lost { id, damaged } => self.lost(now, id, damaged),
+                StoreEvent::Stalled(why) => self.events.push_back(Event::StoreStalled(why)),
+                StoreEvent::Resumed => self.events.push_back(Event::StoreResumed),
+            }
+        }
+    }
+
+    /// The bundle is safe here, or has gone on to the next custodian: the
+    /// earlier one may forget it.
+    fn signal_owed(&mut self, now: Instant, id: BundleId) {
+        if let Some((way, cteb)) = self.uncommitted.remove(&id) {
+            let aggregate = self.config.aggregate;
+            self.signals.add(now, aggregate, way, &cteb, true);
+        }
+    }
+
+    /// The payload of a queued bundle, if it is here; else it is awaited, and
+    /// its queue with it.
+    pub(super) fn fetch(&mut self, now: Instant, id: BundleId) -> Option<Vec<Bytes>> {
+        let payload = self.store.payload(id);
+        let held = self.held.get(&id)?;
+        let (via, class) = (held.neighbour, held.class);
+        if self.store.is_durable() {
+            self.read_ahead(via, class);
+        }
+        match payload {
+            Payload::Here(pieces) => Some(pieces),
+            Payload::Coming => {
+                let queue = self.neighbour(via).queues.entry(class).or_default();
+                queue.loading = Some(id);
+                None
+            }
+            Payload::Lost => {
+                self.lost(now, id, Bytes::new());
+                None
+            }
+        }
+    }
+
+    fn read_ahead(&mut self, via: NeighbourId, class: Class) {
+        let neighbour = self.neighbours.get(&via);
+        let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get(&class)) else {
+            return;
+        };
+        let mut bytes = 0;
+        for id in queue.in_order().take(READ_AHEAD) {
+            bytes += self.held.get(&id).map_or(0, |held| held.bytes);
+            if bytes > READ_AHEAD_BYTES {
+                return;
+            }
+            self.store.expect(id);
+        }
+    }
+
+    fn loaded(&mut self, now: Instant, id: BundleId) {
+        let Some(held) = self.held.get(&id) else {
+            return;
+        };
+        let (via, class) = (held.neighbour, held.class);
+        if let Phase::Ending(reason) = held.phase {
+            self.give_up(now, id, reason);
+            return;
+        }
+        let queue = self.neighbour(via).queues.entry(class).or_default();
+        if queue.loading == Some(id) {
+            queue.loading = None;
+            self.woken.insert((via, class));
+        }
+    }
+
+    /// The store has lost a payload: nothing can be done for the bundle.
+    fn lost(&mut self, now: Instant, id: BundleId, damaged: Bytes) {
+        // Nothing that was not safe is signalled.
+        self.uncommitted.remove(&id);
+        let reason = match self.held.get(&id).map(|held| held.phase) {
+            Some(Phase::Ending(reason)) => reason,
+            _ => DeleteReason::DepletedStorage,
+        };
+        self.end(now, id, reason, vec![damaged]);
+    }
+
+    /// Gives a held bundle up; the service that sent it is told with its
+    /// payload, once that is here.
+    pub(super) fn give_up(&mut self, now: Instant, id: BundleId, reason: DeleteReason) {
+        let Some(held) = self.held.get_mut(&id) else {
+            return;
+        };
+        if !held.own {
+            self.end(now, id, reason, Vec::new());
+            return;
+        }
+        match self.store.payload(id) {
+            Payload::Here(payload) => self.end(now, id, reason, payload),
+            Payload::Lost => self.end(now, id, reason, Vec::new()),
+            Payload::Coming => {
+                self.halt(id);
+                if let Some(held) = self.held.get_mut(&id) {
+                    held.phase = Phase::Ending(reason);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, now: Instant, id: BundleId, reason: DeleteReason, payload: Vec<Bytes>) {
+        let Some(held) = self.remove(now, id) else {
+            return;
+        };
+        self.report_held(now, &held, DELETED_BUNDLE, reason.code());
+        self.events.push_back(match held.own {
+            true => Event::GivenUp {
+                id,
+                destination: held.primary.destination.clone(),
+                reason,
+                payload,
+            },
+            false => Event::Deleted {
+                id: Some(id),
+                source: held.primary.source,
+                reason,
+            },
+        });
+    }
+
+    /// Takes a held bundle out of all that would send it.
+    fn halt(&mut self, id: BundleId) {
+        let Some(held) = self.held.get(&id) else {
+            return;
+        };
+        let (via, class, bytes) = (held.neighbour, held.class, held.bytes);
+        self.expiries.remove(&(held.expires, id));
+        match held.phase {
+            Phase::Waiting(until) => drop(self.custody_timers.remove(&(until, id))),
+            Phase::InTransmission(key) => drop(self.transmissions.remove(&key)),
+            Phase::Queued | Phase::Suspended | Phase::Ending(_) => {}
+        }
+        if let Some(queue) = self.neighbour(via).queues.get_mut(&class) {
+            let waited = queue.loading == Some(id);
+            queue.remove(id, bytes);
+            if waited {
+                self.woken.insert((via, class));
+            }
+        }
+    }
+
+    /// Forgets a held bundle altogether.
+    pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Held> {
+        self.halt(id);
+        let held = self.held.remove(&id)?;
+        self.used_bytes -= held.quota_bytes();
+        if held.custody {
+            self.by_name
+                .remove(&WireName::of(&held.primary, held.bytes));
+        }
+        if let Some(number) = held.number {
+            self.neighbour(held.neighbour).unsignalled.remove(&number);
+        }
+        self.signal_owed(now, id);
+        self.store.remove(now, id);
+        Some(held)
+    }
+}

@@ -1,0 +1,227 @@
+//! What the store keeps of a bundle beside its payload: enough to hold it again
+//! after a restart.
+//!
+//! A CBOR array of definite length: version, flags, class, age in ms,
+//! neighbour, label, block numbers, hop count, primary block, payload block's
+//! head, what follows the payload, CTEB, CREB, other blocks. What may be
+//! absent is an array, empty then.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::config::NeighbourId;
+use super::held::{BlockNumbers, Held, Phase};
+use super::originate::expiry;
+use crate::wire::{
+    ARRAY, BYTES, CborError, Creb, Cteb, CustodyDialect, Extension, MAX_BLOCKS, Reader, UNSIGNED,
+    decode_primary, write_head,
+};
+
+const VERSION: u64 = 1;
+const FIELDS: u64 = 14;
+const OWN: u64 = 1;
+
+/// Describes a bundle in custody.
+pub(super) fn encode(held: &Held) -> Bytes {
+    let mut out = Vec::with_capacity(192 + held.primary_raw.len());
+    write_head(&mut out, ARRAY, FIELDS);
+    for number in [
+        VERSION,
+        if held.own { OWN } else { 0 },
+        u64::from(held.class.0),
+        held.age_ms,
+        held.neighbour.0,
+        held.label,
+    ] {
+        write_head(&mut out, UNSIGNED, number);
+    }
+    let BlockNumbers {
+        previous_node,
+        age,
+        hop_count,
+        cteb,
+        creb,
+    } = held.numbers;
+    write_numbers(&mut out, &[previous_node, age, hop_count, cteb, creb]);
+    match held.hop_count {
+        Some((limit, count)) => write_numbers(&mut out, &[limit.into(), count.into()]),
+        None => write_numbers(&mut out, &[]),
+    }
+    for bytes in [&held.primary_raw, &held.payload_head, &held.trailer] {
+        write_bytes(&mut out, bytes);
+    }
+    match &held.passed_cteb {
+        Some(cteb) => {
+            write_head(&mut out, ARRAY, 2);
+            write_head(&mut out, UNSIGNED, dialect_code(cteb.dialect));
+            out.extend(cteb.encode());
+        }
+        None => write_numbers(&mut out, &[]),
+    }
+    match &held.creb {
+        Some(creb) => {
+            write_head(&mut out, ARRAY, 1);
+            write_bytes(&mut out, &creb.encode());
+        }
+        None => write_numbers(&mut out, &[]),
+    }
+    write_head(&mut out, ARRAY, held.others.len() as u64);
+    for block in &held.others {
+        write_head(&mut out, ARRAY, 4);
+        write_head(&mut out, UNSIGNED, block.kind);
+        write_head(&mut out, UNSIGNED, block.number);
+        write_head(&mut out, UNSIGNED, block.flags);
+        write_bytes(&mut out, &block.raw);
+    }
+    out.into()
+}
+
+/// The bundle that `record` describes, kept for `kept_for` since; it expires
+/// at once if its lifetime is over.
+pub(super) fn decode(
+    now: Instant,
+    record: &Bytes,
+    payload_bytes: u64,
+    kept_for: Duration,
+) -> Result<Held, CborError> {
+    let mut reader = Reader::new(record);
+    let length = reader.array()?;
+    if reader.unsigned()? != VERSION {
+        return Err(CborError::Malformed);
+    }
+    let own = reader.unsigned()? & OWN != 0;
+    let class = Class(small(reader.unsigned()?)?);
+    let kept_ms = u64::try_from(kept_for.as_millis()).unwrap_or(u64::MAX);
+    let age_ms = reader.unsigned()?.saturating_add(kept_ms);
+    let neighbour = NeighbourId(reader.unsigned()?);
+    let label = reader.unsigned()?;
+    let numbers = read_numbers(&mut reader)?.ok_or(CborError::Malformed)?;
+    let [previous_node, age, hop_count, cteb, creb] = numbers;
+    let hops = read_numbers(&mut reader)?.map(|[limit, count]| Ok((small(limit)?, small(count)?)));
+    let primary_raw = record.slice_ref(reader.byte_string()?);
+    let payload_head = record.slice_ref(reader.byte_string()?);
+    let trailer = record.slice_ref(reader.byte_string()?);
+    let passed_cteb = read_cteb(&mut reader)?;
+    let passed_creb = read_creb(&mut reader)?;
+    let others = read_others(&mut reader, record)?;
+    reader.array_end(length, FIELDS)?;
+    reader.end()?;
+    let primary = decode_primary(&primary_raw).map_err(|_| CborError::Malformed)?;
+    let expires = expiry(now, primary.lifetime, age_ms).unwrap_or(now);
+    Ok(Held {
+        primary,
+        primary_raw,
+        others,
+        numbers: BlockNumbers {
+            previous_node,
+            age,
+            hop_count,
+            cteb,
+            creb,
+        },
+        hop_count: hops.transpose()?,
+        passed_cteb,
+        creb: passed_creb,
+        payload_head,
+        trailer,
+        bytes: payload_bytes,
+        age_ms,
+        since: now,
+        expires,
+        class,
+        neighbour,
+        custody: true,
+        own,
+        label,
+        number: None,
+        phase: Phase::Queued,
+        transmissions: 0,
+        unanswered: 0,
+        acknowledged: None,
+    })
+}
+
+fn write_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
+    write_head(out, ARRAY, numbers.len() as u64);
+    for number in numbers {
+        write_head(out, UNSIGNED, *number);
+    }
+}
+
+fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    write_head(out, BYTES, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+fn small(number: u64) -> Result<u8, CborError> {
+    u8::try_from(number).map_err(|_| CborError::Malformed)
+}
+
+/// An array of `N` numbers, or an empty one.
+fn read_numbers<const N: usize>(reader: &mut Reader<'_>) -> Result<Option<[u64; N]>, CborError> {
+    match reader.array()? {
+        Some(0) => Ok(None),
+        Some(length) if length == N as u64 => {
+            let mut numbers = [0; N];
+            for number in &mut numbers {
+                *number = reader.unsigned()?;
+            }
+            Ok(Some(numbers))
+        }
+        _ => Err(CborError::Malformed),
+    }
+}
+
+fn dialect_code(dialect: CustodyDialect) -> u64 {
+    match dialect {
+        CustodyDialect::Ion => 0,
+        CustodyDialect::Bplib => 1,
+    }
+}
+
+fn read_cteb(reader: &mut Reader<'_>) -> Result<Option<Cteb>, CborError> {
+    match reader.array()? {
+        Some(0) => Ok(None),
+        Some(2) => {
+            let dialect = match reader.unsigned()? {
+                0 => CustodyDialect::Ion,
+                1 => CustodyDialect::Bplib,
+                _ => return Err(CborError::Malformed),
+            };
+            Cteb::read(reader, dialect).map(Some)
+        }
+        _ => Err(CborError::Malformed),
+    }
+}
+
+fn read_creb(reader: &mut Reader<'_>) -> Result<Option<Creb>, CborError> {
+    match reader.array()? {
+        Some(0) => Ok(None),
+        Some(1) => crate::wire::whole(reader.byte_string()?, Creb::read).map(Some),
+        _ => Err(CborError::Malformed),
+    }
+}
+
+fn read_others(reader: &mut Reader<'_>, record: &Bytes) -> Result<Vec<Extension>, CborError> {
+    let count = reader.array()?.ok_or(CborError::Malformed)?;
+    if count > MAX_BLOCKS as u64 {
+        return Err(CborError::Malformed);
+    }
+    let mut others = Vec::new();
+    for _ in 0..count {
+        let length = reader.array()?;
+        let (kind, number) = (reader.unsigned()?, reader.unsigned()?);
+        let flags = reader.unsigned()?;
+        let raw = record.slice_ref(reader.byte_string()?);
+        reader.array_end(length, 4)?;
+        others.push(Extension {
+            kind,
+            number,
+            flags,
+            raw,
+        });
+    }
+    Ok(others)
+}
