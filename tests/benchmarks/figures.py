@@ -168,6 +168,15 @@ _ALL = [
         more_is_better=True,
         elsewhere="goal 1.0",
     ),
+    *(
+        Figure(f"satlink.{name}", f"The emulator: {title}", unit, target, target, more_is_better=m)
+        for name, title, unit, target, m in (
+            ("delay_error_p99_idle", "error of the delay, 99th percentile", "ms", 1.0, False),
+            ("delay_error_p99_140mbps", "the same at 140 Mbit/s", "ms", 1.0, False),
+            ("rate_error_140mbps", "error of the rate at 140 Mbit/s", "%", 1.0, False),
+            ("throughput", "one TCP connection, no limit set", "Mbit/s", 500.0, True),
+        )
+    ),
     Figure("loopback-1.rate", "Two proxies on loopback, 1 stream", "Mbit/s", more_is_better=True),
     Figure(
         "loopback-64.rate", "Two proxies on loopback, 64 streams", "Mbit/s", more_is_better=True
@@ -211,6 +220,57 @@ _ALL = [
         "1",
         more_is_better=True,
     ),
+    *(
+        Figure(
+            f"{name}{label}", f"{title}{told}", unit, target, more_is_better=more, elsewhere=known
+        )
+        for label, told in (("", ", without a plan"), ("-plan", ", with the times in the plan"))
+        for name, title, unit, target, more, known in (
+            (
+                "blockage-24mb.v",
+                "24 MB download, profile V, blocked for 20 s at 2 s, against the ideal",
+                "ratio",
+                1.08,
+                False,
+                "kcptun 30.6 s, Hybla end to end and PEPsal on Hybla 35.4, bbr 45.3, cubic and "
+                "PEPsal 47.5, tuic 48.0, hysteria cut; the ideal is 25.5 s",
+            ),
+            (
+                "highway.v",
+                "Goodput over a highway, blocked for 29 m after 90 m clear at 25 m/s, profile V, "
+                "of what headers leave of the clear time",
+                "%",
+                92.0 if label else 78.0,
+                True,
+                "" if label else "limit 82 where the return must be heard first",
+            ),
+            (
+                "real-drive.v",
+                "Goodput over a drive with blockages of 35, 4, 35 and 13 s, profile V, of what "
+                "headers leave of the clear time",
+                "%",
+                95.0 if label else 92.0,
+                True,
+                "",
+            ),
+        )
+    ),
+    Figure(
+        "resumption.v",
+        "From the link's return to the first new byte at the client, over blockages of 1 to "
+        "120 s, profile V",
+        "RTT",
+        elsewhere="TCP up to 60 s and more",
+    ),
+    Figure(
+        "survival.v",
+        "Downloads of 1,000 that live through a blockage of 10 minutes, origin's send timeout 60 s",
+        "streams",
+        target=1000.0,
+        more_is_better=True,
+        elsewhere="none with an idle timeout",
+    ),
+    Figure("resumption-p95.v", "The same, p95 of all", "RTT", target=1.5),
     Figure(
         "fairness.satellite-share",
         "The same: the satellite flows' part of the goodput (fair: 50)",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.benchmarks.bench import Settings
 from tests.benchmarks.experiments import (
+    blockages,
     bulk,
     crowd,
     echo,
@@ -16,12 +17,15 @@ from tests.benchmarks.experiments import (
     loopback,
     objects,
     pep_and_cc,
+    satlink,
     start_up,
+    survival,
     upload,
 )
 from tests.benchmarks.records import Result
 
 EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
+    "satlink": satlink.run,
     "first-byte": first_byte.run,
     "object-1mb": objects.run_1mb,
     "object-1mb-idle": objects.run_1mb_idle,
@@ -37,6 +41,11 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "echo": echo.run,
     "loopback": loopback.run,
     "idle-streams": idle_streams.run,
+    "blockage-24mb": blockages.run_object,
+    "highway": blockages.run_highway,
+    "real-drive": blockages.run_real_drive,
+    "resumption": blockages.run_resumption,
+    "survival": survival.run,
     "pep-and-cc": pep_and_cc.run,
     "goodput-rtt": goodput_rtt.run,
     "fairness": fairness.run,

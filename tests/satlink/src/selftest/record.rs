@@ -21,6 +21,8 @@ pub struct Record {
     pub target: String,
     /// Whether `p90` keeps it.
     pub met: bool,
+    /// The runs, the best first.
+    pub values: Vec<f64>,
 }
 
 impl Record {
@@ -48,6 +50,7 @@ impl Record {
             p90: rounded(p90),
             target,
             met,
+            values: sorted.iter().copied().map(rounded).collect(),
         }
     }
 }
