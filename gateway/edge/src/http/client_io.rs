@@ -4,26 +4,48 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use bytes::Buf;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use super::interim::Outbox;
+
 /// A client's socket that closes by RST once `cut` is set: a response that
-/// ends where its connection ends must not look whole when it is not.
+/// ends where its connection ends must not look whole when it is not. What
+/// is in `outbox` is written before hyper's next byte.
 pub(super) struct ClientIo {
     /// `None` once it has become a tunnel's.
     socket: Option<TokioIo<TcpStream>>,
     cut: Arc<AtomicBool>,
+    outbox: Arc<Outbox>,
 }
 
 impl ClientIo {
-    pub fn new(socket: TcpStream, cut: Arc<AtomicBool>) -> ClientIo {
+    pub fn new(socket: TcpStream, cut: Arc<AtomicBool>, outbox: Arc<Outbox>) -> ClientIo {
         ClientIo {
             socket: Some(TokioIo::new(socket)),
             cut,
+            outbox,
         }
+    }
+
+    fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bytes = self.outbox.take();
+        while !bytes.is_empty() {
+            match Pin::new(&mut *self).socket()?.poll_write(cx, &bytes) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => bytes.advance(count),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.outbox.give_back(bytes);
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     pub fn into_socket(mut self) -> Option<TcpStream> {
@@ -50,10 +72,12 @@ impl Read for ClientIo {
 
 impl Write for ClientIo {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_outbox(cx))?;
+        self.outbox.set_clear(false);
         self.socket()?.poll_write(cx, data)
     }
 
@@ -62,14 +86,19 @@ impl Write for ClientIo {
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_outbox(cx))?;
+        self.outbox.set_clear(false);
         self.socket()?.poll_write_vectored(cx, slices)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_outbox(cx))?;
+        // hyper flushes once it has written all of its own buffer.
+        self.outbox.set_clear(true);
         self.socket()?.poll_flush(cx)
     }
 

@@ -1,26 +1,47 @@
 //! Forward proxy requests for `http://` (RFC 9110 §7, RFC 9112 §3.2.2).
 //!
-//! `Expect: 100-continue` is passed on, and the client is told to continue as
-//! soon as its stream is open rather than a satellite round trip later; an
-//! origin that refuses still does so in its response.
+//! What the origin says before its response is passed on, too: whether it
+//! wants a body that waits for that ([`Expectation`]), and its hints
+//! ([`interim`]).
+
+use std::future::pending;
+use std::pin::pin;
 
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{HOST, HeaderValue};
+use hyper::header::{CONNECTION, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::{PathAndQuery, Scheme, Uri};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
 
 use super::client_io::mark_cut;
+use super::expectation::Expectation;
+use super::interim;
 use super::reply::{self, Body};
 use super::server::Client;
 use super::tunnel::{Far, Tunnel};
-use super::upstream::{Upstream, Way};
+use super::upstream::{Ending, Upstream, Way};
 use super::{authority, fields};
 use crate::stream::{Failure, Protocol, Target};
 
 const DEFAULT_PORT: u16 = 80;
+
+/// A request on its way.
+struct Outgoing {
+    head: Parts,
+    body: Incoming,
+    expectation: Option<Expectation>,
+    /// Whether the client understands interim responses: HTTP/1.0 knows none.
+    takes_interim: bool,
+}
+
+/// What came back.
+struct Answered {
+    response: Response<Incoming>,
+    /// Where the origin answered without wanting the body.
+    unwanted: Option<Ending>,
+}
 
 /// Passes a request on and its response back.
 pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> Response<Body> {
@@ -38,6 +59,8 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
         fields::set_upgrade(&mut head.headers, protocol);
     }
     fields::add_via(&mut head.headers, head.version);
+    let expectation = Expectation::of(&mut head, &body);
+    let takes_interim = head.version != Version::HTTP_10;
     head.version = Version::HTTP_11;
 
     let length = body.size_hint().exact();
@@ -46,8 +69,14 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
         .classify(Protocol::HttpForward, &target, &client.peer, length);
     let way = Way { target, verdict };
     let shown = way.target.to_string();
-    match exchange(client, way, head, body).await {
-        Ok(response) => pass_back(client, response, near, shown),
+    let outgoing = Outgoing {
+        head,
+        body,
+        expectation,
+        takes_interim,
+    };
+    match exchange(client, way, outgoing).await {
+        Ok(answered) => pass_back(client, answered, near, shown),
         Err(failure) => {
             client.log_failure(&shown, &failure);
             reply::failed(&failure)
@@ -93,20 +122,14 @@ fn rewrite(head: &mut Parts) -> Result<Target, Box<Response<Body>>> {
 /// Sends the request over a kept connection or a new one. An origin may close
 /// a kept one just as the request leaves; a request that does nothing twice
 /// and has no body is then sent once more (RFC 9110 §9.2.2).
-async fn exchange(
-    client: &Client,
-    way: Way,
-    head: Parts,
-    body: Incoming,
-) -> Result<Response<Incoming>, Failure> {
-    if let Some(mut kept) = client.upstreams.take(&way).await {
-        if !(head.method.is_idempotent() && body.is_end_stream()) {
-            return send(client, kept, Request::from_parts(head, body.boxed())).await;
+async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answered, Failure> {
+    if let Some(kept) = client.upstreams.take(&way).await {
+        if !(outgoing.head.method.is_idempotent() && outgoing.body.is_end_stream()) {
+            return outgoing.send(client, kept).await;
         }
-        let copy = Request::from_parts(head.clone(), reply::empty());
-        if let Ok(response) = kept.send(copy).await {
-            client.upstreams.keep(kept);
-            return Ok(response);
+        let copy = Request::from_parts(outgoing.head.clone(), reply::empty());
+        if let Ok(answered) = send(client, kept, copy, None, outgoing.takes_interim).await {
+            return Ok(answered);
         }
     }
     let target = way.target.clone();
@@ -114,26 +137,83 @@ async fn exchange(
         .intake
         .open(Protocol::HttpForward, target, &client.peer, way.verdict)?;
     let upstream = Upstream::start(way, conduit).await?;
-    send(client, upstream, Request::from_parts(head, body.boxed())).await
+    outgoing.send(client, upstream).await
 }
 
+impl Outgoing {
+    async fn send(self, client: &Client, upstream: Upstream) -> Result<Answered, Failure> {
+        let body = match &self.expectation {
+            Some(expectation) => expectation.hold(self.body).boxed(),
+            None => self.body.boxed(),
+        };
+        let request = Request::from_parts(self.head, body);
+        let expectation = self.expectation.as_ref();
+        send(client, upstream, request, expectation, self.takes_interim).await
+    }
+}
+
+/// Sends the request, and the client what the origin says before its
+/// response.
 async fn send(
     client: &Client,
     mut upstream: Upstream,
-    request: Request<Body>,
-) -> Result<Response<Incoming>, Failure> {
-    let response = upstream.send(request).await?;
+    mut request: Request<Body>,
+    expectation: Option<&Expectation>,
+    takes_interim: bool,
+) -> Result<Answered, Failure> {
+    let mut interims = interim::watch(&mut request);
+    let held = || expectation.filter(|expectation| !expectation.is_wanted());
+    let patience = async {
+        match expectation {
+            Some(expectation) => expectation.patience().await,
+            None => pending().await,
+        }
+    };
+    let response = {
+        let mut patience = pin!(patience);
+        let mut response = pin!(upstream.send(request));
+        loop {
+            tokio::select! {
+                biased;
+                Some(interim) = interims.recv() => match expectation {
+                    // hyper tells the client when the body is asked for.
+                    Some(expectation) if interim.status == StatusCode::CONTINUE => {
+                        expectation.want();
+                    }
+                    _ if takes_interim => client.outbox.push(interim),
+                    _ => {}
+                },
+                response = &mut response => break response?,
+                () = &mut patience, if held().is_some() => {
+                    held().inspect(|expectation| expectation.want());
+                }
+            }
+        }
+    };
+    if held().is_some() {
+        return Ok(Answered {
+            response,
+            unwanted: Some(upstream.last()),
+        });
+    }
     client.upstreams.keep(upstream);
-    Ok(response)
+    Ok(Answered {
+        response,
+        unwanted: None,
+    })
 }
 
 /// The response as the client gets it.
 fn pass_back(
     client: &Client,
-    mut response: Response<Incoming>,
+    answered: Answered,
     near: OnUpgrade,
     target: String,
 ) -> Response<Body> {
+    let Answered {
+        mut response,
+        unwanted,
+    } = answered;
     if fields::has_foreign_coding(response.headers()) {
         return reply::page(
             StatusCode::BAD_GATEWAY,
@@ -151,5 +231,16 @@ fn pass_back(
     }
     fields::add_via(response.headers_mut(), version);
     *response.version_mut() = Version::HTTP_11;
-    response.map(|body| body.map_err(mark_cut(&client.cut)).boxed())
+    if unwanted.is_some() {
+        // The client may send the body all the same, or not: what follows on
+        // its connection could be either.
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
+    let mark_cut = mark_cut(&client.cut);
+    let last = move |error| {
+        let _until_here = &unwanted;
+        mark_cut(error)
+    };
+    response.map(|body| body.map_err(last).boxed())
 }

@@ -17,6 +17,7 @@ use super::authority;
 use super::client_io::ClientIo;
 use super::connect::connect;
 use super::forward::forward;
+use super::interim::Outbox;
 use super::reply::{self, Body};
 use super::tunnel::Tunnel;
 use super::upstream::Upstreams;
@@ -35,6 +36,8 @@ pub(super) struct Client {
     pub upstreams: Upstreams,
     /// Set when a response could not be passed back whole.
     pub cut: Arc<AtomicBool>,
+    /// Interim responses to the request that is being answered.
+    pub outbox: Arc<Outbox>,
     tunnel: Mutex<Option<Tunnel>>,
 }
 
@@ -67,6 +70,7 @@ pub(crate) async fn serve(
         peer,
         upstreams: Upstreams::default(),
         cut: Arc::default(),
+        outbox: Arc::default(),
         tunnel: Mutex::new(None),
     });
     let shared = client.clone();
@@ -81,7 +85,10 @@ pub(crate) async fn serve(
         .max_headers(MAX_FIELDS)
         .half_close(true)
         .preserve_header_case(true)
-        .serve_connection(ClientIo::new(socket, client.cut.clone()), service)
+        .serve_connection(
+            ClientIo::new(socket, client.cut.clone(), client.outbox.clone()),
+            service,
+        )
         .with_upgrades();
     let mut connection = pin!(connection);
     let ended = tokio::select! {

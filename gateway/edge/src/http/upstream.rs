@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
+use tokio::task::AbortHandle;
 
 use super::conduit_io::{Cause, ConduitIo};
 use super::reply::Body;
@@ -35,6 +36,16 @@ pub(super) struct Upstream {
     way: Way,
     sender: SendRequest<Body>,
     cause: Cause,
+    connection: AbortHandle,
+}
+
+/// Ends the connection to an origin that it came from when it is dropped.
+pub(super) struct Ending(AbortHandle);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Upstream {
@@ -48,8 +59,13 @@ impl Upstream {
             .handshake(ConduitIo::new(conduit, cause.clone()));
         let (sender, connection) = handshake.await.map_err(|error| describe(&error))?;
         // Its errors reach the request that is under way, or `cause`.
-        tokio::spawn(connection.with_upgrades());
-        Ok(Upstream { way, sender, cause })
+        let connection = tokio::spawn(connection.with_upgrades()).abort_handle();
+        Ok(Upstream {
+            way,
+            sender,
+            cause,
+            connection,
+        })
     }
 
     /// Sends a request and waits for the head of the response.
@@ -59,6 +75,12 @@ impl Upstream {
             Some(failure) => failure.clone(),
             None => describe(&error),
         })
+    }
+
+    /// For a request whose body is not to be sent: the connection is good for
+    /// nothing but the rest of its response.
+    pub fn last(self) -> Ending {
+        Ending(self.connection)
     }
 }
 

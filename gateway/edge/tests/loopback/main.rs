@@ -3,6 +3,7 @@
 
 mod connect;
 mod direct;
+mod expectations;
 mod forward;
 mod half_close;
 mod hostile_heads;
