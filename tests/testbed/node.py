@@ -9,6 +9,7 @@ import json
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -87,6 +88,12 @@ class LocalApi:
     def intercept(self, *, enabled: bool) -> None:
         """Switch the node's interception on or off; open connections live on."""
         self.request("PATCH", "/v1/edge", {"interception": {"enabled": enabled}})
+
+    def plan_blockages(self, blockages: Sequence[tuple[float, float]]) -> None:
+        """Replace the plan of every path: entries in s since the Unix epoch, and durations, s."""
+        table = [{"entry": _utc(at), "exit": _utc(at + length)} for at, length in blockages]
+        for path in self.get("/v1/status")["paths"]:
+            self.request("PUT", f"/v1/paths/{path['name']}/blockages", {"blockages": table})
 
     def block(self) -> None:
         """Hold all sending."""
@@ -243,6 +250,11 @@ class Pair(Generic[B]):
         """Return the way through a terminal's HTTP proxy, by forwarded requests."""
         return Route("forward", (addresses.terminal_lan(index), HTTP_PORT + self._offset))
 
+    def plan_blockages(self, blockages: Sequence[tuple[float, float]]) -> None:
+        """Tell all nodes when the link will be blocked: s since the Unix epoch, and durations."""
+        for node in (self.hub, *self.terminals):
+            node.api.plan_blockages(blockages)
+
     def _make_certificates(self) -> None:
         underpass = built("underpass")
         command([underpass, "pki", "init", "--dir", str(self._pki)])
@@ -317,6 +329,10 @@ class Pair(Generic[B]):
             },
             self._options.terminal,
         )
+
+
+def _utc(since_epoch_s: float) -> str:
+    return datetime.fromtimestamp(since_epoch_s, UTC).isoformat(timespec="milliseconds")
 
 
 def terminal_node(index: int) -> int:

@@ -106,6 +106,12 @@ class Satlink:
         """Give it back."""
         self.request("unblock", terminal=terminal)
 
+    def schedule(self, terminal: str, blockages: Sequence[tuple[float, float]]) -> None:
+        """Replace a terminal's schedule: beginnings by `time.monotonic()`, and durations, s."""
+        epoch_s = self.statistics()["epoch_ns"] / 1e9
+        table = [{"start_s": at - epoch_s, "duration_s": length} for at, length in blockages]
+        self.request("schedule", terminal=terminal, blockages=table)
+
     def seed(self, seed: int) -> None:
         """Begin the patterns of loss and jitter again, so that all subjects meet the same."""
         self.request("seed", seed=seed)

@@ -17,6 +17,7 @@ from tests.testbed.content import BLOCK_BYTES, block_body, block_header
 from tests.testbed.origin.proxy_protocol import read_source
 
 _HEAD_LIMIT = 64 << 10
+_TIMED_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,13 @@ class HttpOrigin:
     async def _send_content(
         self, request: Request, size: int, writer: asyncio.StreamWriter
     ) -> None:
-        """Send `size` bytes: with their length, or `chunked=1`; at most `rate_bps` if given."""
+        """Send `size` bytes: with their length, or `chunked=1`; at most `rate_bps` if given.
+
+        With `send_timeout_s`, a client that takes nothing for so long is disconnected.
+        """
         seed, chunked = request.number("seed", 1), request.number("chunked", 0)
         rate_bps = request.number("rate_bps", 0)
+        send_timeout_s = request.number("send_timeout_s", 0) or None
         how = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n%s\r\n\r\n" % how
         _cork(writer, on=True)
@@ -137,9 +142,17 @@ class HttpOrigin:
         started, offset = loop.time(), 0
         while offset < size:
             count = min(size - offset, step, BLOCK_BYTES - offset % BLOCK_BYTES)
+            if send_timeout_s:
+                # So small that it waits for one turn of the socket, as a server's write does.
+                count = min(count, _TIMED_BYTES)
             if chunked:
                 writer.write(b"%x\r\n" % count)
-            await self._send_piece(seed, offset, count, writer)
+            try:
+                async with asyncio.timeout(send_timeout_s):
+                    await self._send_piece(seed, offset, count, writer)
+            except TimeoutError as error:
+                writer.transport.abort()
+                raise ConnectionResetError from error
             if chunked:
                 writer.write(b"\r\n")
             offset += count

@@ -1,0 +1,226 @@
+"""Downloads through blockages: one object, a highway under bridges, a real drive's tunnels, and
+how soon the first byte comes after the link is back."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.benchmarks.bench import HEADERS_LEAVE, Bench, Settings, bench, say
+from tests.benchmarks.experiments.downloads import seconds, transfer_record, typical_curve
+from tests.benchmarks.records import Result, quantile, record
+from tests.benchmarks.subjects import Access, Subject
+from tests.benchmarks.subjects.underpass import Underpass
+from tests.testbed.client.transfer import Transfer, download
+from tests.testbed.profile import PROFILE_V
+
+_MB = 1_000_000
+# Larger than what any of these drives carries.
+_ENDLESS = 4_000 * _MB
+# A download is under way before the time that counts.
+_LEAD_S = 5.0
+
+_TUNNEL_AT_S, _TUNNEL_S = 2.0, 20.0
+
+_HIGHWAY_CLEAR_S, _HIGHWAY_BLOCKED_S = 90 / 25, 29 / 25
+_HIGHWAY_PERIODS = 25
+
+# Clear before each blockage, and the blockage, s; the last clear time has none behind it.
+_REAL_DRIVE = [(60.0, 35.0), (60.0, 4.0), (25.0, 35.0), (60.0, 13.0), (60.0, 0.0)]
+
+_RESUMPTIONS = 50
+_SHORTEST_S, _LONGEST_S = 1.0, 120.0
+_BETWEEN_S = 4.0
+
+
+@dataclass(frozen=True)
+class Blockage:
+    """A time without line of sight, s from the beginning of its run."""
+
+    start_s: float
+    duration_s: float
+
+
+def run_object(settings: Settings) -> Result:
+    """24 MB with a blockage of 20 s at 2 s, against what a clairvoyant sender needs."""
+    result = Result("blockage-24mb")
+    size = 24 * _MB
+    blockages = [Blockage(_TUNNEL_AT_S, _TUNNEL_S)]
+    with bench(PROFILE_V, settings) as on:
+        for subject, planned, label in _variants(on):
+
+            def one(
+                access: Access, seed: int, deadline_s: float, planned: Underpass | None = planned
+            ) -> Transfer:
+                _arrange(on, time.monotonic(), blockages, planned)
+                return _download(access, size, seed, deadline_s)
+
+            transfers = on.series(subject, on.runs(30), one)
+            made = transfer_record(
+                "blockage-24mb.v" + label,
+                subject,
+                transfers,
+                lambda t: seconds(on, t) / _ideal_s(size, blockages),
+            )
+            result.records.append(made)
+            curves = result.curves.setdefault("received, MB over s", {})
+            curves[subject.name + label] = typical_curve(transfers)
+            _clear(on, planned)
+        result.notes |= on.notes()
+    result.notes["ideal, s"] = round(_ideal_s(size, blockages), 2)
+    return result
+
+
+def run_highway(settings: Settings) -> Result:
+    """Blockages of 29 m after 90 m clear, at 25 m/s."""
+    period = _HIGHWAY_CLEAR_S + _HIGHWAY_BLOCKED_S
+    blockages = [
+        Blockage(number * period + _HIGHWAY_CLEAR_S, _HIGHWAY_BLOCKED_S)
+        for number in range(_HIGHWAY_PERIODS)
+    ]
+    return _drive(settings, "highway", blockages, _HIGHWAY_PERIODS * period, runs=5)
+
+
+def run_real_drive(settings: Settings) -> Result:
+    """The blockages of a drive through four road tunnels."""
+    blockages, at = [], 0.0
+    for clear_s, blocked_s in _REAL_DRIVE:
+        if blocked_s:
+            blockages.append(Blockage(at + clear_s, blocked_s))
+        at += clear_s + blocked_s
+    return _drive(settings, "real-drive", blockages, at, runs=3)
+
+
+def run_resumption(settings: Settings) -> Result:
+    """Time from the link's return to the first new byte at the client, without a plan."""
+    result = Result("resumption")
+    count = settings.runs or _RESUMPTIONS
+    with bench(PROFILE_V, settings) as on:
+        for subject in on.subjects:
+            number = count
+            if subject.name != "underpass" and settings.peer_runs:
+                number = min(count, settings.peer_runs)
+            values = _resumptions(on, subject, number)
+            result.records.append(record("resumption.v", subject.name, values))
+            p95 = quantile(values, 0.95)
+            result.records.append(record("resumption-p95.v", subject.name, [p95]))
+            say(f"resumption  {subject.name}: p95 {p95:.2f} RTT over {len(values)} blockages")
+        result.notes |= on.notes()
+    return result
+
+
+def _resumptions(on: Bench, subject: Subject, count: int) -> list[float]:
+    """Return the times in RTT; a connection that broke meanwhile counts as the longest wait."""
+    rtt_s = on.testbed.profile.rtt_s
+    lengths = [
+        _SHORTEST_S * (_LONGEST_S / _SHORTEST_S) ** (number / max(1, count - 1))
+        for number in range(count)
+    ]
+    values: list[float] = []
+
+    def one(access: Access, seed: int, _deadline_s: float) -> Transfer:
+        length = lengths[(seed - on.settings.seed) % len(lengths)]
+        blockage = Blockage(_LEAD_S, length)
+        # A peer may need minutes to notice that the link is back.
+        patience = 60.0 + _BETWEEN_S
+        _arrange(on, time.monotonic(), [blockage], None)
+        back = blockage.start_s + blockage.duration_s
+        transfer = _download(access, _ENDLESS, seed, back + (_BETWEEN_S if ours else patience))
+        first = next((at for at, _ in transfer.curve if at > back), math.inf)
+        values.append((min(first, back + patience) - back) / rtt_s)
+        return transfer
+
+    ours = subject.name == "underpass"
+    on.series(subject, count, one)
+    return values
+
+
+def _drive(
+    settings: Settings, name: str, blockages: Sequence[Blockage], length_s: float, *, runs: int
+) -> Result:
+    """Measure the goodput over a drive, of what headers leave of its clear time."""
+    result = Result(name)
+    rate_bps = PROFILE_V.forward.rate_bps
+    assert rate_bps is not None
+    clear_s = length_s - sum(blockage.duration_s for blockage in blockages)
+    later = [Blockage(_LEAD_S + b.start_s, b.duration_s) for b in blockages]
+    with bench(PROFILE_V, settings) as on:
+        for subject, planned, label in _variants(on):
+
+            def one(
+                access: Access, seed: int, _: float, planned: Underpass | None = planned
+            ) -> Transfer:
+                _arrange(on, time.monotonic(), later, planned)
+                return _download(access, _ENDLESS, seed, _LEAD_S + length_s)
+
+            transfers = on.series(subject, on.runs(runs), one)
+            for transfer in transfers:
+                if transfer.error and not transfer.error.startswith("TimeoutError"):
+                    say(f"{subject.name}: {transfer.error} at {transfer.curve[-1][0]:.0f} s")
+            goodputs = [
+                100 * (t.bytes - t.bytes_at(_LEAD_S)) * 8 / (clear_s * rate_bps * HEADERS_LEAVE)
+                for t in transfers
+            ]
+            made = record(f"{name}.v{label}", subject.name, goodputs)
+            say(f"{made.id}  {made.subject}: median {made.median:.4g} %, p90 {made.p90:.4g}")
+            result.records.append(made)
+            curves = result.curves.setdefault("received, MB over s", {})
+            curves[subject.name + label] = typical_curve(transfers)
+            _clear(on, planned)
+        result.notes |= on.notes()
+    return result
+
+
+def _variants(on: Bench) -> list[tuple[Subject, Underpass | None, str]]:
+    """Return every subject as it is, and ours also with the times told beforehand."""
+    variants: list[tuple[Subject, Underpass | None, str]] = []
+    for subject in on.subjects:
+        variants.append((subject, None, ""))
+        if isinstance(subject, Underpass):
+            variants.append((subject, subject, "-plan"))
+    return variants
+
+
+def _arrange(
+    on: Bench, start: float, blockages: Sequence[Blockage], planned: Underpass | None
+) -> None:
+    """Have satlink block at these times after `start`, and tell the nodes where they plan."""
+    terminal = on.testbed.terminal.name
+    on.testbed.satlink.schedule(terminal, [(start + b.start_s, b.duration_s) for b in blockages])
+    if planned:
+        since_epoch = time.time() - time.monotonic() + start
+        planned.pair.plan_blockages([(since_epoch + b.start_s, b.duration_s) for b in blockages])
+
+
+def _clear(on: Bench, planned: Underpass | None) -> None:
+    on.testbed.satlink.schedule(on.testbed.terminal.name, [])
+    if planned:
+        planned.pair.plan_blockages([])
+
+
+def _download(access: Access, size: int, seed: int, deadline_s: float) -> Transfer:
+    return download(
+        access.client,
+        access.host,
+        size,
+        port=access.port,
+        route=access.route,
+        seed=seed,
+        deadline_s=deadline_s,
+    )
+
+
+def _ideal_s(size: int, blockages: Sequence[Blockage]) -> float:
+    """Return when the last byte comes if the link is full whenever it is there."""
+    rate_bps = PROFILE_V.forward.rate_bps
+    assert rate_bps is not None
+    at = PROFILE_V.rtt_s
+    left_s = size * 8 / (rate_bps * HEADERS_LEAVE)
+    for blockage in blockages:
+        before = max(0.0, min(left_s, blockage.start_s - at))
+        at, left_s = at + before, left_s - before
+        if left_s:
+            at = max(at, blockage.start_s + blockage.duration_s)
+    return at + left_s

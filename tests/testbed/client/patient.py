@@ -1,0 +1,125 @@
+"""Many downloads that are held through a blockage: which of them live, and go on behind it."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from dataclasses import dataclass
+
+from tests.testbed.client.route import bracketed
+from tests.testbed.content import ContentError, Verifier, block_body
+from tests.testbed.namespace import Namespace
+
+_SEEDS = 16
+
+
+@dataclass
+class _Member:
+    sock: socket.socket
+    verifier: Verifier
+    request: bytes
+    head: bytes = b""
+    # When its last bytes came, by `time.monotonic()`.
+    fresh_s: float = 0.0
+    error: str | None = None
+
+
+class PatientCrowd:
+    """Downloads of `size` bytes each, begun together and watched for as long as one likes."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        host: str,
+        *,
+        clients: int,
+        size: int,
+        query: str,
+        port: int,
+        via: tuple[str, int],
+    ) -> None:
+        """Connect all of them to an HTTP forward proxy, or to a plain relay to the origin."""
+        self.size = size
+        self._selector = selectors.DefaultSelector()
+        self._members: list[_Member] = []
+        for seed in range(_SEEDS):
+            block_body(seed)
+        authority = f"{bracketed(host)}:{port}"
+        with namespace.entered():
+            for index in range(clients):
+                family = socket.AF_INET6 if ":" in via[0] else socket.AF_INET
+                sock = socket.socket(family, socket.SOCK_STREAM)
+                sock.setblocking(False)
+                sock.connect_ex(via)
+                seed = index % _SEEDS
+                target = f"http://{authority}/bytes/{size}?seed={seed}{query}"
+                request = f"GET {target} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode()
+                member = _Member(sock, Verifier(seed), request)
+                self._members.append(member)
+                self._selector.register(sock, selectors.EVENT_WRITE, member)
+
+    def watch(self, seconds: float) -> None:
+        """Take what comes for a time."""
+        end = time.monotonic() + seconds
+        buffer = memoryview(bytearray(1 << 18))
+        while (left := end - time.monotonic()) > 0:
+            if not self._selector.get_map():
+                return
+            for key, _ in self._selector.select(left):
+                self._serve(key.data, buffer)
+
+    def fresh(self, since: float) -> int:
+        """Return how many have had bytes since a time, or all of theirs."""
+        return sum(
+            member.error is None
+            and (member.fresh_s >= since or member.verifier.offset >= self.size)
+            for member in self._members
+        )
+
+    def errors(self) -> dict[str, int]:
+        """Return how often each kind of end came too early."""
+        kinds: dict[str, int] = {}
+        for member in self._members:
+            if member.error:
+                kinds[member.error] = kinds.get(member.error, 0) + 1
+        return kinds
+
+    def close(self) -> None:
+        """End all that still live."""
+        for member in self._members:
+            member.sock.close()
+        self._selector.close()
+
+    def _serve(self, member: _Member, buffer: memoryview) -> None:
+        try:
+            if member.request:
+                member.sock.send(member.request)
+                member.request = b""
+                self._selector.modify(member.sock, selectors.EVENT_READ, member)
+                return
+            count = member.sock.recv_into(buffer)
+            if count:
+                self._take(member, buffer[:count])
+            elif member.verifier.offset < self.size:
+                member.error = "ended early"
+        except (OSError, ContentError) as error:
+            member.error = type(error).__name__
+        if member.error or member.verifier.offset >= self.size:
+            self._selector.unregister(member.sock)
+            member.sock.close()
+
+    def _take(self, member: _Member, data: memoryview) -> None:
+        member.fresh_s = time.monotonic()
+        if not member.head.endswith(b"\r\n\r\n"):
+            whole = member.head + bytes(data)
+            end = whole.find(b"\r\n\r\n")
+            if end < 0:
+                member.head = whole
+                return
+            if not whole.startswith(b"HTTP/1.1 200"):
+                member.error = f"answer {whole[9:12].decode(errors='replace')}"
+                return
+            data = memoryview(whole[end + 4 :])
+            member.head = whole[: end + 4]
+        member.verifier.feed(data)
