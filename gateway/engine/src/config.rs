@@ -34,6 +34,8 @@ pub struct EngineConfig {
     pub send_buffer_bytes: Option<u64>,
     /// Lifetime of the bundles that carry streams.
     pub lifetime: Duration,
+    /// How long a blocked link holds a connection before it is reset.
+    pub hold: Duration,
     /// Whether this node has an edge: streams begin and end here.
     pub edge: bool,
     /// Address families that the edge reaches.

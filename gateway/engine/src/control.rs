@@ -63,7 +63,7 @@ impl Engine {
     }
 
     /// Holds or releases what goes to a neighbour.
-    pub fn set_blocked(&mut self, now: Instant, id: HopId, blocked: bool) {
+    pub(crate) fn set_blocked(&mut self, now: Instant, id: HopId, blocked: bool) {
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.blocked = blocked;
             for session in hop.all_sessions() {

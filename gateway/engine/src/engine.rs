@@ -14,6 +14,7 @@ use underpass_streams::{self as streams, Mux, PayloadError};
 
 use crate::config::EngineConfig;
 use crate::hop::{Hop, HopId};
+use crate::link::{LinkChange, Utc};
 use crate::restored::RestoredStreams;
 use crate::services::Message;
 use crate::sessions::SessionState;
@@ -48,6 +49,13 @@ pub enum Action {
         session: SessionId,
         /// Whether it is blocked.
         blocked: bool,
+    },
+    /// Note that a link's state has changed.
+    Link {
+        /// The hop.
+        hop: HopId,
+        /// How.
+        change: LinkChange,
     },
     /// Something happened to a stream.
     Stream {
@@ -108,6 +116,10 @@ pub struct Engine {
     /// Peers with requests to open that wait for their first bytes.
     pub(crate) opened: BTreeSet<u64>,
     pub(crate) flush_at: Option<Instant>,
+    /// The time of day, where it is known.
+    pub(crate) utc: Option<Utc>,
+    /// When links are to be judged anew.
+    pub(crate) link_times: BTreeSet<(Instant, HopId)>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
@@ -158,7 +170,7 @@ impl Engine {
         for hop in &config.hops {
             scheduler.add_terminal(now, hop.id.terminal(), hop.weight, hop.send_rate_bps);
             let wire = TcpWire::new(hop.mtu_bytes, hop.ipv6, hop.tls, SEGMENT_BYTES);
-            hops.insert(hop.id, Hop::new(hop.clone(), wire, numbers));
+            hops.insert(hop.id, Hop::new(now, hop.clone(), wire, numbers));
             neighbours.entry(hop.neighbour).or_default().push(hop.id);
             // A neighbour is a route to itself also before it is up.
             config.agent.routes.push(bundle::Route {
@@ -180,6 +192,8 @@ impl Engine {
             last_fed: HopId(0),
             opened: BTreeSet::new(),
             flush_at: None,
+            utc: None,
+            link_times: BTreeSet::new(),
             actions: VecDeque::new(),
             wake_at: None,
             classes,
@@ -201,13 +215,15 @@ impl Engine {
 
     /// When [`Engine::handle_timeout`] must be called at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let own = self.wake_at.into_iter().chain(self.flush_at);
+        let links = self.link_times.first().map(|(at, _)| *at);
+        let own = self.wake_at.into_iter().chain(self.flush_at).chain(links);
         own.chain(self.agent.next_timeout()).min()
     }
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.agent.handle_timeout(now);
+        self.watch_links(now);
         self.flush(now);
         self.settle(now);
     }

@@ -1,11 +1,13 @@
 //! Hops: the ways to the neighbours, and the sessions that serve them.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use underpass_cla::{Class, SessionId};
 use underpass_scheduler::{TcpWire, TerminalId};
 
 use crate::config::HopConfig;
+use crate::link::Link;
 
 /// Names a hop; the link scheduler knows it by the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +48,11 @@ pub(crate) struct Hop {
     pub sessions: Vec<BTreeSet<SessionId>>,
     /// Sessions of peers that do not know classes.
     pub classless: BTreeSet<SessionId>,
-    /// An operator or the plan says so.
+    /// What is known of the link.
+    pub link: Link,
+    /// When that is to be judged anew.
+    pub link_at: Option<Instant>,
+    /// Sending is held.
     pub blocked: bool,
     /// Traffic the scheduler does not send, bit/s of IP bytes.
     pub subtracted_bps: u64,
@@ -60,9 +66,11 @@ pub(crate) struct Hop {
 
 impl Hop {
     /// A hop without sessions; class numbers are below `classes`.
-    pub fn new(config: HopConfig, wire: TcpWire, classes: usize) -> Hop {
+    pub fn new(now: Instant, config: HopConfig, wire: TcpWire, classes: usize) -> Hop {
         let config_rate = config.send_rate_bps;
         Hop {
+            link: Link::new(now, config.rtt),
+            link_at: None,
             config,
             wire,
             sessions: vec![BTreeSet::new(); classes],

@@ -7,6 +7,7 @@ use underpass_bundle::{self as bundle, NeighbourId};
 use underpass_cla::{Refusal, SessionId};
 
 use crate::engine::{Action, Engine, STREAM_SERVICE};
+use crate::link::Sign;
 
 impl Engine {
     /// Whether a bundle of `length` bytes may be taken. Only when it is here
@@ -38,11 +39,13 @@ impl Engine {
             .get_mut(&session.hop)
             .ok_or(Refusal::NoResources)?;
         let neighbour = NeighbourId(hop.config.neighbour);
+        let id = session.hop;
         let bytes = raw.len() as u64;
         let outcome = self.agent.receive(now, neighbour, class, raw);
         if outcome.is_ok() {
             hop.count_received(class, bytes);
         }
+        self.heard(now, id, now, Sign::Session);
         self.settle(now);
         outcome.map_err(Refusal::from)
     }

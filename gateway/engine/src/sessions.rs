@@ -8,6 +8,7 @@ use underpass_scheduler::Leaf;
 
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
+use crate::link::Sign;
 
 /// What the engine knows of a session.
 #[derive(Debug)]
@@ -58,7 +59,13 @@ impl Engine {
                 ready: false,
             },
         );
-        if !was_up {
+        if was_up {
+            self.heard(now, hop, now, Sign::Session);
+        } else {
+            if let Some(state) = self.hops.get_mut(&hop) {
+                state.link.renew(now);
+            }
+            self.judge(now, hop);
             self.agent.neighbour_up(now, NeighbourId(neighbour));
             self.greet(neighbour);
         }

@@ -6,6 +6,7 @@ use underpass_streams::{StreamInfo, StreamState};
 
 use crate::engine::Engine;
 use crate::hop::{HopId, HopTraffic};
+use crate::links::LinkSnapshot;
 
 /// A hop at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +19,10 @@ pub struct HopSnapshot {
     pub neighbour: u64,
     /// Whether any session is up.
     pub up: bool,
-    /// Whether sending is held, by an operator or the plan.
+    /// Whether sending is held.
     pub blocked: bool,
+    /// What is known of the link.
+    pub link: LinkSnapshot,
     /// Rate from this node, bit/s of IP bytes; none is unlimited.
     pub send_rate_bps: Option<u64>,
     /// Traffic that the scheduler does not send and takes from the rate, bit/s.
@@ -137,6 +140,7 @@ impl Engine {
                 neighbour: hop.config.neighbour,
                 up: hop.is_up(),
                 blocked: hop.blocked,
+                link: hop.link.snapshot(),
                 send_rate_bps: hop.config.send_rate_bps,
                 subtracted_bps: hop.subtracted_bps,
                 sessions: hop

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use underpass_bundle as bundle;
 use underpass_cla::{Class, Outcome, SessionId, SessionInfo, Transfer};
 use underpass_engine::{
-    Action, Engine, EngineConfig, HopConfig, HopId, Message, RouteEntry, StreamKey,
+    Action, Engine, EngineConfig, HopConfig, HopId, LinkChange, Message, RouteEntry, StreamKey,
 };
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::{Announcement, Event, Open, Target};
@@ -54,6 +54,7 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
         window_bytes: None,
         send_buffer_bytes: None,
         lifetime: Duration::from_secs(3600),
+        hold: Duration::from_secs(3600),
         edge: true,
         reaches: Announcement::default(),
         default_class: BULK,
@@ -71,6 +72,7 @@ pub struct Node {
     pub events: Vec<(u64, Event)>,
     pub unclaimed: usize,
     pub messages: Vec<Message>,
+    pub changes: Vec<LinkChange>,
     offers: Vec<Offered>,
 }
 
@@ -82,6 +84,7 @@ impl Node {
             events: Vec::new(),
             unclaimed: 0,
             messages: Vec::new(),
+            changes: Vec::new(),
             offers: Vec::new(),
         }
     }
@@ -143,6 +146,7 @@ impl Node {
                 Action::Stream { peer, event } => self.events.push((peer, event)),
                 Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
                 Action::Message(message) => self.messages.push(message),
+                Action::Link { change, .. } => self.changes.push(change),
                 Action::SetRate { .. } | Action::Suspend { .. } => {}
                 other => panic!("{other:?}"),
             }

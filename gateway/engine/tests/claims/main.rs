@@ -2,5 +2,6 @@
 
 mod bench;
 mod custody;
+mod links;
 mod scheduling;
 mod services;

@@ -92,14 +92,14 @@ fn a_rate_that_is_set_takes_effect() {
 fn a_blocked_hop_sends_nothing_and_resumes_at_once() {
     let (mut terminal, mut hub) = pair();
     let key = terminal.open(1, BULK);
-    terminal.engine.set_blocked(terminal.now, HOP, true);
+    terminal.engine.block(terminal.now, HOP, true);
     terminal.write(key, 50_000);
     terminal.pass(terminal.now + Duration::from_secs(30));
     hub.pass(terminal.now);
     assert!(terminal.offers().is_empty());
     // Sealed as late as possible: nothing is held yet.
     assert!(terminal.destinations().is_empty());
-    terminal.engine.set_blocked(terminal.now, HOP, false);
+    terminal.engine.block(terminal.now, HOP, false);
     assert_eq!(terminal.offers().len(), 1);
 }
 

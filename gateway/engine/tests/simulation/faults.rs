@@ -51,7 +51,7 @@ impl World {
         if told {
             for node in self.links[link].plan.ends {
                 let hop = HopId(link as u64);
-                self.call(node, |engine, now| engine.set_blocked(now, hop, true));
+                self.call(node, |engine, now| engine.block(now, hop, true));
             }
         }
         if breaks {
@@ -79,7 +79,7 @@ impl World {
         }
         for node in self.links[link].plan.ends {
             let hop = HopId(link as u64);
-            self.call(node, |engine, now| engine.set_blocked(now, hop, false));
+            self.call(node, |engine, now| engine.block(now, hop, false));
         }
         self.dial_missing(link);
     }

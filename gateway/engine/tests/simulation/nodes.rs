@@ -34,6 +34,7 @@ pub fn engine(schedule: &Schedule, node: usize, incarnation: u64, now: Instant) 
         window_bytes: Some(plan.window_bytes),
         send_buffer_bytes: Some(plan.send_buffer_bytes),
         lifetime: Duration::from_secs(24 * 3600),
+        hold: Duration::from_secs(3600),
         edge: plan.edge,
         reaches: Announcement {
             ipv4: true,

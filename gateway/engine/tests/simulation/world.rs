@@ -219,6 +219,7 @@ impl World {
             Action::FormerRunEnded { peer, incarnation } => {
                 panic!("node {node}: nothing of run {incarnation} for {peer} was in memory");
             }
+            Action::Link { .. } => {}
             Action::BadPayload { peer, error } => panic!("node {node} from {peer}: {error}"),
         }
     }

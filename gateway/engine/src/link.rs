@@ -1,0 +1,292 @@
+//! Whether a hop's link is there: what the plan, the modem, the operator and
+//! the node's own probing say, and which of them counts.
+//!
+//! - An operator's word and the modem's hold, whatever is heard.
+//! - In a planned blockage nothing is sent, unless the peer is heard after its
+//!   entry: heard beats planned.
+//! - Where probing is possible, silence of a round trip and half a second is a
+//!   blockage, and the first sign of the peer its end.
+//! - When the operator, the modem or the plan gives the link free, sending
+//!   starts at once, and silence counts from then.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// A link is blocked by probing once nothing was heard for a round trip and
+/// this.
+pub const SILENCE: Duration = Duration::from_millis(500);
+
+/// What was sent before a planned entry may be heard for a round trip (the
+/// plan's times are those of sending) and as long as queues delay it.
+const QUEUES: Duration = Duration::from_millis(200);
+
+/// Planned blockages kept of a hop.
+pub const MAX_PLANNED: usize = 1024;
+
+/// Who says that a link is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// An operator, by the local API.
+    Operator,
+    /// The modem has no lock, or may not transmit.
+    Modem,
+    /// The plan.
+    Plan,
+    /// The peer is silent.
+    Probing,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Source; 4] = [
+        Source::Operator,
+        Source::Modem,
+        Source::Plan,
+        Source::Probing,
+    ];
+
+    /// Its name in API, log and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Operator => "operator",
+            Source::Modem => "modem",
+            Source::Plan => "plan",
+            Source::Probing => "probing",
+        }
+    }
+}
+
+/// A blockage that is known beforehand; ms since 1970-01-01 UTC, as times of
+/// sending at this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PlannedBlockage {
+    /// It begins.
+    pub entry_ms: u64,
+    /// It is over.
+    pub exit_ms: u64,
+}
+
+/// How the peer was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// By a beacon: from now on its silence tells of a blockage.
+    Beacon,
+    /// By bytes or acknowledgements on a session.
+    Session,
+}
+
+/// A change of a link's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkChange {
+    /// Sending is held.
+    Blocked(Source),
+    /// Another one says so now.
+    Source(Source),
+    /// Sending goes on, after so long.
+    Free(Duration),
+    /// The peer is heard in a planned blockage; sending goes on.
+    PlanContradicted(PlannedBlockage),
+}
+
+/// The time of day: UTC in ms since 1970 at an instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Utc {
+    pub at: Instant,
+    pub ms: u64,
+}
+
+impl Utc {
+    /// The time of day at `now`, ms.
+    pub fn ms_at(&self, now: Instant) -> u64 {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        match now.checked_duration_since(self.at) {
+            Some(since) => self.ms.saturating_add(millis(since)),
+            None => self.ms.saturating_sub(millis(self.at - now)),
+        }
+    }
+
+    /// The instant of a time of day that is not before `now`.
+    fn instant_of(&self, now: Instant, ms: u64) -> Option<Instant> {
+        now.checked_add(Duration::from_millis(ms.saturating_sub(self.ms_at(now))))
+    }
+}
+
+/// One hop's link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    rtt: Duration,
+    operator: bool,
+    modem: bool,
+    /// Sorted, apart from each other.
+    plan: Vec<PlannedBlockage>,
+    /// The planned blockage whose contradiction was told.
+    contradicted: Option<PlannedBlockage>,
+    /// Beacons were heard: silence means something.
+    probed: bool,
+    /// The last sign of the peer.
+    heard: Option<Instant>,
+    /// Silence counts from here at the earliest.
+    released: Instant,
+    /// Who says that it is blocked, and since when it is.
+    state: Option<(Source, Instant)>,
+}
+
+impl Link {
+    pub fn new(now: Instant, rtt: Duration) -> Link {
+        Link {
+            rtt,
+            operator: false,
+            modem: false,
+            plan: Vec::new(),
+            contradicted: None,
+            probed: false,
+            heard: None,
+            released: now,
+            state: None,
+        }
+    }
+
+    /// Who says that the link is blocked, and since when it is.
+    pub fn blocked(&self) -> Option<(Source, Instant)> {
+        self.state
+    }
+
+    pub fn set_operator(&mut self, blocked: bool) {
+        self.operator = blocked;
+    }
+
+    pub fn set_modem(&mut self, blocked: bool) {
+        self.modem = blocked;
+    }
+
+    /// Replaces the planned blockages; those that overlap become one, and the
+    /// earliest [`MAX_PLANNED`] are kept.
+    pub fn set_plan(&mut self, mut planned: Vec<PlannedBlockage>) {
+        planned.retain(|blockage| blockage.entry_ms < blockage.exit_ms);
+        planned.sort_unstable();
+        self.plan.clear();
+        for next in planned {
+            match self.plan.last_mut() {
+                Some(last) if next.entry_ms <= last.exit_ms => {
+                    last.exit_ms = last.exit_ms.max(next.exit_ms);
+                }
+                _ => self.plan.push(next),
+            }
+        }
+        self.plan.truncate(MAX_PLANNED);
+    }
+
+    /// The planned blockages that are not over, and whether the one in force
+    /// is contradicted.
+    pub fn plan(&self) -> (&[PlannedBlockage], bool) {
+        let first = self.plan.first();
+        let contradicted = first.is_some() && self.contradicted.as_ref() == first;
+        (&self.plan, contradicted)
+    }
+
+    /// The peer was heard.
+    pub fn heard(&mut self, at: Instant, sign: Sign) {
+        self.heard = self.heard.max(Some(at));
+        self.probed |= sign == Sign::Beacon;
+    }
+
+    /// The first session after none: whether this peer sends beacons must be
+    /// seen anew.
+    pub fn renew(&mut self, now: Instant) {
+        self.probed = false;
+        self.heard(now, Sign::Session);
+    }
+
+    /// When the peer was last heard, if it ever was.
+    pub fn last_heard(&self) -> Option<Instant> {
+        self.heard
+    }
+
+    /// Whether silence tells of a blockage.
+    pub fn is_probed(&self) -> bool {
+        self.probed
+    }
+
+    /// Judges anew; the state's change, if it has one, and whether a plan was
+    /// found wrong.
+    pub fn update(
+        &mut self,
+        now: Instant,
+        utc: Option<Utc>,
+    ) -> (Option<LinkChange>, Option<LinkChange>) {
+        let (planned, contradicted) = self.judge_plan(now, utc);
+        let told = match self.operator {
+            true => Some(Source::Operator),
+            false if self.modem => Some(Source::Modem),
+            false => planned.then_some(Source::Plan),
+        };
+        let was_told = self
+            .state
+            .is_some_and(|(source, _)| source != Source::Probing);
+        if was_told && told.is_none() {
+            self.released = now;
+        }
+        let silent = self.silent_at().is_some_and(|at| at <= now);
+        let source = told.or(silent.then_some(Source::Probing));
+        let change = match (self.state, source) {
+            (None, Some(source)) => Some(LinkChange::Blocked(source)),
+            (Some((before, _)), Some(source)) if before != source => {
+                Some(LinkChange::Source(source))
+            }
+            (Some((_, since)), None) => Some(LinkChange::Free(now - since)),
+            _ => None,
+        };
+        let since = self.state.map_or(now, |(_, since)| since);
+        self.state = source.map(|source| (source, since));
+        (change, contradicted)
+    }
+
+    /// When silence becomes a blockage, if nothing is heard until then.
+    fn silent_at(&self) -> Option<Instant> {
+        let counted = self.heard.map_or(self.released, |at| at.max(self.released));
+        self.probed.then(|| counted + self.rtt + SILENCE)
+    }
+
+    /// Whether the plan holds the link now, and whether it was just found
+    /// wrong.
+    fn judge_plan(&mut self, now: Instant, utc: Option<Utc>) -> (bool, Option<LinkChange>) {
+        let Some(utc) = utc else {
+            return (false, None);
+        };
+        let now_ms = utc.ms_at(now);
+        let over = self.plan.partition_point(|next| next.exit_ms <= now_ms);
+        self.plan.drain(..over);
+        let current = self.plan.first().filter(|next| next.entry_ms <= now_ms);
+        let Some(current) = current.copied() else {
+            return (false, None);
+        };
+        let late = u64::try_from((self.rtt + QUEUES).as_millis()).unwrap_or(u64::MAX);
+        let heard_ms = self.heard.map(|at| utc.ms_at(at));
+        if heard_ms.is_none_or(|heard| heard <= current.entry_ms.saturating_add(late)) {
+            return (true, None);
+        }
+        let told = self.contradicted.replace(current) == Some(current);
+        let change = LinkChange::PlanContradicted(current);
+        (false, (!told).then_some(change))
+    }
+
+    /// When [`Link::update`] may find a change without being told anything.
+    pub fn next_timeout(&self, now: Instant, utc: Option<Utc>) -> Option<Instant> {
+        let silent = self.silent_at().filter(|at| *at > now);
+        let planned = utc.and_then(|utc| {
+            let now_ms = utc.ms_at(now);
+            let next = self.plan.first()?;
+            let next = match next.entry_ms > now_ms {
+                true => next.entry_ms,
+                false => next.exit_ms,
+            };
+            utc.instant_of(now, next)
+        });
+        silent.into_iter().chain(planned).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

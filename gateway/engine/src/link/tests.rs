@@ -1,0 +1,180 @@
+//! Which source counts, when.
+
+use super::*;
+
+const RTT: Duration = Duration::from_millis(560);
+const MS: Duration = Duration::from_millis(1);
+const NOON: u64 = 1_800_000_000_000;
+
+/// A link at noon, with its peer heard by a beacon just now.
+struct Bench {
+    start: Instant,
+    link: Link,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let start = Instant::now();
+        let mut link = Link::new(start, RTT);
+        link.heard(start, Sign::Beacon);
+        Bench { start, link }
+    }
+
+    fn planned(entry_s: u64, exit_s: u64) -> Bench {
+        let mut bench = Bench::new();
+        bench.link.set_plan(vec![PlannedBlockage {
+            entry_ms: NOON + entry_s * 1000,
+            exit_ms: NOON + exit_s * 1000,
+        }]);
+        bench
+    }
+
+    fn utc(&self) -> Option<Utc> {
+        Some(Utc {
+            at: self.start,
+            ms: NOON,
+        })
+    }
+
+    /// Lets time pass until `ms` after the start, by the link's deadlines;
+    /// the source at the end.
+    fn at(&mut self, ms: u64) -> Option<Source> {
+        let end = self.start + Duration::from_millis(ms);
+        let mut now = self.start;
+        while let Some(due) = self.link.next_timeout(now, self.utc()) {
+            if due > end {
+                break;
+            }
+            now = due;
+            self.link.update(now, self.utc());
+        }
+        self.link.update(end, self.utc());
+        self.link.blocked().map(|(source, _)| source)
+    }
+
+    fn heard(&mut self, ms: u64) {
+        let at = self.start + Duration::from_millis(ms);
+        self.link.heard(at, Sign::Beacon);
+        self.link.update(at, self.utc());
+    }
+}
+
+#[test]
+fn silence_of_a_round_trip_and_half_a_second_is_a_blockage() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.at(1_059), None);
+    assert_eq!(bench.at(1_060), Some(Source::Probing));
+    bench.heard(20_000);
+    assert_eq!(bench.link.blocked(), None);
+    assert_eq!(bench.at(21_059), None);
+    assert_eq!(bench.at(21_060), Some(Source::Probing));
+}
+
+#[test]
+fn a_peer_without_beacons_is_never_blocked_by_probing() {
+    let start = Instant::now();
+    let mut link = Link::new(start, RTT);
+    link.heard(start, Sign::Session);
+    assert_eq!(link.next_timeout(start, None), None);
+    link.update(start + Duration::from_secs(3600), None);
+    assert_eq!(link.blocked(), None);
+}
+
+#[test]
+fn an_operators_block_holds_whatever_is_heard() {
+    let mut bench = Bench::new();
+    bench.link.set_operator(true);
+    for ms in (100..5_000).step_by(100) {
+        bench.heard(ms);
+        assert_eq!(bench.at(ms), Some(Source::Operator));
+    }
+    bench.link.set_operator(false);
+    assert_eq!(bench.at(5_000), None);
+}
+
+#[test]
+fn a_modem_without_lock_holds_until_it_says_otherwise() {
+    let mut bench = Bench::new();
+    bench.link.set_modem(true);
+    bench.heard(500);
+    assert_eq!(bench.at(9_000), Some(Source::Modem));
+    bench.link.set_modem(false);
+    let now = bench.start + 9_000 * MS;
+    bench.link.update(now, bench.utc());
+    assert_eq!(bench.link.blocked(), None);
+}
+
+#[test]
+fn at_the_planned_end_sending_starts_without_waiting_to_hear() {
+    let mut bench = Bench::planned(2, 10);
+    bench.heard(1_900);
+    assert_eq!(bench.at(1_999), None);
+    assert_eq!(bench.at(2_000), Some(Source::Plan));
+    assert_eq!(bench.at(9_999), Some(Source::Plan));
+    assert_eq!(bench.at(10_000), None);
+    // And is held again if nothing is heard then.
+    assert_eq!(bench.at(11_059), None);
+    assert_eq!(bench.at(11_060), Some(Source::Probing));
+}
+
+#[test]
+fn heard_beats_planned_and_is_told_once() {
+    let mut bench = Bench::planned(2, 60);
+    bench.heard(1_900);
+    assert_eq!(bench.at(2_000), Some(Source::Plan));
+    // What was under way at the entry proves nothing.
+    bench.heard(2_700);
+    assert_eq!(
+        bench.link.blocked().map(|state| state.0),
+        Some(Source::Plan)
+    );
+    let at = bench.start + 3_000 * MS;
+    bench.link.heard(at, Sign::Beacon);
+    let (change, told) = bench.link.update(at, bench.utc());
+    assert_eq!(change, Some(LinkChange::Free(1_000 * MS)));
+    assert!(matches!(told, Some(LinkChange::PlanContradicted(_))));
+    assert!(bench.link.plan().1);
+    bench.heard(3_200);
+    let (change, told) = bench.link.update(bench.start + 3_300 * MS, bench.utc());
+    assert_eq!((change, told), (None, None));
+    // The blockage comes later than planned: probing finds it.
+    assert_eq!(bench.at(4_260), Some(Source::Probing));
+}
+
+#[test]
+fn a_blockage_that_comes_before_its_plan_ends_with_the_plan() {
+    let mut bench = Bench::planned(5, 10);
+    bench.heard(1_000);
+    assert_eq!(bench.at(2_060), Some(Source::Probing));
+    assert_eq!(bench.at(5_000), Some(Source::Plan));
+    let since = bench.link.blocked().map(|(_, since)| since);
+    assert_eq!(since, Some(bench.start + 2_060 * MS));
+    assert_eq!(bench.at(10_000), None);
+}
+
+#[test]
+fn without_the_time_of_day_a_plan_holds_nothing() {
+    let mut bench = Bench::planned(0, 60);
+    let (change, _) = bench.link.update(bench.start + 1_000 * MS, None);
+    assert_eq!(change, None);
+}
+
+#[test]
+fn planned_blockages_that_overlap_are_one() {
+    let mut bench = Bench::new();
+    let blockage = |entry_ms, exit_ms| PlannedBlockage { entry_ms, exit_ms };
+    bench.link.set_plan(vec![
+        blockage(50, 60),
+        blockage(10, 30),
+        blockage(20, 40),
+        blockage(40, 45),
+        blockage(9, 9),
+    ]);
+    assert_eq!(bench.link.plan().0, [blockage(10, 45), blockage(50, 60)]);
+    bench.link.set_plan(vec![blockage(1, u64::MAX); 5]);
+    assert_eq!(bench.link.plan().0, [blockage(1, u64::MAX)]);
+    bench
+        .link
+        .set_plan((0..5_000).map(|n| blockage(n * 10, n * 10 + 1)).collect());
+    assert_eq!(bench.link.plan().0.len(), MAX_PLANNED);
+}

@@ -1,0 +1,189 @@
+//! The engine's links: what is said of them, and what follows.
+
+use std::time::Instant;
+
+use underpass_streams::{Event, ResetCode, StreamState};
+
+use crate::engine::{Action, Engine};
+use crate::hop::HopId;
+use crate::link::{Link, LinkChange, PlannedBlockage, Sign, Source, Utc};
+
+/// What the peer of a stream is told that was held too long.
+const HELD_TOO_LONG: &str = "the link was blocked for longer than connections are held";
+
+impl Engine {
+    /// Tells the time of day, by which plans count: ms since 1970-01-01 UTC,
+    /// or that it is not known.
+    pub fn set_utc(&mut self, now: Instant, ms: Option<u64>) {
+        self.utc = ms.map(|ms| Utc { at: now, ms });
+        for id in self.hop_ids() {
+            self.judge(now, id);
+        }
+        self.settle(now);
+    }
+
+    /// The peer of a hop was heard at `at`, now or shortly before.
+    pub fn heard(&mut self, now: Instant, id: HopId, at: Instant, sign: Sign) {
+        if let Some(hop) = self.hops.get_mut(&id) {
+            let first = sign == Sign::Beacon && !hop.link.is_probed();
+            hop.link.heard(at, sign);
+            // While the link is free nothing changes, and its deadline, which
+            // is too early now, is set right when it comes.
+            if first || hop.link.blocked().is_some() {
+                self.judge(now, id);
+                self.settle(now);
+            }
+        }
+    }
+
+    /// When the peer of a hop was last heard.
+    pub fn last_heard(&self, id: HopId) -> Option<Instant> {
+        self.hops.get(&id)?.link.last_heard()
+    }
+
+    /// An operator holds a hop's link, or gives it free.
+    pub fn block(&mut self, now: Instant, id: HopId, blocked: bool) {
+        self.on_link(now, id, |link| link.set_operator(blocked));
+    }
+
+    /// The modem says that nothing can be sent, or that it can.
+    pub fn block_by_modem(&mut self, now: Instant, id: HopId, blocked: bool) {
+        self.on_link(now, id, |link| link.set_modem(blocked));
+    }
+
+    /// Replaces a hop's planned blockages.
+    pub fn plan_blockages(&mut self, now: Instant, id: HopId, planned: Vec<PlannedBlockage>) {
+        self.on_link(now, id, |link| link.set_plan(planned));
+    }
+
+    fn on_link(&mut self, now: Instant, id: HopId, call: impl FnOnce(&mut Link)) {
+        if let Some(hop) = self.hops.get_mut(&id) {
+            call(&mut hop.link);
+            self.judge(now, id);
+            self.settle(now);
+        }
+    }
+
+    /// Judges the links whose time has come.
+    pub(crate) fn watch_links(&mut self, now: Instant) {
+        while let Some(&(at, id)) = self.link_times.first() {
+            if at > now {
+                return;
+            }
+            self.judge(now, id);
+        }
+    }
+
+    /// Judges a link anew, and does what follows.
+    pub(crate) fn judge(&mut self, now: Instant, id: HopId) {
+        let utc = self.utc;
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        let (change, contradicted) = hop.link.update(now, utc);
+        for change in contradicted.into_iter().chain(change) {
+            self.actions.push_back(Action::Link { hop: id, change });
+        }
+        match change {
+            Some(LinkChange::Blocked(_)) => self.set_blocked(now, id, true),
+            Some(LinkChange::Free(_)) => self.set_blocked(now, id, false),
+            _ => {}
+        }
+        let held = self.give_up_streams(now, id);
+        self.watch(now, id, held);
+    }
+
+    /// Notes when a link is to be judged next; `held` is when it holds a
+    /// connection too long.
+    fn watch(&mut self, now: Instant, id: HopId, held: Option<Instant>) {
+        let utc = self.utc;
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        let judged = hop.link.next_timeout(now, utc);
+        let next = judged.into_iter().chain(held).min();
+        if let Some(before) = std::mem::replace(&mut hop.link_at, next) {
+            self.link_times.remove(&(before, id));
+        }
+        if let Some(at) = next {
+            self.link_times.insert((at, id));
+        }
+    }
+
+    /// Resets the streams that a blocked link has held too long; says when
+    /// the next would be.
+    fn give_up_streams(&mut self, now: Instant, id: HopId) -> Option<Instant> {
+        let neighbour = self.hops.get(&id)?.config.neighbour;
+        let hops = self.hops_to(neighbour);
+        let blocked = hops
+            .iter()
+            .map(|id| Some(self.hops.get(id)?.link.blocked()?.1));
+        // Another way to the neighbour keeps its streams alive.
+        let since = blocked.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+        let hold = self.config.hold;
+        if now < since + hold {
+            return Some(since + hold);
+        }
+        let behind = self.muxes.keys().copied();
+        let behind: Vec<u64> = behind
+            .filter(|peer| self.neighbour_to(*peer) == neighbour)
+            .collect();
+        let mut next: Option<Instant> = None;
+        for peer in behind {
+            let Some(mux) = self.muxes.get_mut(&peer) else {
+                continue;
+            };
+            let open = mux.streams();
+            let open = open.filter(|info| info.state != StreamState::Draining);
+            let held: Vec<_> = open.map(|info| (info.opened_at + hold, info.id)).collect();
+            for (until, stream) in held {
+                if until > now {
+                    next = Some(next.map_or(until, |next| next.min(until)));
+                    continue;
+                }
+                let code = ResetCode::TimedOut;
+                // One that is gone already needs no end.
+                if mux.reset(stream, code, HELD_TOO_LONG).is_ok() {
+                    let reason = HELD_TOO_LONG.to_owned();
+                    let event = Event::Reset {
+                        id: stream,
+                        code,
+                        reason,
+                    };
+                    self.actions.push_back(Action::Stream { peer, event });
+                }
+            }
+            self.gather(peer);
+        }
+        // Streams opened from now on are looked at in time.
+        next.or(Some(now + hold))
+    }
+}
+
+/// A link at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkSnapshot {
+    /// Who says that it is blocked, and since when it is.
+    pub blocked: Option<(Source, Instant)>,
+    /// When the peer was last heard.
+    pub heard: Option<Instant>,
+    /// Whether its silence would tell of a blockage.
+    pub probed: bool,
+    /// Planned blockages that are not over.
+    pub planned: Vec<PlannedBlockage>,
+    /// Whether the peer is heard in the planned blockage in force.
+    pub plan_contradicted: bool,
+}
+
+impl Link {
+    pub(crate) fn snapshot(&self) -> LinkSnapshot {
+        let (planned, plan_contradicted) = self.plan();
+        LinkSnapshot {
+            blocked: self.blocked(),
+            heard: self.last_heard(),
+            probed: self.is_probed(),
+            planned: planned.to_vec(),
+            plan_contradicted,
+        }
+    }
+}

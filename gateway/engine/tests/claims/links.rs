@@ -1,0 +1,159 @@
+//! What a node does while a link is blocked, and when it is back.
+
+use std::time::Duration;
+
+use underpass_cla::{Outcome, SessionId};
+use underpass_engine::{HopId, LinkChange, PlannedBlockage, SILENCE, Sign, Source};
+use underpass_streams::{Event, ResetCode};
+
+use crate::bench::{BULK, MRU, Node, URGENT, config, exchange, pair, pair_of};
+
+const HOP: HopId = HopId(0);
+const RTT: Duration = Duration::from_millis(600);
+const MS: Duration = Duration::from_millis(1);
+
+fn hear(node: &mut Node) {
+    node.engine.heard(node.now, HOP, node.now, Sign::Beacon);
+}
+
+fn blocked(node: &Node) -> Option<Source> {
+    let hop = node.engine.hops().remove(0);
+    assert_eq!(hop.blocked, hop.link.blocked.is_some());
+    hop.link.blocked.map(|(source, _)| source)
+}
+
+#[test]
+fn a_silent_link_gets_nothing_and_takes_streams_in() {
+    let (mut terminal, mut hub) = pair();
+    hear(&mut terminal);
+    terminal.pass(terminal.now + RTT + SILENCE - MS);
+    assert_eq!(blocked(&terminal), None);
+    terminal.pass(terminal.now + MS);
+    assert_eq!(blocked(&terminal), Some(Source::Probing));
+    let key = terminal.open(1, URGENT);
+    terminal.write(key, 5_000);
+    terminal.pass(terminal.now + Duration::from_secs(60));
+    assert!(terminal.offers().is_empty());
+
+    hear(&mut terminal);
+    assert_eq!(blocked(&terminal), None);
+    hub.pass(terminal.now);
+    exchange(&mut terminal, &mut hub);
+    assert!(hub.has(|event| matches!(event, Event::Readable(_))));
+    let changes = [
+        LinkChange::Blocked(Source::Probing),
+        LinkChange::Free(Duration::from_secs(60)),
+    ];
+    assert_eq!(terminal.changes, changes);
+}
+
+#[test]
+fn at_a_planned_end_bundles_leave_without_a_sign_of_the_peer() {
+    let (mut terminal, _) = pair();
+    hear(&mut terminal);
+    let noon = 1_800_000_000_000;
+    terminal.engine.set_utc(terminal.now, Some(noon));
+    let blockage = PlannedBlockage {
+        entry_ms: noon + 100,
+        exit_ms: noon + 30_000,
+    };
+    let now = terminal.now;
+    terminal.engine.plan_blockages(now, HOP, vec![blockage]);
+    terminal.pass(now + 100 * MS);
+    assert_eq!(blocked(&terminal), Some(Source::Plan));
+    let key = terminal.open(1, URGENT);
+    terminal.write(key, 5_000);
+    terminal.pass(now + 29_999 * MS);
+    assert!(terminal.offers().is_empty());
+    terminal.pass(now + 30_000 * MS);
+    assert_eq!(terminal.offers().len(), 1);
+}
+
+#[test]
+fn a_bundle_that_arrives_is_a_sign_that_the_link_is_there() {
+    let (mut terminal, mut hub) = pair();
+    hear(&mut terminal);
+    terminal.pass(terminal.now + Duration::from_secs(5));
+    assert_eq!(blocked(&terminal), Some(Source::Probing));
+    hub.pass(terminal.now);
+    let key = hub.open(10, URGENT);
+    hub.write(key, 100);
+    let offered = hub.offers().remove(0);
+    hub.carry(offered, &mut terminal);
+    assert_eq!(blocked(&terminal), None);
+}
+
+#[test]
+fn a_link_is_free_for_a_peer_that_comes_back_without_beacons() {
+    let (mut terminal, _) = pair();
+    hear(&mut terminal);
+    terminal.pass(terminal.now + Duration::from_secs(5));
+    for session in 100..103 {
+        let now = terminal.now;
+        terminal.engine.session_down(now, SessionId(session));
+    }
+    assert_eq!(blocked(&terminal), Some(Source::Probing));
+    terminal.up(0, 200);
+    assert_eq!(blocked(&terminal), None);
+    terminal.pass(terminal.now + Duration::from_secs(3600));
+    assert_eq!(blocked(&terminal), None);
+}
+
+#[test]
+fn connections_are_held_for_the_configured_time_of_a_blockage_and_no_longer() {
+    let mut brief = config(10, &[1]);
+    brief.hold = Duration::from_secs(100);
+    let (mut terminal, _) = pair_of(brief, config(1, &[10]));
+    let old = terminal.open(1, BULK);
+    let now = terminal.now;
+    terminal.engine.block(now, HOP, true);
+    terminal.pass(now + Duration::from_secs(60));
+    let young = terminal.open(1, BULK);
+    let reset = |id| {
+        move |event: &Event| {
+            matches!(event, Event::Reset { id: reset, code, .. }
+                if *reset == id && *code == ResetCode::TimedOut)
+        }
+    };
+    terminal.pass(now + Duration::from_secs(99));
+    assert!(!terminal.has(reset(old.id)));
+    terminal.pass(now + Duration::from_secs(100));
+    assert!(terminal.has(reset(old.id)));
+    assert!(!terminal.has(reset(young.id)));
+    terminal.pass(now + Duration::from_secs(160));
+    assert!(terminal.has(reset(young.id)));
+}
+
+/// Bulk in flight at the entry, urgent and bulk bytes taken in since.
+#[test]
+fn after_a_blockage_the_higher_class_goes_first_and_then_the_older_bundle() {
+    let (mut terminal, _) = pair();
+    let bulk = terminal.open(1, BULK);
+    terminal.write(bulk, 30_000);
+    let in_flight = terminal.offers();
+    assert_eq!(in_flight.len(), 1);
+    let now = terminal.now;
+    terminal.engine.block(now, HOP, true);
+    // The session is given up, and its class's standby set up, meanwhile.
+    for (session, transfer) in in_flight {
+        let broken = Outcome::Broken { acknowledged: 0 };
+        terminal.finish(transfer.key, broken);
+        terminal.engine.session_down(now, session);
+    }
+    terminal.session(0, 202, Some(BULK), MRU);
+    let fresh = terminal.open(1, BULK);
+    terminal.write(fresh, 40_000);
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 300);
+    terminal.pass(now + Duration::from_secs(20));
+    assert!(terminal.offers().is_empty());
+
+    terminal.engine.block(terminal.now, HOP, false);
+    let mut offered = terminal.offers();
+    terminal.ready(SessionId(202));
+    offered.extend(terminal.offers());
+    let sizes: Vec<u64> = offered.iter().map(|(_, t)| t.len() / 1_000).collect();
+    let sessions: Vec<u64> = offered.iter().map(|(session, _)| session.0).collect();
+    assert_eq!(sessions, [101, 202, 202]);
+    assert_eq!(sizes, [0, 30, 40]);
+}
