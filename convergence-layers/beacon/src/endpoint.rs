@@ -18,6 +18,10 @@ const RECENT_BEACONS: u32 = 4096;
 /// Beacons with unknown keys that are given back each second, of all senders.
 const GIVEN_BACK_PER_S: u32 = 100;
 
+/// A key is not given up before it has been in use for so long: the peer may
+/// learn of it a little later than this node does.
+const KEY_GRACE: Duration = Duration::from_secs(2);
+
 /// Names a peer for its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u64);
@@ -86,6 +90,8 @@ struct Peer {
     address: Option<SocketAddr>,
     /// What they are sealed with.
     key: Option<KeyId>,
+    /// Since when.
+    key_since: Instant,
     /// Known keys, the oldest first.
     keys: VecDeque<KeyId>,
     /// The key that the peer was said not to know.
@@ -145,6 +151,7 @@ impl Endpoint {
             address: config.address,
             config,
             key: None,
+            key_since: now,
             keys: VecDeque::new(),
             lost: None,
             due: None,
@@ -161,6 +168,7 @@ impl Endpoint {
         let name = (key.id(), peer.config.node);
         if peer.config.address.is_some() {
             peer.key = Some(name.0);
+            peer.key_since = now;
             peer.timing = Timing::new(now, peer.config.rtt);
         }
         // One that is known keeps its number, or its beacons would count again.
@@ -229,7 +237,7 @@ impl Endpoint {
         match Beacon::parse(datagram) {
             None => self.counters.malformed += 1,
             Some((Kind::Beacon, beacon)) => self.receive(now, from, &beacon, datagram),
-            Some((Kind::KeyUnknown, beacon)) => self.take_back(&beacon, datagram),
+            Some((Kind::KeyUnknown, beacon)) => self.take_back(now, &beacon, datagram),
         }
     }
 
@@ -300,7 +308,7 @@ impl Endpoint {
     }
 
     /// An own beacon came back, unless somebody made that up.
-    fn take_back(&mut self, beacon: &Beacon, datagram: &[u8]) {
+    fn take_back(&mut self, now: Instant, beacon: &Beacon, datagram: &[u8]) {
         let counter = self.sequence.counter;
         let own = beacon.node == self.node
             && beacon.sequence.incarnation == self.sequence.incarnation
@@ -314,7 +322,10 @@ impl Endpoint {
         let known = self.keys.get(&(beacon.key, peer.config.node));
         if !known.is_some_and(|known| known.key.is_authentic(datagram)) {
             self.counters.forged += 1;
-        } else if peer.config.address.is_some() && peer.lost != Some(beacon.key) {
+            return;
+        }
+        let settled = now.saturating_duration_since(peer.key_since) >= KEY_GRACE;
+        if settled && peer.config.address.is_some() && peer.lost != Some(beacon.key) {
             peer.lost = Some(beacon.key);
             self.events.push_back(Event::KeyUnknown(*id));
         }

@@ -83,6 +83,8 @@ pub struct PathFigures {
     pub data_segments_sent: u64,
     /// Payload bytes received in all.
     pub received_bytes: u64,
+    /// How long ago data or an acknowledgement last came, if that is known.
+    pub heard_ago: Option<Duration>,
 }
 
 /// Why a session ended.

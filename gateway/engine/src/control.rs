@@ -19,6 +19,11 @@ impl Engine {
             .map(|(id, _)| *id)
     }
 
+    /// The name of a hop's path or terminal.
+    pub fn hop_name(&self, id: HopId) -> Option<&str> {
+        self.hops.get(&id).map(|hop| hop.config.name.as_str())
+    }
+
     /// All hops.
     pub fn hop_ids(&self) -> Vec<HopId> {
         self.hops.keys().copied().collect()

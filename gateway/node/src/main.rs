@@ -3,6 +3,7 @@
 
 mod api;
 mod cli;
+mod clock;
 mod config;
 mod incarnation;
 mod interception;

@@ -1,5 +1,6 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
+mod beacons;
 mod descriptors;
 pub(crate) mod engine;
 mod inbound;
@@ -20,6 +21,7 @@ use underpass_edge::{Edge, EdgeError};
 use underpass_engine::{Engine, EngineError};
 
 use crate::api::{self, ApiError, ApiState};
+use crate::clock;
 use crate::config::{Config, Role};
 use crate::incarnation::{self, IncarnationError};
 use crate::interception::{self, Interceptor};
@@ -55,6 +57,24 @@ pub enum RunError {
         address: std::net::SocketAddr,
         /// The system's reason.
         source: std::io::Error,
+    },
+    /// A socket for beacons cannot be opened.
+    #[error("beacons of {name:?}: cannot use UDP {address}: {source}")]
+    Beacons {
+        /// The path or listener.
+        name: String,
+        /// The local address.
+        address: std::net::SocketAddr,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The key of beacons cannot be used.
+    #[error("beacons.key_file {path}: {reason}")]
+    BeaconKey {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A rule names no class.
     #[error("edge.rule: {0}")]
@@ -95,9 +115,10 @@ async fn serve(config: Config) -> Result<(), RunError> {
 
     let engine_config = engine::configure(&config, incarnation, dialler.families());
     let mut engine = Engine::new(Instant::now(), engine_config)?;
-    if let Some(dtn_time_ms) = engine::dtn_time_ms() {
+    if let Some(dtn_time_ms) = clock::dtn_time_ms() {
         engine.set_clock(Instant::now(), dtn_time_ms);
     }
+    engine.set_utc(Instant::now(), clock::utc_ms());
     let (inbound_sender, inbound) = mpsc::unbounded_channel();
     let names = NeighbourNames::new(config.neighbours());
     let shell = Shell::new(engine, names, inbound_sender);
@@ -106,6 +127,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
         background(shell::drive(shell.clone())),
         background(congestion),
     ];
+    shell.set_beacons(beacons::open(&config, incarnation, &shell)?);
     let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
     let watched = links.clone();
     tasks.push(background(

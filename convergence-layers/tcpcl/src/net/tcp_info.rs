@@ -115,6 +115,9 @@ impl TcpInfo {
             segments_sent: self.segs_out.into(),
             data_segments_sent: self.data_segs_out.into(),
             received_bytes: self.bytes_received,
+            heard_ago: Some(Duration::from_millis(
+                self.last_data_recv.min(self.last_ack_recv).into(),
+            )),
         }
     }
 }

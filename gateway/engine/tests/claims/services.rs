@@ -48,7 +48,7 @@ fn a_full_store_makes_the_service_wait() {
     let mut small = with_service(10, 1);
     small.agent.store_bytes = 8 << 10;
     let (mut terminal, mut hub) = pair_of(small, with_service(1, 10));
-    terminal.engine.set_blocked(
+    terminal.engine.block(
         terminal.now,
         terminal.engine.hop_named("hop0").expect("there is one"),
         true,
@@ -59,7 +59,7 @@ fn a_full_store_makes_the_service_wait() {
     let second = terminal.engine.send_message(now, message(1, 5_000), HOUR);
     assert_eq!(second, Err(SendError::NoRoom));
     let hop = terminal.engine.hop_named("hop0").expect("there is one");
-    terminal.engine.set_blocked(now, hop, false);
+    terminal.engine.block(now, hop, false);
     live(&mut terminal, &mut hub, Duration::from_millis(300));
     let now = terminal.now;
     let third = terminal.engine.send_message(now, message(1, 5_000), HOUR);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::Json as Reply;
 use axum::extract::State;
 use serde::{Deserialize, Deserializer, Serialize};
-use underpass_engine::{Engine, HopId};
+use underpass_engine::{Engine, HopId, MAX_PLANNED};
 
 use super::ApiState;
 use super::problem::{Json, Path, Problem, Query};
-use super::view::PathView;
+use super::view::{PathView, PlannedView};
 use crate::config::RATES_BPS;
 
 /// A change of a path; what is left out stays.
@@ -50,13 +50,11 @@ pub async fn change_path(
             engine.set_rate(now, hop, rate);
         }
         if let Some(blocked) = change.blocked {
-            engine.set_blocked(now, hop, blocked);
+            engine.block(now, hop, blocked);
         }
     });
     tracing::info!(path = name, ?change, "path changed by the local API");
-    let mut paths = state.paths().into_iter();
-    let view = paths.find(|view| view.hop.name == name);
-    view.map(Reply).ok_or_else(|| unknown_path(&name))
+    state.path(&name).map(Reply)
 }
 
 /// The beam's capacity.
@@ -96,11 +94,55 @@ pub async fn change_beam(
     Ok(beam(state).await)
 }
 
-/// Which path is meant; all if none is named.
+/// The blockages that are known beforehand.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Blockages {
+    blockages: Vec<PlannedView>,
+}
+
+/// PUT /v1/paths/{name}/blockages
+pub async fn plan_blockages(
+    State(state): State<Arc<ApiState>>,
+    Path(name): Path<String>,
+    Json(plan): Json<Blockages>,
+) -> Result<Reply<PathView>, Problem> {
+    if plan.blockages.len() > MAX_PLANNED {
+        let text = format!("there may be {MAX_PLANNED} blockages at most");
+        return Err(Problem::invalid(text));
+    }
+    let planned = plan.blockages.iter().map(PlannedView::planned);
+    let planned = planned.collect::<Option<Vec<_>>>().ok_or_else(|| {
+        Problem::invalid("entry and exit must lie after 1970, and exit behind entry")
+    })?;
+    let hop = state.hop(&name)?;
+    tracing::info!(
+        path = name,
+        count = planned.len(),
+        "blockages planned by the local API"
+    );
+    state
+        .shell
+        .with(|engine, now| engine.plan_blockages(now, hop, planned));
+    state.path(&name).map(Reply)
+}
+
+/// Who says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Sayer {
+    #[default]
+    Operator,
+    Modem,
+}
+
+/// Which path is meant, all if none is named; and who speaks.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Named {
     path: Option<String>,
+    #[serde(default)]
+    source: Sayer,
 }
 
 /// What was blocked or unblocked.
@@ -108,24 +150,24 @@ pub struct Named {
 pub struct Blockage {
     /// The paths' names.
     paths: Vec<String>,
-    /// What they are now.
+    /// What the caller has said of them.
     blocked: bool,
 }
 
-/// POST /v1/link/block?path=NAME
+/// POST /v1/link/block?path=NAME&source=SOURCE
 pub async fn block(
     State(state): State<Arc<ApiState>>,
     Query(named): Query<Named>,
 ) -> Result<Reply<Blockage>, Problem> {
-    state.set_blocked(named.path.as_deref(), true).map(Reply)
+    state.set_blocked(&named, true).map(Reply)
 }
 
-/// POST /v1/link/unblock?path=NAME
+/// POST /v1/link/unblock?path=NAME&source=SOURCE
 pub async fn unblock(
     State(state): State<Arc<ApiState>>,
     Query(named): Query<Named>,
 ) -> Result<Reply<Blockage>, Problem> {
-    state.set_blocked(named.path.as_deref(), false).map(Reply)
+    state.set_blocked(&named, false).map(Reply)
 }
 
 fn unknown_path(name: &str) -> Problem {
@@ -138,16 +180,26 @@ impl ApiState {
         hop.ok_or_else(|| unknown_path(name))
     }
 
-    fn set_blocked(&self, path: Option<&str>, blocked: bool) -> Result<Blockage, Problem> {
+    fn path(&self, name: &str) -> Result<PathView, Problem> {
+        let mut paths = self.paths().into_iter();
+        let view = paths.find(|view| view.hop.name == name);
+        view.ok_or_else(|| unknown_path(name))
+    }
+
+    fn set_blocked(&self, said: &Named, blocked: bool) -> Result<Blockage, Problem> {
+        let path = said.path.as_deref();
         let named = path.map(|name| self.hop(name)).transpose()?;
         let mut hops = self.shell.read(Engine::hops);
         hops.retain(|hop| named.is_none_or(|named| named == hop.id));
         self.shell.with(|engine, now| {
             for hop in &hops {
-                engine.set_blocked(now, hop.id, blocked);
+                match said.source {
+                    Sayer::Operator => engine.block(now, hop.id, blocked),
+                    Sayer::Modem => engine.block_by_modem(now, hop.id, blocked),
+                }
             }
         });
-        tracing::info!(path, blocked, "blockage set by the local API");
+        tracing::info!(path, blocked, source = ?said.source, "blockage set by the local API");
         let paths = hops.into_iter().map(|hop| hop.name).collect();
         Ok(Blockage { paths, blocked })
     }

@@ -21,7 +21,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, Uri};
-use axum::routing::{delete, get, patch, post};
+use axum::routing::{delete, get, patch, post, put};
 use underpass_edge::Edge;
 
 use crate::config::Config;
@@ -64,6 +64,7 @@ fn router(state: Arc<ApiState>) -> Router {
         .route("/v1/custody/{id}", delete(removals::cancel_bundle))
         .route("/v1/paths", get(queries::paths))
         .route("/v1/paths/{name}", patch(links::change_path))
+        .route("/v1/paths/{name}/blockages", put(links::plan_blockages))
         .route("/v1/beam", get(links::beam).patch(links::change_beam))
         .route("/v1/link/block", post(links::block))
         .route("/v1/link/unblock", post(links::unblock))

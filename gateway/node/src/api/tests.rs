@@ -274,6 +274,72 @@ async fn a_session_that_comes_up_in_a_blockage_sends_no_keepalives() {
 }
 
 #[tokio::test]
+async fn a_path_that_the_modem_and_an_operator_hold_is_free_when_both_say_so() {
+    let world = World::new();
+    for source in ["modem", "operator"] {
+        let block = format!("/v1/link/block?source={source}");
+        world.ask("POST", &block, Body::empty()).await;
+        let paths = world.get("/v1/paths").await;
+        assert_eq!(paths[0]["link"]["blocked_by"], source);
+    }
+    world.ask("POST", "/v1/link/unblock", Body::empty()).await;
+    let paths = world.get("/v1/paths").await;
+    assert_eq!(paths[0]["link"]["blocked_by"], "modem");
+    assert_eq!(paths[0]["blocked"], true);
+    let text = serde_json::from_value::<Status>(world.get("/v1/status").await).unwrap();
+    assert!(
+        text.to_string().contains("blocked, down (modem, "),
+        "{text}"
+    );
+    world
+        .ask("POST", "/v1/link/unblock?source=modem", Body::empty())
+        .await;
+    let paths = world.get("/v1/paths").await;
+    assert_eq!(paths[0]["link"]["blocked_by"], Value::Null);
+    assert_eq!(paths[0]["blocked"], false);
+    world
+        .ask("POST", "/v1/link/block?source=weather", Body::empty())
+        .await
+        .is_problem(400);
+    let metrics = world.ask("GET", "/metrics", Body::empty()).await;
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let row = r#"underpass_path_blockages_total{path="sat",source="modem"} 1"#;
+    assert!(metrics.contains(row), "{metrics}");
+}
+
+#[tokio::test]
+async fn planned_blockages_are_replaced_shown_and_checked() {
+    let world = World::new();
+    world.state.shell.with(|engine, now| {
+        engine.set_utc(now, Some(4_102_444_800_000));
+    });
+    let plan = r#"{"blockages": [
+        {"entry": "2100-01-01T00:00:10Z", "exit": "2100-01-01T01:00:40+01:00"},
+        {"entry": "2099-12-31T23:59:00Z", "exit": "2100-01-01T00:00:05.250Z"}
+    ]}"#;
+    let url = "/v1/paths/sat/blockages";
+    let answer = world.ask("PUT", url, plan).await;
+    let link = &answer.json()["link"];
+    assert_eq!(link["blocked_by"], "plan");
+    assert_eq!(link["planned"][0]["exit"], "2100-01-01T00:00:05.25Z");
+    assert_eq!(link["planned"][1]["exit"], "2100-01-01T00:00:40Z");
+    for wrong in [
+        r#"{"blockages": [{"entry": "2100-01-01T00:00:10Z", "exit": "2100-01-01T00:00:10Z"}]}"#,
+        r#"{"blockages": [{"entry": "1960-01-01T00:00:10Z", "exit": "2100-01-01T00:00:10Z"}]}"#,
+        r#"{"blockages": [{"entry": "soon", "exit": "later"}]}"#,
+        r#"{"blockages": [{"entry": "2100-01-01T00:00:10Z"}]}"#,
+    ] {
+        world.ask("PUT", url, wrong).await.is_problem(422);
+    }
+    let answer = world.ask("PUT", url, r#"{"blockages": []}"#).await;
+    assert_eq!(answer.json()["blocked"], false);
+    world
+        .ask("PUT", "/v1/paths/moon/blockages", plan)
+        .await
+        .is_problem(404);
+}
+
+#[tokio::test]
 async fn an_operator_resets_a_stream_once() {
     let world = World::new();
     world.session();

@@ -44,10 +44,16 @@ fn paths(paths: &[PathView]) -> Table {
             (true, false) => "up",
             (false, false) => "down",
         };
+        let state = match (hop.link.blocked_by, hop.link.blocked_s) {
+            (Some(source), Some(blocked_s)) => {
+                format!("{state} ({}, {})", source.name(), span(blocked_s))
+            }
+            _ => state.to_owned(),
+        };
         table.row([
             hop.name.clone(),
             format!("ipn:{}.0", hop.neighbour),
-            state.to_owned(),
+            state,
             hop.rate_bps.map_or("unlimited".to_owned(), rate),
             rate(hop.subtracted_bps),
         ]);

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 use underpass_cla::{Class, PathFigures};
-use underpass_engine::{Engine, HopSnapshot, SessionSnapshot};
+use underpass_engine::{
+    Engine, HopSnapshot, LinkSnapshot, PlannedBlockage, SessionSnapshot, Source,
+};
 
 use super::ApiState;
 
@@ -55,10 +58,41 @@ pub struct HopFields {
     pub up: bool,
     /// Whether sending is held.
     pub blocked: bool,
+    /// What is known of the link.
+    pub link: LinkView,
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
     pub rate_bps: Option<u64>,
     /// Taken from the rate for ACKs and plain IP, bit/s.
     pub subtracted_bps: u64,
+}
+
+/// Whether a link is there.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LinkView {
+    /// operator, modem, plan or probing; null if it is not blocked.
+    pub blocked_by: Option<Source>,
+    /// How long it has been blocked, s.
+    pub blocked_s: Option<f64>,
+    /// How long the peer has not been heard, s; null if it never was.
+    pub silence_s: Option<f64>,
+    /// Whether the peer's silence would tell of a blockage.
+    pub probed: bool,
+    /// Planned blockages that are not over.
+    pub planned: Vec<PlannedView>,
+    /// Whether the peer is heard in the planned blockage in force.
+    pub plan_contradicted: bool,
+}
+
+/// A planned blockage.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedView {
+    /// Nothing is sent from here on, RFC 3339.
+    #[serde(with = "time::serde::rfc3339")]
+    pub entry: OffsetDateTime,
+    /// Sending starts again, RFC 3339.
+    #[serde(with = "time::serde::rfc3339")]
+    pub exit: OffsetDateTime,
 }
 
 /// A session with what its transport measures.
@@ -141,6 +175,41 @@ pub struct CustodyClassView {
     pub oldest_s: f64,
 }
 
+impl LinkView {
+    fn of(link: &LinkSnapshot) -> LinkView {
+        LinkView {
+            blocked_by: link.blocked.map(|(source, _)| source),
+            blocked_s: link.blocked.map(|(_, since)| since.elapsed().as_secs_f64()),
+            silence_s: link.heard.map(|at| at.elapsed().as_secs_f64()),
+            probed: link.probed,
+            planned: link.planned.iter().filter_map(PlannedView::of).collect(),
+            plan_contradicted: link.plan_contradicted,
+        }
+    }
+}
+
+impl PlannedView {
+    /// Times beyond the year 9999 cannot be told.
+    fn of(planned: &PlannedBlockage) -> Option<PlannedView> {
+        let time = |ms: u64| {
+            let nanoseconds = i128::from(ms) * 1_000_000;
+            OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()
+        };
+        Some(PlannedView {
+            entry: time(planned.entry_ms)?,
+            exit: time(planned.exit_ms)?,
+        })
+    }
+
+    /// As the engine knows it; none if it does not lie after 1970, or ends
+    /// before it begins.
+    pub fn planned(&self) -> Option<PlannedBlockage> {
+        let ms = |time: OffsetDateTime| u64::try_from(time.unix_timestamp_nanos() / 1_000_000).ok();
+        let (entry_ms, exit_ms) = (ms(self.entry)?, ms(self.exit)?);
+        (entry_ms < exit_ms).then_some(PlannedBlockage { entry_ms, exit_ms })
+    }
+}
+
 impl ApiState {
     pub(super) fn class_name(&self, class: Class) -> String {
         let place = usize::from(class.0);
@@ -189,6 +258,7 @@ impl ApiState {
                 neighbour: hop.neighbour,
                 up: hop.up,
                 blocked: hop.blocked,
+                link: LinkView::of(&hop.link),
                 rate_bps: hop.send_rate_bps,
                 subtracted_bps: hop.subtracted_bps,
             },

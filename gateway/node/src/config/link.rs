@@ -44,8 +44,9 @@ pub struct TcpConfig {
     pub congestion_control: Vec<String>,
     /// TCPCL keepalive, s; 0 switches it off. Default 30.
     pub keepalive_s: u16,
-    /// TCP_USER_TIMEOUT: how long unacknowledged bytes are waited for before
-    /// a session counts as broken, s. Default 3600.
+    /// How long a blocked link holds each connection before it is reset, s;
+    /// also TCP_USER_TIMEOUT: how long unacknowledged bytes are waited for
+    /// before a session counts as broken. Default 3600.
     pub hold_s: u64,
     /// Bounds of the pause between attempts to dial, s. Default 0.5 and 30.
     pub backoff_min_s: f64,

@@ -4,6 +4,7 @@
 //! a typing mistake never silently leaves a default in force. `check-config`
 //! reads and validates exactly what `run` does.
 
+mod beacons;
 mod custody;
 mod edge;
 mod link;
@@ -18,6 +19,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
 
+pub use beacons::BeaconsConfig;
 pub use custody::{CustodyConfig, CustodyDialect};
 pub use link::{
     BeamConfig, ListenerConfig, PathConfig, RATES_BPS, TcpConfig, TerminalConfig, TlsConfig,
@@ -73,6 +75,9 @@ pub struct Config {
     /// TCP options of convergence-layer sessions.
     #[serde(default)]
     pub tcp: TcpConfig,
+    /// Datagrams that tell whether the links are there.
+    #[serde(default)]
+    pub beacons: BeaconsConfig,
     /// The traffic classes, the same on both ends of a hop.
     #[serde(default = "traffic::default_classes", rename = "class")]
     pub classes: Vec<ClassSettings>,
@@ -145,6 +150,7 @@ impl Config {
             self.tls.check(&mut problems);
         }
         self.tcp.check(&mut problems);
+        self.beacons.check(&mut problems);
         self.log.check(&mut problems);
         self.api.check(&mut problems);
         self.beam.check(&mut problems);

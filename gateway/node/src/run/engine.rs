@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use underpass_bundle as bundle;
 use underpass_cla::Class;
@@ -17,23 +17,6 @@ use crate::config::{Config, CustodyDialect, Role, class_named};
 /// empty; slightly more than the sessions pace to, so that a lone session
 /// always has the next bundle before it is through with the last.
 const UTILISATION: f64 = 0.994;
-
-/// DTN time begins at 2000-01-01 UTC (RFC 9171 § 4.2.6).
-const DTN_EPOCH_S: u64 = 946_684_800;
-
-/// No terminal's clock was right before this; it boots at some earlier time.
-const PLAUSIBLE_S: u64 = 1_767_225_600;
-
-/// The time of day in DTN time, ms, unless the clock is plainly not set.
-pub(super) fn dtn_time_ms() -> Option<u64> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    if since.as_secs() < PLAUSIBLE_S {
-        return None;
-    }
-    u64::try_from(since.as_millis())
-        .ok()?
-        .checked_sub(DTN_EPOCH_S * 1000)
-}
 
 /// Makes the engine's configuration.
 pub(crate) fn configure(config: &Config, incarnation: u64, families: Families) -> EngineConfig {
@@ -63,6 +46,7 @@ pub(crate) fn configure(config: &Config, incarnation: u64, families: Families) -
         window_bytes: config.streams.window_bytes,
         send_buffer_bytes: config.streams.send_buffer_bytes,
         lifetime: Duration::from_secs(config.custody.lifetime_s),
+        hold: Duration::from_secs(config.tcp.hold_s),
         edge,
         reaches: Announcement {
             ipv4: families.ipv4,

@@ -1,5 +1,5 @@
-//! What the sessions measure, gathered once a second: the traffic that the
-//! scheduler does not send is taken from its rates.
+//! What is looked at once a second: the clock, and what the sessions measure;
+//! the traffic that the scheduler does not send is taken from its rates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use underpass_engine::{HopId, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
 
 use super::Shell;
+use crate::clock;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -23,6 +24,8 @@ pub async fn watch(
     let mut ticks = tokio::time::interval(INTERVAL);
     loop {
         ticks.tick().await;
+        // Plans count by the time of day, whose clock may be set at any time.
+        shell.with(|engine, now| engine.set_utc(now, clock::utc_ms()));
         let figures = shell.session_figures();
         let now = Instant::now();
         for reading in figures {

@@ -5,8 +5,10 @@
 //! What the engine wants done outside is done after the mutex is released, so
 //! that no convergence layer or edge task is ever called under it.
 
+mod beacons;
 mod conduit;
 mod figures;
+mod links;
 mod operator;
 mod outlet;
 mod sessions;
@@ -15,7 +17,7 @@ mod timer;
 mod transport;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -25,12 +27,14 @@ use underpass_cla::{Session, SessionId, Transfer};
 use underpass_engine::{Action, Engine, StreamKey};
 use underpass_streams::Open;
 
+pub use beacons::{Ear, LinkBeacons};
 pub use figures::{SessionReading, watch as watch_figures};
 pub use outlet::StreamOutlet;
 pub use sessions::NeighbourNames;
 pub use timer::drive;
 pub use transport::TransportTotals;
 
+use links::LinkLedger;
 use streams::StreamTable;
 use transport::TransportLedger;
 
@@ -49,6 +53,7 @@ pub struct Shell {
     timer: Notify,
     names: NeighbourNames,
     inbound: mpsc::UnboundedSender<Inbound>,
+    beacons: OnceLock<LinkBeacons>,
 }
 
 struct Inner {
@@ -61,6 +66,8 @@ struct Inner {
     counts: Counts,
     /// What the sessions' transports have moved, for metrics.
     transport: TransportLedger,
+    /// What was seen of the links.
+    links: LinkLedger,
 }
 
 /// What the shell has seen in all.
@@ -98,10 +105,12 @@ impl Shell {
                 armed: None,
                 counts: Counts::default(),
                 transport: TransportLedger::default(),
+                links: LinkLedger::default(),
             }),
             timer: Notify::new(),
             names,
             inbound,
+            beacons: OnceLock::new(),
         })
     }
 
@@ -181,6 +190,7 @@ impl Inner {
                         effects.push(Effect::Suspend(session.clone(), blocked));
                     }
                 }
+                Action::Link { hop, change } => self.link_changed(hop, change),
                 Action::Stream { peer, event } => self.stream_event(peer, event, &mut effects),
                 Action::Message(message) => tracing::debug!(
                     peer = message.peer,

@@ -52,6 +52,9 @@ impl Node for Shell {
             congestion_control = info.congestion_control,
             "session up"
         );
+        if let (Some(beacons), Some(key)) = (self.beacons.get(), &info.exported_key) {
+            beacons.add_key(&info.path, hop, key);
+        }
         self.with_inner(|inner, now| {
             inner.sessions.insert(id, session);
             inner.engine.session_up(now, id, hop, info);

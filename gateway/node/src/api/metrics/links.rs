@@ -5,7 +5,7 @@ use std::fmt;
 
 use prometheus_client::registry::Unit;
 use underpass_cla::Class;
-use underpass_engine::{Engine, HopId, HopTraffic};
+use underpass_engine::{Engine, HopId, HopSnapshot, HopTraffic, Source};
 
 use super::super::ApiState;
 use super::super::view::{PathView, SessionView};
@@ -18,6 +18,8 @@ const ALL_CLASSES: &str = "all";
 pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let paths = state.paths();
     states(&paths, families)?;
+    blockages(state, families)?;
+    beacons(state, families)?;
     rates(state, &paths, families)?;
     bundles(state, families)?;
     transports(state, families)?;
@@ -47,6 +49,82 @@ fn states(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
         paths
             .iter()
             .map(|path| (of_path(path), u64::from(path.hop.blocked))),
+    )
+}
+
+fn blockages(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let hops = state.shell.read(Engine::hops);
+    let of = |hop: &HopSnapshot| vec![("path", hop.name.clone())];
+    families.gauge(
+        "path_silence",
+        "Since the peer was last heard; absent if it never was",
+        Some(&Unit::Seconds),
+        hops.iter()
+            .filter_map(|hop| Some((of(hop), hop.link.heard?.elapsed().as_secs_f64()))),
+    )?;
+    families.gauge(
+        "path_plan_contradicted",
+        "Whether the peer is heard in the planned blockage in force",
+        None,
+        hops.iter()
+            .map(|hop| (of(hop), u64::from(hop.link.plan_contradicted))),
+    )?;
+    let totals = state.shell.link_totals();
+    let total = |hop: &HopSnapshot| totals.get(&hop.id).cloned().unwrap_or_default();
+    let begun = hops.iter().flat_map(|hop| {
+        let total = total(hop);
+        Source::ALL.map(|source| {
+            let mut labels = of(hop);
+            labels.push(("source", source.name().to_owned()));
+            let count = total.blockages.get(&source).copied().unwrap_or(0);
+            (labels, count)
+        })
+    });
+    families.counter(
+        "path_blockages",
+        "Blockages, by who said so first",
+        None,
+        begun,
+    )?;
+    families.counter(
+        "path_blocked",
+        "Time of the blockages that are over",
+        Some(&Unit::Seconds),
+        hops.iter()
+            .map(|hop| (of(hop), total(hop).blocked.as_secs_f64())),
+    )?;
+    families.counter(
+        "path_plans_contradicted",
+        "Planned blockages in which the peer was heard",
+        None,
+        hops.iter()
+            .map(|hop| (of(hop), total(hop).plans_contradicted)),
+    )
+}
+
+fn beacons(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let rows = state.shell.beacons().into_iter().flat_map(|beacons| {
+        let endpoints = beacons.counters();
+        endpoints.flat_map(|(name, counters)| {
+            let outcomes = [
+                ("sent", counters.sent),
+                ("heard", counters.heard),
+                ("malformed", counters.malformed),
+                ("unknown-key", counters.unknown_key),
+                ("forged", counters.forged),
+                ("replayed", counters.replayed),
+            ];
+            outcomes.map(|(outcome, count)| {
+                let socket = ("socket", name.to_owned());
+                (vec![socket, ("outcome", outcome.to_owned())], count)
+            })
+        })
+    });
+    families.counter(
+        "beacons",
+        "Beacons sent, and datagrams received by what they were; socket is a path or listener",
+        None,
+        rows,
     )
 }
 

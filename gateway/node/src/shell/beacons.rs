@@ -1,0 +1,128 @@
+//! Beacons between the sockets, the sessions and the engine.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use underpass_beacon::{Beacons, Counters, Key, Node, PeerId, Signs};
+use underpass_cla::{ExportedKey, PathFigures, Session};
+use underpass_engine::{HopId, Sign};
+
+use super::Shell;
+
+/// The endpoints by the names of their paths and listeners.
+#[derive(Default)]
+pub struct LinkBeacons {
+    endpoints: BTreeMap<String, Beacons>,
+}
+
+impl LinkBeacons {
+    /// Adds the endpoint of a path or listener.
+    pub fn insert(&mut self, name: &str, beacons: Beacons) {
+        self.endpoints.insert(name.to_owned(), beacons);
+    }
+
+    /// A session of a hop over `path` brings its key. A terminal that now
+    /// comes in by this listener has left the others.
+    pub(super) fn add_key(&self, path: &str, hop: HopId, key: &ExportedKey) {
+        let peer = PeerId(hop.0);
+        for (name, beacons) in &self.endpoints {
+            if name == path {
+                beacons.add_key(peer, Key::new(&key.0));
+            } else {
+                beacons.leave(peer);
+            }
+        }
+    }
+
+    /// Datagrams in numbers, by path or listener.
+    pub fn counters(&self) -> impl Iterator<Item = (&str, Counters)> {
+        let endpoints = self.endpoints.iter();
+        endpoints.map(|(name, beacons)| (name.as_str(), beacons.counters()))
+    }
+}
+
+/// The shell as its beacons see it. It does not keep the shell alive, which
+/// owns them.
+pub struct Ear(Weak<Shell>);
+
+impl Ear {
+    /// The ear of a shell.
+    pub fn of(shell: &Arc<Shell>) -> Ear {
+        Ear(Arc::downgrade(shell))
+    }
+}
+
+impl Node for Ear {
+    fn signs(&self, peer: PeerId) -> Signs {
+        let shell = self.0.upgrade();
+        shell.map_or_else(Signs::default, |shell| shell.signs(HopId(peer.0)))
+    }
+
+    fn heard(&self, peer: PeerId, at: Instant) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.with(|engine, now| engine.heard(now, HopId(peer.0), at, Sign::Beacon));
+        }
+    }
+
+    fn key_unknown(&self, peer: PeerId) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.peer_lost_sessions(HopId(peer.0));
+        }
+    }
+}
+
+impl Shell {
+    /// Puts beacons to use; called once, before there are sessions.
+    pub fn set_beacons(&self, beacons: LinkBeacons) {
+        // A second call would change nothing.
+        let _ = self.beacons.set(beacons);
+    }
+
+    /// The beacons, once they are in use.
+    pub fn beacons(&self) -> Option<&LinkBeacons> {
+        self.beacons.get()
+    }
+
+    fn sessions_of(&self, hop: HopId) -> Vec<Arc<dyn Session>> {
+        let inner = self.lock();
+        let sessions = inner.sessions.iter();
+        sessions
+            .filter(|(id, _)| {
+                let place = inner.engine.session_place(**id);
+                place.is_some_and(|place| place.hop == hop)
+            })
+            .map(|(_, session)| session.clone())
+            .collect()
+    }
+
+    /// What the hop's sessions have heard and sent; the engine learns of it.
+    fn signs(&self, hop: HopId) -> Signs {
+        let figures: Vec<PathFigures> = {
+            // The transports are asked outside of the lock.
+            let sessions = self.sessions_of(hop);
+            sessions.iter().map(|session| session.figures()).collect()
+        };
+        let ago = figures.iter().filter_map(|figures| figures.heard_ago).min();
+        let segments = figures.iter().map(|figures| figures.segments_sent).sum();
+        self.with_inner(|inner, now| {
+            let at = ago.and_then(|ago| now.checked_sub(ago));
+            if let Some(at) = at {
+                inner.engine.heard(now, hop, at, Sign::Session);
+            }
+            Signs {
+                heard: inner.engine.last_heard(hop),
+                sent: inner.links.sent(hop, segments, now),
+            }
+        })
+    }
+
+    /// The peer has restarted, so its end of the sessions is gone, which TCP
+    /// would find out by its time-outs only.
+    fn peer_lost_sessions(&self, hop: HopId) {
+        tracing::info!(hop = self.name_of(hop), "the peer has lost its sessions");
+        for session in self.sessions_of(hop) {
+            session.abort("the peer does not know this session any more");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What happens to the links, for log and metrics.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use underpass_engine::{HopId, LinkChange, Source};
+
+use super::{Inner, Shell};
+
+/// Blockages of one hop since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkTotals {
+    /// How many began, by who said so first.
+    pub blockages: BTreeMap<Source, u64>,
+    /// How long those took that are over.
+    pub blocked: Duration,
+    /// Planned blockages in which the peer was heard.
+    pub plans_contradicted: u64,
+}
+
+/// What was seen of the links.
+#[derive(Debug, Default)]
+pub(super) struct LinkLedger {
+    totals: BTreeMap<HopId, LinkTotals>,
+    /// Segments that the hop's sessions had sent when last looked at, and
+    /// when these were found more than before.
+    sent: HashMap<HopId, (u64, Instant)>,
+}
+
+impl LinkLedger {
+    /// When anything was last seen to leave, given what the sessions have
+    /// sent in all by now.
+    pub fn sent(&mut self, hop: HopId, segments: u64, now: Instant) -> Option<Instant> {
+        let (before, at) = self.sent.entry(hop).or_insert((segments, now));
+        if *before != segments {
+            (*before, *at) = (segments, now);
+        }
+        Some(*at)
+    }
+
+    fn note(&mut self, hop: HopId, change: LinkChange) {
+        let totals = self.totals.entry(hop).or_default();
+        match change {
+            LinkChange::Blocked(source) => *totals.blockages.entry(source).or_default() += 1,
+            LinkChange::Free(lasted) => totals.blocked += lasted,
+            LinkChange::PlanContradicted(_) => totals.plans_contradicted += 1,
+            LinkChange::Source(_) => {}
+        }
+    }
+}
+
+impl Inner {
+    /// A link has changed its state.
+    pub(super) fn link_changed(&mut self, hop: HopId, change: LinkChange) {
+        self.links.note(hop, change);
+        let name = self.engine.hop_name(hop).unwrap_or_default();
+        match change {
+            LinkChange::Blocked(source) => {
+                tracing::warn!(path = name, source = source.name(), "link blocked");
+            }
+            LinkChange::Source(source) => {
+                tracing::info!(path = name, source = source.name(), "link still blocked");
+            }
+            LinkChange::Free(lasted) => {
+                let blocked_s = lasted.as_secs_f64();
+                tracing::info!(path = name, blocked_s, "link back");
+            }
+            LinkChange::PlanContradicted(planned) => tracing::warn!(
+                path = name,
+                entry_ms = planned.entry_ms,
+                exit_ms = planned.exit_ms,
+                "the peer is heard in a planned blockage: sending goes on"
+            ),
+        }
+    }
+}
+
+impl Shell {
+    /// Blockages by hop since the start.
+    pub fn link_totals(&self) -> BTreeMap<HopId, LinkTotals> {
+        self.lock().links.totals.clone()
+    }
+
+    pub(super) fn name_of(&self, hop: HopId) -> String {
+        let name = self.read(|engine| engine.hop_name(hop).map(str::to_owned));
+        name.unwrap_or_default()
+    }
+}
