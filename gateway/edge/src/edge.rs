@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +14,7 @@ use crate::dial::Dialler;
 use crate::direct::DirectOutlet;
 use crate::listen::{Clients, Listener, Ways};
 use crate::stream::Outlet;
+use crate::switch::Switch;
 
 /// Why an edge cannot start.
 #[derive(Debug, Error)]
@@ -39,6 +40,7 @@ pub struct Edge {
     stop: CancellationToken,
     connections: TaskTracker,
     addresses: Vec<(String, SocketAddr)>,
+    switch: Arc<RwLock<Switch>>,
 }
 
 impl Edge {
@@ -54,9 +56,11 @@ impl Edge {
         outlet: Arc<dyn Outlet>,
     ) -> Result<Edge, EdgeError> {
         let dialler = Arc::new(Dialler::new(config.dial.clone()));
+        let switch = Arc::<RwLock<Switch>>::default();
         let ways = Ways {
             peer: outlet,
             direct: Arc::new(DirectOutlet::new(dialler)),
+            switch: switch.clone(),
         };
         let classifier = Arc::new(classifier);
         let mut listeners = Vec::new();
@@ -82,6 +86,7 @@ impl Edge {
             stop: CancellationToken::new(),
             connections: TaskTracker::new(),
             addresses,
+            switch,
         };
         for listener in listeners {
             tokio::spawn(listener.serve(edge.stop.clone(), edge.connections.clone()));
@@ -98,6 +103,19 @@ impl Edge {
     /// Connections that are open.
     pub fn open_connections(&self) -> usize {
         self.connections.len()
+    }
+
+    /// What the proxies do not take in at present.
+    pub fn switch(&self) -> Switch {
+        let switch = self.switch.read();
+        switch.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what SOCKS5 and HTTP listeners take in. New connections that
+    /// they do not take in leave from this node itself; those that are open
+    /// live on.
+    pub fn set_switch(&self, switch: Switch) {
+        *self.switch.write().unwrap_or_else(PoisonError::into_inner) = switch;
     }
 
     /// Stops accepting and waits until the last open connection has ended.

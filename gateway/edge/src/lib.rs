@@ -17,6 +17,8 @@ mod listen;
 pub mod relay;
 pub mod socks5;
 pub mod stream;
+mod switch;
 pub mod transparent;
 
 pub use edge::{Edge, EdgeError};
+pub use switch::Switch;

@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use underpass_edge::Edge;
 use underpass_edge::config::{EdgeConfig, ListenerProtocol};
 use underpass_edge::dial::Families;
-use underpass_edge::transparent::{Interception, InterceptionError, PlainBytes, Switch};
+use underpass_edge::transparent::{Interception, InterceptionError, PlainBytes};
+use underpass_edge::{Edge, Switch};
 
 /// How often the rules and their counters are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -21,6 +21,7 @@ pub struct Interceptor {
 struct State {
     rules: Interception,
     switch: Switch,
+    families: Families,
 }
 
 impl Interceptor {
@@ -43,9 +44,14 @@ impl Interceptor {
         });
         let switch = Switch::default();
         let port = port.map(|(_, address)| address.port());
-        let rules = Interception::install(wanted.clone(), port, &switch)?;
+        let families = Families::BOTH;
+        let rules = Interception::install(wanted.clone(), port, &switch, families)?;
         Ok(Some(Arc::new(Interceptor {
-            state: Mutex::new(State { rules, switch }),
+            state: Mutex::new(State {
+                rules,
+                switch,
+                families,
+            }),
             plain: Mutex::default(),
         })))
     }
@@ -53,6 +59,11 @@ impl Interceptor {
     /// What is switched off at present.
     pub fn switch(&self) -> Switch {
         self.state().switch.clone()
+    }
+
+    /// The families that the far node reaches.
+    pub fn families(&self) -> Families {
+        self.state().families
     }
 
     /// Whether the kernel has the rules still.
@@ -66,13 +77,9 @@ impl Interceptor {
     /// When nft refuses; what was in force then stays.
     pub fn change(&self, change: impl FnOnce(&mut Switch)) -> Result<(), InterceptionError> {
         let mut state = self.state();
-        let mut switch = state.switch.clone();
+        let (mut switch, families) = (state.switch.clone(), state.families);
         change(&mut switch);
-        if switch != state.switch {
-            state.rules.set(&switch)?;
-            state.switch = switch;
-        }
-        Ok(())
+        state.set(switch, families)
     }
 
     /// Bytes of clients' traffic routed as plain IP, as last looked at.
@@ -85,13 +92,29 @@ impl Interceptor {
     }
 
     fn look(&self, families: Families) {
-        if let Err(error) = self.change(|switch| switch.families = families) {
+        let mut state = self.state();
+        let switch = state.switch.clone();
+        let followed = state.set(switch, families);
+        let bytes = state.rules.plain_ip_bytes();
+        drop(state);
+        if let Err(error) = followed {
             tracing::error!(%error, "the families that the far node reaches are not followed");
         }
-        match self.state().rules.plain_ip_bytes() {
+        match bytes {
             Ok(bytes) => *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = bytes,
             Err(error) => tracing::warn!(%error, "plain IP is not measured"),
         }
+    }
+}
+
+impl State {
+    fn set(&mut self, switch: Switch, families: Families) -> Result<(), InterceptionError> {
+        if (&switch, families) != (&self.switch, self.families) {
+            self.rules.set(&switch, families)?;
+            self.switch = switch;
+            self.families = families;
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,10 @@
 //! A port, or a range of ports.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use thiserror::Error;
 
 /// Ports from `first` to `last`, both included. In TOML `443` or
 /// `"5000-5100"`.
@@ -28,6 +30,25 @@ impl fmt::Display for PortRange {
         } else {
             write!(f, "{}-{}", self.first, self.last)
         }
+    }
+}
+
+/// A text that is no port and no range of ports.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("expected a port (443) or a range of ports (5000-5100)")]
+pub struct NoPortRange;
+
+impl FromStr for PortRange {
+    type Err = NoPortRange;
+
+    fn from_str(text: &str) -> Result<PortRange, NoPortRange> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let port = |text: &str| text.trim().parse().map_err(|_| NoPortRange);
+        let (first, last) = (port(first)?, port(last)?);
+        if first > last {
+            return Err(NoPortRange);
+        }
+        Ok(PortRange { first, last })
     }
 }
 
@@ -62,13 +83,7 @@ impl Visitor<'_> for PortRangeVisitor {
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<PortRange, E> {
-        let wrong = || E::invalid_value(de::Unexpected::Str(value), &self);
-        let (first, last) = value.split_once('-').unwrap_or((value, value));
-        let first = first.trim().parse().map_err(|_| wrong())?;
-        let last = last.trim().parse().map_err(|_| wrong())?;
-        if first > last {
-            return Err(wrong());
-        }
-        Ok(PortRange { first, last })
+        let range = value.parse();
+        range.map_err(|_| E::invalid_value(de::Unexpected::Str(value), &self))
     }
 }

@@ -5,7 +5,7 @@ mod socket;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::classify::{Classifier, Facts, Verdict};
 use crate::config::{Answer, ListenerConfig, ListenerProtocol};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
+use crate::switch::Switch;
 use crate::{http, socks5, transparent};
 pub(crate) use clients::Clients;
 pub(crate) use socket::set_keepalive;
@@ -27,6 +28,8 @@ pub(crate) struct Ways {
     pub peer: Arc<dyn Outlet>,
     /// From this node itself.
     pub direct: Arc<dyn Outlet>,
+    /// Which of them proxies take at present.
+    pub switch: Arc<RwLock<Switch>>,
 }
 
 /// What every connection of one listener shares.
@@ -38,8 +41,8 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// What the rules say of a connection to `target`; `content_length` in
-    /// bytes, where HTTP tells it.
+    /// What the rules and the switch say of a connection to `target`;
+    /// `content_length` in bytes, where HTTP tells it.
     pub fn classify(
         &self,
         protocol: Protocol,
@@ -47,14 +50,21 @@ impl Intake {
         peer: &Peer,
         content_length: Option<u64>,
     ) -> Verdict {
-        self.classifier.classify(&Facts {
+        let mut verdict = self.classifier.classify(&Facts {
             listener: &self.name,
             protocol,
             target,
             client: peer.address,
             dscp: peer.dscp,
             content_length,
-        })
+        });
+        // The kernel has asked the other switch before it diverted.
+        if protocol != Protocol::Transparent {
+            let switch = self.ways.switch.read();
+            let switch = switch.unwrap_or_else(PoisonError::into_inner);
+            verdict.direct |= !switch.takes_in(peer.address.ip(), target);
+        }
+        verdict
     }
 
     /// Opens a stream for a client.

@@ -6,8 +6,10 @@ use thiserror::Error;
 
 use super::nft::{self, Owner};
 use super::routing;
-use super::ruleset::{Ruleset, Switch};
+use super::ruleset::Ruleset;
 use crate::config::{Fail, InterceptionConfig};
+use crate::dial::Families;
+use crate::switch::Switch;
 
 /// Why interception cannot be set up or changed.
 #[derive(Debug, Error)]
@@ -55,7 +57,8 @@ impl Interception {
     /// Installs the rules, having removed what a former run of the same name
     /// has left. `port` is the transparent listener's; without one, only the
     /// answers of origins to sockets with a client's address are brought in
-    /// (`origin_source = "client"`).
+    /// (`origin_source = "client"`). Connections of other than `families`,
+    /// which the far end reaches, are rejected at once.
     ///
     /// # Errors
     /// When the configuration is not sound, or nft or ip fail: both programs
@@ -64,6 +67,7 @@ impl Interception {
         config: InterceptionConfig,
         port: Option<u16>,
         switch: &Switch,
+        families: Families,
     ) -> Result<Interception, InterceptionError> {
         validate(&config)?;
         let table = format!("underpass_{}", config.name);
@@ -71,6 +75,7 @@ impl Interception {
             config: &config,
             port,
             switch,
+            families,
         };
         let line = rules.table(&table, "flags owner;", 0);
         // Where the owner's input would swallow the complaint.
@@ -99,16 +104,17 @@ impl Interception {
         })
     }
 
-    /// Changes what is taken in, in one transaction; connections that are
-    /// open live on.
+    /// Changes what is taken in, and the families that the far end reaches,
+    /// in one transaction; connections that are open live on.
     ///
     /// # Errors
     /// When nft refuses; what was in force then stays.
-    pub fn set(&mut self, switch: &Switch) -> Result<(), InterceptionError> {
+    pub fn set(&mut self, switch: &Switch, families: Families) -> Result<(), InterceptionError> {
         let rules = Ruleset {
             config: &self.config,
             port: self.port,
             switch,
+            families,
         };
         let (table, old, new) = (&self.table, self.revision, self.revision + 1);
         nft::check(&rules.table(&format!("{table}_check"), "", new))

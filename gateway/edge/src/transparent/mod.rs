@@ -13,5 +13,4 @@ mod ruleset;
 mod server;
 
 pub use interception::{Interception, InterceptionError, PlainBytes};
-pub use ruleset::Switch;
 pub(crate) use server::serve;

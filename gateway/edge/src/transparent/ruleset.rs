@@ -4,37 +4,9 @@ use std::fmt::Display;
 
 use ipnet::IpNet;
 
-use crate::config::{InterceptionConfig, PortRange};
+use crate::config::InterceptionConfig;
 use crate::dial::Families;
-
-/// What is switched off while running. What is not taken in passes as plain
-/// IP; connections that are open live on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Switch {
-    /// Whether anything is taken in.
-    pub enabled: bool,
-    /// Clients of these networks are not.
-    pub off_clients: Vec<IpNet>,
-    /// Connections to these networks are not.
-    pub off_networks: Vec<IpNet>,
-    /// Connections to these ports are not.
-    pub off_ports: Vec<PortRange>,
-    /// Address families that the far end reaches; connections of the others
-    /// are rejected at once.
-    pub families: Families,
-}
-
-impl Default for Switch {
-    fn default() -> Switch {
-        Switch {
-            enabled: true,
-            off_clients: Vec::new(),
-            off_networks: Vec::new(),
-            off_ports: Vec::new(),
-            families: Families::BOTH,
-        }
-    }
-}
+use crate::switch::Switch;
 
 /// Renders the rules of one node.
 pub(super) struct Ruleset<'a> {
@@ -43,6 +15,9 @@ pub(super) struct Ruleset<'a> {
     /// sockets with a client's address are brought in.
     pub port: Option<u16>,
     pub switch: &'a Switch,
+    /// Address families that the far end reaches; connections of the others
+    /// are rejected at once.
+    pub families: Families,
 }
 
 /// An address family's words in nft, and whether it is IPv6.
@@ -144,9 +119,9 @@ impl Ruleset<'_> {
 
     fn reached(&self, six: bool) -> bool {
         if six {
-            self.switch.families.ipv6
+            self.families.ipv6
         } else {
-            self.switch.families.ipv4
+            self.families.ipv4
         }
     }
 

@@ -8,4 +8,5 @@ mod forward;
 mod half_close;
 mod hostile_heads;
 mod socks;
+mod switch;
 mod world;

@@ -4,12 +4,12 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use underpass_cla::Class;
-use underpass_edge::Edge;
 use underpass_edge::classify::Classifier;
 use underpass_edge::config::EdgeConfig;
 use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
-use underpass_edge::transparent::{Interception, Switch};
+use underpass_edge::transparent::Interception;
+use underpass_edge::{Edge, Switch};
 
 /// No test: what `World::gateway` starts. Does nothing in a plain test run.
 #[test]
@@ -26,15 +26,17 @@ fn process() {
     let edge = Edge::start(&config, classifier, outlet).unwrap();
     let port = edge.addresses()[0].1.port();
     let mut switch = Switch::default();
+    let mut families = Families::BOTH;
     let interception = config.interception.unwrap();
-    let mut interception = Interception::install(interception, Some(port), &switch).unwrap();
+    let mut interception =
+        Interception::install(interception, Some(port), &switch, families).unwrap();
     println!("answer: ready");
     for command in std::io::stdin().lock().lines() {
         match command.unwrap().as_str() {
             "on" => switch.enabled = true,
             "off" => switch.enabled = false,
             "ipv4 only" => {
-                switch.families = Families {
+                families = Families {
                     ipv4: true,
                     ipv6: false,
                 }
@@ -42,7 +44,7 @@ fn process() {
             "not this port" => switch.off_ports = vec![toml_port(crate::world::PORT)],
             _ => {}
         }
-        interception.set(&switch).unwrap();
+        interception.set(&switch, families).unwrap();
         assert!(interception.is_in_force());
         let plain = interception.plain_ip_bytes().unwrap();
         println!("answer: {} {}", plain.up, plain.down);
