@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ipnet::IpNet;
+use underpass_edge::config::PortRange;
 use underpass_pki::Authority;
 
 /// A DTN gateway for satellite terminals on the move.
@@ -38,9 +40,58 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Switch on or off what a running node takes in; open streams live on.
+    Switch(SwitchCommand),
     /// Make and manage the nodes' certificates.
     #[command(subcommand)]
     Pki(PkiCommand),
+}
+
+/// On or off, for everything or for what is named.
+#[derive(Debug, Args)]
+pub struct SwitchCommand {
+    /// Whether it is taken in from now on.
+    pub state: OnOff,
+    /// Only these clients, as CIDR; may be repeated.
+    #[arg(long = "client", value_name = "NETWORK")]
+    pub clients: Vec<IpNet>,
+    /// Only these destinations, as CIDR; may be repeated.
+    #[arg(long = "network", value_name = "NETWORK")]
+    pub networks: Vec<IpNet>,
+    /// Only these destination ports, as 443 or 5000-5100; may be repeated.
+    #[arg(long = "port", value_name = "PORTS")]
+    pub ports: Vec<PortRange>,
+    /// Only the SOCKS and HTTP proxies, or only transparent interception.
+    #[arg(long)]
+    pub part: Option<Part>,
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
+}
+
+impl SwitchCommand {
+    /// Whether it switches on.
+    pub fn on(&self) -> bool {
+        self.state == OnOff::On
+    }
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    /// New connections are carried by streams.
+    On,
+    /// New connections pass as plain IP.
+    Off,
+}
+
+/// A part of the edge with a switch of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// SOCKS and HTTP listeners.
+    Proxies,
+    /// Connections that the kernel diverts.
+    Interception,
 }
 
 /// Where the private CA lives.

@@ -3,6 +3,7 @@
 
 mod api;
 mod cli;
+mod client;
 mod clock;
 mod config;
 mod incarnation;
@@ -13,6 +14,7 @@ mod run;
 mod security;
 mod shell;
 mod status;
+mod switch;
 
 use std::process::ExitCode;
 
@@ -53,6 +55,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
             Ok(())
         }
         Command::Status { socket, json } => Ok(status::print(&socket, json)?),
+        Command::Switch(command) => Ok(switch::execute(&command)?),
         Command::Pki(command) => Ok(pki::execute(command)?),
     }
 }

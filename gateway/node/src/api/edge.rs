@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use underpass_edge::Switch;
 use underpass_edge::config::PortRange;
-use underpass_edge::transparent::Switch;
 
 use super::ApiState;
 use super::problem::{Json, Problem};
@@ -17,12 +17,35 @@ use crate::interception::Interceptor;
 /// Most networks or ports in one list: each becomes part of a rule.
 const MOST_ENTRIES: usize = 1_000;
 
+/// What is taken in at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SwitchView {
+    /// Whether anything is.
+    pub enabled: bool,
+    /// Clients that are not.
+    pub off_clients: Vec<IpNet>,
+    /// Destinations that are not.
+    pub off_networks: Vec<IpNet>,
+    /// Destination ports that are not.
+    pub off_ports: Vec<String>,
+}
+
+/// The switches of the edge.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EdgeSwitches {
+    /// Of SOCKS and HTTP listeners.
+    pub proxies: SwitchView,
+    /// Of transparent interception; null where none is configured.
+    pub interception: Option<SwitchView>,
+}
+
 /// The edge at one moment.
 #[derive(Debug, Serialize)]
 pub struct EdgeView {
     /// Connections of clients that are open.
     connections: usize,
     listeners: Vec<ListenerView>,
+    proxies: SwitchView,
     /// Null where none is configured.
     interception: Option<InterceptionView>,
 }
@@ -36,10 +59,8 @@ struct ListenerView {
 /// Interception at one moment.
 #[derive(Debug, Serialize)]
 struct InterceptionView {
-    enabled: bool,
-    off_clients: Vec<IpNet>,
-    off_networks: Vec<IpNet>,
-    off_ports: Vec<String>,
+    #[serde(flatten)]
+    switch: SwitchView,
     /// Address families that the far node reaches.
     ipv4: bool,
     ipv6: bool,
@@ -62,20 +83,40 @@ pub async fn show(State(state): State<Arc<ApiState>>) -> Reply<EdgeView> {
                 address: address.to_string(),
             })
             .collect(),
+        proxies: (&state.edge.switch()).into(),
         interception: interceptor.map(interception),
     })
 }
 
+impl From<&Switch> for SwitchView {
+    fn from(switch: &Switch) -> SwitchView {
+        SwitchView {
+            enabled: switch.enabled,
+            off_clients: switch.off_clients.clone(),
+            off_networks: switch.off_networks.clone(),
+            off_ports: switch.off_ports.iter().map(PortRange::to_string).collect(),
+        }
+    }
+}
+
+impl ApiState {
+    /// What is taken in.
+    pub(super) fn switches(&self) -> EdgeSwitches {
+        let interceptor = self.interceptor.as_deref();
+        EdgeSwitches {
+            proxies: (&self.edge.switch()).into(),
+            interception: interceptor.map(|interceptor| (&interceptor.switch()).into()),
+        }
+    }
+}
+
 fn interception(interceptor: &Interceptor) -> InterceptionView {
-    let switch = interceptor.switch();
+    let families = interceptor.families();
     let plain = interceptor.plain_ip_bytes();
     InterceptionView {
-        enabled: switch.enabled,
-        off_clients: switch.off_clients,
-        off_networks: switch.off_networks,
-        off_ports: switch.off_ports.iter().map(PortRange::to_string).collect(),
-        ipv4: switch.families.ipv4,
-        ipv6: switch.families.ipv6,
+        switch: (&interceptor.switch()).into(),
+        ipv4: families.ipv4,
+        ipv6: families.ipv6,
         in_force: interceptor.is_in_force(),
         plain_up_bytes: plain.up,
         plain_down_bytes: plain.down,
@@ -86,19 +127,22 @@ fn interception(interceptor: &Interceptor) -> InterceptionView {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeChange {
-    interception: InterceptionChange,
+    #[serde(default)]
+    proxies: Option<SwitchChange>,
+    #[serde(default)]
+    interception: Option<SwitchChange>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct InterceptionChange {
+struct SwitchChange {
     enabled: Option<bool>,
     off_clients: Option<Vec<IpNet>>,
     off_networks: Option<Vec<IpNet>>,
     off_ports: Option<Vec<PortRange>>,
 }
 
-impl InterceptionChange {
+impl SwitchChange {
     fn check(&self) -> Result<(), Problem> {
         let lengths = [
             self.off_clients.as_ref().map(Vec::len),
@@ -132,20 +176,37 @@ pub async fn change(
     state: State<Arc<ApiState>>,
     Json(change): Json<EdgeChange>,
 ) -> Result<Reply<EdgeView>, Problem> {
-    let change = change.interception;
-    change.check()?;
-    let Some(interceptor) = state.interceptor.clone() else {
+    for part in [&change.proxies, &change.interception]
+        .into_iter()
+        .flatten()
+    {
+        part.check()?;
+    }
+    if change.interception.is_some() && state.interceptor.is_none() {
         return Err(Problem::new(
             StatusCode::CONFLICT,
             "no [edge.interception] is configured",
         ));
-    };
-    tracing::info!(?change, "interception changed by the local API");
-    let changed = tokio::task::spawn_blocking(move || interceptor.change(|s| change.apply(s)));
-    let failed = |text: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, text);
-    match changed.await {
-        Ok(Ok(())) => Ok(show(state).await),
-        Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(_) => Err(failed("the change broke off".to_owned())),
     }
+    tracing::info!(?change, "what is taken in is changed by the local API");
+    if let (Some(part), Some(interceptor)) = (change.interception, state.interceptor.clone()) {
+        switch_interception(interceptor, part).await?;
+    }
+    if let Some(part) = change.proxies {
+        let mut switch = state.edge.switch();
+        part.apply(&mut switch);
+        state.edge.set_switch(switch);
+    }
+    Ok(show(state).await)
+}
+
+async fn switch_interception(
+    interceptor: Arc<Interceptor>,
+    part: SwitchChange,
+) -> Result<(), Problem> {
+    let failed = |text: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, text);
+    tokio::task::spawn_blocking(move || interceptor.change(|switch| part.apply(switch)))
+        .await
+        .map_err(|_| failed("the change broke off".to_owned()))?
+        .map_err(|error| failed(error.to_string()))
 }

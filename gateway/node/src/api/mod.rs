@@ -29,6 +29,7 @@ use crate::interception::Interceptor;
 use crate::shell::Shell;
 use problem::Problem;
 
+pub use edge::{EdgeSwitches, SwitchView};
 pub use server::{ApiError, serve, token};
 pub use view::Status;
 

@@ -385,8 +385,21 @@ async fn the_edge_tells_its_listeners_and_switches_only_what_is_configured() {
     let edge = world.get("/v1/edge").await;
     assert_eq!(edge["connections"], 0);
     assert_eq!(edge["interception"], Value::Null);
-    let body = r#"{"interception": {"enabled": false}}"#;
+    // Nothing is changed by half.
+    let body = r#"{"proxies": {"enabled": false}, "interception": {"enabled": false}}"#;
     world.ask("PATCH", "/v1/edge", body).await.is_problem(409);
+    assert_eq!(world.get("/v1/edge").await["proxies"]["enabled"], true);
+    let body = r#"{"proxies": {"off_clients": ["10.0.0.0/8"], "off_ports": [22, "5000-5100"]}}"#;
+    assert_eq!(world.ask("PATCH", "/v1/edge", body).await.status, 200);
+    let status = world.get("/v1/status").await;
+    let proxies = &status["edge"]["proxies"];
+    assert_eq!(proxies["off_clients"], json!(["10.0.0.0/8"]));
+    assert_eq!(proxies["off_ports"], json!(["22", "5000-5100"]));
+    let text = serde_json::from_value::<Status>(status)
+        .unwrap()
+        .to_string();
+    let line = "Proxies: on; off for clients 10.0.0.0/8; off for ports 22, 5000-5100\n";
+    assert!(text.ends_with(line), "{text}");
 }
 
 #[tokio::test]

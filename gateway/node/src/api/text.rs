@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use ipnet::IpNet;
+
+use super::edge::{EdgeSwitches, SwitchView};
 use super::view::{PathView, SessionView, Status};
 
 impl fmt::Display for Status {
@@ -30,7 +33,37 @@ impl fmt::Display for Status {
             self.custody.bundles,
             size(self.custody.used_bytes),
             size(self.custody.quota_bytes)
-        )
+        )?;
+        self.edge.fmt(f)
+    }
+}
+
+impl fmt::Display for EdgeSwitches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Proxies: {}", self.proxies)?;
+        match &self.interception {
+            Some(interception) => writeln!(f, "Interception: {interception}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for SwitchView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.enabled {
+            return f.write_str("off");
+        }
+        f.write_str("on")?;
+        let texts = |nets: &[IpNet]| nets.iter().map(IpNet::to_string).collect();
+        let lists: [(&str, Vec<String>); 3] = [
+            ("clients", texts(&self.off_clients)),
+            ("destinations", texts(&self.off_networks)),
+            ("ports", self.off_ports.clone()),
+        ];
+        for (what, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
+            write!(f, "; off for {what} {}", list.join(", "))?;
+        }
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ use underpass_engine::{
 };
 
 use super::ApiState;
+use super::edge::EdgeSwitches;
 
 /// The node at one moment.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,6 +34,8 @@ pub struct Status {
     pub streams: BTreeMap<String, StreamsView>,
     /// What is in custody.
     pub custody: CustodyView,
+    /// What is taken in, and what is switched off.
+    pub edge: EdgeSwitches,
     /// Congestion controls that this machine offers, and why not others.
     pub congestion_controls: Vec<String>,
 }
@@ -229,6 +232,7 @@ impl ApiState {
             classes: self.config.classes.iter().map(|c| c.name.clone()).collect(),
             streams: self.streams(),
             custody: self.custody(),
+            edge: self.switches(),
             congestion_controls: self.congestion_controls.clone(),
         }
     }
