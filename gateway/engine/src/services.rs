@@ -22,6 +22,8 @@ pub struct Message {
     pub service: u64,
     /// Its class.
     pub class: Class,
+    /// Its age on arrival; what is sent begins with none.
+    pub age: Duration,
     /// What it says.
     pub payload: Bytes,
 }
@@ -73,6 +75,7 @@ impl Engine {
             peer,
             service: delivery.service,
             class: self.known(delivery.class),
+            age: delivery.age,
             payload: delivery.payload,
         }));
     }

@@ -22,6 +22,7 @@ fn message(peer: u64, bytes: usize) -> Message {
         peer,
         service: SERVICE,
         class: URGENT,
+        age: Duration::ZERO,
         payload: Bytes::from(vec![7; bytes]),
     }
 }

@@ -1,0 +1,299 @@
+//! The machine on a thread of its own, where its store may wait for the disk.
+//!
+//! What comes in while a commit is under way is done together and committed
+//! once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::node::{Figures, Limits, Name, Node, Order, Output};
+use crate::store::{SqliteStore, StoreError};
+use crate::wire::Message;
+
+/// Calls that wait at most; more callers wait for these, and more messages of
+/// peers are dropped, to be repeated.
+const WAITING: usize = 1024;
+/// Calls that are committed together at most.
+const TOGETHER: usize = 64;
+/// How long a store that fails is left alone before it is tried again.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
+type Machine = Node<SqliteStore>;
+type Call = Box<dyn FnOnce(&mut Machine, u64) -> Result<Answer, StoreError> + Send>;
+/// Tells the caller what came of it, once it is committed.
+type Answer = Box<dyn FnOnce() + Send>;
+
+/// Takes messages to peers. It must not wait.
+pub trait Carrier: Send + Sync {
+    /// Sends a message in a class, of use for `lifetime`. One of the same name
+    /// that has not left may take its place. False for want of room, to be
+    /// tried again.
+    fn send(&self, peer: u64, class: u8, lifetime: Duration, name: Name, message: Bytes) -> bool;
+}
+
+/// Where requests are kept, and within which bounds.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The database file.
+    pub path: PathBuf,
+    /// Bounds and times.
+    pub limits: Limits,
+}
+
+/// A call was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ServiceError {
+    /// The store could not keep it; the log says why.
+    #[error("the store of deferred requests fails")]
+    Store,
+}
+
+/// Calls on the machine from anywhere.
+#[derive(Clone)]
+pub struct Handle {
+    calls: mpsc::Sender<Call>,
+    limits: Limits,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    /// Carries `work` out on the machine; the result comes when it is on
+    /// stable storage.
+    ///
+    /// # Errors
+    /// When the store fails; nothing has changed then.
+    pub async fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Machine, u64) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, ServiceError> {
+        let (sender, receiver) = oneshot::channel();
+        let call: Call = Box::new(move |machine, now_ms| {
+            let result = work(machine, now_ms)?;
+            let answer: Answer = Box::new(move || {
+                // A caller that is gone wants no answer.
+                let _ = sender.send(result);
+            });
+            Ok(answer)
+        });
+        let sent = self.calls.send(call).await;
+        sent.map_err(|_| ServiceError::Store)?;
+        receiver.await.map_err(|_| ServiceError::Store)
+    }
+
+    /// A message of a peer that is `age` old. Where too many wait it is
+    /// dropped: the peer repeats it.
+    pub fn message(&self, peer: u64, class: u8, age: Duration, message: Message) {
+        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        self.tell(move |machine, now_ms| {
+            machine.message(now_ms, peer, class, message.aged(age_ms))
+        });
+    }
+
+    /// A peer has restarted.
+    pub fn peer_restarted(&self, peer: u64) {
+        self.tell(move |machine, _| {
+            machine.peer_restarted(peer);
+            Ok(())
+        });
+    }
+
+    /// Carries `work` out some time, if there is room for it.
+    pub fn tell(
+        &self,
+        work: impl FnOnce(&mut Machine, u64) -> Result<(), StoreError> + Send + 'static,
+    ) {
+        let call: Call = Box::new(move |machine, now_ms| {
+            work(machine, now_ms)?;
+            Ok(Box::new(|| ()))
+        });
+        if self.calls.try_send(call).is_err() {
+            tracing::debug!("too much waits for the store of deferred requests");
+        }
+    }
+
+    /// Bounds and times.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Figures for metrics.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn figures(&self) -> Result<Figures, ServiceError> {
+        self.call(|machine, _| Ok(machine.figures())).await
+    }
+}
+
+/// Opens the store and starts the thread. What is to be done with origins
+/// comes out of the receiver.
+///
+/// # Errors
+/// When the store cannot be opened.
+pub fn start(
+    settings: &Settings,
+    carrier: Arc<dyn Carrier>,
+) -> Result<(Handle, mpsc::UnboundedReceiver<Order>), StoreError> {
+    let store = SqliteStore::open(&settings.path)?;
+    let clock = Clock::new();
+    let machine = Node::open(clock.now_ms(), settings.limits, store)?;
+    // What is waited for ends, not begins, with a step of the clock.
+    let clock = clock.after(machine.latest_ms());
+    let limits = *machine.limits();
+    let (calls, waiting) = mpsc::channel(WAITING);
+    let (orders, ordered) = mpsc::unbounded_channel();
+    let worker = Worker {
+        machine: Some(machine),
+        clock,
+        carrier,
+        orders,
+    };
+    std::thread::Builder::new()
+        .name("deferred".to_owned())
+        .spawn(move || worker.run(waiting))?;
+    Ok((Handle { calls, limits }, ordered))
+}
+
+/// Time that only runs on: the wall clock's at the start, or, where that has
+/// been set back or was never set, the last time that is on record.
+struct Clock {
+    base_ms: u64,
+    since: Instant,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+        let wall = wall.unwrap_or_default().as_millis();
+        Clock {
+            base_ms: u64::try_from(wall).unwrap_or(0),
+            since: Instant::now(),
+        }
+    }
+
+    fn after(self, latest_ms: u64) -> Clock {
+        Clock {
+            base_ms: self.base_ms.max(latest_ms),
+            ..self
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        let passed = self.since.elapsed().as_millis();
+        self.base_ms
+            .saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
+    }
+}
+
+struct Worker {
+    /// None after a failure, until the store opens again.
+    machine: Option<Machine>,
+    clock: Clock,
+    carrier: Arc<dyn Carrier>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Worker {
+    fn run(mut self, mut calls: mpsc::Receiver<Call>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return tracing::error!(%error, "deferred requests rest"),
+        };
+        let mut batch = Vec::with_capacity(TOGETHER);
+        // What was under way when the node stopped goes on first.
+        self.work(&mut batch);
+        loop {
+            let pause = self.pause();
+            let received = runtime.block_on(async {
+                let next = calls.recv_many(&mut batch, TOGETHER);
+                tokio::time::timeout(pause, next).await
+            });
+            if received == Ok(0) {
+                return;
+            }
+            self.work(&mut batch);
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        const LONGEST_MS: u64 = 60_000;
+        let next = self.machine.as_ref().and_then(Node::next_timeout);
+        let now_ms = self.clock.now_ms();
+        let wait = next.map_or(LONGEST_MS, |next| next.saturating_sub(now_ms));
+        Duration::from_millis(wait.min(LONGEST_MS))
+    }
+
+    fn work(&mut self, batch: &mut Vec<Call>) {
+        let Some(mut machine) = self.machine.take() else {
+            return batch.clear();
+        };
+        let now_ms = self.clock.now_ms();
+        let mut answers = Vec::with_capacity(batch.len());
+        let mut done = || {
+            machine.handle_timeout(now_ms)?;
+            for call in batch.drain(..) {
+                answers.push(call(&mut machine, now_ms)?);
+            }
+            machine.commit(now_ms)
+        };
+        match done() {
+            Ok(outputs) => {
+                answers.into_iter().for_each(|answer| answer());
+                self.perform(&mut machine, outputs);
+                self.machine = Some(machine);
+            }
+            Err(error) => {
+                batch.clear();
+                self.recover(machine, error);
+            }
+        }
+    }
+
+    fn perform(&self, machine: &mut Machine, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Send {
+                    peer,
+                    class,
+                    lifetime_ms,
+                    name,
+                    message,
+                } => {
+                    let lifetime = Duration::from_millis(lifetime_ms);
+                    let payload = message.encode();
+                    if !self.carrier.send(peer, class, lifetime, name, payload) {
+                        machine.unsent(self.clock.now_ms(), peer, name);
+                    }
+                }
+                // The node is stopping if nobody takes orders any more.
+                Output::Order(order) => drop(self.orders.send(order)),
+            }
+        }
+    }
+
+    /// Goes back to the last commit. Callers hear of the failure by their
+    /// answers' absence; peers repeat what they have said.
+    fn recover(&mut self, machine: Machine, error: StoreError) {
+        tracing::error!(%error, "nothing is deferred until the store works again");
+        std::thread::sleep(FAILURE_PAUSE);
+        match machine.reopen(self.clock.now_ms()) {
+            Ok(machine) => self.machine = Some(machine),
+            Err(error) => {
+                tracing::error!(%error, "deferred requests rest until the node's restart");
+            }
+        }
+    }
+}
