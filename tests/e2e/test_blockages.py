@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,54 @@ def test_a_blockage_amid_a_transfer_costs_its_time_and_no_byte(
     assert done.error is None
     assert done.last_byte_s is not None
     assert done.last_byte_s > _BLOCKED_S
+
+
+def _link(node: Node) -> dict[str, Any]:
+    (path,) = node.api.get("/v1/paths")
+    link: dict[str, Any] = path["link"]
+    return link
+
+
+def _wait_until_blocked_by(node: Node, source: str | None, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while _link(node)["blocked_by"] != source:
+        assert time.monotonic() < deadline, f"{node.name}: {_link(node)}"
+        time.sleep(0.02)
+
+
+def _bundles_sent(node: Node) -> float:
+    rows = node.api.metrics().items()
+    return sum(count for name, count in rows if name.startswith("underpass_path_sent_bundles"))
+
+
+def test_both_ends_find_out_a_blockage_without_a_plan_and_its_end(
+    start_pair: StartPair,
+) -> None:
+    pair = start_pair()
+    nodes = [pair.hub, *pair.terminals]
+    for node in nodes:
+        _wait_until_blocked_by(node, None, 5.0)
+        deadline = time.monotonic() + 10.0
+        while not _link(node)["probed"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(download, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+        time.sleep(0.6)
+        assert not running.done()
+        pair.testbed.satlink.block(pair.testbed.terminal.name)
+        # A round trip of 0.1 s and 0.5 s, and what busy machines take.
+        for node in nodes:
+            _wait_until_blocked_by(node, "probing", 3.0)
+        sent = [_bundles_sent(node) for node in nodes]
+        time.sleep(2.0)
+        assert [_bundles_sent(node) for node in nodes] == sent
+        assert [_link(node)["blocked_by"] for node in nodes] == ["probing", "probing"]
+        pair.testbed.satlink.unblock(pair.testbed.terminal.name)
+        for node in nodes:
+            _wait_until_blocked_by(node, None, 3.0)
+        done = running.result(60)
+    assert done.error is None
 
 
 def test_a_path_held_by_the_local_api_holds_a_download_and_releases_it(
