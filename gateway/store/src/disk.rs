@@ -1,0 +1,52 @@
+//! What the log asks of a disk.
+
+use std::io;
+
+use bytes::Bytes;
+
+/// Numbered segments of bytes. A call returns when it is done; only
+/// [`crate::Worker`] waits for it.
+pub trait Disk {
+    /// All segments with their lengths, bytes.
+    ///
+    /// # Errors
+    /// When the disk cannot be read.
+    fn segments(&mut self) -> io::Result<Vec<(u64, u64)>>;
+
+    /// Makes an empty segment; it is there after a loss of power.
+    ///
+    /// # Errors
+    /// When there is no room, or one of that number.
+    fn create(&mut self, segment: u64) -> io::Result<()>;
+
+    /// Writes pieces one behind the other.
+    ///
+    /// # Errors
+    /// When there is no room or the disk fails; any part may be written then.
+    fn write(&mut self, segment: u64, at: u64, pieces: &[Bytes]) -> io::Result<()>;
+
+    /// Returns when all that was written to the segment is on stable storage.
+    ///
+    /// # Errors
+    /// When the disk fails; nothing is known then of what was written since
+    /// the last success.
+    fn sync(&mut self, segment: u64) -> io::Result<()>;
+
+    /// Cuts a segment.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    fn truncate(&mut self, segment: u64, length: u64) -> io::Result<()>;
+
+    /// Reads `length` bytes, or fewer where the segment ends.
+    ///
+    /// # Errors
+    /// When there is no such segment or the disk fails.
+    fn read(&mut self, segment: u64, at: u64, length: usize) -> io::Result<Bytes>;
+
+    /// Deletes a segment; it is gone after a loss of power too.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    fn delete(&mut self, segment: u64) -> io::Result<()>;
+}

@@ -1,0 +1,385 @@
+//! What a start finds in the log.
+//!
+//! A sealed segment's index says what is in it; payloads are verified when
+//! they are read, and in the background. A segment without index (the one that
+//! was written last, when the node was killed) is read whole, and sealed, so
+//! that what is torn in it is reported once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::io;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::disk::Disk;
+use crate::log::Log;
+use crate::record::{
+    ALIGNMENT, Kind, RECORD_HEAD, RecordHead, SEGMENT_HEAD, SegmentHeader, TRAILER, decode_ids,
+    decode_trailer, payload_checksum, put_index_entry, take_index_entry,
+};
+use crate::segment::{Identity, Location, Segment};
+
+/// Why a log cannot be taken up.
+#[derive(Debug, Error)]
+pub enum RecoveryError {
+    /// The disk cannot be read.
+    #[error("cannot read: {0}")]
+    Io(#[from] io::Error),
+    /// It is another node's.
+    #[error("belongs to node {0}")]
+    OtherNode(u64),
+}
+
+/// Bytes that are not what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The segment.
+    pub segment: u64,
+    /// Where in it.
+    pub at: u64,
+    /// How much.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { segment, at, bytes } = self;
+        write!(f, "segment {segment:016x}: {bytes} bytes at {at}")
+    }
+}
+
+/// A bundle that is still kept.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its name.
+    pub id: u64,
+    /// What describes it.
+    pub description: Bytes,
+    /// Its payload's bytes.
+    pub payload_bytes: u64,
+    /// For how long it has been kept, as far as that is known, ms.
+    pub kept_for_ms: u64,
+}
+
+/// What was found at a start.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// The bundles, in order of their ids.
+    pub bundles: Vec<Found>,
+    /// The lowest id that was never used.
+    pub first_free_id: u64,
+    /// Bundles whose payloads have not been verified yet.
+    pub unverified: Vec<u64>,
+    /// What was dropped.
+    pub damaged: Vec<Damage>,
+}
+
+/// A record as recovery finds it.
+struct Entry {
+    at: u64,
+    head: RecordHead,
+    description: Bytes,
+    payload: Seen,
+}
+
+/// What is known of a record's payload.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Intact,
+    Damaged,
+    Unread,
+}
+
+/// A segment as recovery finds it.
+struct Scanned {
+    header: SegmentHeader,
+    length: u64,
+    entries: Vec<Entry>,
+    sealed: bool,
+}
+
+impl<D: Disk> Log<D> {
+    /// Takes up what is on the disk. Segments are as large as `segment_bytes`
+    /// or slightly larger.
+    ///
+    /// # Errors
+    /// When the disk cannot be read, or holds another node's log.
+    pub fn recover(
+        disk: D,
+        identity: Identity,
+        segment_bytes: u64,
+    ) -> Result<(Log<D>, Recovered), RecoveryError> {
+        let mut log = Log {
+            disk,
+            identity,
+            segment_bytes,
+            segments: BTreeMap::new(),
+            active: None,
+            index: HashMap::new(),
+            untold: Vec::new(),
+            next_segment: 0,
+            latest_ms: identity.boot_ms,
+            moving: None,
+        };
+        let mut recovered = Recovered::default();
+        let mut state = State::default();
+        let mut numbers = log.disk.segments()?;
+        numbers.sort_unstable();
+        for (number, length) in numbers {
+            log.next_segment = number + 1;
+            if let Some(scanned) = log.scan(number, length, &mut recovered.damaged)? {
+                log.take_up(scanned, &mut state, &mut recovered.first_free_id);
+            }
+        }
+        log.restore(&state, &mut recovered);
+        // Nothing depends on either: the next start would do it.
+        let _ = log.reclaim();
+        for (number, index) in state.indexes {
+            let _ = log.seal(number, index.into());
+        }
+        Ok((log, recovered))
+    }
+
+    /// Reads a segment's records; none if it was never begun, or cannot be
+    /// read as a whole.
+    fn scan(
+        &mut self,
+        number: u64,
+        length: u64,
+        damaged: &mut Vec<Damage>,
+    ) -> Result<Option<Scanned>, RecoveryError> {
+        let start = self.disk.read(number, 0, SEGMENT_HEAD as usize)?;
+        let header = SegmentHeader::decode(&start).filter(|header| header.number == number);
+        let Some(header) = header else {
+            if length <= SEGMENT_HEAD || start.iter().all(|byte| *byte == 0) {
+                self.disk.delete(number)?;
+            } else {
+                damaged.push(Damage {
+                    segment: number,
+                    at: 0,
+                    bytes: length,
+                });
+            }
+            return Ok(None);
+        };
+        if header.node != self.identity.node {
+            return Err(RecoveryError::OtherNode(header.node));
+        }
+        let mut scanned = Scanned {
+            header,
+            length,
+            entries: Vec::new(),
+            sealed: true,
+        };
+        match self.read_index(&header, length)? {
+            Some(mut index) => {
+                while let Some((at, head, description)) = take_index_entry(&mut index) {
+                    scanned.entries.push(Entry {
+                        at,
+                        head,
+                        description,
+                        payload: Seen::Unread,
+                    });
+                }
+            }
+            None => {
+                scanned.sealed = false;
+                scanned.entries = self.read_records(&header, length, damaged)?;
+            }
+        }
+        Ok(Some(scanned))
+    }
+
+    /// The index at the end of a sealed segment.
+    fn read_index(&mut self, header: &SegmentHeader, length: u64) -> io::Result<Option<Bytes>> {
+        let Some(trailer_at) = length.checked_sub(TRAILER as u64) else {
+            return Ok(None);
+        };
+        let trailer = self.disk.read(header.number, trailer_at, TRAILER)?;
+        let Some(at) = decode_trailer(header.nonce, &trailer) else {
+            return Ok(None);
+        };
+        let size = usize::try_from(trailer_at.saturating_sub(at)).unwrap_or(0);
+        let record = self.disk.read(header.number, at, size)?;
+        let Some(head) = RecordHead::decode(&record).filter(|head| head.kind == Kind::Index) else {
+            return Ok(None);
+        };
+        let end = RECORD_HEAD as u64 + head.payload;
+        if end > record.len() as u64
+            || !RecordHead::is_valid(&record[..RECORD_HEAD], header.nonce, &[])
+        {
+            return Ok(None);
+        }
+        let index = record.slice(RECORD_HEAD..end as usize);
+        let intact = payload_checksum(header.nonce, [&index[..]]) == head.payload_crc;
+        Ok(intact.then_some(index))
+    }
+
+    /// Reads a segment without index from record to record. What is no record
+    /// is searched for the next one.
+    fn read_records(
+        &mut self,
+        header: &SegmentHeader,
+        length: u64,
+        damaged: &mut Vec<Damage>,
+    ) -> io::Result<Vec<Entry>> {
+        let (number, nonce) = (header.number, header.nonce);
+        let content = self.disk.read(number, 0, length as usize)?;
+        let mut entries = Vec::new();
+        let mut at = SEGMENT_HEAD as usize;
+        let mut bad_from = None;
+        let mut note = |from: Option<usize>, to: usize| {
+            if let Some(from) = from {
+                damaged.push(Damage {
+                    segment: number,
+                    at: from as u64,
+                    bytes: (to - from) as u64,
+                });
+            }
+        };
+        while at + RECORD_HEAD <= content.len() {
+            let Some((head, description, payload)) = record_at(&content, at, nonce) else {
+                bad_from.get_or_insert(at);
+                at += ALIGNMENT as usize;
+                continue;
+            };
+            note(bad_from.take(), at);
+            let intact = payload_checksum(nonce, [payload]) == head.payload_crc;
+            if !intact {
+                note(Some(at), at + head.length() as usize);
+            }
+            entries.push(Entry {
+                at: at as u64,
+                head,
+                description: Bytes::copy_from_slice(description),
+                payload: if intact { Seen::Intact } else { Seen::Damaged },
+            });
+            at += head.length() as usize;
+            // The trailer follows its index and is no record.
+            if head.kind == Kind::Index {
+                at += TRAILER;
+            }
+        }
+        note(bad_from, content.len());
+        Ok(entries)
+    }
+
+    fn take_up(&mut self, scanned: Scanned, state: &mut State, first_free_id: &mut u64) {
+        let header = scanned.header;
+        let number = header.number;
+        let length = scanned.length.next_multiple_of(ALIGNMENT);
+        let segment = Segment::new(header.nonce, length);
+        self.segments.insert(number, segment);
+        if !scanned.sealed {
+            state.indexes.insert(number, Vec::new());
+        }
+        state.boots.insert(number, header.boot);
+        for entry in scanned.entries {
+            let head = entry.head;
+            let latest = state.latest.entry(header.boot).or_insert(i64::MIN);
+            *latest = (*latest).max(head.stored_at_ms);
+            let dropped = entry.payload == Seen::Damaged || head.kind == Kind::Index;
+            if !scanned.sealed && !dropped {
+                let encoded = head.encode(header.nonce, &entry.description);
+                let index = state.indexes.entry(number).or_default();
+                put_index_entry(index, entry.at, &encoded, &entry.description);
+            }
+            match head.kind {
+                Kind::Bundle => {
+                    *first_free_id = (*first_free_id).max(head.id + 1);
+                    if dropped {
+                        continue;
+                    }
+                    let location = Location::new(number, entry.at, &head);
+                    let intact = entry.payload == Seen::Intact;
+                    let kept = (location, entry.description, intact);
+                    if let Some((old, ..)) = state.kept.insert(head.id, kept)
+                        && let Some(segment) = self.segments.get_mut(&old.segment)
+                    {
+                        segment.lose(&old);
+                    }
+                    if let Some(segment) = self.segments.get_mut(&number) {
+                        segment.gain(&location);
+                    }
+                }
+                Kind::Release => self.take_up_releases(number, &entry.description, state),
+                Kind::Index => {}
+            }
+        }
+    }
+
+    fn take_up_releases(&mut self, number: u64, description: &[u8], state: &mut State) {
+        for (first, last) in decode_ids(description) {
+            let ids: Vec<u64> = state.kept.range(first..=last).map(|(id, _)| *id).collect();
+            for id in ids {
+                let Some((location, ..)) = state.kept.remove(&id) else {
+                    continue;
+                };
+                if let Some(segment) = self.segments.get_mut(&location.segment) {
+                    segment.lose(&location);
+                }
+                if let Some(segment) = self.segments.get_mut(&number) {
+                    segment.releases.push((id, location.segment));
+                }
+            }
+        }
+    }
+
+    /// Gives what is kept its place in the present boot's time.
+    fn restore(&mut self, state: &State, recovered: &mut Recovered) {
+        let now = self.identity.boot_ms;
+        for (id, (location, description, verified)) in &state.kept {
+            let mut location = *location;
+            let boot = state.boots.get(&location.segment);
+            let until = match boot {
+                Some(boot) if *boot != self.identity.boot => state.latest.get(boot).copied(),
+                _ => None,
+            };
+            // The time since the last write of another boot is not known.
+            let kept_for = until.unwrap_or(now).saturating_sub(location.stored_at_ms);
+            let kept_for = kept_for.max(0);
+            location.stored_at_ms = now.saturating_sub(kept_for);
+            recovered.bundles.push(Found {
+                id: *id,
+                // A slice would keep the whole index in memory.
+                description: Bytes::copy_from_slice(description),
+                payload_bytes: location.payload,
+                kept_for_ms: kept_for.unsigned_abs(),
+            });
+            if !*verified {
+                recovered.unverified.push(*id);
+            }
+            self.index.insert(*id, location);
+        }
+    }
+}
+
+/// What recovery gathers from segment to segment.
+#[derive(Default)]
+struct State {
+    kept: BTreeMap<u64, (Location, Bytes, bool)>,
+    boots: HashMap<u64, [u8; 16]>,
+    /// The time of the last record of each boot.
+    latest: HashMap<[u8; 16], i64>,
+    /// The indexes that segments without one shall get.
+    indexes: HashMap<u64, Vec<u8>>,
+}
+
+/// The record that begins at `at`, if one does: its head, description and
+/// payload.
+fn record_at(content: &[u8], at: usize, nonce: u64) -> Option<(RecordHead, &[u8], &[u8])> {
+    let rest = content.get(at..)?;
+    let head = RecordHead::decode(rest)?;
+    let description_end = RECORD_HEAD + head.description as usize;
+    let end = usize::try_from(head.payload)
+        .ok()?
+        .checked_add(description_end)?;
+    let description = rest.get(RECORD_HEAD..description_end)?;
+    let payload = rest.get(description_end..end)?;
+    RecordHead::is_valid(&rest[..RECORD_HEAD], nonce, description).then_some((
+        head,
+        description,
+        payload,
+    ))
+}

@@ -1,0 +1,209 @@
+//! What the store does, one by one.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use underpass_bundle::{BundleId, Keep, Payload, Store, StoreEvent};
+use underpass_store::Limits;
+use underpass_store::simulated::Crash;
+
+use crate::bench::{Bench, LIMITS};
+
+const BEHIND: Duration = Duration::from_millis(250);
+
+#[test]
+fn what_is_released_before_its_time_is_never_written() {
+    let mut bench = Bench::new(LIMITS);
+    for _ in 0..50 {
+        let id = bench.put(100, false);
+        bench.pass(Duration::from_millis(100));
+        bench.remove(id);
+        bench.settle();
+    }
+    assert_eq!(bench.disk.written_bytes(), 0);
+    assert_eq!(bench.store.next_timeout(), None);
+}
+
+#[test]
+fn what_waits_longer_is_written() {
+    let mut bench = Bench::new(LIMITS);
+    bench.put(100, false);
+    assert_eq!(bench.store.next_timeout(), Some(bench.now + BEHIND));
+    bench.pass(BEHIND);
+    bench.settle();
+    bench.crash(Crash::PowerInOrder, 1, Duration::ZERO);
+    assert_eq!(bench.restored.len(), 1);
+}
+
+#[test]
+fn a_custodian_is_told_only_when_power_may_fail() {
+    let mut bench = Bench::new(LIMITS);
+    let id = bench.put(100, true);
+    bench.listen();
+    assert!(bench.committed.is_empty());
+    bench.step();
+    assert!(bench.committed.contains(&id));
+    bench.crash(Crash::PowerInOrder, 1, Duration::ZERO);
+    assert_eq!(bench.restored.len(), 1);
+}
+
+#[test]
+fn payloads_leave_memory_and_come_back_in_time() {
+    let mut bench = Bench::new(LIMITS);
+    let ids: Vec<u64> = (0..40).map(|_| bench.put(1000, true)).collect();
+    bench.settle();
+    let here =
+        |bench: &mut Bench, id: u64| matches!(bench.store.payload(BundleId(id)), Payload::Here(_));
+    // The oldest are sent next.
+    assert!(here(&mut bench, ids[0]));
+    assert!(!here(&mut bench, ids[39]));
+    bench.step();
+    let loaded = |event: &StoreEvent| matches!(event, StoreEvent::Loaded(BundleId(39)));
+    assert!(bench.events.iter().any(loaded));
+    assert!(here(&mut bench, ids[39]));
+    bench.store.expect(BundleId(ids[38]));
+    bench.settle();
+    assert!(here(&mut bench, ids[38]));
+}
+
+#[test]
+fn memory_that_is_not_written_slows_sources() {
+    let mut bench = Bench::new(LIMITS);
+    for _ in 0..8 {
+        bench.put(1000, true);
+    }
+    assert_eq!(bench.store.free_bytes(), 192);
+    bench.settle();
+    assert_eq!(bench.store.free_bytes(), 8192);
+}
+
+#[test]
+fn a_full_disk_slows_sources_loses_nothing_and_recovers() {
+    let mut bench = Bench::new(LIMITS);
+    let first: Vec<u64> = (0..5).map(|_| bench.put(1000, true)).collect();
+    bench.settle();
+    bench.disk.set_capacity(Some(bench.disk.used_bytes() + 600));
+    let late: Vec<u64> = (0..5).map(|_| bench.put(1000, true)).collect();
+    bench.settle();
+    assert_eq!(bench.store.free_bytes(), 0);
+    let stalls = |event: &&StoreEvent| matches!(event, StoreEvent::Stalled(_));
+    bench.settle();
+    assert_eq!(bench.events.iter().filter(stalls).count(), 1);
+    for id in &late {
+        assert!(bench.load(*id).is_some(), "still in memory");
+    }
+    // What goes on to the next custodian makes room.
+    for id in first {
+        bench.remove(id);
+    }
+    bench.settle();
+    bench.settle();
+    assert!(
+        bench
+            .events
+            .iter()
+            .any(|e| matches!(e, StoreEvent::Resumed))
+    );
+    assert!(late.iter().all(|id| bench.committed.contains(id)));
+    assert_eq!(bench.store.free_bytes(), 8192);
+}
+
+#[test]
+fn a_disk_that_fails_to_sync_is_not_believed() {
+    let mut bench = Bench::new(LIMITS);
+    let kept = bench.put(500, true);
+    bench.settle();
+    bench.disk.set_broken(true);
+    let late = bench.put(500, true);
+    bench.settle();
+    assert!(!bench.committed.contains(&late));
+    bench.disk.set_broken(false);
+    bench.settle();
+    assert!(bench.committed.contains(&late));
+    bench.crash(Crash::PowerInOrder, 3, Duration::ZERO);
+    assert_eq!(bench.restored_ids(), [kept, late].into());
+}
+
+#[test]
+fn downtime_counts_within_a_boot_and_not_beyond() {
+    let mut bench = Bench::new(LIMITS);
+    bench.put(10, true);
+    bench.settle();
+    bench.pass(Duration::from_secs(7));
+    bench.put(10, true);
+    bench.settle();
+    bench.crash(Crash::Kill, 1, Duration::from_secs(60));
+    assert_eq!(bench.restored[0].kept_for, Duration::from_secs(67));
+    // Another boot: known is only the time up to the last write.
+    bench.put(10, true);
+    bench.settle();
+    bench.crash(Crash::PowerInOrder, 1, Duration::from_secs(600));
+    assert_eq!(bench.restored[0].kept_for, Duration::from_secs(67));
+    assert_eq!(bench.restored[2].kept_for, Duration::ZERO);
+}
+
+#[test]
+fn a_log_does_not_outgrow_twice_what_is_kept() {
+    let mut bench = Bench::new(LIMITS);
+    let mut dice = 1u64;
+    for round in 0..3000u64 {
+        bench.put(300, true);
+        bench.settle();
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // One of ten stays for good: segments are never quite empty.
+        if bench.kept.len() > 100 {
+            let kept: Vec<u64> = bench.kept.iter().copied().collect();
+            bench.remove(kept[(dice >> 33) as usize % kept.len()]);
+        }
+        if round % 100 == 99 {
+            for _ in 0..50 {
+                bench.step();
+            }
+            let (used, live) = (bench.disk.used_bytes(), bench.kept.len() as u64 * 500);
+            let bound = 2 * live + 7 * LIMITS.segment_bytes;
+            assert!(used <= bound, "{used} bytes for {live}");
+        }
+    }
+    bench.crash(Crash::Kill, 9, Duration::ZERO);
+    assert_eq!(bench.restored_ids(), bench.kept);
+}
+
+#[test]
+fn a_payload_that_looks_like_a_record_is_none() {
+    let mut bench = Bench::new(Limits {
+        segment_bytes: 1 << 20,
+        ..LIMITS
+    });
+    bench.put(1000, true);
+    bench.settle();
+    // A peer that knows the format, even a whole log, but not the nonce.
+    let mut other = Bench::new(LIMITS);
+    other.runs = 77;
+    other.reopen(false, Duration::ZERO);
+    other.put(200, true);
+    other.settle();
+    let mut disk = other.disk.clone();
+    let forged = underpass_store::Disk::read(&mut disk, 0, 128, 4096).unwrap();
+    let keep = Keep {
+        record: Bytes::from_static(b"carrier"),
+        urgent: true,
+    };
+    let (now, id) = (bench.now, BundleId(bench.next_id));
+    bench.store.put(now, id, Some(keep), vec![forged]);
+    bench.settle();
+    // Whatever is flipped, nothing of the payload becomes a bundle.
+    for seed in 0..300 {
+        let saved = bench.disk.clone();
+        bench.disk = bench.disk.copy();
+        bench.disk.flip(seed);
+        bench.crash(Crash::Kill, 0, Duration::ZERO);
+        assert!(bench.restored.iter().all(|found| found.id.0 <= id.0));
+        assert!(
+            bench
+                .restored
+                .iter()
+                .all(|found| found.payload_bytes != 200)
+        );
+        bench.disk = saved;
+    }
+}

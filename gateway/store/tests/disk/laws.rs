@@ -1,0 +1,176 @@
+//! Whatever is done, and whenever it ends: what was told to be safe is there,
+//! and what is there is what was put.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use underpass_store::simulated::Crash;
+
+use crate::bench::{Bench, LIMITS};
+
+#[derive(Clone, Debug)]
+enum Deed {
+    Put { bytes: usize, urgent: bool },
+    Remove(prop::sample::Index),
+    Load(prop::sample::Index),
+    Pass(u64),
+    Step,
+    Settle,
+    Crash { how: Crash, seed: u64 },
+    DieAfter(u64),
+    Fill(bool),
+    Fail(bool),
+}
+
+fn crash() -> impl Strategy<Value = Crash> {
+    prop_oneof![
+        Just(Crash::Kill),
+        Just(Crash::PowerInOrder),
+        Just(Crash::PowerInAnyOrder)
+    ]
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        8 => (0usize..2000, any::<bool>()).prop_map(|(bytes, urgent)| Deed::Put { bytes, urgent }),
+        6 => any::<prop::sample::Index>().prop_map(Deed::Remove),
+        2 => any::<prop::sample::Index>().prop_map(Deed::Load),
+        2 => (0u64..400).prop_map(Deed::Pass),
+        6 => Just(Deed::Step),
+        2 => Just(Deed::Settle),
+        1 => (crash(), any::<u64>()).prop_map(|(how, seed)| Deed::Crash { how, seed }),
+        1 => (0u64..6000).prop_map(Deed::DieAfter),
+        1 => any::<bool>().prop_map(Deed::Fill),
+        1 => any::<bool>().prop_map(Deed::Fail),
+    ]
+}
+
+fn choose(bench: &Bench, index: &prop::sample::Index) -> Option<u64> {
+    let kept: Vec<u64> = bench.kept.iter().copied().collect();
+    (!kept.is_empty()).then(|| *index.get(&kept))
+}
+
+fn perform(bench: &mut Bench, deed: &Deed) {
+    match deed {
+        Deed::Put { bytes, urgent } => drop(bench.put(*bytes, *urgent)),
+        Deed::Remove(index) => {
+            if let Some(id) = choose(bench, index) {
+                bench.remove(id);
+            }
+        }
+        Deed::Load(index) => {
+            if let Some(id) = choose(bench, index) {
+                let payload = bench.load(id);
+                assert_eq!(payload.as_ref(), Some(&bench.put[&id].payload));
+            }
+        }
+        Deed::Pass(ms) => bench.pass(Duration::from_millis(*ms)),
+        Deed::Step => drop(bench.step()),
+        Deed::Settle => bench.settle(),
+        Deed::Crash { how, seed } => end(bench, *how, *seed),
+        Deed::DieAfter(bytes) => bench.disk.die_after(*bytes),
+        Deed::Fill(full) => {
+            let used = bench.disk.used_bytes();
+            bench.disk.set_capacity(full.then_some(used + 500));
+        }
+        Deed::Fail(broken) => bench.disk.set_broken(*broken),
+    }
+}
+
+/// The node ends and starts again; what it finds is checked.
+fn end(bench: &mut Bench, how: Crash, seed: u64) {
+    bench.disk.set_capacity(None);
+    bench.disk.set_broken(false);
+    let safe = bench.committed.clone();
+    bench.crash(how, seed, Duration::from_secs(3));
+    let restored = bench.restored_ids();
+    for id in &safe {
+        assert!(restored.contains(id), "{id} was safe");
+    }
+    if how != Crash::PowerInAnyOrder {
+        // What is durable of this node's own is a prefix of what it sealed,
+        // but for what was released.
+        let own = bench.kept.iter().filter(|id| !bench.put[id].urgent);
+        let own: Vec<u64> = own.copied().collect();
+        let durable = own.iter().take_while(|id| restored.contains(id)).count();
+        assert!(own[durable..].iter().all(|id| !restored.contains(id)));
+    }
+    for found in bench.restored.clone() {
+        let id = found.id.0;
+        let put = bench.put[&id].clone();
+        assert_eq!(found.record, put.record);
+        assert_eq!(found.payload_bytes, put.payload.len() as u64);
+        assert_eq!(bench.load(id), Some(put.payload), "payload of {id}");
+        bench.kept.insert(id);
+        bench.committed.insert(id);
+    }
+    bench.kept.retain(|id| restored.contains(id));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_was_told_to_be_safe_survives_any_end(
+        deeds in prop::collection::vec(deed(), 1..120),
+        how in crash(),
+        seed in any::<u64>(),
+    ) {
+        let mut bench = Bench::new(LIMITS);
+        for deed in &deeds {
+            perform(&mut bench, deed);
+        }
+        end(&mut bench, how, seed);
+        prop_assert!(bench.lost.is_empty());
+        // Room comes back.
+        for id in bench.kept.clone() {
+            bench.remove(id);
+        }
+        bench.settle();
+        let left = bench.disk.used_bytes();
+        prop_assert!(left <= 2 * LIMITS.segment_bytes, "{left} bytes of nothing");
+    }
+
+    #[test]
+    fn a_flipped_bit_costs_one_bundle_at_most_and_is_found(
+        sizes in prop::collection::vec((0usize..1500, any::<bool>()), 1..40),
+        released in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        seed in any::<u64>(),
+        kill in any::<bool>(),
+    ) {
+        let mut bench = Bench::new(LIMITS);
+        for (bytes, urgent) in sizes {
+            bench.put(bytes, urgent);
+            bench.step();
+        }
+        for index in &released {
+            if let Some(id) = choose(&bench, index) {
+                bench.remove(id);
+            }
+        }
+        bench.pass(Duration::from_secs(1));
+        bench.settle();
+        let kept = bench.kept.clone();
+        prop_assume!(bench.disk.flip(seed));
+        let how = if kill { Crash::Kill } else { Crash::PowerInOrder };
+        bench.crash(how, seed, Duration::ZERO);
+        let restored = bench.restored_ids();
+        bench.kept.extend(&restored);
+        // Reading in the background finds what the start has not read.
+        for _ in 0..100 {
+            bench.step();
+        }
+        let missing = kept.difference(&restored).count();
+        let lost = kept.intersection(&bench.lost).count();
+        prop_assert!(missing + lost <= 1, "{missing} missing, {lost} lost");
+        prop_assert!(missing == 0 || !bench.report.damaged.is_empty());
+        for id in restored.difference(&bench.lost.clone()) {
+            let expected = bench.put[id].payload.clone();
+            prop_assert_eq!(bench.load(*id), Some(expected));
+        }
+        // It is reported once.
+        bench.crash(Crash::Kill, seed, Duration::ZERO);
+        let again: Vec<_> = bench.report.damaged.iter().filter(|d| d.at > 0).collect();
+        prop_assert!(again.is_empty(), "{again:?}");
+    }
+}

@@ -1,0 +1,5 @@
+//! The store over a simulated disk, in virtual time.
+
+mod bench;
+mod claims;
+mod laws;
