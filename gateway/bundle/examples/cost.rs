@@ -84,6 +84,7 @@ fn send(agent: &mut Agent, now: Instant, payload: &Bytes) -> Offer {
         payload: vec![payload.clone()],
         lifetime: None,
         custody: true,
+        last: false,
         label: 0,
         reports: None,
     };

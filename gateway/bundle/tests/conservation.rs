@@ -94,6 +94,7 @@ impl World {
             payload: vec![Bytes::copy_from_slice(&number.to_be_bytes())],
             lifetime: None,
             custody: true,
+            last: false,
             label: 0,
             reports: None,
         };

@@ -319,6 +319,7 @@ fn status_reports_come_when_asked_and_not_in_floods() {
             payload: vec![payload(b"data")],
             lifetime: None,
             custody: false,
+            last: false,
             label: 0,
             reports: Some(ReportRequest {
                 to: ipn(1, 0),

@@ -49,4 +49,27 @@ fn the_examples_are_what_is_sent() {
     let now = net.now;
     let signal = net.agents[1].next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
     documented("a signal's record", &signal.unwrap().chunks[1]);
+    let last = underpass_bundle::Send {
+        destination: underpass_bundle::wire::ipn(2, SERVICE),
+        service: SERVICE,
+        class: BULK,
+        payload: vec![Bytes::from_static(b"last")],
+        lifetime: None,
+        custody: true,
+        last: true,
+        label: 0,
+        reports: None,
+    };
+    let settled = net.agents[1].next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
+    assert!(settled.is_none());
+    for held in net.agents[0].list(now, None, 10) {
+        net.agents[0].cancel(now, held.id);
+    }
+    net.agents[0].send(now, last).unwrap();
+    let header = &net.offer(0, 2).unwrap().chunks[0];
+    let at = header
+        .windows(3)
+        .position(|three| three == [0x85, 0x18, 0xD5]);
+    let at = at.expect("an order block");
+    documented("the order block", &header[at..at + 8]);
 }

@@ -10,7 +10,7 @@ use underpass_bundle::{
 };
 use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{self as scheduler, LinkScheduler, TcpWire};
-use underpass_streams::{self as streams, Mux, PayloadError};
+use underpass_streams::{self as streams, Epoch, PayloadError, Peer};
 
 use crate::config::EngineConfig;
 use crate::hop::{Hop, HopId};
@@ -61,6 +61,8 @@ pub enum Action {
     Stream {
         /// The stream's peer.
         peer: u64,
+        /// Which of the peer's runs it is with.
+        epoch: Epoch,
         /// What happened.
         event: streams::Event,
     },
@@ -103,7 +105,9 @@ pub struct Engine {
     pub(crate) scheduler: LinkScheduler,
     pub(crate) hops: BTreeMap<HopId, Hop>,
     /// Streams, by the edge node at their other end.
-    pub(crate) muxes: BTreeMap<u64, Mux>,
+    pub(crate) peers: BTreeMap<u64, Peer>,
+    /// When streams of former runs of peers have waited long enough.
+    pub(crate) estates: BTreeMap<u64, Instant>,
     /// Edge nodes with something to seal, by the neighbour that leads to them.
     pub(crate) waiting: BTreeMap<(u64, Class), BTreeSet<u64>>,
     /// The peer whose bytes were sealed last, by neighbour and class.
@@ -184,7 +188,8 @@ impl Engine {
             config,
             scheduler,
             hops,
-            muxes: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            estates: BTreeMap::new(),
             waiting: BTreeMap::new(),
             last_sealed: HashMap::new(),
             sessions: HashMap::new(),
@@ -217,7 +222,9 @@ impl Engine {
     pub fn next_timeout(&self) -> Option<Instant> {
         let links = self.link_times.first().map(|(at, _)| *at);
         let own = self.wake_at.into_iter().chain(self.flush_at).chain(links);
-        own.chain(self.agent.next_timeout()).min()
+        // Few peers have restarted of late.
+        let estates = self.estates.values().copied();
+        own.chain(self.agent.next_timeout()).chain(estates).min()
     }
 
     /// Does what is due at `now`.
@@ -225,6 +232,7 @@ impl Engine {
         self.agent.handle_timeout(now);
         self.watch_links(now);
         self.flush(now);
+        self.end_estates(now);
         self.settle(now);
     }
 

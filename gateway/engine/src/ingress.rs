@@ -93,12 +93,12 @@ impl Engine {
         let class = delivery.class;
         let heard = delivery.from.is_some() && self.is_heard(peer, delivery.from);
         // Only configured nodes have streams here.
-        let Some(mux) = self.mux(peer).filter(|_| heard) else {
+        let Some(streams) = self.peer(peer).filter(|_| heard) else {
             let unclaimed = bundle::Event::Deliver(delivery);
             self.actions.push_back(Action::Bundle(unclaimed));
             return;
         };
-        if let Err(error) = mux.handle_payload(now, class, delivery.payload) {
+        if let Err(error) = streams.handle_payload(now, class, delivery.payload) {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
         self.gather(peer);

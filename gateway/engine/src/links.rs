@@ -124,33 +124,39 @@ impl Engine {
         if now < since + hold {
             return Some(since + hold);
         }
-        let behind = self.muxes.keys().copied();
+        let behind = self.peers.keys().copied();
         let behind: Vec<u64> = behind
             .filter(|peer| self.neighbour_to(*peer) == neighbour)
             .collect();
         let mut next: Option<Instant> = None;
         for peer in behind {
-            let Some(mux) = self.muxes.get_mut(&peer) else {
+            let Some(streams) = self.peers.get_mut(&peer) else {
                 continue;
             };
-            let open = mux.streams();
-            let open = open.filter(|info| info.state != StreamState::Draining);
-            let held: Vec<_> = open.map(|info| (info.opened_at + hold, info.id)).collect();
-            for (until, stream) in held {
+            let open = streams.streams();
+            let open = open.filter(|(_, info)| info.state != StreamState::Draining);
+            let held: Vec<_> = open
+                .map(|(epoch, info)| (info.opened_at + hold, epoch, info.id))
+                .collect();
+            for (until, epoch, stream) in held {
                 if until > now {
                     next = Some(next.map_or(until, |next| next.min(until)));
                     continue;
                 }
                 let code = ResetCode::TimedOut;
                 // One that is gone already needs no end.
-                if mux.reset(stream, code, HELD_TOO_LONG).is_ok() {
+                let reset = streams
+                    .streams_of(epoch)
+                    .map(|mux| mux.reset(stream, code, HELD_TOO_LONG));
+                if reset.is_some_and(|reset| reset.is_ok()) {
                     let reason = HELD_TOO_LONG.to_owned();
                     let event = Event::Reset {
                         id: stream,
                         code,
                         reason,
                     };
-                    self.actions.push_back(Action::Stream { peer, event });
+                    self.actions
+                        .push_back(Action::Stream { peer, epoch, event });
                 }
             }
             self.gather(peer);

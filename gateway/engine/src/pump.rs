@@ -115,11 +115,20 @@ impl Engine {
                 return None;
             }
             let limit = usize::try_from(wanted.min(free)).unwrap_or(usize::MAX);
-            let payload = self.muxes.get_mut(&peer)?.poll_payload(class, limit);
+            let streams = self.peers.get_mut(&peer)?;
+            let settled = streams.poll_settled(class);
+            let last = settled.is_some();
+            let payload = settled.or_else(|| streams.poll_payload(class, limit));
             self.take_stock(peer);
             self.last_sealed.insert((neighbour, class), peer);
             match payload {
-                Some(payload) => return self.originate(now, peer, class, payload),
+                Some(payload) => {
+                    self.originate(now, peer, class, payload, last)?;
+                    // What must not overtake may have to stay.
+                    if !last || self.agent.has_pending(NeighbourId(neighbour), class) {
+                        return Some(());
+                    }
+                }
                 // Frames may lose their reason while they wait.
                 None => self.forget_waiting(neighbour, class, peer),
             }
@@ -169,6 +178,7 @@ impl Engine {
         peer: u64,
         class: Class,
         payload: Vec<Bytes>,
+        last: bool,
     ) -> Option<()> {
         let send = bundle::Send {
             destination: bundle::wire::ipn(peer, STREAM_SERVICE),
@@ -179,6 +189,7 @@ impl Engine {
             payload: payload.clone(),
             lifetime: Some(self.config.lifetime),
             custody: true,
+            last,
             label: sender_of(&payload),
             reports: None,
         };
@@ -191,11 +202,11 @@ impl Engine {
 
     /// A payload will not be delivered: its streams cannot be whole any more.
     pub(crate) fn give_up(&mut self, peer: u64, payload: &[Bytes]) {
-        let Some(mux) = self.muxes.get_mut(&peer) else {
+        let Some(streams) = self.peers.get_mut(&peer) else {
             return;
         };
         let whole = Bytes::from(payload.concat());
-        if let Err(error) = mux.handle_expired(whole) {
+        if let Err(error) = streams.handle_expired(whole) {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
         self.gather(peer);

@@ -49,6 +49,7 @@ impl Engine {
             payload: vec![message.payload],
             lifetime: Some(lifetime),
             custody: true,
+            last: false,
             label: 0,
             reports: None,
         };

@@ -40,6 +40,7 @@ impl Engine {
         };
         let neighbour = state.config.neighbour;
         let was_up = state.is_up();
+        let incarnation = info.incarnation;
         state.insert(info.class, id);
         self.actions.push_back(Action::SetRate {
             session: id,
@@ -68,6 +69,10 @@ impl Engine {
             self.judge(now, hop);
             self.agent.neighbour_up(now, NeighbourId(neighbour));
             self.greet(neighbour);
+        }
+        if let (Some(run), Some(streams)) = (incarnation, self.peers.get_mut(&neighbour)) {
+            streams.peer_announced(now, run);
+            self.gather(neighbour);
         }
         self.settle(now);
     }
@@ -163,11 +168,11 @@ impl Engine {
             .iter()
             .filter(|route| route.via == neighbour);
         let mut behind: Vec<u64> = routed.map(|route| route.node).collect();
-        if behind.is_empty() || self.muxes.contains_key(&neighbour) {
+        if behind.is_empty() || self.peers.contains_key(&neighbour) {
             behind.push(neighbour);
         }
         for peer in behind {
-            self.mux(peer);
+            self.peer(peer);
             self.gather(peer);
         }
     }

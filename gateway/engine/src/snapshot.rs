@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use underpass_cla::{Class, SessionId};
-use underpass_streams::{StreamInfo, StreamState};
+use underpass_streams::{Epoch, StreamInfo, StreamState};
 
 use crate::engine::Engine;
 use crate::hop::{HopId, HopTraffic};
@@ -105,8 +105,8 @@ impl Engine {
     /// What became of all streams since the start.
     pub fn stream_events(&self) -> StreamEvents {
         let mut sums = StreamEvents::default();
-        for mux in self.muxes.values() {
-            let counters = mux.counters();
+        for streams in self.peers.values() {
+            let counters = streams.counters();
             sums.opened += counters.opened;
             sums.accepted += counters.accepted;
             sums.refused += counters.refused;
@@ -170,11 +170,15 @@ impl Engine {
         })
     }
 
-    /// All streams with their peers, in no order, at most `limit`.
-    pub fn streams(&self, limit: usize) -> Vec<(u64, StreamInfo)> {
-        self.muxes
+    /// All streams with their peers and the runs of these, in no order, at
+    /// most `limit`.
+    pub fn streams(&self, limit: usize) -> Vec<(u64, Epoch, StreamInfo)> {
+        self.peers
             .iter()
-            .flat_map(|(peer, mux)| mux.streams().map(|info| (*peer, info)))
+            .flat_map(|(peer, streams)| {
+                let streams = streams.streams();
+                streams.map(|(epoch, info)| (*peer, epoch, info))
+            })
             .take(limit)
             .collect()
     }
@@ -186,8 +190,8 @@ impl Engine {
             .iter()
             .map(|class| (*class, StreamTotals::default()))
             .collect();
-        for mux in self.muxes.values() {
-            for info in mux.streams() {
+        for streams in self.peers.values() {
+            for (_, info) in streams.streams() {
                 let place = totals.iter_mut().find(|(class, _)| *class == info.class);
                 if let Some((_, total)) = place {
                     match info.state {
@@ -199,12 +203,12 @@ impl Engine {
                     }
                 }
             }
-            let counters = mux.counters();
+            let counters = streams.counters();
             for (class, total) in &mut totals {
                 let place = usize::from(class.0);
                 total.sent_bytes += counters.sent_bytes.get(place).copied().unwrap_or(0);
                 total.received_bytes += counters.received_bytes.get(place).copied().unwrap_or(0);
-                total.backlog_bytes += mux.backlog(*class).bytes;
+                total.backlog_bytes += streams.backlog(*class).bytes;
             }
         }
         totals

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_streams::{
-    Announcement, Event, Mux, Open, OpenError, ResetCode, Side, StreamError, StreamId, Windows,
-    WriteError,
+    Announcement, Epoch, Event, Mux, Open, OpenError, Peer, ResetCode, Side, StreamError, StreamId,
+    Windows, WriteError,
 };
 
 use crate::config::HopConfig;
@@ -17,6 +17,8 @@ use crate::engine::{Action, Engine};
 pub struct StreamKey {
     /// The edge node at the other end, by its ipn node number.
     pub peer: u64,
+    /// Which of that node's runs it is with.
+    pub epoch: Epoch,
     /// The stream.
     pub id: StreamId,
 }
@@ -42,13 +44,13 @@ impl Engine {
         mut open: Open,
     ) -> Result<StreamKey, OpenError> {
         open.class = self.known(open.class);
-        let mux = self.mux(peer).ok_or(OpenError::TooManyStreams)?;
-        let id = mux.open(now, open)?;
+        let streams = self.peer(peer).ok_or(OpenError::TooManyStreams)?;
+        let (epoch, id) = streams.open(now, open)?;
         // Not sent here: the client's first bytes are mostly written within
         // the pause, and then leave with the request.
         self.opened.insert(peer);
         self.flush_at.get_or_insert(now + OPEN_PAUSE);
-        Ok(StreamKey { peer, id })
+        Ok(StreamKey { peer, epoch, id })
     }
 
     /// Lets requests leave for which no bytes have been written.
@@ -63,8 +65,8 @@ impl Engine {
 
     /// Bytes that may be written now; at 0, a `Writable` event follows.
     pub fn send_capacity(&mut self, key: StreamKey) -> usize {
-        let mux = self.muxes.get_mut(&key.peer);
-        mux.map_or(0, |mux| mux.send_capacity(key.id))
+        self.streams_of(key)
+            .map_or(0, |mux| mux.send_capacity(key.id))
     }
 
     /// Takes bytes to send, at most the capacity last told.
@@ -72,7 +74,7 @@ impl Engine {
     /// # Errors
     /// When the stream is gone or finished, or the bytes are more than that.
     pub fn write(&mut self, now: Instant, key: StreamKey, data: Bytes) -> Result<(), WriteError> {
-        let mux = self.muxes.get_mut(&key.peer).ok_or(WriteError::Unknown)?;
+        let mux = self.streams_of(key).ok_or(WriteError::Unknown)?;
         mux.write(key.id, data)?;
         self.touched(now, key.peer);
         Ok(())
@@ -80,7 +82,7 @@ impl Engine {
 
     /// Received bytes in order, at most `limit`.
     pub fn read(&mut self, now: Instant, key: StreamKey, limit: usize) -> Option<Bytes> {
-        let data = self.muxes.get_mut(&key.peer)?.read(key.id, limit);
+        let data = self.streams_of(key)?.read(key.id, limit);
         self.touched(now, key.peer);
         data
     }
@@ -131,7 +133,17 @@ impl Engine {
 
     /// The address families that a peer's edge reaches, once it has said so.
     pub fn announcement_of(&self, peer: u64) -> Option<Announcement> {
-        self.muxes.get(&peer)?.peer_announcement()
+        self.peers.get(&peer)?.peer_announcement()
+    }
+
+    /// The epoch of a peer's present run.
+    pub fn epoch_of(&self, peer: u64) -> Epoch {
+        self.peers.get(&peer).map(Peer::epoch).unwrap_or_default()
+    }
+
+    /// The streams among which the named one is.
+    fn streams_of(&mut self, key: StreamKey) -> Option<&mut Mux> {
+        self.peers.get_mut(&key.peer)?.streams_of(key.epoch)
     }
 
     fn on_stream<R>(
@@ -140,7 +152,7 @@ impl Engine {
         key: StreamKey,
         call: impl FnOnce(&mut Mux) -> Result<R, StreamError>,
     ) -> Result<R, StreamError> {
-        let mux = self.muxes.get_mut(&key.peer).ok_or(StreamError::Unknown)?;
+        let mux = self.streams_of(key).ok_or(StreamError::Unknown)?;
         let result = call(mux)?;
         self.touched(now, key.peer);
         Ok(result)
@@ -151,6 +163,18 @@ impl Engine {
     pub(crate) fn touched(&mut self, now: Instant, peer: u64) {
         self.gather(peer);
         self.settle(now);
+    }
+
+    /// Ends streams of former runs of peers whose custody has expired.
+    pub(crate) fn end_estates(&mut self, now: Instant) {
+        let due = self.estates.iter().filter(|(_, at)| **at <= now);
+        let due: Vec<u64> = due.map(|(peer, _)| *peer).collect();
+        for peer in due {
+            if let Some(streams) = self.peers.get_mut(&peer) {
+                streams.handle_timeout(now);
+            }
+            self.gather(peer);
+        }
     }
 
     /// Hands on the events of a peer's streams and tells the scheduler which
@@ -167,39 +191,45 @@ impl Engine {
     /// they have something to seal.
     pub(crate) fn take_stock(&mut self, peer: u64) {
         let neighbour = self.neighbour_to(peer);
-        let Some(mux) = self.muxes.get_mut(&peer) else {
+        let Some(streams) = self.peers.get_mut(&peer) else {
             return;
         };
-        while let Some(event) = mux.poll_event() {
+        while let Some((epoch, event)) = streams.poll_event() {
             if let Event::Opened { id, open } = &event
                 && !self.classes.contains(&open.class)
+                && let Some(mux) = streams.streams_of(epoch)
             {
                 // The peer's class; what is sent from here needs an own one.
                 // A stream that is gone already sends nothing.
                 let _ = mux.set_class(*id, self.config.default_class);
             }
-            self.actions.push_back(Action::Stream { peer, event });
+            self.actions
+                .push_back(Action::Stream { peer, epoch, event });
         }
         for class in &self.classes {
             let peers = self.waiting.entry((neighbour, *class)).or_default();
-            match mux.has_pending(*class) {
+            match streams.has_pending(*class) {
                 true => peers.insert(peer),
                 false => peers.remove(&peer),
             };
         }
+        match streams.next_timeout() {
+            Some(due) => self.estates.insert(peer, due),
+            None => self.estates.remove(&peer),
+        };
     }
 
     /// The peer's streams, made at first use.
-    pub(crate) fn mux(&mut self, peer: u64) -> Option<&mut Mux> {
-        if !self.muxes.contains_key(&peer) {
+    pub(crate) fn peer(&mut self, peer: u64) -> Option<&mut Peer> {
+        if !self.peers.contains_key(&peer) {
             let hop = *self.hops_to(self.neighbour_to(peer)).first()?;
-            let mux = self.new_mux(peer, &self.hops.get(&hop)?.config);
-            self.muxes.insert(peer, mux);
+            let streams = self.new_peer(peer, &self.hops.get(&hop)?.config);
+            self.peers.insert(peer, streams);
         }
-        self.muxes.get_mut(&peer)
+        self.peers.get_mut(&peer)
     }
 
-    fn new_mux(&self, peer: u64, hop: &HopConfig) -> Mux {
+    fn new_peer(&self, peer: u64, hop: &HopConfig) -> Peer {
         let window = self
             .config
             .window_bytes
@@ -219,11 +249,12 @@ impl Engine {
             send_buffer_bytes: usize::try_from(send_buffer).unwrap_or(usize::MAX),
             send_buffer_total_bytes: usize::try_from(total).unwrap_or(usize::MAX),
             max_streams: self.config.max_streams,
+            estate_lifetime: self.config.lifetime,
             ..underpass_streams::Config::default()
         };
         let side = Side::of(self.config.node, peer);
-        let mut mux = Mux::new(config, side, self.config.incarnation);
-        mux.set_announcement(self.config.reaches);
-        mux
+        let mut streams = Peer::new(config, side, self.config.incarnation);
+        streams.set_announcement(self.config.reaches);
+        streams
     }
 }

@@ -5,14 +5,16 @@
 //! Custody below delivers each payload at last, but late, out of order and
 //! more than once, or says that it expired. So bytes carry offsets, every
 //! frame may arrive at any time any number of times, and nothing is
-//! retransmitted here. [`Mux`] holds no socket, clock or task: writes and
+//! retransmitted here. [`Peer`] holds no socket, clock or task: writes and
 //! payloads go in, payloads and [`Event`]s come out, and a payload is sealed
-//! only when [`Mux::poll_payload`] asks for it.
+//! only when [`Peer::poll_payload`] asks for it.
 //!
 //! Rooms: [`wire`] is the format, `stream` is what one stream holds, `mux` is
-//! what the streams of a peer share (credit, turn, incarnations).
+//! what the streams between two runs share (credit, turn), `peer` what one run
+//! of a node leaves to the next.
 
 mod mux;
+mod peer;
 mod stream;
 pub mod wire;
 
@@ -20,6 +22,7 @@ pub use mux::{
     Backlog, Config, Counters, Event, Mux, OpenError, PayloadError, Side, StreamError, StreamInfo,
     StreamState, Windows, WriteError,
 };
+pub use peer::{Epoch, Peer};
 pub use wire::{
     Announcement, Frame, Header, Hello, Open, ResetCode, StreamId, Target, WireError, decode_frames,
 };

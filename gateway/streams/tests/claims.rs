@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pair::{CLASS, CONTROL, Pair, events, joined, open, payloads, read_all};
 use underpass_cla::Class;
 use underpass_streams::{
-    Announcement, Config, Event, Frame, Mux, OpenError, ResetCode, Side, StreamId, StreamState,
+    Announcement, Config, Event, Frame, OpenError, Peer, ResetCode, Side, StreamId, StreamState,
     Windows, WriteError, decode_frames,
 };
 
@@ -23,7 +23,7 @@ fn windows(bytes: u64) -> Config {
 }
 
 /// A payload as the peer of `mux` might send it.
-fn forged(mux: &Mux, sender: u64, frames: &[u8]) -> Bytes {
+fn forged(mux: &Peer, sender: u64, frames: &[u8]) -> Bytes {
     let mut payload = vec![1];
     payload.extend(sender.to_be_bytes());
     payload.extend(mux.incarnation().to_be_bytes());
@@ -44,9 +44,9 @@ fn codes(events: &[Event]) -> Vec<(StreamId, ResetCode)> {
 #[test]
 fn data_before_its_open_is_kept() {
     let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
     let first = payloads(&mut pair.terminal, 1 << 20);
-    pair.terminal.write(id, "early".into()).unwrap();
+    pair.terminal.current().write(id, "early".into()).unwrap();
     let second = payloads(&mut pair.terminal, 1 << 20);
     for (class, payload) in second.into_iter().chain(first) {
         pair.hub.handle_payload(pair.now, class, payload).unwrap();
@@ -61,15 +61,15 @@ fn data_before_its_open_is_kept() {
 #[test]
 fn a_repeated_open_of_a_closed_stream_opens_nothing() {
     let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
-    pair.terminal.finish(id).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    pair.terminal.current().finish(id).unwrap();
     let sealed = payloads(&mut pair.terminal, 1 << 20);
     for (class, payload) in &sealed {
         pair.hub
             .handle_payload(pair.now, *class, payload.clone())
             .unwrap();
     }
-    pair.hub.finish(id).unwrap();
+    pair.hub.current().finish(id).unwrap();
     pair.exchange();
     events(&mut pair.hub);
     for (class, payload) in sealed {
@@ -82,10 +82,13 @@ fn a_repeated_open_of_a_closed_stream_opens_nothing() {
 #[test]
 fn only_the_floor_may_be_sent_before_the_peer_is_known() {
     let mut pair = Pair::new(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
-    assert_eq!(pair.terminal.send_capacity(id), 64 * 1024);
-    pair.terminal.write(id, vec![0; 64 * 1024].into()).unwrap();
-    assert_eq!(pair.terminal.send_capacity(id), 0);
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    assert_eq!(pair.terminal.current().send_capacity(id), 64 * 1024);
+    pair.terminal
+        .current()
+        .write(id, vec![0; 64 * 1024].into())
+        .unwrap();
+    assert_eq!(pair.terminal.current().send_capacity(id), 0);
     pair.exchange();
     assert!(events(&mut pair.terminal).contains(&Event::Writable(id)));
 }
@@ -96,10 +99,13 @@ fn one_stalled_reader_takes_at_most_half_of_the_peer_window() {
     let mut pair = Pair::acquainted(windows(window));
     let mut sent = Vec::new();
     for _ in 0..3 {
-        let id = pair.terminal.open(pair.now, open()).unwrap();
-        pair.terminal.write(id, vec![0; 4 << 20].into()).unwrap();
+        let id = pair.terminal.open(pair.now, open()).unwrap().1;
+        pair.terminal
+            .current()
+            .write(id, vec![0; 4 << 20].into())
+            .unwrap();
         pair.exchange();
-        sent.push(pair.hub.stream(id).unwrap().unread_bytes - 64 * 1024);
+        sent.push(pair.hub.current().stream(id).unwrap().unread_bytes - 64 * 1024);
     }
     let shares: Vec<u64> = sent.iter().map(|bytes| window / bytes).collect();
     assert_eq!(shares, [2, 4, 8]);
@@ -109,14 +115,20 @@ fn one_stalled_reader_takes_at_most_half_of_the_peer_window() {
 fn a_new_stream_has_its_floor_however_many_readers_stall() {
     let mut pair = Pair::acquainted(windows(1 << 20));
     for _ in 0..40 {
-        let id = pair.terminal.open(pair.now, open()).unwrap();
-        pair.terminal.write(id, vec![0; 2 << 20].into()).unwrap();
+        let id = pair.terminal.open(pair.now, open()).unwrap().1;
+        pair.terminal
+            .current()
+            .write(id, vec![0; 2 << 20].into())
+            .unwrap();
         pair.exchange();
     }
-    let id = pair.terminal.open(pair.now, open()).unwrap();
-    assert!(pair.terminal.send_capacity(id) >= 64 * 1024);
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    assert!(pair.terminal.current().send_capacity(id) >= 64 * 1024);
     // And it goes on having it as its reader reads.
-    pair.terminal.write(id, vec![7; 1 << 20].into()).unwrap();
+    pair.terminal
+        .current()
+        .write(id, vec![7; 1 << 20].into())
+        .unwrap();
     let mut read = 0;
     while pair.exchange() > 0 {
         read += read_all(&mut pair.hub, id).len();
@@ -127,7 +139,7 @@ fn a_new_stream_has_its_floor_however_many_readers_stall() {
 #[test]
 fn bytes_beyond_the_credit_reset_their_stream_alone() {
     let mut pair = Pair::acquainted(windows(100_000));
-    let good = pair.terminal.open(pair.now, open()).unwrap();
+    let good = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
     events(&mut pair.hub);
     // DATA on stream 2 (not opened yet) at offset 0x3fff_fffe.
@@ -144,7 +156,10 @@ fn bytes_beyond_the_credit_reset_their_stream_alone() {
         }]
     ));
     assert_eq!(events(&mut pair.hub), []);
-    assert_eq!(pair.hub.stream(good).unwrap().state, StreamState::Open);
+    assert_eq!(
+        pair.hub.current().stream(good).unwrap().state,
+        StreamState::Open
+    );
 }
 
 #[test]
@@ -160,12 +175,16 @@ fn a_malformed_payload_has_no_effect_at_all() {
 #[test]
 fn a_reset_is_seen_behind_the_bytes_sealed_before_it() {
     let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
     events(&mut pair.hub);
-    pair.hub.write(id, "the whole answer".into()).unwrap();
+    pair.hub
+        .current()
+        .write(id, "the whole answer".into())
+        .unwrap();
     let data = payloads(&mut pair.hub, 4096);
     pair.hub
+        .current()
         .reset(id, ResetCode::Aborted, "by the origin")
         .unwrap();
     let reset = payloads(&mut pair.hub, 4096);
@@ -176,7 +195,7 @@ fn a_reset_is_seen_behind_the_bytes_sealed_before_it() {
     }
     assert_eq!(events(&mut pair.terminal), [Event::Readable(id)]);
     assert_eq!(
-        pair.terminal.write(id, "more".into()),
+        pair.terminal.current().write(id, "more".into()),
         Err(WriteError::Finished)
     );
     assert_eq!(read_all(&mut pair.terminal, id), b"the whole answer");
@@ -193,10 +212,13 @@ fn a_reset_is_seen_behind_the_bytes_sealed_before_it() {
 #[test]
 fn a_failed_dial_comes_back_as_its_code_and_reason() {
     let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
     let reason = "name does not resolve";
-    pair.hub.reset(id, ResetCode::UnknownHost, reason).unwrap();
+    pair.hub
+        .current()
+        .reset(id, ResetCode::UnknownHost, reason)
+        .unwrap();
     pair.exchange();
     assert_eq!(
         events(&mut pair.terminal),
@@ -214,11 +236,11 @@ fn connected_is_told_to_openers_that_ask() {
     let mut pair = Pair::acquainted(Config::default());
     let mut asking = open();
     asking.report_connected = true;
-    let id = pair.terminal.open(pair.now, asking).unwrap();
-    let silent = pair.terminal.open(pair.now, open()).unwrap();
+    let id = pair.terminal.open(pair.now, asking).unwrap().1;
+    let silent = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
-    pair.hub.connected(id).unwrap();
-    pair.hub.connected(silent).unwrap();
+    pair.hub.current().connected(id).unwrap();
+    pair.hub.current().connected(silent).unwrap();
     pair.exchange();
     assert_eq!(events(&mut pair.terminal), [Event::Connected(id)]);
 }
@@ -226,13 +248,16 @@ fn connected_is_told_to_openers_that_ask() {
 #[test]
 fn stop_ends_one_direction_only() {
     let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
-    pair.terminal.write(id, "upload".into()).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    pair.terminal.current().write(id, "upload".into()).unwrap();
     pair.exchange();
     events(&mut pair.hub);
-    pair.hub.stop(id, ResetCode::Cancelled).unwrap();
-    pair.hub.write(id, "no more, thanks".into()).unwrap();
-    pair.hub.finish(id).unwrap();
+    pair.hub.current().stop(id, ResetCode::Cancelled).unwrap();
+    pair.hub
+        .current()
+        .write(id, "no more, thanks".into())
+        .unwrap();
+    pair.hub.current().finish(id).unwrap();
     pair.exchange();
     let code = ResetCode::Cancelled;
     assert_eq!(
@@ -250,30 +275,33 @@ fn stop_ends_one_direction_only() {
 #[test]
 fn an_expired_payload_resets_its_streams_at_both_ends_and_no_other() {
     let mut pair = Pair::acquainted(Config::default());
-    let lost = pair.terminal.open(pair.now, open()).unwrap();
-    let kept = pair.terminal.open(pair.now, open()).unwrap();
+    let lost = pair.terminal.open(pair.now, open()).unwrap().1;
+    let kept = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
     events(&mut pair.hub);
-    pair.terminal.write(lost, "gone".into()).unwrap();
+    pair.terminal.current().write(lost, "gone".into()).unwrap();
     let (_, payload) = payloads(&mut pair.terminal, 4096).remove(0);
     pair.terminal.handle_expired(payload).unwrap();
     pair.exchange();
     let reset = [(lost, ResetCode::Expired)];
     assert_eq!(codes(&events(&mut pair.terminal)), reset);
     assert_eq!(codes(&events(&mut pair.hub)), reset);
-    assert_eq!(pair.hub.stream(kept).unwrap().state, StreamState::Open);
+    assert_eq!(
+        pair.hub.current().stream(kept).unwrap().state,
+        StreamState::Open
+    );
 }
 
 #[test]
 fn a_restarted_peer_resets_its_streams_and_old_payloads_touch_no_new_one() {
     let mut pair = Pair::acquainted(Config::default());
-    let old = pair.terminal.open(pair.now, open()).unwrap();
+    let old = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
-    pair.terminal.write(old, "late".into()).unwrap();
+    pair.terminal.current().write(old, "late".into()).unwrap();
     let late = payloads(&mut pair.terminal, 4096);
     events(&mut pair.hub);
-    pair.terminal = Mux::new(Config::default(), Side::Lower, 101);
-    let new = pair.terminal.open(pair.now, open()).unwrap();
+    pair.terminal = Peer::new(Config::default(), Side::Lower, 101);
+    let new = pair.terminal.open(pair.now, open()).unwrap().1;
     assert_eq!(new, old, "ids begin again");
     pair.exchange();
     let seen = events(&mut pair.hub);
@@ -288,10 +316,10 @@ fn a_restarted_peer_resets_its_streams_and_old_payloads_touch_no_new_one() {
 #[test]
 fn a_node_that_lost_count_of_its_runs_raises_its_incarnation() {
     let mut pair = Pair::acquainted(Config::default());
-    pair.terminal = Mux::new(Config::default(), Side::Lower, 7);
+    pair.terminal = Peer::new(Config::default(), Side::Lower, 7);
     pair.exchange();
     assert!(events(&mut pair.terminal).contains(&Event::IncarnationRaised { incarnation: 101 }));
-    let id = pair.terminal.open(pair.now, open()).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
     assert!(events(&mut pair.hub).contains(&Event::Opened { id, open: open() }));
 }
@@ -300,7 +328,7 @@ fn a_node_that_lost_count_of_its_runs_raises_its_incarnation() {
 fn streams_beyond_the_bound_are_refused_as_busy() {
     let config = Config::default();
     let mut pair = Pair::acquainted(config);
-    pair.hub = Mux::new(
+    pair.hub = Peer::new(
         Config {
             max_streams: 2,
             ..config
@@ -311,7 +339,7 @@ fn streams_beyond_the_bound_are_refused_as_busy() {
     pair.exchange();
     events(&mut pair.terminal);
     let ids: Vec<_> = (0..3)
-        .map(|_| pair.terminal.open(pair.now, open()).unwrap())
+        .map(|_| pair.terminal.open(pair.now, open()).unwrap().1)
         .collect();
     pair.exchange();
     let reset = [(ids[2], ResetCode::Busy)];
@@ -344,8 +372,11 @@ fn streams_of_a_class_take_turns() {
     let mut pair = Pair::acquainted(Config::default());
     let ids: Vec<_> = (0..4)
         .map(|_| {
-            let id = pair.terminal.open(pair.now, open()).unwrap();
-            pair.terminal.write(id, vec![0; 1 << 20].into()).unwrap();
+            let id = pair.terminal.open(pair.now, open()).unwrap().1;
+            pair.terminal
+                .current()
+                .write(id, vec![0; 1 << 20].into())
+                .unwrap();
             id
         })
         .collect();
@@ -354,7 +385,7 @@ fn streams_of_a_class_take_turns() {
     }
     let sent: Vec<u64> = ids
         .iter()
-        .map(|id| pair.terminal.stream(*id).unwrap().sent_bytes)
+        .map(|id| pair.terminal.current().stream(*id).unwrap().sent_bytes)
         .collect();
     let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
     assert!(most - least <= 64 * 1024, "{sent:?}");
@@ -363,10 +394,10 @@ fn streams_of_a_class_take_turns() {
 #[test]
 fn bytes_after_set_class_leave_in_the_other_class() {
     let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
-    pair.terminal.write(id, "bulk".into()).unwrap();
-    pair.terminal.set_class(id, Class(3)).unwrap();
+    pair.terminal.current().write(id, "bulk".into()).unwrap();
+    pair.terminal.current().set_class(id, Class(3)).unwrap();
     assert!(!pair.terminal.has_pending(CLASS));
     assert!(pair.terminal.has_pending(Class(3)));
     pair.exchange();
@@ -376,16 +407,16 @@ fn bytes_after_set_class_leave_in_the_other_class() {
 #[test]
 fn large_writes_pass_through_without_a_copy() {
     let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
     let data = Bytes::from(vec![1; 64 * 1024]);
-    pair.terminal.write(id, data.clone()).unwrap();
+    pair.terminal.current().write(id, data.clone()).unwrap();
     let chunks = pair.terminal.poll_payload(CLASS, 1 << 20).unwrap();
     assert!(chunks.iter().any(|chunk| chunk.as_ptr() == data.as_ptr()));
     let payload = joined(chunks);
     pair.hub
         .handle_payload(pair.now, CLASS, payload.clone())
         .unwrap();
-    let read = pair.hub.read(id, usize::MAX).unwrap();
+    let read = pair.hub.current().read(id, usize::MAX).unwrap();
     assert!(payload.as_ptr_range().contains(&read.as_ptr()));
 }
 

@@ -8,9 +8,9 @@ use underpass_streams::{Config, Event, Frame, decode_frames};
 #[test]
 fn request_and_answer_cross_and_both_ends_close() {
     let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
-    pair.terminal.write(id, "GET /".into()).unwrap();
-    pair.terminal.finish(id).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    pair.terminal.current().write(id, "GET /".into()).unwrap();
+    pair.terminal.current().finish(id).unwrap();
     pair.exchange();
     assert_eq!(
         events(&mut pair.hub),
@@ -18,8 +18,8 @@ fn request_and_answer_cross_and_both_ends_close() {
     );
     assert_eq!(read_all(&mut pair.hub, id), b"GET /");
     assert_eq!(events(&mut pair.hub), [Event::PeerFinished(id)]);
-    pair.hub.write(id, "200".into()).unwrap();
-    pair.hub.finish(id).unwrap();
+    pair.hub.current().write(id, "200".into()).unwrap();
+    pair.hub.current().finish(id).unwrap();
     pair.exchange();
     assert_eq!(events(&mut pair.hub), [Event::Closed(id)]);
     assert_eq!(events(&mut pair.terminal), [Event::Readable(id)]);
@@ -35,8 +35,8 @@ fn request_and_answer_cross_and_both_ends_close() {
 #[test]
 fn open_and_first_data_share_a_payload() {
     let mut pair = Pair::acquainted(Config::default());
-    let id = pair.terminal.open(pair.now, open()).unwrap();
-    pair.terminal.write(id, "hello".into()).unwrap();
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    pair.terminal.current().write(id, "hello".into()).unwrap();
     assert!(pair.terminal.backlog(CLASS).has_control);
     let sealed = payloads(&mut pair.terminal, 4096);
     assert_eq!(sealed.len(), 1);

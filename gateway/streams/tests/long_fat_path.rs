@@ -28,7 +28,7 @@ fn download(streams: usize, seconds: u64) -> Outcome {
     };
     let mut pair = Pair::acquainted(config);
     let ids: Vec<StreamId> = (0..streams)
-        .map(|_| pair.terminal.open(pair.now, open()).unwrap())
+        .map(|_| pair.terminal.open(pair.now, open()).unwrap().1)
         .collect();
     pair.exchange();
     events(&mut pair.hub);
@@ -47,11 +47,14 @@ fn download(streams: usize, seconds: u64) -> Outcome {
         while pair.hub.poll_event().is_some() {}
         for id in &ids {
             loop {
-                let capacity = pair.hub.send_capacity(*id).min(piece.len());
+                let capacity = pair.hub.current().send_capacity(*id).min(piece.len());
                 if capacity == 0 {
                     break;
                 }
-                pair.hub.write(*id, piece.slice(..capacity)).unwrap();
+                pair.hub
+                    .current()
+                    .write(*id, piece.slice(..capacity))
+                    .unwrap();
             }
         }
         match pair.hub.poll_payload(CLASS, per_tick) {
@@ -64,9 +67,9 @@ fn download(streams: usize, seconds: u64) -> Outcome {
                 .handle_payload(pair.now, class, payload)
                 .unwrap();
         }
-        while let Some(event) = pair.terminal.poll_event() {
+        while let Some((_, event)) = pair.terminal.poll_event() {
             if let Event::Readable(id) = event {
-                while let Some(data) = pair.terminal.read(id, usize::MAX) {
+                while let Some(data) = pair.terminal.current().read(id, usize::MAX) {
                     bytes += data.len() as u64;
                 }
             }

@@ -30,6 +30,9 @@ pub struct Send {
     pub lifetime: Option<Duration>,
     /// Whether it is sent under custody.
     pub custody: bool,
+    /// Whether it stays behind all that the service has sent to the same
+    /// destination before and that is not there yet; only under custody.
+    pub last: bool,
     /// A number by which its service knows it again when a later run of the
     /// node restores it ([`Event::Restored`]).
     pub label: u64,

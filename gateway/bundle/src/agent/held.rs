@@ -61,11 +61,15 @@ impl BlockNumbers {
         cteb: 5,
         creb: 6,
     };
+    /// The number of a further block of such a bundle.
+    pub const NEXT: u64 = 7;
 }
 
 /// Where a held bundle is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// Waiting for earlier bundles to be released.
+    KeptBack,
     /// Waiting to be offered.
     Queued,
     /// Offered to a session under this transfer key.

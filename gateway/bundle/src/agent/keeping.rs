@@ -44,7 +44,9 @@ impl Agent {
                 .insert(WireName::of(&held.primary, held.bytes), id);
         }
         self.held.insert(id, held);
-        self.enqueue(id);
+        if !self.keep_back(id) {
+            self.enqueue(id);
+        }
     }
 
     /// Takes up the custody that an earlier run of this node has left in the
@@ -227,6 +229,7 @@ impl Agent {
         match held.phase {
             Phase::Waiting(until) => drop(self.custody_timers.remove(&(until, id))),
             Phase::InTransmission(key) => drop(self.transmissions.remove(&key)),
+            Phase::KeptBack => drop(self.kept_back.remove(&id)),
             Phase::Queued | Phase::Suspended | Phase::Ending(_) => {}
         }
         if let Some(queue) = self.neighbour(via).queues.get_mut(&class) {
@@ -252,6 +255,7 @@ impl Agent {
         }
         self.signal_owed(now, id);
         self.store.remove(now, id);
+        self.let_pass(id, &held);
         Some(held)
     }
 }

@@ -9,6 +9,7 @@ mod held;
 mod keeping;
 mod kept;
 mod neighbour;
+mod order;
 mod originate;
 mod ranges;
 mod receive;
@@ -16,7 +17,7 @@ mod report;
 mod signals;
 mod timestamps;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
@@ -49,6 +50,8 @@ pub struct Agent {
     next_id: u64,
     /// What this node has custody of, by its name on the wire.
     by_name: HashMap<WireName, BundleId>,
+    /// Bundles that must not overtake, and how many are before them.
+    kept_back: BTreeMap<BundleId, usize>,
     /// Whom custody is signalled to once the store has made it safe.
     uncommitted: HashMap<BundleId, (Way, Cteb)>,
     /// Bytes held, as the quota counts them.
@@ -84,7 +87,7 @@ pub struct CustodyFigures {
     /// Bundles held in all.
     pub bundles: usize,
     /// By class.
-    pub classes: std::collections::BTreeMap<Class, ClassFigures>,
+    pub classes: BTreeMap<Class, ClassFigures>,
 }
 
 /// Bundles of one class.
@@ -144,6 +147,7 @@ impl Agent {
             next_id: store.first_free_id().0,
             store,
             by_name: HashMap::new(),
+            kept_back: BTreeMap::new(),
             uncommitted: HashMap::new(),
             used_bytes: 0,
             neighbours: HashMap::new(),

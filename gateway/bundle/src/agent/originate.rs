@@ -10,7 +10,7 @@ use super::config::NeighbourId;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
 use super::held::{BlockNumbers, Held, Phase};
 use super::{Agent, ReportRequest};
-use crate::wire::{Eid, ipn, ipn_parts, seal_payload, seal_primary, write_trailer};
+use crate::wire::{Eid, ipn, ipn_parts, order_block, seal_payload, seal_primary, write_trailer};
 
 /// Lifetimes beyond this are as good as endless.
 const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -30,6 +30,8 @@ pub(super) struct Draft {
     pub own: bool,
     /// The service's own number for it.
     pub label: u64,
+    /// Whether it must not overtake.
+    pub last: bool,
 }
 
 impl Agent {
@@ -66,6 +68,7 @@ impl Agent {
             via,
             own: true,
             label: send.label,
+            last: send.last,
         };
         Ok(self.originate(now, draft))
     }
@@ -119,7 +122,10 @@ impl Agent {
         let held = Held {
             primary,
             primary_raw,
-            others: Vec::new(),
+            others: match draft.last {
+                true => vec![order_block(BlockNumbers::NEXT)],
+                false => Vec::new(),
+            },
             numbers: BlockNumbers::OWN,
             hop_count: Some((self.config.hop_limit, 0)),
             passed_cteb: None,

@@ -27,6 +27,8 @@ pub(crate) mod block_type {
     pub const HOP_COUNT: u64 = 10;
     pub const BIB: u64 = 11;
     pub const BCB: u64 = 12;
+    /// Of the private range: the bundle must not overtake.
+    pub const ORDER: u64 = 213;
 }
 
 /// Block processing control flags (RFC 9171 §4.2.4).

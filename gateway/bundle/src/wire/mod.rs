@@ -23,4 +23,6 @@ pub use record::{
     ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,
     decode_record, encode_signal, encode_status_report,
 };
-pub(crate) use seal::{HopBlocks, seal_payload, seal_primary, write_header, write_trailer};
+pub(crate) use seal::{
+    HopBlocks, is_order_block, order_block, seal_payload, seal_primary, write_header, write_trailer,
+};

@@ -18,6 +18,8 @@ use super::eid::Eid;
 
 const OPEN: u8 = 0x9F;
 const BREAK: u8 = 0xFF;
+/// The order block's content: its format, a CBOR number.
+const ORDER_FORMAT: u8 = 0;
 
 /// The primary block with its CRC32C, and its encoding.
 pub(crate) fn seal_primary(
@@ -126,6 +128,25 @@ pub(crate) fn write_header(
     }
     out.extend(payload_head);
     out.into()
+}
+
+/// The order block: format 0. A node that does not know it passes it on.
+pub(crate) fn order_block(number: u64) -> Extension {
+    let mut raw = Vec::with_capacity(8);
+    let data = CanonicalData::Unknown(vec![ORDER_FORMAT]);
+    write_block(&mut raw, block_type::ORDER, number, 0, data);
+    Extension {
+        kind: block_type::ORDER,
+        number,
+        flags: 0,
+        raw: raw.into(),
+    }
+}
+
+/// Whether a block that is passed on asks that its bundle does not overtake.
+/// Whatever its content is, to keep order is never wrong.
+pub(crate) fn is_order_block(block: &Extension) -> bool {
+    block.kind == block_type::ORDER
 }
 
 /// A CTEB that is passed on keeps the code point of the dialect it came in.

@@ -63,6 +63,7 @@ impl Net {
             payload,
             lifetime: None,
             custody: true,
+            last: false,
             label: 0,
             reports: None,
         };

@@ -143,7 +143,7 @@ impl Node {
         while let Some(action) = self.engine.poll_action() {
             match action {
                 Action::Offer { session, transfer } => self.offers.push((session, transfer)),
-                Action::Stream { peer, event } => self.events.push((peer, event)),
+                Action::Stream { peer, event, .. } => self.events.push((peer, event)),
                 Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
                 Action::Message(message) => self.messages.push(message),
                 Action::Link { change, .. } => self.changes.push(change),

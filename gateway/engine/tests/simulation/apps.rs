@@ -56,6 +56,9 @@ pub struct StreamRun {
     pub ends: [End; 2],
     /// A node at one of its ends has stopped while it was open.
     pub interrupted: bool,
+    /// The node at its other end has stopped before anything was heard from
+    /// it: "Limits" in the specification of the stream protocol.
+    pub unheard: bool,
 }
 
 impl StreamRun {
@@ -64,6 +67,7 @@ impl StreamRun {
             plan,
             ends: [End::new(), End::new()],
             interrupted: false,
+            unheard: false,
         }
     }
 

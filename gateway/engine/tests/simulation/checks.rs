@@ -37,7 +37,7 @@ impl World {
             let Some(engine) = &node.engine else { continue };
             let plan = &self.schedule.nodes[number];
             let most = plan.window_bytes.max(FLOOR_BYTES);
-            for (_, info) in engine.streams(usize::MAX) {
+            for (_, _, info) in engine.streams(usize::MAX) {
                 assert!(info.unread_bytes <= most, "node {number}: {info:?}");
                 assert!(
                     info.send_buffered_bytes <= plan.send_buffer_bytes,
@@ -88,8 +88,8 @@ impl World {
         let streams = engine.streams(usize::MAX);
         let found = streams
             .into_iter()
-            .find(|(peer, info)| *peer == key.peer && info.id == key.id);
-        found.map(|(_, info)| info)
+            .find(|(peer, epoch, info)| (*peer, *epoch, info.id) == (key.peer, key.epoch, key.id));
+        found.map(|(.., info)| info)
     }
 
     fn held_between(&self, sender: usize, receiver: usize) -> usize {

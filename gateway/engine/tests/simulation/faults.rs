@@ -1,12 +1,17 @@
 //! What goes wrong, and how it is mended.
 
 use underpass_cla::Class;
-use underpass_engine::HopId;
+use underpass_engine::{Engine, HopId};
+use underpass_streams::ResetCode;
 
 use crate::apps::Ended;
 use crate::nodes;
 use crate::schedule::Fault;
 use crate::world::{Happening, World};
+use std::time::Duration;
+
+/// After so long an application gives up what is never answered.
+const PATIENCE: Duration = Duration::from_secs(1_200);
 
 impl World {
     pub fn fault(&mut self, fault: Fault) {
@@ -85,6 +90,7 @@ impl World {
     }
 
     pub fn stop(&mut self, number: usize) {
+        self.note_unheard(number);
         let node = &mut self.nodes[number];
         node.engine = None;
         node.ready.clear();
@@ -106,6 +112,38 @@ impl World {
                 self.pairs[pair].up[end] = false;
                 self.break_pair(pair);
             }
+        }
+    }
+
+    /// What a node takes in before it is ever heard is lost to its next run,
+    /// unless sessions tell of its runs: the applications give up some day.
+    fn note_unheard(&mut self, number: usize) {
+        let stopped = self.schedule.nodes[number].number;
+        for stream in 0..self.streams.len() {
+            for end in 0..2 {
+                let run = &self.streams[stream];
+                let other = &self.nodes[run.node_of(end)];
+                let unheard = other
+                    .engine
+                    .as_ref()
+                    .is_some_and(|engine| engine.announcement_of(stopped).is_none());
+                if run.node_of(1 - end) == number && run.ends[end].key.is_some() && unheard {
+                    self.streams[stream].unheard = true;
+                    self.at(PATIENCE, Happening::GiveUp { stream, end });
+                }
+            }
+        }
+    }
+
+    pub fn give_up(&mut self, stream: usize, end: usize) {
+        let node = self.streams[stream].node_of(end);
+        let own = &mut self.streams[stream].ends[end];
+        if let Some(key) = own.key.filter(|_| own.ended.is_none()) {
+            own.ended = Some(Ended::Given);
+            let reset = |engine: &mut Engine, now| {
+                let _ = engine.reset(now, key, ResetCode::Cancelled, "no answer");
+            };
+            self.call(node, reset);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_engine::StreamKey;
-use underpass_streams::{Event, Open, Target};
+use underpass_streams::{Epoch, Event, Open, Target};
 
 use crate::apps::{End, Ended};
 use crate::world::{Happening, World};
@@ -53,10 +53,11 @@ impl World {
         most(0).min(most(1)) <= self.streams.len()
     }
 
-    pub fn stream_event(&mut self, node: usize, peer: u64, event: &Event) {
+    pub fn stream_event(&mut self, node: usize, peer: u64, epoch: Epoch, event: &Event) {
         let id = match event {
             Event::Opened { id, open } => {
-                let key = StreamKey { peer, id: *id };
+                let id = *id;
+                let key = StreamKey { peer, epoch, id };
                 return self.accept(node, key, open);
             }
             Event::Connected(id)
@@ -69,7 +70,7 @@ impl World {
             Event::PeerRestarted { .. } | Event::AnnouncementChanged(_) => return,
             Event::IncarnationRaised { .. } => panic!("no node loses count here"),
         };
-        let key = StreamKey { peer, id };
+        let key = StreamKey { peer, epoch, id };
         let Some(&(serial, end)) = self.nodes[node].streams.get(&key) else {
             panic!("node {node}: {event:?} of a stream that is not here");
         };

@@ -39,6 +39,7 @@ pub enum Happening {
     Calm,
     OpenStream(usize),
     Work { stream: usize, end: usize },
+    GiveUp { stream: usize, end: usize },
 }
 
 /// Deadlines that a node may have at one moment; more is a busy loop.
@@ -213,7 +214,7 @@ impl World {
             Action::SetRate { session, .. } | Action::Suspend { session, .. } => {
                 assert!(self.nodes[node].sessions.contains_key(&session));
             }
-            Action::Stream { peer, event } => self.stream_event(node, peer, &event),
+            Action::Stream { peer, epoch, event } => self.stream_event(node, peer, epoch, &event),
             Action::Message(message) => panic!("node {node}: {message:?}"),
             Action::Bundle(event) => self.bundle_event(node, &event),
             Action::FormerRunEnded { peer, incarnation } => {
@@ -239,6 +240,7 @@ impl World {
             Happening::Calm => self.become_calm(),
             Happening::OpenStream(stream) => self.open(stream),
             Happening::Work { stream, end } => self.work(stream, end),
+            Happening::GiveUp { stream, end } => self.give_up(stream, end),
         }
     }
 }

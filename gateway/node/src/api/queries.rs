@@ -41,6 +41,7 @@ const MOST_ROWS: usize = 10_000;
 #[derive(Debug, Serialize)]
 pub struct StreamView {
     peer: u64,
+    epoch: u64,
     id: u64,
     class: String,
     state: &'static str,
@@ -59,8 +60,9 @@ pub async fn streams(
     let rows = state
         .shell
         .read(|engine| engine.streams(limit.limit.min(MOST_ROWS)));
-    let views = rows.into_iter().map(|(peer, info)| StreamView {
+    let views = rows.into_iter().map(|(peer, epoch, info)| StreamView {
         peer,
+        epoch: epoch.0,
         id: info.id.0,
         class: state.class_name(info.class),
         state: state_name(info.state),

@@ -4,20 +4,34 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use serde::Deserialize;
 use underpass_bundle::BundleId;
 use underpass_engine::StreamKey;
-use underpass_streams::StreamId;
+use underpass_streams::{Epoch, StreamId};
 
 use super::ApiState;
-use super::problem::{Path, Problem};
+use super::problem::{Path, Problem, Query};
+
+/// Which of the peer's runs is meant; its present one if none is named.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    epoch: Option<u64>,
+}
 
 /// DELETE /v1/streams/{peer}/{id}: both applications see a reset.
 pub async fn reset_stream(
     State(state): State<Arc<ApiState>>,
     Path((peer, id)): Path<(u64, u64)>,
+    Query(run): Query<Run>,
 ) -> Result<StatusCode, Problem> {
+    let epoch = match run.epoch {
+        Some(epoch) => Epoch(epoch),
+        None => state.shell.read(|engine| engine.epoch_of(peer)),
+    };
     let key = StreamKey {
         peer,
+        epoch,
         id: StreamId(id),
     };
     let missing = |_| Problem::not_found(format!("there is no stream {id} with node {peer}"));

@@ -191,7 +191,9 @@ impl Inner {
                     }
                 }
                 Action::Link { hop, change } => self.link_changed(hop, change),
-                Action::Stream { peer, event } => self.stream_event(peer, event, &mut effects),
+                Action::Stream { peer, epoch, event } => {
+                    self.stream_event(peer, epoch, event, &mut effects);
+                }
                 Action::Message(message) => tracing::debug!(
                     peer = message.peer,
                     service = message.service,

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use underpass_edge::stream::{Failure, FailureCode};
 use underpass_engine::StreamKey;
-use underpass_streams::{Event, ResetCode};
+use underpass_streams::{Epoch, Event, ResetCode};
 
 use super::{Effect, Inbound, Inner};
 
@@ -47,16 +47,22 @@ impl StreamTable {
 
 impl Inner {
     /// Notes what happened to a stream and wakes its edge task.
-    pub(super) fn stream_event(&mut self, peer: u64, event: Event, effects: &mut Vec<Effect>) {
+    pub(super) fn stream_event(
+        &mut self,
+        peer: u64,
+        epoch: Epoch,
+        event: Event,
+        effects: &mut Vec<Effect>,
+    ) {
         let (id, note): (_, fn(&mut Entry)) = match event {
             Event::Opened { id, open } => {
-                let key = StreamKey { peer, id };
+                let key = StreamKey { peer, epoch, id };
                 self.streams.insert(key);
                 effects.push(Effect::Inbound(Inbound { key, open }));
                 return;
             }
             Event::Reset { id, code, reason } => {
-                let key = StreamKey { peer, id };
+                let key = StreamKey { peer, epoch, id };
                 if let Some(entry) = self.streams.get_mut(key) {
                     entry.failure = Some(failure_of(code, reason));
                     effects.extend(entry.waker.take().map(Effect::Wake));
@@ -67,7 +73,7 @@ impl Inner {
                 tracing::warn!(
                     peer,
                     incarnation,
-                    "the peer has restarted; its streams are reset"
+                    "the peer has restarted; its streams end when what it had in custody is here"
                 );
                 return;
             }
@@ -94,7 +100,7 @@ impl Inner {
             Event::Closed(id) => (id, |entry| entry.closed = true),
             Event::Readable(id) | Event::Writable(id) => (id, |_| {}),
         };
-        if let Some(entry) = self.streams.get_mut(StreamKey { peer, id }) {
+        if let Some(entry) = self.streams.get_mut(StreamKey { peer, epoch, id }) {
             note(entry);
             effects.extend(entry.waker.take().map(Effect::Wake));
         }

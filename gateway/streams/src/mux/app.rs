@@ -19,7 +19,7 @@ const LEAST_CAPACITY_BYTES: usize = 4096;
 impl Mux {
     /// Opens a stream; its OPEN leaves with the first bytes, if they are
     /// there by the time it is sealed.
-    pub fn open(&mut self, now: Instant, open: Open) -> Result<StreamId, OpenError> {
+    pub(crate) fn open(&mut self, now: Instant, open: Open) -> Result<StreamId, OpenError> {
         if let Target::Name { host, .. } = &open.target
             && !(1..=MAX_HOST_BYTES).contains(&host.len())
         {
@@ -226,6 +226,7 @@ impl Mux {
         }
         self.receiving_done(id, end);
         self.reset_if_read_out(id);
+        self.end_if_cut(id);
         self.settle(id);
     }
 

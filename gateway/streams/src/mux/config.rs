@@ -1,5 +1,7 @@
 //! What the node sets.
 
+use std::time::Duration;
+
 use underpass_cla::Class;
 
 use crate::wire::{FLOOR_BYTES, VARINT_MAX};
@@ -45,7 +47,7 @@ pub struct Windows {
 
 impl Windows {
     /// Both windows at 3 x `rate_bps` x `rtt`.
-    pub fn of_path(rate_bps: u64, rtt: std::time::Duration) -> Self {
+    pub fn of_path(rate_bps: u64, rtt: Duration) -> Self {
         let window = u128::from(rate_bps) * rtt.as_micros() * 3 / 8_000_000;
         let window = window.min(u128::from(VARINT_MAX)) as u64;
         Self {
@@ -76,19 +78,23 @@ pub struct Config {
     /// The class whose payloads carry the frames about streams and nodes
     /// (HELLO, CREDIT, RESET, STOP, OPENED): they are few and urgent.
     pub control_class: Class,
+    /// For how long streams wait for what a former run of the peer had sealed:
+    /// the lifetime of its bundles.
+    pub estate_lifetime: Duration,
 }
 
 impl Default for Config {
     /// For a path of 140 Mbit/s and 600 ms.
     fn default() -> Self {
         Self {
-            windows: Windows::of_path(140_000_000, std::time::Duration::from_millis(600)),
+            windows: Windows::of_path(140_000_000, Duration::from_millis(600)),
             floor_bytes: FLOOR_BYTES,
             send_buffer_bytes: 2 << 20,
             send_buffer_total_bytes: 64 << 20,
             max_streams: 65_536,
             quantum_bytes: 64 << 10,
             control_class: Class::SIGNALLING,
+            estate_lifetime: Duration::from_secs(24 * 3600),
         }
     }
 }

@@ -127,6 +127,9 @@ impl Mux {
     /// have their part of the peer window; so neither can keep a sender
     /// waiting.
     pub(super) fn consumed(&mut self, id: StreamId, before: u64) {
+        if self.former {
+            return;
+        }
         let least = self.floor() / 2;
         let windows = self.config.windows;
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -187,11 +190,12 @@ impl Mux {
             return;
         };
         let untold = stream.recv.unreturned();
-        if !stream.control.credit && untold >= least {
+        if !self.former && !stream.control.credit && untold >= least {
             self.untold -= untold;
         }
         let before = stream.recv.outstanding();
-        let charged = end.is_some_and(|end| end.saturating_sub(stream.recv.returned) > floor);
+        let charged =
+            !self.former && end.is_some_and(|end| end.saturating_sub(stream.recv.returned) > floor);
         stream.recv.state = Receiving::Done;
         self.runs -= stream.recv.assembler.runs();
         stream.recv.assembler = Default::default();

@@ -18,7 +18,7 @@ impl Mux {
     /// Seals a payload of at most `max_bytes` (512 at least) with what waits
     /// in `class`, its parts one after the other; `None` if nothing does.
     /// Frames without data come first, then streams in turn.
-    pub fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
+    pub(crate) fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
         let limit = max_bytes.max(MIN_PAYLOAD_BYTES);
         let receiver = self.peer_incarnation.unwrap_or(0);
         let mut sealer = Sealer::new(limit, self.incarnation, receiver);

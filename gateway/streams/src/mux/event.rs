@@ -47,7 +47,8 @@ pub enum Event {
     },
     /// Both directions ended in order.
     Closed(StreamId),
-    /// The peer has a new incarnation; its streams have been reset.
+    /// The peer has a new incarnation. The streams of the former one are its
+    /// estate: they receive what is still on its way, and then end.
     PeerRestarted {
         /// The new incarnation.
         incarnation: u64,
@@ -193,6 +194,31 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Adds the sums of another run.
+    pub(crate) fn absorb(&mut self, other: &Counters) {
+        self.opened += other.opened;
+        self.accepted += other.accepted;
+        self.refused += other.refused;
+        self.closed += other.closed;
+        self.resets_sent += other.resets_sent;
+        self.resets_received += other.resets_received;
+        self.violations += other.violations;
+        self.expired += other.expired;
+        self.credits_sent += other.credits_sent;
+        self.payloads_sent += other.payloads_sent;
+        self.payloads_received += other.payloads_received;
+        self.payloads_stale += other.payloads_stale;
+        self.frames_unknown += other.frames_unknown;
+        for (sums, bytes) in [
+            (&mut self.sent_bytes, &other.sent_bytes),
+            (&mut self.received_bytes, &other.received_bytes),
+        ] {
+            for (class, bytes) in (0..).zip(bytes) {
+                Counters::add(sums, Class(class), *bytes);
+            }
+        }
+    }
+
     pub(crate) fn add(sums: &mut Vec<u64>, class: Class, bytes: u64) {
         let index = usize::from(class.0);
         if sums.len() <= index {

@@ -1,9 +1,7 @@
 //! Payloads of this node that custody gave up.
 
-use bytes::Bytes;
-
-use super::{Mux, PayloadError};
-use crate::wire::{Frame, Frames, ResetCode, StreamId};
+use super::Mux;
+use crate::wire::{Frame, ResetCode, StreamId};
 
 const REASON: &str = "a bundle of the stream expired on its way";
 
@@ -11,14 +9,7 @@ impl Mux {
     /// Takes back a payload that was sealed here and will not be delivered.
     /// Streams that had bytes or their OPEN in it are reset both ways; what
     /// it said about streams and node is said again.
-    pub fn handle_expired(&mut self, payload: Bytes) -> Result<(), PayloadError> {
-        let frames = Frames::new(&payload)?;
-        let header = frames.header();
-        let frames: Vec<Frame> = frames.collect::<Result<_, _>>()?;
-        let known = self.peer_incarnation.unwrap_or(0);
-        if header.sender != self.incarnation || header.receiver != 0 && header.receiver != known {
-            return Ok(());
-        }
+    pub(crate) fn handle_expired(&mut self, frames: Vec<Frame>) {
         for frame in frames {
             match frame {
                 Frame::Hello(_) => self.hello_due = true,
@@ -26,12 +17,11 @@ impl Mux {
                 Frame::Data {
                     id, offset, data, ..
                 } => self.lost(id, offset + data.len() as u64),
-                Frame::Unknown { .. } => {}
+                Frame::Settled | Frame::Unknown { .. } => {}
                 // They are idempotent and cumulative.
                 control => self.loose.push_back(control),
             }
         }
-        Ok(())
     }
 
     /// Resets a stream whose bytes below `end` are lost.

@@ -8,7 +8,7 @@ use underpass_cla::Class;
 use super::credit::PeerCredit;
 use super::{Counters, Event, Mux, PayloadError};
 use crate::stream::{Life, Origin, Receiving, Sending, Stream};
-use crate::wire::{Frame, Frames, Header, Hello, Open, ResetCode, StreamId};
+use crate::wire::{Frame, Frames, Hello, Open, ResetCode, StreamId};
 
 /// Ranges of closed ids that are kept beside one per stream. A range more is
 /// a payload with an OPEN that is still on its way, so only a peer that skips
@@ -22,30 +22,21 @@ const MAX_RUNS: usize = 65_536;
 const MAX_LOOSE_FRAMES: usize = 4096;
 
 impl Mux {
-    /// Takes in a payload from the peer. Received bytes are slices of it. A
-    /// malformed payload has no effect at all.
-    pub fn handle_payload(
+    /// Takes in the frames of a well-formed payload. Received bytes are
+    /// slices of it. `addressed` tells whether its sender knew this run.
+    pub(crate) fn handle_frames(
         &mut self,
         now: Instant,
         class: Class,
-        payload: Bytes,
+        payload: &Bytes,
+        addressed: bool,
     ) -> Result<(), PayloadError> {
-        let frames = Frames::new(&payload)?;
-        let header = frames.header();
-        for frame in frames {
-            frame?;
-        }
-        if !self.is_current(header)? {
-            self.counters.payloads_stale += 1;
-            return Ok(());
-        }
         self.counters.payloads_received += 1;
         let origin = Origin {
             serial: self.counters.payloads_received,
             pinned: payload.len(),
         };
-        for frame in Frames::new(&payload)? {
-            let addressed = header.receiver != 0;
+        for frame in Frames::new(payload)? {
             self.handle_frame(now, class, frame?, origin, addressed);
         }
         if std::mem::take(&mut self.credit_changed) {
@@ -53,44 +44,6 @@ impl Mux {
             self.writers_retry = true;
         }
         Ok(())
-    }
-
-    /// Learns from a header; whether the frames behind it count.
-    fn is_current(&mut self, header: Header) -> Result<bool, PayloadError> {
-        if header.receiver == u64::MAX && self.incarnation != u64::MAX {
-            return Err(PayloadError::Incarnation);
-        }
-        match self.peer_incarnation {
-            Some(known) if header.sender < known => {
-                // If the peer has lost count of its runs, HELLO tells it.
-                self.renew_hello();
-                return Ok(false);
-            }
-            Some(known) if header.sender == known => {}
-            known => {
-                self.peer_incarnation = Some(header.sender);
-                if known.is_some() {
-                    self.peer_restarted(header.sender);
-                }
-                self.renew_hello();
-            }
-        }
-        if header.receiver > self.incarnation {
-            self.incarnation = header.receiver + 1;
-            self.forget_streams("the peer knows a later incarnation of this node");
-            self.events.push_back(Event::IncarnationRaised {
-                incarnation: self.incarnation,
-            });
-            return Ok(false);
-        }
-        Ok(header.receiver == self.incarnation || header.receiver == 0)
-    }
-
-    fn peer_restarted(&mut self, incarnation: u64) {
-        self.forget_streams("the peer node restarted");
-        self.peer_credit = PeerCredit::default();
-        self.peer_announcement = None;
-        self.events.push_back(Event::PeerRestarted { incarnation });
     }
 
     fn handle_frame(
@@ -103,6 +56,8 @@ impl Mux {
     ) {
         let id = match &frame {
             Frame::Hello(hello) => return self.on_hello(hello),
+            // It is about earlier runs.
+            Frame::Settled => return,
             Frame::Unknown { .. } => {
                 self.counters.frames_unknown += 1;
                 return;
@@ -137,7 +92,7 @@ impl Mux {
                     self.on_data(class, id, offset, fin, data, origin);
                 }
             }
-            Frame::Hello(_) | Frame::Unknown { .. } => {}
+            Frame::Hello(_) | Frame::Settled | Frame::Unknown { .. } => {}
         }
     }
 
@@ -148,7 +103,7 @@ impl Mux {
         self.peer_credit = PeerCredit::of(hello);
         self.recharge();
         self.credit_changed = true;
-        if self.peer_announcement != Some(hello.announcement) {
+        if !self.former && self.peer_announcement != Some(hello.announcement) {
             self.peer_announcement = Some(hello.announcement);
             self.events
                 .push_back(Event::AnnouncementChanged(hello.announcement));
@@ -200,13 +155,18 @@ impl Mux {
             if !scattered {
                 self.closed.insert(index);
             }
-            if self.refused.count() < MAX_CLOSED_RANGES || self.refused.touches(index) {
+            let room = self.refused.count() < MAX_CLOSED_RANGES || self.refused.touches(index);
+            if room && !self.former {
                 self.refused.insert(index);
             }
             return false;
         }
-        self.streams
-            .insert(id, Stream::new(now, class, Life::Early));
+        let mut stream = Stream::new(now, class, Life::Early);
+        if self.former {
+            stream.send.state = Sending::Done;
+            stream.cut = true;
+        }
+        self.streams.insert(id, stream);
         true
     }
 
@@ -223,7 +183,7 @@ impl Mux {
         stream.life = Life::Open;
         stream.class = open.class;
         stream.connected_told = !open.report_connected;
-        let stopped = stream.send.state == Sending::Done;
+        let stopped = stream.send.state == Sending::Done && !stream.cut;
         let readable = stream.recv.assembler.is_readable();
         stream.readable_told = readable;
         self.counters.accepted += 1;
@@ -315,7 +275,7 @@ impl Mux {
         if self.closed.count() < MAX_CLOSED_RANGES || self.closed.touches(index) {
             self.closed.insert(index);
         }
-        if end > self.floor() && self.loose.len() < MAX_LOOSE_FRAMES {
+        if !self.former && end > self.floor() && self.loose.len() < MAX_LOOSE_FRAMES {
             self.loose.push_back(Frame::Credit { id, consumed: end });
         }
     }
@@ -393,7 +353,7 @@ impl Mux {
 
     /// Ends a stream that the peer has ended. A CREDIT or STOP that waits is
     /// still sealed: the peer's charge goes with it.
-    fn end(&mut self, id: StreamId, code: ResetCode, reason: String) {
+    pub(super) fn end(&mut self, id: StreamId, code: ResetCode, reason: String) {
         self.sending_done(id);
         self.receiving_done_if_open(id);
         let Some(stream) = self.streams.get_mut(&id) else {

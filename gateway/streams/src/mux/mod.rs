@@ -1,14 +1,15 @@
-//! What the streams with one peer share.
+//! What the streams between one run of this node and one of the peer share.
 
 mod app;
+#[cfg(test)]
+mod check;
 mod config;
 mod credit;
 mod egress;
 mod event;
 mod expiry;
+mod former;
 mod ingress;
-#[cfg(test)]
-mod laws;
 mod queue;
 
 use std::collections::{HashMap, VecDeque};
@@ -24,16 +25,17 @@ use crate::wire::{Announcement, FLOOR_BYTES, Frame, Hello, ResetCode, StreamId, 
 use credit::PeerCredit;
 use queue::ClassQueue;
 
-/// All streams with one peer node.
+/// The streams between one run of this node and one run of the peer;
+/// [`crate::Peer`] has one for each run that it knows.
 ///
-/// Calls never block and take no longer than the frames they handle. After
-/// any of them, [`Mux::poll_event`] may have events and
-/// [`Mux::has_pending`] may have changed.
+/// Calls never block and take no longer than the frames they handle.
 pub struct Mux {
     config: Config,
     side: Side,
     incarnation: u64,
     peer_incarnation: Option<u64>,
+    /// The peer's run is over: nothing is sent any more.
+    former: bool,
 
     announcement: Announcement,
     peer_announcement: Option<Announcement>,
@@ -86,10 +88,8 @@ pub struct Mux {
 }
 
 impl Mux {
-    /// Starts with no stream. `incarnation` names this run of the node: not
-    /// 0, and greater than in every earlier run that the peer may have heard
-    /// from. HELLO is pending at once.
-    pub fn new(config: Config, side: Side, incarnation: u64) -> Self {
+    /// Starts with no stream; HELLO is pending at once.
+    pub(crate) fn new(config: Config, side: Side, incarnation: u64) -> Self {
         let config = Config {
             windows: limited(config.windows),
             floor_bytes: config.floor_bytes.clamp(FLOOR_BYTES, VARINT_MAX),
@@ -100,6 +100,7 @@ impl Mux {
             side,
             incarnation: incarnation.max(1),
             peer_incarnation: None,
+            former: false,
             announcement: Announcement::default(),
             peer_announcement: None,
             hello_sequence: 0,
@@ -131,7 +132,7 @@ impl Mux {
     }
 
     /// Sets what this node reaches; the peer is told.
-    pub fn set_announcement(&mut self, announcement: Announcement) {
+    pub(crate) fn set_announcement(&mut self, announcement: Announcement) {
         if announcement != self.announcement {
             self.announcement = announcement;
             self.renew_hello();
@@ -139,12 +140,12 @@ impl Mux {
     }
 
     /// What the peer reaches, once it has said so.
-    pub fn peer_announcement(&self) -> Option<Announcement> {
+    pub(crate) fn peer_announcement(&self) -> Option<Announcement> {
         self.peer_announcement
     }
 
     /// Changes the credit given to the peer; it is told.
-    pub fn set_windows(&mut self, windows: Windows) {
+    pub(crate) fn set_windows(&mut self, windows: Windows) {
         let windows = limited(windows);
         if windows == self.config.windows {
             return;
@@ -156,18 +157,24 @@ impl Mux {
         self.renew_hello();
     }
 
-    /// This node's incarnation; only [`Event::IncarnationRaised`] changes it.
-    pub fn incarnation(&self) -> u64 {
+    /// This node's incarnation.
+    pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
     /// The peer's incarnation, once it was heard.
-    pub fn peer_incarnation(&self) -> Option<u64> {
+    pub(crate) fn peer_incarnation(&self) -> Option<u64> {
         self.peer_incarnation
     }
 
+    /// Notes which run of the peer this is about.
+    pub(crate) fn meet(&mut self, peer_incarnation: u64) {
+        self.peer_incarnation = Some(peer_incarnation);
+        self.renew_hello();
+    }
+
     /// The next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() && self.writers_retry {
             self.wake_writers();
         }
@@ -175,7 +182,7 @@ impl Mux {
     }
 
     /// Sums since the start.
-    pub fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
@@ -190,7 +197,7 @@ impl Mux {
         }
     }
 
-    fn renew_hello(&mut self) {
+    pub(crate) fn renew_hello(&mut self) {
         self.hello_sequence += 1;
         self.hello_due = true;
     }
@@ -201,7 +208,8 @@ impl Mux {
     }
 
     fn list_control(&mut self, id: StreamId) {
-        if let Some(stream) = self.streams.get_mut(&id)
+        if !self.former
+            && let Some(stream) = self.streams.get_mut(&id)
             && !std::mem::replace(&mut stream.control.listed, true)
         {
             self.control.push_back(id);
@@ -234,6 +242,7 @@ impl Mux {
         stream.control.reset = Some(Box::new((code, limited_reason(reason), at_once)));
         self.counters.resets_sent += 1;
         self.list_control(id);
+        self.settle(id);
     }
 
     /// Closes the stream for the application if both directions are done, and
@@ -255,38 +264,6 @@ impl Mux {
                 self.closed.insert(id.0 / 2);
             }
         }
-    }
-
-    /// Drops all streams: one of the two incarnations is over.
-    fn forget_streams(&mut self, reason: &str) {
-        let mut ids: Vec<StreamId> = self
-            .streams
-            .iter()
-            .filter(|(_, stream)| stream.life == Life::Open)
-            .map(|(id, _)| *id)
-            .collect();
-        ids.sort_unstable();
-        for id in ids {
-            self.events.push_back(Event::Reset {
-                id,
-                code: ResetCode::Restarted,
-                reason: reason.to_owned(),
-            });
-        }
-        self.streams.clear();
-        self.classes.clear();
-        self.blocked.clear();
-        self.control.clear();
-        self.loose.clear();
-        self.closed.clear();
-        self.refused.clear();
-        self.untold_streams.clear();
-        self.writers.clear();
-        (self.charged, self.excess, self.untold) = (0, 0, 0);
-        (self.runs, self.buffered) = (0, 0);
-        self.first_valid = self.next_id;
-        self.peer_first_valid = StreamId(0);
-        self.renew_hello();
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct ClassQueue {
 
 impl Mux {
     /// What waits in `class`. O(1).
-    pub fn backlog(&self, class: Class) -> Backlog {
+    pub(crate) fn backlog(&self, class: Class) -> Backlog {
         let control = class == self.config.control_class && self.has_control();
         match self.classes.get(usize::from(class.0)) {
             None => Backlog {
@@ -44,7 +44,7 @@ impl Mux {
     }
 
     /// Whether [`Mux::poll_payload`] has something for `class`. O(1).
-    pub fn has_pending(&self, class: Class) -> bool {
+    pub(crate) fn has_pending(&self, class: Class) -> bool {
         let backlog = self.backlog(class);
         backlog.has_control || backlog.streams > 0
     }

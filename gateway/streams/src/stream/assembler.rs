@@ -42,6 +42,13 @@ impl Assembler {
         self.runs.len()
     }
 
+    /// Drops what lies beyond the first gap, which will never be filled;
+    /// returns the end of what is in order.
+    pub(crate) fn cut_at_gap(&mut self) -> u64 {
+        self.runs.clear();
+        self.ready_end()
+    }
+
     pub(crate) fn is_readable(&self) -> bool {
         !self.ready.is_empty()
     }

@@ -128,6 +128,8 @@ pub(crate) struct Stream {
     pub deficit: u64,
     /// It has bytes to send and waits for credit.
     pub blocked: bool,
+    /// The peer's run was over before its application here had finished.
+    pub cut: bool,
     /// Its frames that wait to be sealed.
     pub control: Control,
     /// It is among the streams with consumption to be told some time.
@@ -165,6 +167,7 @@ impl Stream {
             ticket: 0,
             deficit: 0,
             blocked: false,
+            cut: false,
             control: Control::default(),
             consumed_listed: false,
             readable_told: false,

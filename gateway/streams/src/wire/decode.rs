@@ -143,6 +143,7 @@ impl Body<'_> {
                 id: self.id()?,
                 code: ResetCode::from_number(self.number()?),
             },
+            kind::SETTLED => Frame::Settled,
             kind::DATA | kind::DATA_FIN => {
                 let id = self.id()?;
                 let offset = self.number()?;

@@ -93,6 +93,9 @@ pub struct Hello {
 pub enum Frame {
     /// About the node.
     Hello(Hello),
+    /// All that the sender's earlier runs had sealed for the receiver has been
+    /// released; it is in the bundle behind them all.
+    Settled,
     /// Opens a stream.
     Open {
         /// The new stream.

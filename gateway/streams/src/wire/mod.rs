@@ -34,6 +34,7 @@ pub(crate) mod kind {
     pub const CREDIT: u64 = 0x04;
     pub const RESET: u64 = 0x05;
     pub const STOP: u64 = 0x06;
+    pub const SETTLED: u64 = 0x07;
     pub const DATA: u64 = 0x08;
     pub const DATA_FIN: u64 = 0x09;
 }

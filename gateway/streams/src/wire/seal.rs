@@ -157,6 +157,7 @@ fn emit(frame: &Frame, out: &mut Vec<u8>) -> u64 {
             varint::put(out, code.number());
             kind::STOP
         }
+        Frame::Settled => kind::SETTLED,
         Frame::Data { .. } | Frame::Unknown { .. } => {
             unreachable!("DATA is sealed from its pieces, unknown frames are never sent")
         }

@@ -70,6 +70,7 @@ fn as_json(frame: &Frame) -> Value {
             "fin": fin,
             "data_hex": data.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
         }}),
+        Frame::Settled => json!({"settled": {}}),
         Frame::Unknown { kind } => json!({"unknown": {"type": kind}}),
     }
 }

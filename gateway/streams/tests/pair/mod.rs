@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_cla::Class;
-use underpass_streams::{Config, Event, Mux, Open, Side, StreamId, Target};
+use underpass_streams::{Config, Event, Open, Peer, Side, StreamId, Target};
 
 pub const CONTROL: Class = Class(0);
 pub const CLASS: Class = Class(2);
@@ -24,16 +24,16 @@ pub fn open() -> Open {
 
 pub struct Pair {
     pub now: Instant,
-    pub terminal: Mux,
-    pub hub: Mux,
+    pub terminal: Peer,
+    pub hub: Peer,
 }
 
 impl Pair {
     pub fn new(config: Config) -> Self {
         Self {
             now: Instant::now(),
-            terminal: Mux::new(config, Side::Lower, 100),
-            hub: Mux::new(config, Side::Higher, 200),
+            terminal: Peer::new(config, Side::Lower, 100),
+            hub: Peer::new(config, Side::Higher, 200),
         }
     }
 
@@ -46,9 +46,19 @@ impl Pair {
         pair
     }
 
+    /// As [`Pair::exchange`], but SETTLED is left to be sealed later: custody
+    /// has older bundles.
+    pub fn exchange_without_settling(&mut self) {
+        self.exchange_with(unsettled);
+    }
+
     /// Delivers all that is sealed on the way to the hub, then back, until
     /// nothing is left. Returns the count of payloads.
     pub fn exchange(&mut self) -> usize {
+        self.exchange_with(payloads)
+    }
+
+    fn exchange_with(&mut self, payloads: fn(&mut Peer, usize) -> Vec<(Class, Bytes)>) -> usize {
         let mut count = 0;
         loop {
             let up = payloads(&mut self.terminal, 1 << 20);
@@ -76,22 +86,32 @@ pub fn joined(chunks: Vec<Bytes>) -> Bytes {
 }
 
 /// All payloads of all classes.
-pub fn payloads(mux: &mut Mux, max_bytes: usize) -> Vec<(Class, Bytes)> {
+pub fn payloads(peer: &mut Peer, max_bytes: usize) -> Vec<(Class, Bytes)> {
+    let settled = peer.poll_settled(CONTROL).map(joined);
+    let mut payloads = unsettled(peer, max_bytes);
+    payloads.extend(settled.map(|payload| (CONTROL, payload)));
+    payloads
+}
+
+/// All payloads but SETTLED.
+fn unsettled(peer: &mut Peer, max_bytes: usize) -> Vec<(Class, Bytes)> {
     let mut payloads = Vec::new();
     for class in (0..4).map(Class) {
-        while let Some(chunks) = mux.poll_payload(class, max_bytes) {
+        while let Some(chunks) = peer.poll_payload(class, max_bytes) {
             payloads.push((class, joined(chunks)));
         }
     }
     payloads
 }
 
-pub fn events(mux: &mut Mux) -> Vec<Event> {
-    std::iter::from_fn(|| mux.poll_event()).collect()
+pub fn events(peer: &mut Peer) -> Vec<Event> {
+    std::iter::from_fn(|| peer.poll_event())
+        .map(|(_, event)| event)
+        .collect()
 }
 
-pub fn read_all(mux: &mut Mux, id: StreamId) -> Vec<u8> {
-    std::iter::from_fn(|| mux.read(id, usize::MAX))
+pub fn read_all(peer: &mut Peer, id: StreamId) -> Vec<u8> {
+    std::iter::from_fn(|| peer.current().read(id, usize::MAX))
         .flatten()
         .collect()
 }

@@ -1,16 +1,23 @@
 //! Laws of two nodes over a channel that repeats, reorders, delays and gives
-//! up payloads, while applications do whatever they like.
+//! up payloads, while nodes restart and applications do whatever they like.
+//!
+//! The channel is custody: what a node has sealed is in it until it arrives,
+//! or is lost when the node restarts without a durable store. SETTLED leaves
+//! it behind all that its sender has in it.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use underpass_cla::Class;
 
-use super::{Config, Event, Mux, Side, Windows};
-use crate::stream::{Life, Receiving, Sending};
+use super::{Epoch, Peer};
+use crate::mux::{Config, Event, Side, Windows};
 use crate::wire::{Open, ResetCode, StreamId, Target};
+
+/// A stream at one node.
+type Key = (Epoch, StreamId);
 
 const CONFIG: Config = Config {
     windows: Windows {
@@ -23,6 +30,7 @@ const CONFIG: Config = Config {
     max_streams: 10,
     quantum_bytes: 10_000,
     control_class: Class(0),
+    estate_lifetime: Duration::from_secs(1_000_000),
 };
 
 /// What happens next; numbers are taken modulo what there is.
@@ -39,7 +47,7 @@ enum Step {
     Seal(usize, u8, usize),
     Deliver(usize, bool),
     Expire(usize, bool),
-    Restart(usize),
+    Restart(usize, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -58,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
         30 => (node.clone(), class, 500usize..70_000).prop_map(|(n, c, m)| Step::Seal(n, c, m)),
         30 => (which.clone(), any::<bool>()).prop_map(|(p, twice)| Step::Deliver(p, twice)),
         1 => (which, any::<bool>()).prop_map(|(p, too)| Step::Expire(p, too)),
-        1 => node.prop_map(Step::Restart),
+        1 => (node, any::<bool>()).prop_map(|(n, durable)| Step::Restart(n, durable)),
     ]
 }
 
@@ -74,6 +82,9 @@ fn content(key: u64, node: usize, offset: u64, length: usize) -> Bytes {
 struct End {
     key: u64,
     incarnation: u64,
+    /// The stream's peer has restarted with a durable store when it had sealed
+    /// so many bytes, and has not ended the stream itself.
+    promised: Option<u64>,
     written: u64,
     read: u64,
     finished: bool,
@@ -84,45 +95,77 @@ struct End {
 
 struct World {
     now: Instant,
-    nodes: [Mux; 2],
-    ends: [HashMap<StreamId, End>; 2],
+    nodes: [Peer; 2],
+    /// Whether sessions tell each node the other's incarnation.
+    neighbours: bool,
+    ends: [HashMap<Key, End>; 2],
     /// Ends of streams that are over, by key.
     past: Vec<(usize, End)>,
     next_key: u64,
-    /// Sender and payload.
-    channel: Vec<(usize, Class, Bytes)>,
+    channel: Vec<Sealed>,
+    next_serial: u64,
+    /// A payload was given up.
+    lossy: bool,
+}
+
+/// A payload in custody.
+#[derive(Clone)]
+struct Sealed {
+    sender: usize,
+    serial: u64,
+    class: Class,
+    bytes: Bytes,
+    /// It stays behind what its sender had sealed before.
+    settled: bool,
 }
 
 impl World {
-    fn new() -> Self {
-        Self {
+    fn new(neighbours: bool) -> Self {
+        let mut world = Self {
             now: Instant::now(),
             nodes: [
-                Mux::new(CONFIG, Side::Lower, 1),
-                Mux::new(CONFIG, Side::Higher, 1),
+                Peer::new(CONFIG, Side::Lower, 1),
+                Peer::new(CONFIG, Side::Higher, 1),
             ],
+            neighbours,
             ends: Default::default(),
             past: Vec::new(),
             next_key: 0,
             channel: Vec::new(),
+            next_serial: 0,
+            lossy: false,
+        };
+        world.greet();
+        world
+    }
+
+    /// Neighbours hear of each other's runs by their sessions.
+    fn greet(&mut self) {
+        if self.neighbours {
+            let runs = [0, 1].map(|node| self.nodes[node].incarnation());
+            for node in 0..2 {
+                self.nodes[node].peer_announced(self.now, runs[1 - node]);
+            }
         }
     }
 
     fn acquainted(&self) -> bool {
         let [a, b] = &self.nodes;
-        a.peer_incarnation == Some(b.incarnation) && b.peer_incarnation == Some(a.incarnation)
+        a.peer_incarnation() == Some(b.incarnation())
+            && b.peer_incarnation() == Some(a.incarnation())
     }
 
-    fn pick(&self, node: usize, number: usize) -> Option<StreamId> {
+    fn pick(&self, node: usize, number: usize) -> Option<Key> {
         let mut ids: Vec<_> = self.ends[node].keys().copied().collect();
         ids.sort_unstable();
         (!ids.is_empty()).then(|| ids[number % ids.len()])
     }
 
-    fn add_end(&mut self, node: usize, id: StreamId, key: u64) {
+    fn add_end(&mut self, node: usize, id: Key, key: u64) {
         let end = End {
             key,
-            incarnation: self.nodes[node].incarnation,
+            incarnation: self.nodes[node].incarnation(),
+            promised: None,
             written: 0,
             read: 0,
             finished: false,
@@ -131,16 +174,19 @@ impl World {
             reset: false,
         };
         assert!(self.ends[node].insert(id, end).is_none(), "opened twice");
-        let incarnation = self.nodes[node].incarnation;
+        let incarnation = self.nodes[node].incarnation();
         let past = |(n, end): &(usize, End)| {
             *n == node && end.key == key && end.incarnation == incarnation
         };
         assert!(!self.past.iter().any(past), "re-opened");
     }
 
-    fn end_over(&mut self, node: usize, id: StreamId, reset: bool) {
+    fn end_over(&mut self, node: usize, id: Key, reset: bool) {
         let mut end = self.ends[node].remove(&id).expect("one last event");
         end.reset = reset;
+        if let Some(promised) = end.promised.filter(|_| !self.lossy && !end.stopped) {
+            assert!(end.read >= promised, "custody is not kept: {end:?}");
+        }
         self.past.push((node, end));
     }
 
@@ -166,12 +212,12 @@ impl World {
                 let Some(id) = self.pick(node, stream) else {
                     return;
                 };
-                let length = length.min(self.nodes[node].send_capacity(id));
+                let length = length.min(self.at(node, id).send_capacity(id.1));
                 let end = self.ends[node].get_mut(&id).unwrap();
                 if length > 0 {
                     let data = content(end.key, node, end.written, length);
-                    self.nodes[node].write(id, data).unwrap();
                     end.written += length as u64;
+                    self.at(node, id).write(id.1, data).unwrap();
                 }
             }
             Step::Read(node, stream, limit) => {
@@ -181,25 +227,28 @@ impl World {
             }
             Step::Finish(node, stream) => {
                 if let Some(id) = self.pick(node, stream) {
-                    self.nodes[node].finish(id).unwrap();
+                    self.at(node, id).finish(id.1).unwrap();
                     self.ends[node].get_mut(&id).unwrap().finished = true;
                 }
             }
             Step::Reset(node, stream) => {
                 if let Some(id) = self.pick(node, stream) {
-                    self.nodes[node].reset(id, ResetCode::Aborted, "").unwrap();
+                    self.at(node, id)
+                        .reset(id.1, ResetCode::Aborted, "")
+                        .unwrap();
+                    self.ends[node].get_mut(&id).unwrap().promised = None;
                     self.end_over(node, id, true);
                 }
             }
             Step::Stop(node, stream) => {
                 if let Some(id) = self.pick(node, stream) {
                     self.ends[node].get_mut(&id).unwrap().stopped = true;
-                    self.nodes[node].stop(id, ResetCode::Cancelled).unwrap();
+                    self.at(node, id).stop(id.1, ResetCode::Cancelled).unwrap();
                 }
             }
             Step::SetClass(node, stream, class) => {
                 if let Some(id) = self.pick(node, stream) {
-                    self.nodes[node].set_class(id, Class(class)).unwrap();
+                    self.at(node, id).set_class(id.1, Class(class)).unwrap();
                 }
             }
             Step::SetWindows(node, bytes) => self.nodes[node].set_windows(Windows {
@@ -215,7 +264,8 @@ impl World {
                     return;
                 }
                 let at = payload % self.channel.len();
-                let (sender, _, bytes) = self.channel[at].clone();
+                let Sealed { sender, bytes, .. } = self.channel[at].clone();
+                self.lossy = true;
                 if delivered_too {
                     self.deliver(payload, false);
                 } else {
@@ -226,22 +276,55 @@ impl World {
             // What a node took in before the peer had heard of that run cannot
             // be told from what is still on its way: "Limits" in the
             // specification.
-            Step::Restart(_) if !self.acquainted() => {}
-            Step::Restart(node) => {
-                let side = self.nodes[node].side;
-                let incarnation = self.nodes[node].incarnation + 1;
-                self.nodes[node] = Mux::new(CONFIG, side, incarnation);
-                let ids: Vec<_> = self.ends[node].keys().copied().collect();
-                for id in ids {
-                    self.end_over(node, id, true);
-                }
-            }
+            Step::Restart(..) if !self.acquainted() => {}
+            Step::Restart(node, durable) => self.restart(node, durable),
         }
         self.listen();
     }
 
-    fn read(&mut self, node: usize, id: StreamId, limit: usize) -> bool {
-        let Some(data) = self.nodes[node].read(id, limit) else {
+    fn restart(&mut self, node: usize, durable: bool) {
+        let streams: Vec<_> = self.nodes[node].streams().collect();
+        for (epoch, info) in streams {
+            self.promise(node, (epoch, info.id), info.sent_bytes, durable);
+        }
+        let ids: Vec<_> = self.ends[node].keys().copied().collect();
+        for id in ids {
+            self.ends[node].get_mut(&id).unwrap().promised = None;
+            self.end_over(node, id, true);
+        }
+        let side = [Side::Lower, Side::Higher][node];
+        let incarnation = self.nodes[node].incarnation() + 1;
+        self.nodes[node] = Peer::new(CONFIG, side, incarnation);
+        if !durable {
+            self.channel.retain(|sealed| sealed.sender != node);
+            for end in self.ends[1 - node].values_mut() {
+                end.promised = None;
+            }
+        }
+        self.greet();
+    }
+
+    /// The other end of a stream will get what is sealed, if that is in a
+    /// durable store.
+    fn promise(&mut self, node: usize, id: Key, sealed: u64, durable: bool) {
+        let Some(key) = self.ends[node].get(&id).map(|end| end.key) else {
+            return;
+        };
+        // Streams of an estate have been promised before.
+        if id.0 == self.nodes[node].epoch()
+            && let Some(there) = self.ends[1 - node].values_mut().find(|end| end.key == key)
+        {
+            there.promised = durable.then_some(sealed);
+        }
+    }
+
+    /// The streams of the epoch.
+    fn at(&mut self, node: usize, id: Key) -> &mut crate::Mux {
+        self.nodes[node].streams_of(id.0).expect("an open stream")
+    }
+
+    fn read(&mut self, node: usize, id: Key, limit: usize) -> bool {
+        let Some(data) = self.at(node, id).read(id.1, limit) else {
             return false;
         };
         let end = self.ends[node].get_mut(&id).unwrap();
@@ -253,12 +336,22 @@ impl World {
     }
 
     fn seal(&mut self, node: usize, class: Class, max_bytes: usize) -> bool {
-        let Some(chunks) = self.nodes[node].poll_payload(class, max_bytes) else {
+        let settled = self.nodes[node].poll_settled(class);
+        let is_settled = settled.is_some();
+        let sealed = settled.or_else(|| self.nodes[node].poll_payload(class, max_bytes));
+        let Some(chunks) = sealed else {
             return false;
         };
-        let payload: Bytes = chunks.concat().into();
-        assert!(payload.len() <= max_bytes.max(512));
-        self.channel.push((node, class, payload));
+        let bytes: Bytes = chunks.concat().into();
+        assert!(bytes.len() <= max_bytes.max(512));
+        self.next_serial += 1;
+        self.channel.push(Sealed {
+            sender: node,
+            serial: self.next_serial,
+            class,
+            bytes,
+            settled: is_settled,
+        });
         true
     }
 
@@ -267,10 +360,19 @@ impl World {
             return;
         }
         let at = payload % self.channel.len();
-        let (sender, class, bytes) = if twice {
-            self.channel[at].clone()
-        } else {
-            self.channel.swap_remove(at)
+        let (from, number) = (self.channel[at].sender, self.channel[at].serial);
+        let earlier = |other: &Sealed| other.sender == from && other.serial < number;
+        if self.channel[at].settled && self.channel.iter().any(earlier) {
+            return;
+        }
+        let Sealed {
+            sender,
+            class,
+            bytes,
+            ..
+        } = match twice {
+            true => self.channel[at].clone(),
+            false => self.channel.swap_remove(at),
         };
         let receiver = &mut self.nodes[1 - sender];
         receiver.handle_payload(self.now, class, bytes).unwrap();
@@ -279,29 +381,31 @@ impl World {
     /// Takes the events of both and checks their books.
     fn listen(&mut self) {
         for node in 0..2 {
-            while let Some(event) = self.nodes[node].poll_event() {
+            while let Some((epoch, event)) = self.nodes[node].poll_event() {
                 match event {
                     Event::Opened { id, open } => {
                         let Target::Name { host, .. } = open.target else {
                             unreachable!()
                         };
-                        self.add_end(node, id, host.parse().unwrap());
+                        self.add_end(node, (epoch, id), host.parse().unwrap());
                     }
                     Event::Reset { id, code, .. } => {
                         assert_ne!(code, ResetCode::FlowControl, "credit is kept");
                         assert_ne!(code, ResetCode::Protocol);
-                        self.end_over(node, id, true);
+                        self.end_over(node, (epoch, id), true);
                     }
                     Event::Closed(id) => {
-                        let end = &self.ends[node][&id];
+                        let end = &self.ends[node][&(epoch, id)];
                         assert!(end.peer_finished || end.stopped);
-                        self.end_over(node, id, false);
+                        self.end_over(node, (epoch, id), false);
                     }
                     Event::PeerFinished(id) => {
-                        self.ends[node].get_mut(&id).unwrap().peer_finished = true;
+                        let end = self.ends[node].get_mut(&(epoch, id)).unwrap();
+                        end.peer_finished = true;
                     }
                     Event::Stopped { id, .. } => {
-                        self.ends[node].get_mut(&id).unwrap().finished = true;
+                        let end = self.ends[node].get_mut(&(epoch, id)).unwrap();
+                        end.finished = true;
                     }
                     _ => {}
                 }
@@ -325,7 +429,7 @@ impl World {
                     }
                     if let Some(end) = self.ends[node].get_mut(&id) {
                         end.finished = true;
-                        self.nodes[node].finish(id).unwrap();
+                        self.at(node, id).finish(id.1).unwrap();
                         self.listen();
                     }
                 }
@@ -351,46 +455,13 @@ impl World {
     }
 }
 
-impl Mux {
-    /// Every sum is what it sums.
-    fn check(&self) {
-        let floor = self.peer_credit.floor;
-        let beyond = |bytes: u64, floor: u64| bytes.saturating_sub(floor);
-        let streams = || self.streams.values();
-        let charged: u64 = streams().map(|s| beyond(s.send.outstanding(), floor)).sum();
-        assert_eq!(self.charged, charged);
-        let excess: u64 = streams()
-            .map(|s| beyond(s.recv.outstanding(), self.floor()))
-            .sum();
-        assert_eq!(self.excess, excess);
-        assert!(excess <= self.granted.peer_window_bytes);
-        let untold: u64 = streams()
-            .filter(|s| !s.control.credit)
-            .map(|s| s.recv.unreturned())
-            .filter(|untold| *untold >= self.floor() / 2)
-            .sum();
-        assert_eq!(self.untold, untold);
-        let buffered: usize = streams().map(|s| s.send.pieces.len()).sum();
-        assert_eq!(self.buffered, buffered);
-        let runs: usize = streams().map(|s| s.recv.assembler.runs()).sum();
-        assert_eq!(self.runs, runs);
-        assert!(self.streams.len() <= self.config.max_streams);
-        for (class, queue) in self.classes.iter().enumerate() {
-            let queued =
-                || streams().filter(|s| s.queued.is_some_and(|q| q.class.0 as usize == class));
-            assert_eq!(queue.streams, queued().count());
-            assert_eq!(queue.opening, queued().filter(|s| s.open.is_some()).count());
-            let bytes: usize = queued().map(|s| s.send.pieces.len()).sum();
-            assert_eq!(queue.bytes, bytes as u64);
-        }
-        for (id, stream) in &self.streams {
-            assert_eq!(stream.control.listed, self.control.contains(id));
-            let waits = stream.queued.is_some() || stream.blocked;
-            assert!(waits || !stream.has_output(), "{id} forgotten: {stream:?}");
-            if stream.life == Life::Draining {
-                assert_eq!(stream.send.state, Sending::Done);
-                assert_eq!(stream.recv.state, Receiving::Done);
-            }
+impl Peer {
+    fn check(&mut self) {
+        self.forget_empty_estates();
+        self.current.check();
+        for (incarnation, estate) in &self.estates {
+            estate.mux.check();
+            assert!(Some(*incarnation) < self.peer_incarnation());
         }
     }
 }
@@ -400,17 +471,19 @@ proptest! {
     fn what_arrives_is_a_prefix_and_all_comes_to_rest(
         steps in prop::collection::vec(step(), 1..200),
         seed in any::<usize>(),
+        neighbours in any::<bool>(),
     ) {
-        let mut world = World::new();
+        let mut world = World::new(neighbours);
         for step in steps {
             world.run(step);
         }
         world.drain(seed);
         for node in 0..2 {
             prop_assert!(world.ends[node].is_empty(), "{:?}", world.ends);
-            let mux = &world.nodes[node];
-            prop_assert_eq!(mux.streams.len(), 0);
-            prop_assert_eq!((mux.charged, mux.excess, mux.buffered), (0, 0, 0));
+            let peer = &mut world.nodes[node];
+            prop_assert_eq!(peer.streams().count(), 0);
+            peer.check();
+            prop_assert_eq!(peer.estates.len(), 0, "every estate is settled");
         }
         // Streams that ended in order at both ends are complete.
         for (node, end) in &world.past {
@@ -427,57 +500,73 @@ proptest! {
         frames in prop::collection::vec(hostile_frame(), 1..60),
         steps in prop::collection::vec(step(), 1..40),
     ) {
-        let mut world = World::new();
+        let mut peer = Peer::new(CONFIG, Side::Lower, 1);
+        let now = Instant::now();
         let mut steps = steps.into_iter();
-        for (body, old) in frames {
+        for (body, sender) in frames {
             let mut payload = vec![1];
-            payload.extend((9 - u64::from(old)).to_be_bytes());
-            payload.extend(world.nodes[0].incarnation.to_be_bytes());
+            payload.extend(sender.to_be_bytes());
+            payload.extend(1u64.to_be_bytes());
             payload.extend(body);
-            let mux = &mut world.nodes[0];
-            let _ = mux.handle_payload(world.now, Class(1), payload.into());
-            mux.check();
-            let ids: Vec<StreamId> = mux.streams.keys().copied().collect();
-            match steps.next() {
-                Some(Step::Open(_, class)) => {
-                    let open = Open {
-                        class: Class(class),
-                        target: Target::Address(([192, 0, 2, 1], 80).into()),
-                        client: None,
-                        report_connected: true,
-                    };
-                    let _ = mux.open(world.now, open);
-                }
-                Some(Step::Write(_, stream, length)) if !ids.is_empty() => {
-                    let id = ids[stream % ids.len()];
-                    let _ = mux.write(id, vec![0; length].into());
-                }
-                Some(Step::Read(_, stream, limit)) if !ids.is_empty() => {
-                    mux.read(ids[stream % ids.len()], limit);
-                }
-                Some(Step::Finish(_, stream)) if !ids.is_empty() => {
-                    let _ = mux.finish(ids[stream % ids.len()]);
-                }
-                Some(Step::Seal(_, class, max_bytes)) => {
-                    if let Some(chunks) = mux.poll_payload(Class(class), max_bytes) {
-                        let payload: Bytes = chunks.concat().into();
-                        crate::wire::decode_frames(&payload).unwrap();
-                        if max_bytes % 8 == 0 {
-                            mux.handle_expired(payload).unwrap();
-                        }
-                    }
-                }
-                _ => {}
+            let _ = peer.handle_payload(now, Class(1), payload.into());
+            peer.check();
+            if let Some(step) = steps.next() {
+                disturb(&mut peer, now, step);
             }
-            mux.check();
-            while mux.poll_event().is_some() {}
+            peer.check();
+            while peer.poll_event().is_some() {}
         }
     }
 }
 
+/// An application's call, on whatever stream there is.
+fn disturb(peer: &mut Peer, now: Instant, step: Step) {
+    let ids: Vec<Key> = peer
+        .streams()
+        .map(|(epoch, info)| (epoch, info.id))
+        .collect();
+    let pick = |number: usize| ids[number % ids.len()];
+    match step {
+        Step::Open(_, class) => {
+            let open = Open {
+                class: Class(class),
+                target: Target::Address(([192, 0, 2, 1], 80).into()),
+                client: None,
+                report_connected: true,
+            };
+            let _ = peer.open(now, open);
+        }
+        Step::Write(_, stream, length) if !ids.is_empty() => {
+            let (epoch, id) = pick(stream);
+            let _ = peer
+                .streams_of(epoch)
+                .unwrap()
+                .write(id, vec![0; length].into());
+        }
+        Step::Read(_, stream, limit) if !ids.is_empty() => {
+            let (epoch, id) = pick(stream);
+            peer.streams_of(epoch).unwrap().read(id, limit);
+        }
+        Step::Finish(_, stream) if !ids.is_empty() => {
+            let (epoch, id) = pick(stream);
+            let _ = peer.streams_of(epoch).unwrap().finish(id);
+        }
+        Step::Seal(_, class, max_bytes) => {
+            if let Some(chunks) = peer.poll_payload(Class(class), max_bytes) {
+                let payload: Bytes = chunks.concat().into();
+                crate::wire::decode_frames(&payload).unwrap();
+                if max_bytes % 8 == 0 {
+                    peer.handle_expired(payload).unwrap();
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// A frame that decodes, with numbers as a hostile peer would choose them;
-/// and whether it comes from the peer's earlier run.
-fn hostile_frame() -> impl Strategy<Value = (Vec<u8>, bool)> {
+/// and the run of the peer that it comes from.
+fn hostile_frame() -> impl Strategy<Value = (Vec<u8>, u64)> {
     let number = || {
         prop_oneof![
             0u64..6,
@@ -487,7 +576,8 @@ fn hostile_frame() -> impl Strategy<Value = (Vec<u8>, bool)> {
         ]
     };
     let frame = (1u64..10, 0u64..6, number(), number(), number(), number());
-    (frame, prop::bool::weighted(0.02)).prop_map(|((kind, id, a, b, c, d), old)| {
+    let sender = prop_oneof![95 => Just(9u64), 4 => 7u64..12, 1 => 1u64..40];
+    (frame, sender).prop_map(|((kind, id, a, b, c, d), sender)| {
         let numbers: Vec<u64> = match kind {
             1 => vec![a, b, c, d.max(65_536), id, 3],
             4 => vec![id, a],
@@ -507,6 +597,6 @@ fn hostile_frame() -> impl Strategy<Value = (Vec<u8>, bool)> {
         let mut frame = vec![kind as u8];
         frame.extend((body.len() as u32 | 0x8000_0000).to_be_bytes());
         frame.extend(body);
-        (frame, old)
+        (frame, sender)
     })
 }

@@ -1,0 +1,52 @@
+//! The books of a [`Mux`], for its laws.
+
+use super::Mux;
+use crate::stream::{Life, Receiving, Sending};
+
+impl Mux {
+    /// Every sum is what it sums.
+    pub(crate) fn check(&self) {
+        let floor = self.peer_credit.floor;
+        let beyond = |bytes: u64, floor: u64| bytes.saturating_sub(floor);
+        let streams = || self.streams.values();
+        let charged: u64 = streams().map(|s| beyond(s.send.outstanding(), floor)).sum();
+        assert_eq!(self.charged, charged);
+        let excess: u64 = streams()
+            .map(|s| beyond(s.recv.outstanding(), self.floor()))
+            .sum();
+        assert_eq!(self.excess, excess);
+        assert!(excess <= self.granted.peer_window_bytes);
+        let untold: u64 = streams()
+            .filter(|s| !self.former && !s.control.credit)
+            .map(|s| s.recv.unreturned())
+            .filter(|untold| *untold >= self.floor() / 2)
+            .sum();
+        assert_eq!(self.untold, untold);
+        let buffered: usize = streams().map(|s| s.send.pieces.len()).sum();
+        assert_eq!(self.buffered, buffered);
+        let runs: usize = streams().map(|s| s.recv.assembler.runs()).sum();
+        assert_eq!(self.runs, runs);
+        assert!(self.streams.len() <= self.config.max_streams);
+        for (class, queue) in self.classes.iter().enumerate() {
+            let queued =
+                || streams().filter(|s| s.queued.is_some_and(|q| q.class.0 as usize == class));
+            assert_eq!(queue.streams, queued().count());
+            assert_eq!(queue.opening, queued().filter(|s| s.open.is_some()).count());
+            let bytes: usize = queued().map(|s| s.send.pieces.len()).sum();
+            assert_eq!(queue.bytes, bytes as u64);
+        }
+        for (id, stream) in &self.streams {
+            assert_eq!(stream.control.listed, self.control.contains(id));
+            let waits = stream.queued.is_some() || stream.blocked;
+            assert!(waits || !stream.has_output(), "{id} forgotten: {stream:?}");
+            if self.former {
+                assert_eq!(stream.send.state, Sending::Done);
+                assert!(self.control.is_empty() && self.loose.is_empty());
+            }
+            if stream.life == Life::Draining {
+                assert_eq!(stream.send.state, Sending::Done);
+                assert_eq!(stream.recv.state, Receiving::Done);
+            }
+        }
+    }
+}

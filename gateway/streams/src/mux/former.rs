@@ -1,0 +1,121 @@
+//! From one run of the peer to the next, and what a run that is over leaves.
+
+use super::Mux;
+use crate::stream::{Life, Receiving, Sending};
+use crate::wire::{ResetCode, StreamId};
+
+const REASON: &str = "the peer node restarted";
+
+impl Mux {
+    /// The streams of the runs that come next: this node's own ids go on, so
+    /// that none of them ever names two streams of one run.
+    pub(crate) fn successor(&self, incarnation: u64) -> Mux {
+        let mut next = Mux::new(self.config, self.side, incarnation);
+        next.next_id = self.next_id;
+        next.first_valid = self.next_id;
+        next.hello_sequence = self.hello_sequence + 1;
+        next.announcement = self.announcement;
+        next.granted = self.granted;
+        next
+    }
+
+    /// The streams of an earlier run of the peer that was never heard of.
+    pub(crate) fn predecessor(&self, peer_incarnation: u64) -> Mux {
+        let mut former = Mux::new(self.config, self.side, self.incarnation);
+        former.peer_incarnation = Some(peer_incarnation);
+        former.granted = self.granted;
+        former.former = true;
+        former
+    }
+
+    /// The peer's run is over. Nothing is sent any more, and what the peer
+    /// has not heard of ends; what it had sealed may still arrive.
+    pub(crate) fn retire(&mut self) {
+        self.former = true;
+        self.classes.clear();
+        self.blocked.clear();
+        self.control.clear();
+        self.loose.clear();
+        self.refused.clear();
+        self.untold_streams.clear();
+        self.writers.clear();
+        (self.charged, self.untold, self.buffered) = (0, 0, 0);
+        for id in self.sorted_ids() {
+            self.retire_stream(id);
+        }
+    }
+
+    fn retire_stream(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let unheard = stream.open.take().is_some();
+        stream.cut = stream.send.state != Sending::Done;
+        stream.send.pieces = Default::default();
+        stream.send.returned = stream.send.sent;
+        stream.send.state = Sending::Done;
+        stream.queued = None;
+        stream.blocked = false;
+        stream.control = Default::default();
+        stream.consumed_listed = false;
+        stream.writable_wanted = false;
+        if unheard || stream.recv.state == Receiving::Done {
+            self.end(id, ResetCode::Restarted, REASON.to_owned());
+        }
+    }
+
+    /// All that the peer's run had sealed has arrived: what has not ended in
+    /// order is reset once the application has read what is contiguous.
+    pub(crate) fn conclude(&mut self) {
+        for id in self.sorted_ids() {
+            let Some(stream) = self.streams.get_mut(&id) else {
+                continue;
+            };
+            if stream.life != Life::Open {
+                self.end(id, ResetCode::Restarted, REASON.to_owned());
+                continue;
+            }
+            let before = stream.recv.outstanding();
+            let runs = stream.recv.assembler.runs();
+            let end = stream.recv.assembler.cut_at_gap();
+            if stream.recv.final_offset != Some(end) {
+                stream.recv.final_offset = Some(end);
+                let reset = (ResetCode::Restarted, REASON.to_owned());
+                stream.recv.reset.get_or_insert_with(|| Box::new(reset));
+            }
+            stream.recv.highest = end;
+            let after = stream.recv.outstanding();
+            self.runs -= runs;
+            self.recount(before, after);
+            self.finish_if_read_out(id);
+        }
+    }
+
+    /// Resets all streams at once, here only.
+    pub(crate) fn end_all(&mut self, reason: &str) {
+        self.retire();
+        for id in self.sorted_ids() {
+            self.end(id, ResetCode::Restarted, reason.to_owned());
+        }
+    }
+
+    /// Ends the stream of a run that is over and whose peer has finished: the
+    /// rest of what the application wrote has nobody to go to.
+    pub(super) fn end_if_cut(&mut self, id: StreamId) {
+        let cut = |stream: &crate::stream::Stream| stream.cut && stream.life == Life::Open;
+        if self.streams.get(&id).is_some_and(cut) {
+            self.end(id, ResetCode::Restarted, REASON.to_owned());
+        }
+    }
+
+    /// Whether no stream is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    fn sorted_ids(&self) -> Vec<StreamId> {
+        let mut ids: Vec<StreamId> = self.streams.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+}

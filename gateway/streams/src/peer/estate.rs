@@ -1,0 +1,131 @@
+//! What a former run of the peer has left.
+
+use std::time::Instant;
+
+use super::{Epoch, Peer};
+use crate::mux::{Event, Mux};
+
+/// Estates that are kept; one more ends the oldest at once. Each is bounded
+/// by the windows and streams of its run.
+const MAX_ESTATES: usize = 8;
+
+/// The streams of a former run of the peer.
+pub(super) struct Estate {
+    pub epoch: Epoch,
+    pub mux: Mux,
+    /// When it is settled at the latest.
+    until: Instant,
+}
+
+impl Peer {
+    /// The peer is heard in a later run than before: its streams become an
+    /// estate.
+    pub(super) fn succeed(&mut self, now: Instant, former: u64, incarnation: u64) {
+        let next = self.current.successor(self.incarnation());
+        let mut mux = std::mem::replace(&mut self.current, next);
+        mux.retire();
+        let epoch = std::mem::replace(&mut self.epoch, self.next_epoch);
+        self.next_epoch.0 += 1;
+        self.keep(now, former, epoch, mux);
+        let restarted = Event::PeerRestarted { incarnation };
+        self.events.push_back((self.epoch, restarted));
+    }
+
+    /// The estate of a former run whose payloads count; made if it was never
+    /// heard of.
+    pub(super) fn estate(&mut self, now: Instant, incarnation: u64) -> Option<&mut Mux> {
+        if !self.estates.contains_key(&incarnation) {
+            let mux = self.current.predecessor(incarnation);
+            let epoch = self.next_epoch;
+            self.next_epoch.0 += 1;
+            self.keep(now, incarnation, epoch, mux);
+            // A peer that has lost count of its runs learns of it.
+            self.current.renew_hello();
+        }
+        Some(&mut self.estates.get_mut(&incarnation)?.mux)
+    }
+
+    fn keep(&mut self, now: Instant, incarnation: u64, epoch: Epoch, mux: Mux) {
+        let until = now + self.config.estate_lifetime;
+        self.estates
+            .insert(incarnation, Estate { epoch, mux, until });
+        while self.estates.len() > MAX_ESTATES
+            && let Some((oldest, mut estate)) = self.estates.pop_first()
+        {
+            estate.mux.end_all("too many restarts of the peer node");
+            self.bury(estate.epoch, estate.mux);
+            self.settled_below = self.settled_below.max(oldest + 1);
+        }
+    }
+
+    /// Nothing of the peer's runs below `incarnation` comes any more.
+    pub(super) fn settle_below(&mut self, incarnation: u64) {
+        if incarnation <= self.settled_below {
+            return;
+        }
+        let settled = self.settled_below..incarnation;
+        self.settled_below = incarnation;
+        for (_, estate) in self.estates.range_mut(settled) {
+            estate.mux.conclude();
+        }
+    }
+
+    /// Estates stay while they may still receive, so that a repetition opens
+    /// no stream again; and then until the applications have read all.
+    pub(super) fn forget_empty_estates(&mut self) {
+        let over = |(incarnation, estate): (&u64, &Estate)| {
+            (*incarnation < self.settled_below && estate.mux.is_empty()).then_some(*incarnation)
+        };
+        let over: Vec<u64> = self.estates.iter().filter_map(over).collect();
+        for incarnation in over {
+            if let Some(estate) = self.estates.remove(&incarnation) {
+                self.bury(estate.epoch, estate.mux);
+            }
+        }
+    }
+
+    /// Keeps what is left to tell of a run that is gone.
+    fn bury(&mut self, epoch: Epoch, mut mux: Mux) {
+        self.past.absorb(mux.counters());
+        while let Some(event) = mux.poll_event() {
+            self.events.push_back((epoch, event));
+        }
+    }
+
+    /// The peer has heard a later run of this node, which so takes another
+    /// incarnation: no stream of either side goes on.
+    pub(super) fn raise(&mut self, incarnation: u64) {
+        let mut next = self.current.successor(incarnation);
+        if let Some(peer) = self.peer_incarnation() {
+            next.meet(peer);
+        }
+        let former = std::mem::replace(&mut self.current, next);
+        let epoch = std::mem::replace(&mut self.epoch, self.next_epoch);
+        self.next_epoch.0 += 1;
+        let estates = std::mem::take(&mut self.estates).into_values();
+        let estates: Vec<(Epoch, Mux)> = estates.map(|e| (e.epoch, e.mux)).collect();
+        for (epoch, mut mux) in estates.into_iter().chain([(epoch, former)]) {
+            mux.end_all("the peer knows a later incarnation of this node");
+            self.bury(epoch, mux);
+        }
+        let raised = Event::IncarnationRaised { incarnation };
+        self.events.push_back((self.epoch, raised));
+        self.settled_due = true;
+    }
+
+    /// When [`Peer::handle_timeout`] must be called at the latest.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let open = self.estates.range(self.settled_below..);
+        open.map(|(_, estate)| estate.until).min()
+    }
+
+    /// Settles estates whose time is over: what custody had of them has
+    /// expired.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let open = self.estates.range(self.settled_below..);
+        let due = open.filter(|(_, estate)| estate.until <= now);
+        if let Some(last) = due.map(|(incarnation, _)| *incarnation).max() {
+            self.settle_below(last + 1);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Payloads in: which run they are from, and whether they count.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::Peer;
+use crate::mux::{Mux, PayloadError};
+use crate::wire::{Frame, Frames, Header};
+
+impl Peer {
+    /// Takes in a payload from the peer. Received bytes are slices of it. A
+    /// malformed payload has no effect at all.
+    ///
+    /// # Errors
+    /// When it is malformed.
+    pub fn handle_payload(
+        &mut self,
+        now: Instant,
+        class: Class,
+        payload: Bytes,
+    ) -> Result<(), PayloadError> {
+        let frames = Frames::new(&payload)?;
+        let header = frames.header();
+        let mut settled = false;
+        for frame in frames {
+            settled |= matches!(frame?, Frame::Settled);
+        }
+        let Some(mux) = self.addressee(now, header)? else {
+            self.past.payloads_stale += 1;
+            return Ok(());
+        };
+        mux.handle_frames(now, class, &payload, header.receiver != 0)?;
+        if settled {
+            self.settle_below(header.sender);
+        }
+        Ok(())
+    }
+
+    /// The peer's process says by other means, as a session with it does,
+    /// which run it is; so the first payload already names it.
+    pub fn peer_announced(&mut self, now: Instant, incarnation: u64) {
+        if self.peer_incarnation() < Some(incarnation) {
+            self.learn(now, incarnation);
+        }
+    }
+
+    /// Learns from a header; the streams that the frames behind it are about,
+    /// if they count.
+    fn addressee(
+        &mut self,
+        now: Instant,
+        header: Header,
+    ) -> Result<Option<&mut Mux>, PayloadError> {
+        if header.receiver == u64::MAX && self.incarnation() != u64::MAX {
+            return Err(PayloadError::Incarnation);
+        }
+        let known = self.peer_incarnation();
+        if known > Some(header.sender) && header.sender < self.settled_below {
+            // If the peer has lost count of its runs, HELLO tells it.
+            self.current.renew_hello();
+            return Ok(None);
+        }
+        if known < Some(header.sender) {
+            self.learn(now, header.sender);
+        }
+        if header.receiver > self.incarnation() {
+            self.raise(header.receiver + 1);
+            return Ok(None);
+        }
+        if header.receiver != self.incarnation() && header.receiver != 0 {
+            return Ok(None);
+        }
+        if self.peer_incarnation() == Some(header.sender) {
+            return Ok(Some(&mut self.current));
+        }
+        Ok(self.estate(now, header.sender))
+    }
+
+    /// Hears of a run of the peer that is later than what is known.
+    fn learn(&mut self, now: Instant, incarnation: u64) {
+        if let Some(former) = self.peer_incarnation() {
+            self.succeed(now, former, incarnation);
+        }
+        self.current.meet(incarnation);
+        self.settled_due = true;
+    }
+
+    /// Takes back a payload that was sealed here and will not be delivered.
+    /// Streams that had bytes or their OPEN in it are reset both ways; what
+    /// it said about streams and node is said again. Of a former run's
+    /// payload, SETTLED is the peer's only news.
+    ///
+    /// # Errors
+    /// When it is malformed.
+    pub fn handle_expired(&mut self, payload: Bytes) -> Result<(), PayloadError> {
+        let frames = Frames::new(&payload)?;
+        let header = frames.header();
+        let frames: Vec<Frame> = frames.collect::<Result<_, _>>()?;
+        let known = self.peer_incarnation().unwrap_or(0);
+        if header.sender != self.incarnation() || header.receiver != 0 && header.receiver != known {
+            return Ok(());
+        }
+        self.settled_due |= frames.contains(&Frame::Settled);
+        self.current.handle_expired(frames);
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! All streams with one peer node, over its runs and this node's.
+//!
+//! Each run of the peer has a [`Mux`] of its own, so that nothing that a
+//! former run has sealed can touch a stream of the present one. What a former
+//! run leaves is its *estate*: its streams here go on to receive what custody
+//! still brings, in the windows they had, and send nothing. An estate is
+//! *settled* when the peer says that all its former runs' payloads have been
+//! released (SETTLED), or when its time is over; what has not ended in order
+//! by then is reset behind its last contiguous byte.
+
+mod estate;
+mod ingress;
+#[cfg(test)]
+mod laws;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Instant;
+
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use crate::mux::{Backlog, Config, Counters, Event, Mux, OpenError, Side, StreamInfo, Windows};
+use crate::wire::{Announcement, Frame, HEADER_BYTES, Open, Sealer, StreamId};
+use estate::Estate;
+
+/// Tells apart the streams of the peer's runs, whose ids begin anew: a number
+/// of this process for each run of the peer that it hears of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Epoch(pub u64);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// All streams with one peer node.
+///
+/// Calls never block and take no longer than the frames they handle. After
+/// any of them, [`Peer::poll_event`] may have events and
+/// [`Peer::has_pending`] may have changed.
+pub struct Peer {
+    config: Config,
+    /// The streams with the peer's present run.
+    current: Mux,
+    epoch: Epoch,
+    next_epoch: Epoch,
+    /// What former runs of the peer have left, by their incarnation.
+    estates: BTreeMap<u64, Estate>,
+    /// Runs below have nothing on its way any more.
+    settled_below: u64,
+    /// The peer shall hear that this node's former runs are settled.
+    settled_due: bool,
+    /// Last events of streams that are gone with their run.
+    events: VecDeque<(Epoch, Event)>,
+    /// Sums of the runs that are gone.
+    past: Counters,
+}
+
+impl Peer {
+    /// Starts with no stream. `incarnation` names this run of the node: not
+    /// 0, and greater than in every earlier run that the peer may have heard
+    /// from. HELLO is pending at once.
+    pub fn new(config: Config, side: Side, incarnation: u64) -> Peer {
+        Peer {
+            config,
+            current: Mux::new(config, side, incarnation),
+            epoch: Epoch(0),
+            next_epoch: Epoch(1),
+            estates: BTreeMap::new(),
+            settled_below: 0,
+            settled_due: false,
+            events: VecDeque::new(),
+            past: Counters::default(),
+        }
+    }
+
+    /// Sets what this node reaches; the peer is told.
+    pub fn set_announcement(&mut self, announcement: Announcement) {
+        self.current.set_announcement(announcement);
+    }
+
+    /// What the peer reaches, once it has said so.
+    pub fn peer_announcement(&self) -> Option<Announcement> {
+        self.current.peer_announcement()
+    }
+
+    /// Changes the credit given to the peer; it is told. Estates keep theirs.
+    pub fn set_windows(&mut self, windows: Windows) {
+        self.current.set_windows(windows);
+    }
+
+    /// This node's incarnation; only [`Event::IncarnationRaised`] changes it.
+    pub fn incarnation(&self) -> u64 {
+        self.current.incarnation()
+    }
+
+    /// The peer's incarnation, once it was heard.
+    pub fn peer_incarnation(&self) -> Option<u64> {
+        self.current.peer_incarnation()
+    }
+
+    /// Opens a stream with the peer's present run; its OPEN leaves with the
+    /// first bytes, if they are there by the time it is sealed.
+    ///
+    /// # Errors
+    /// When the request or the count of streams does not allow it.
+    pub fn open(&mut self, now: Instant, open: Open) -> Result<(Epoch, StreamId), OpenError> {
+        let id = self.current.open(now, open)?;
+        Ok((self.epoch, id))
+    }
+
+    /// The epoch of the peer's present run.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The streams with the peer's present run.
+    pub fn current(&mut self) -> &mut Mux {
+        &mut self.current
+    }
+
+    /// The streams of one epoch, as long as any is left.
+    pub fn streams_of(&mut self, epoch: Epoch) -> Option<&mut Mux> {
+        if epoch == self.epoch {
+            return Some(&mut self.current);
+        }
+        let estate = self.estates.values_mut().find(|e| e.epoch == epoch);
+        estate.map(|estate| &mut estate.mux)
+    }
+
+    /// All streams, in no order.
+    pub fn streams(&self) -> impl Iterator<Item = (Epoch, StreamInfo)> + '_ {
+        let current = self.current.streams().map(|info| (self.epoch, info));
+        let estates = self.estates.values();
+        current.chain(estates.flat_map(|e| e.mux.streams().map(|info| (e.epoch, info))))
+    }
+
+    /// Sums since the start.
+    pub fn counters(&self) -> Counters {
+        let mut sums = self.past.clone();
+        let estates = self.estates.values().map(|estate| &estate.mux);
+        for mux in estates.chain([&self.current]) {
+            sums.absorb(mux.counters());
+        }
+        sums
+    }
+
+    /// The next event, and the epoch of its stream.
+    pub fn poll_event(&mut self) -> Option<(Epoch, Event)> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        for estate in self.estates.values_mut() {
+            if let Some(event) = estate.mux.poll_event() {
+                return Some((estate.epoch, event));
+            }
+        }
+        self.forget_empty_estates();
+        let event = self.current.poll_event()?;
+        Some((self.epoch, event))
+    }
+
+    /// What waits in `class`. O(1).
+    pub fn backlog(&self, class: Class) -> Backlog {
+        let mut backlog = self.current.backlog(class);
+        backlog.has_control |= self.has_settled(class);
+        backlog
+    }
+
+    /// Whether there is a payload to seal in `class`. O(1).
+    pub fn has_pending(&self, class: Class) -> bool {
+        self.has_settled(class) || self.current.has_pending(class)
+    }
+
+    fn has_settled(&self, class: Class) -> bool {
+        self.settled_due && class == self.config.control_class
+    }
+
+    /// Seals the payload with SETTLED, if it is due in `class`. Its bundle
+    /// must stay behind all bundles of this node that were sealed before it
+    /// and are not released.
+    pub fn poll_settled(&mut self, class: Class) -> Option<Vec<Bytes>> {
+        if !self.has_settled(class) {
+            return None;
+        }
+        self.settled_due = false;
+        let receiver = self.peer_incarnation().unwrap_or(0);
+        let mut sealer = Sealer::new(HEADER_BYTES + 2, self.incarnation(), receiver);
+        let sealed = sealer.frame(&Frame::Settled);
+        debug_assert!(sealed, "the frame has two bytes");
+        Some(sealer.finish())
+    }
+
+    /// Seals a payload of at most `max_bytes` (512 at least) with what waits
+    /// in `class`, its parts one after the other; `None` if nothing does.
+    /// Frames without data come first, then streams in turn.
+    pub fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
+        self.current.poll_payload(class, max_bytes)
+    }
+}
