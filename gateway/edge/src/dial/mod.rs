@@ -8,6 +8,8 @@ mod proxy_header;
 mod socket;
 
 use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -151,12 +153,22 @@ impl Dialler {
 async fn resolve(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAddr>, Failure> {
     match timeout_at(deadline, tokio::net::lookup_host((host, port))).await {
         Err(_) => Err(timed_out("name resolution")),
-        Ok(Err(error)) => Err(Failure::new(
-            FailureCode::UnknownHost,
-            format!("{host} does not resolve: {error}"),
-        )),
+        Ok(Err(error)) => Err(unresolved(host, &error)),
         Ok(Ok(addresses)) => Ok(addresses.take(MAX_ADDRESSES).collect()),
     }
+}
+
+/// Whether a name is unknown or nobody could be asked: std passes the
+/// resolver's word on as text alone.
+fn unresolved(host: &str, error: &io::Error) -> Failure {
+    // SAFETY: gai_strerror returns a string that lives as long as the program.
+    let no_answer = unsafe { CStr::from_ptr(libc::gai_strerror(libc::EAI_AGAIN)) };
+    let code = if error.to_string().contains(&*no_answer.to_string_lossy()) {
+        FailureCode::TimedOut
+    } else {
+        FailureCode::UnknownHost
+    };
+    Failure::new(code, format!("{host} does not resolve: {error}"))
 }
 
 fn unknown_host(target: &Target, why: &str) -> Failure {

@@ -73,7 +73,10 @@ impl SocksError {
             SocksError::Credentials => Some(vec![PASSWORD_VERSION, 1]),
             SocksError::Command(_) => Some(reply_message(7, None)),
             SocksError::AddressType(_) => Some(reply_message(8, None)),
-            SocksError::Name(_) | SocksError::NotAscii => Some(reply_message(1, None)),
+            // What no resolver could know, as what it does not know.
+            SocksError::Name(_) | SocksError::NotAscii => {
+                Some(reply(Err(FailureCode::UnknownHost)))
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod expectations;
 mod forward;
 mod half_close;
 mod hostile_heads;
+mod names;
 mod socks;
 mod switch;
 mod world;
