@@ -11,6 +11,7 @@ import ctypes
 import itertools
 import os
 import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,8 @@ from pathlib import Path
 _CLONE_NEWNET = 0x40000000
 _NAME = re.compile(r"^up([0-9a-f]+)\.\d+-")
 _NETNS_DIR = Path("/run/netns")
+# `ip netns exec` lays the files of a folder here, named as the namespace, over those of /etc.
+_ETC_DIR = Path("/etc/netns")
 _instances = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -90,6 +93,12 @@ class Namespace:
         """Set kernel parameters of this namespace."""
         self.run("sysctl", "-q", "-w", *(f"{key}={value}" for key, value in settings.items()))
 
+    def set_resolver(self, address: str) -> None:
+        """Let programs that are started inside ask this DNS server."""
+        folder = _ETC_DIR / self.name
+        folder.mkdir(parents=True)
+        (folder / "resolv.conf").write_text(f"nameserver {address}\n")
+
     def set_congestion_control(self, name: str, *, to: str | None = None) -> None:
         """Give new connections over the namespace's gateways and TUN devices a control.
 
@@ -131,7 +140,7 @@ class Namespace:
 
     def delete(self) -> None:
         """Remove it, with its interfaces, routes and rules."""
-        command(["ip", "netns", "delete", self.name])
+        _delete(self.name)
 
 
 def join(left: Namespace, left_interface: str, right: Namespace, right_interface: str) -> None:
@@ -162,8 +171,13 @@ def sweep() -> list[str]:
         for pid in command(["ip", "netns", "pids", name]).split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), 9)
-        command(["ip", "netns", "delete", name])
+        _delete(name)
     return names
+
+
+def _delete(name: str) -> None:
+    shutil.rmtree(_ETC_DIR / name, ignore_errors=True)
+    command(["ip", "netns", "delete", name])
 
 
 def _setns(path: Path) -> None:

@@ -120,6 +120,7 @@ class Testbed:
 
     def _build(self) -> None:
         self.hub = self.namespace("hub", forwarding=True)
+        self.hub.set_resolver(addresses.ORIGIN)
         self.origin = self.namespace("origin")
         if self._wan_profile:
             self._wire_wan(self._wan_profile)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.testbed import ports
+from tests.testbed import addresses, ports
+from tests.testbed.origin.dns import Dns
 from tests.testbed.origin.http import HttpOrigin
 from tests.testbed.origin.tcp import Echo, Resetting, Stalled
 
@@ -15,6 +16,7 @@ async def main() -> None:
     http = HttpOrigin()
     await http.serve(ports.HTTP)
     await http.serve(ports.HTTP_PROXY_PROTOCOL, proxy_protocol=True)
+    await loop.create_datagram_endpoint(Dns, (addresses.ORIGIN, ports.DNS))
     for protocol, port in (
         (Echo, ports.ECHO),
         (Stalled, ports.STALLED),
