@@ -1,0 +1,110 @@
+"""What a terminal says itself of the blockages ahead, and how that goes with the predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from dama.prediction.blockage import Blockage
+
+# No announcement reaches further, or lasts longer: a spoilt one must not reserve a beam.
+MAX_AHEAD_MS = 3_600_000
+MAX_DURATION_MS = 3_600_000
+# Two entries this near, or within this part of the time to them, are one.
+_SAME_ENTRY_MS = 10_000
+_SAME_PART = 0.25
+
+
+class AnnouncementError(ValueError):
+    """An announcement that cannot be one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A blockage that a terminal recognises: when, how long, how sure (0: it will not come).
+
+    Times are UTC in milliseconds since 1970; `announced_ms` is when it was said.
+    """
+
+    announced_ms: int
+    entry_ms: int
+    duration_ms: int
+    confidence: float
+    obstruction_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.confidence <= 1.0:
+            raise AnnouncementError(f"confidence {self.confidence} is not between 0 and 1")
+        if not 0 < self.duration_ms <= MAX_DURATION_MS:
+            raise AnnouncementError(f"duration {self.duration_ms} ms is not in (0 ms, 1 h]")
+        if abs(self.entry_ms - self.announced_ms) > MAX_AHEAD_MS:
+            raise AnnouncementError("the entry is more than an hour from the announcement")
+
+    @property
+    def blockage(self) -> Blockage:
+        """What it says, as a blockage."""
+        return Blockage(
+            self.obstruction_id,
+            self.entry_ms,
+            self.entry_ms + self.duration_ms,
+            self.confidence,
+            self.announced_ms,
+            "announced",
+        )
+
+
+def reconcile(
+    predicted: Iterable[Blockage], announced: Iterable[Announcement], now_ms: int
+) -> tuple[Blockage, ...]:
+    """Return the blockages to plan with, the next first.
+
+    The rule, for one terminal:
+
+    1. Announcements that are over are left out; of several that speak of the same blockage the
+       latest one counts.
+    2. An announcement and a prediction speak of the same blockage if they name the same
+       obstruction, if they overlap in time, or if their entries differ by at most 10 s or a
+       quarter of the time to the entry. Naming different obstructions, they never do.
+    3. Of the two, the one that goes back to the later moment gives the times: the terminal sees
+       every fix, but an announcement made before a stop is older than the fixes after it. At the
+       same moment the terminal's word counts.
+    4. If the announcement is the later one, its confidence counts, and 0 withdraws the
+       prediction; if not, the greater confidence does.
+    5. What only one of them speaks of stands as it is.
+    """
+    open_ones: list[Announcement] = []
+    for announcement in sorted(announced, key=lambda a: a.announced_ms, reverse=True):
+        said = announcement.blockage
+        if said.exit_ms > now_ms and not any(
+            _same(said, other.blockage, now_ms) for other in open_ones
+        ):
+            open_ones.append(announcement)
+    left = list(predicted)
+    result: list[Blockage] = []
+    for announcement in open_ones:
+        said = announcement.blockage
+        matching = [blockage for blockage in left if _same(said, blockage, now_ms)]
+        if not matching:
+            result.append(said)
+            continue
+        nearest = min(matching, key=lambda blockage: abs(blockage.entry_ms - said.entry_ms))
+        left.remove(nearest)
+        result.append(_of_both(nearest, said))
+    found = [blockage for blockage in (*result, *left) if blockage.confidence > 0.0]
+    return tuple(sorted(found, key=lambda blockage: (blockage.entry_ms, blockage.exit_ms)))
+
+
+def _of_both(predicted: Blockage, said: Blockage) -> Blockage:
+    if said.based_on_ms >= predicted.based_on_ms:
+        return replace(said, obstruction_id=said.obstruction_id or predicted.obstruction_id)
+    return replace(predicted, confidence=max(predicted.confidence, said.confidence))
+
+
+def _same(one: Blockage, other: Blockage, now_ms: int) -> bool:
+    if one.obstruction_id is not None and other.obstruction_id is not None:
+        return one.obstruction_id == other.obstruction_id
+    if one.entry_ms < other.exit_ms and other.entry_ms < one.exit_ms:
+        return True
+    apart = abs(one.entry_ms - other.entry_ms)
+    ahead = min(one.entry_ms, other.entry_ms) - now_ms
+    return apart <= max(_SAME_ENTRY_MS, _SAME_PART * ahead)

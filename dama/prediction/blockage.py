@@ -1,0 +1,32 @@
+"""A blockage to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Blockage:
+    """An interval without line of sight, at the terminal's antenna.
+
+    Times are UTC in milliseconds since 1970; `confidence` is the probability that it comes.
+    `obstruction_id` is None where a terminal announces a blockage without saying by what.
+    `based_on_ms` is the time of the fix, or of the announcement, that it goes back to.
+    """
+
+    obstruction_id: str | None
+    entry_ms: int
+    exit_ms: int
+    confidence: float
+    based_on_ms: int
+    source: Literal["predicted", "announced"] = "predicted"
+
+    def time_to_entry_s(self, now_ms: int) -> float:
+        """T_r: seconds until the entry, 0 from then on."""
+        return max(self.entry_ms - now_ms, 0) / 1000.0
+
+    @property
+    def duration_s(self) -> float:
+        """T_t: seconds without line of sight."""
+        return (self.exit_ms - self.entry_ms) / 1000.0

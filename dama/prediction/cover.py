@@ -1,0 +1,158 @@
+"""The obstructions of a road network: covered ways, with the roads that lead into them."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import shapely
+
+from dama.prediction.network import Edge, Network, Way, is_covered, limit_mps
+from dama.prediction.obstruction import MAX_ROADS, Obstruction, Road
+from dama.prediction.places import Line, Plane
+
+# Roads are followed back from each portal so far, or for so long at their limit.
+REACH_M = 1_500.0
+_REACH_S = 90.0
+# Roads so near to a leading one are kept, to tell vehicles there apart.
+_BESIDE_M = 60.0
+# Traffic of which less than this part gets to the portal is no approach.
+_LEAST = 0.03
+# Shorter covers pass within the time in which a link is found lost.
+MIN_LENGTH_M = 20.0
+
+
+def obstructions_of(
+    ways: Iterable[Way],
+    *,
+    min_length_m: float = MIN_LENGTH_M,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[Obstruction]:
+    """Return the covered ways as obstructions, ordered by id.
+
+    Covered ways that touch are one obstruction, named after the least of their ids, so the same
+    map gives the same obstructions. `progress` gets how many are done, and of how many.
+    """
+    network = Network(ways)
+    groups = {
+        name: edges for name, edges in _groups(network).items() if _length_m(edges) >= min_length_m
+    }
+    covers = {edge.id: name for name, edges in groups.items() for edge in edges}
+    lines = list(network.edges.values())
+    tree = shapely.STRtree([shapely.LineString(edge.line) for edge in lines])
+    found = []
+    for done, (name, edges) in enumerate(sorted(groups.items()), 1):
+        kept = _leading(network, edges)
+        for edge in _beside(kept, lines, tree):
+            if len(kept) >= MAX_ROADS:
+                break
+            kept.setdefault(edge.id, edge)
+        roads = tuple(
+            Road(
+                id=edge.id,
+                line=edge.line,
+                covered_by=covers.get(edge.id),
+                limit_mps=limit_mps(edge.way.tags),
+                onward=network.onward_within(edge, kept),
+            )
+            for edge in kept.values()
+        )
+        found.append(_obstruction(name, edges, roads))
+        progress(done, len(groups))
+    return found
+
+
+def _groups(network: Network) -> dict[str, list[Edge]]:
+    """Return the covered edges, joined where they touch, by the group's id."""
+    at: dict[int, list[Edge]] = defaultdict(list)
+    for edge in network.edges.values():
+        if is_covered(edge.way.tags):
+            at[edge.begins].append(edge)
+            at[edge.ends].append(edge)
+    groups: dict[str, list[Edge]] = {}
+    seen: set[str] = set()
+    for edges in at.values():
+        group: list[Edge] = []
+        todo = list(edges)
+        while todo:
+            edge = todo.pop()
+            if edge.id not in seen:
+                seen.add(edge.id)
+                group.append(edge)
+                todo += at[edge.begins] + at[edge.ends]
+        if group:
+            groups[f"osm:way/{min(edge.way.id for edge in group)}"] = group
+    return groups
+
+
+def _length_m(edges: Iterable[Edge]) -> float:
+    """Return the covered length, each piece counted once."""
+    pieces = {frozenset((edge.line[0], edge.line[-1], edge.line[1])): edge for edge in edges}
+    return math.fsum(edge.length_m for edge in pieces.values())
+
+
+def _leading(network: Network, inside: list[Edge]) -> dict[str, Edge]:
+    """Return the covered edges, and those by which traffic gets to them, by network distance."""
+    kept = {edge.id: edge for edge in inside}
+    queue: list[tuple[float, str, float]] = []
+
+    def before(edge: Edge, distance: float, probability: float) -> None:
+        for step in network.arriving.get(edge.begins, ()):
+            if step.id not in kept:
+                taken = {after.id: p for after, p in network.onward(step)}.get(edge.id, 0.0)
+                if probability * taken >= _LEAST:
+                    heapq.heappush(queue, (distance, step.id, probability * taken))
+
+    for edge in inside:
+        before(edge, 0.0, 1.0)
+    while queue and len(kept) < MAX_ROADS:
+        distance, edge_id, probability = heapq.heappop(queue)
+        edge = network.edges[edge_id]
+        reach_m = max(REACH_M, _REACH_S * (limit_mps(edge.way.tags) or 0.0))
+        if edge_id in kept or distance >= reach_m:
+            continue
+        kept[edge_id] = edge
+        before(edge, distance + edge.length_m, probability)
+    return kept
+
+
+def _beside(kept: dict[str, Edge], lines: list[Edge], tree: shapely.STRtree) -> list[Edge]:
+    """Return the edges near the kept ones, the nearest to them first."""
+    leading = list(kept.values())
+    plane = Plane(leading[0].line[0])
+    middle = shapely.MultiLineString([_metres(edge.line, plane) for edge in leading])
+    degrees = shapely.MultiLineString([edge.line for edge in leading])
+    # A degree of latitude is the same everywhere; one of longitude shrinks towards the poles.
+    margin = _BESIDE_M / 111_000.0 / max(math.cos(math.radians(leading[0].line[0][1])), 0.05)
+    shapely.prepare(middle)
+    near: list[tuple[float, str, Edge]] = []
+    for entry in tree.query(degrees, predicate="dwithin", distance=margin):
+        edge = lines[entry]
+        if edge.id not in kept:
+            away = middle.distance(shapely.LineString(_metres(edge.line, plane)))
+            if away <= _BESIDE_M:
+                near.append((away, edge.id, edge))
+    return [edge for _, _, edge in sorted(near, key=lambda item: item[:2])]
+
+
+def _metres(line: Line, plane: Plane) -> list[tuple[float, float]]:
+    return [plane.xy(position) for position in line]
+
+
+def _obstruction(name: str, edges: list[Edge], roads: tuple[Road, ...]) -> Obstruction:
+    longest = max(edges, key=lambda edge: (edge.length_m, edge.id)).way.tags
+    tunnel = longest.get("tunnel", "no")
+    return Obstruction(
+        id=name,
+        name=longest.get("tunnel:name") or longest.get("name") or longest.get("ref") or "",
+        kind={"yes": "tunnel", "no": "covered"}.get(tunnel, tunnel),
+        roads=roads,
+        layer=_layer(longest.get("layer", "")),
+    )
+
+
+def _layer(text: str) -> int:
+    digits = text.removeprefix("-")
+    return int(text) if digits.isdecimal() and len(digits) < 3 else 0

@@ -1,0 +1,197 @@
+"""Obstructions that no map has: learned from where a terminal's link was lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from dama.prediction.obstruction import Obstruction, road_tunnel
+from dama.prediction.places import (
+    Line,
+    Plane,
+    Position,
+    distance_m,
+    heading_deg,
+    turn_deg,
+    without_repeats,
+)
+from dama.prediction.roadmap import ObstructionMap
+from dama.prediction.track import Point, Track
+
+KIND = "learned"
+# A vehicle that loses its link in motion covers at least this, at no less than this on average.
+_LEAST_M = 25.0
+_LEAST_MPS = 2.0
+# How long before the loss it has to have been under way, and so fast.
+_BEFORE_MS = 15_000
+# What a track says of the place of a loss ends so long after its last fix.
+_STALE_MS = 5_000
+# The same obstruction is entered within so many metres, in the same direction, and left within
+# some more: links come back later than the sky.
+_SAME_ENTRY_M = 60.0
+_SAME_EXIT_M = 120.0
+_SAME_DEG = 45.0
+# A known obstruction explains a loss that begins so near to its cover.
+_EXPLAINED_M = 80.0
+# Below this certainty it is forgotten.
+_FORGOTTEN = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A loss of link in motion: the way to it, and the way through."""
+
+    approach: Line
+    axis: Line
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What was observed at one place: how often the link was lost, and how often it held."""
+
+    id: str
+    approach: Line
+    axis: Line
+    lost: int = 1
+    held: int = 0
+
+    @property
+    def certainty(self) -> float:
+        """The rule of succession: how probably the next passage is a blockage."""
+        return (self.lost + 1) / (self.lost + self.held + 2)
+
+    @property
+    def obstruction(self) -> Obstruction:
+        """The obstruction to predict with; it holds for the direction it was observed in."""
+        return road_tunnel(
+            self.id,
+            self.axis,
+            into_start=[self.approach],
+            oneway=True,
+            kind=KIND,
+            certainty=self.certainty,
+        )
+
+
+def observe(track: Track, lost_ms: int, restored_ms: int) -> Observation | None:
+    """Return what a loss of link says, None where the vehicle stood or its track does not tell.
+
+    To be asked once the track has a fix from after the loss. A vehicle that stands when its link
+    is lost (an antenna folded away, an engine switched off) has met no obstruction of the road.
+    """
+    points = list(track.trail)
+    if track.last is not None and (not points or points[-1].time_ms < track.last.time_ms):
+        points.append(Point(track.last.time_ms, track.last.lon, track.last.lat))
+    before = [point for point in points if point.time_ms <= lost_ms]
+    after = [point for point in points if point.time_ms >= restored_ms]
+    if len(before) < 2 or not after or restored_ms <= lost_ms:
+        return None
+    entry, leave = _place_at(points, lost_ms), _place_at(points, restored_ms)
+    through = [p.place for p in points if lost_ms < p.time_ms < restored_ms]
+    axis = without_repeats([entry, *through, leave])
+    length_m = math.fsum(distance_m(a, b) for a, b in pairwise(axis))
+    if length_m < _LEAST_M or 1000.0 * length_m < _LEAST_MPS * (restored_ms - lost_ms):
+        return None
+    if not _was_moving(before, lost_ms, entry):
+        return None
+    return Observation(without_repeats([*(p.place for p in before), entry]), axis)
+
+
+def _place_at(points: list[Point], time_ms: int) -> Position:
+    """Return where the vehicle was at a time within the track, between two points of it."""
+    for first, second in pairwise(points):
+        if first.time_ms <= time_ms <= second.time_ms:
+            # Trail points are 25 m apart or a loss of fix: at its edge the last fix counts.
+            if second.time_ms - first.time_ms > 2 * _STALE_MS:
+                near_first = time_ms - first.time_ms < second.time_ms - time_ms
+                return (first if near_first else second).place
+            part = (time_ms - first.time_ms) / (second.time_ms - first.time_ms)
+            plane = Plane(first.place)
+            x, y = plane.xy(second.place)
+            return plane.position(part * x, part * y)
+    return points[-1].place
+
+
+def _was_moving(before: list[Point], lost_ms: int, entry: Position) -> bool:
+    recent = [point for point in before if point.time_ms >= lost_ms - _BEFORE_MS]
+    if not recent:
+        return False
+    under_way_s = max(lost_ms - recent[0].time_ms, 1) / 1000.0
+    return distance_m(recent[0].place, entry) >= _LEAST_MPS * under_way_s and len(recent) > 1
+
+
+def learn(
+    known: Iterable[Learned], seen: Observation, mapped: ObstructionMap, *, new_id: str
+) -> tuple[Learned, ...]:
+    """Return what is known after an observation.
+
+    A loss at a place known already is counted there, and moves its ends by the mean; one that an
+    obstruction of the map explains teaches nothing; any other becomes an obstruction `new_id`.
+    """
+    known = tuple(known)
+    direction = heading_deg(seen.axis[0], seen.axis[-1])
+    for number, place in enumerate(known):
+        if _is_same(place, seen, direction):
+            return (*known[:number], _merged(place, seen), *known[number + 1 :])
+    if _is_explained(mapped, seen.axis[0], direction):
+        return known
+    return (*known, Learned(new_id, seen.approach, seen.axis))
+
+
+def _is_same(place: Learned, seen: Observation, direction: float) -> bool:
+    return (
+        distance_m(place.axis[0], seen.axis[0]) <= _SAME_ENTRY_M
+        and distance_m(place.axis[-1], seen.axis[-1]) <= _SAME_EXIT_M
+        and turn_deg(heading_deg(place.axis[0], place.axis[-1]), direction) <= _SAME_DEG
+    )
+
+
+def _merged(place: Learned, seen: Observation) -> Learned:
+    entry = _mean(place.axis[0], seen.axis[0], place.lost)
+    leave = _mean(place.axis[-1], seen.axis[-1], place.lost)
+    # The longer approach knows more; the axis is the first one's, its ends moved.
+    approach = max(place.approach, seen.approach, key=len)
+    return replace(
+        place,
+        approach=without_repeats([*approach[:-1], entry]),
+        axis=(entry, *place.axis[1:-1], leave),
+        lost=place.lost + 1,
+    )
+
+
+def _mean(known: Position, seen: Position, count: int) -> Position:
+    plane = Plane(known)
+    x, y = plane.xy(seen)
+    return plane.position(x / (count + 1), y / (count + 1))
+
+
+def _is_explained(mapped: ObstructionMap, entry: Position, direction: float) -> bool:
+    for near in mapped.near(entry, _EXPLAINED_M):
+        cover = mapped.cover(near.road_id)
+        if (
+            cover is not None
+            and mapped.obstructions[cover].kind != KIND
+            and turn_deg(near.foot.heading_deg, direction) <= _SAME_DEG
+        ):
+            return True
+    return False
+
+
+def held(known: Iterable[Learned], passed_id: str) -> tuple[Learned, ...]:
+    """Return what is known after a passage on which the link held; the unlikely is forgotten."""
+    counted = (replace(p, held=p.held + 1) if p.id == passed_id else p for p in known)
+    return tuple(place for place in counted if place.certainty >= _FORGOTTEN)
+
+
+def passage(place: Learned, track: Track) -> tuple[int, int] | None:
+    """Return from when to when the track last passed a learned place, in its direction."""
+    entered: int | None = None
+    passed: tuple[int, int] | None = None
+    for point in track.trail:
+        if distance_m(point.place, place.axis[0]) <= _SAME_ENTRY_M:
+            entered = point.time_ms
+        elif entered is not None and distance_m(point.place, place.axis[-1]) <= _SAME_ENTRY_M:
+            passed, entered = (entered, point.time_ms), None
+    return passed

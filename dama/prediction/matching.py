@@ -1,0 +1,131 @@
+"""Which road a vehicle is on: a hidden Markov model over the roads near its fixes.
+
+After Newson and Krumm, *Hidden Markov Map Matching Through Noise and Sparseness* (2009), run
+forward only, with one hypothesis more: that the vehicle is on no road of the map.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dama.prediction.places import Position, turn_deg
+from dama.prediction.roadmap import Near, ObstructionMap
+
+# The receiver's error beside the road where it does not say, with the map's own, in metres.
+_NOISE_M = 6.0
+_MAP_M = 5.0
+_HEADING_NOISE_DEG = 15.0
+# Off the map fits as well as a road that is so many standard deviations away.
+_OFF_DEVIATIONS = 3.0
+# No single fix rules a road out by more than this: receivers do leap.
+_LEAST_LOG = -8.0
+# A fix under a roof is rare.
+_COVERED_LOG = -2.0
+# Noise is correlated over some seconds, so a fix each second counts only this much.
+_NEWS_PER_S = 0.35
+# Probabilities per second: coming upon the map's roads, and leaving or changing the road
+# against the topology (a U-turn, a car park, a road that the map lacks).
+_COMING = 0.2
+_LEAVING = 0.02
+_MAX_HYPOTHESES = 12
+_LEAST = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A road that the vehicle may be on, how far along, and with which probability."""
+
+    road_id: str
+    offset_m: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What one fix says: where, in which direction, how far from the last one."""
+
+    place: Position
+    heading_deg: float | None
+    accuracy_m: float | None
+    travelled_m: float
+    elapsed_s: float
+
+    @property
+    def noise_m(self) -> float:
+        """One standard deviation across the road, of receiver and map together."""
+        return math.hypot(_MAP_M, _NOISE_M if self.accuracy_m is None else self.accuracy_m)
+
+
+def match(
+    on: ObstructionMap, before: Iterable[Hypothesis], sighting: Sighting
+) -> tuple[Hypothesis, ...]:
+    """Return the hypotheses after one more sighting, the most probable first.
+
+    What their weights leave to 1 is the probability of being off the map's roads.
+    """
+    known = [hypothesis for hypothesis in before if hypothesis.road_id in on]
+    radius_m = min(4.0 * sighting.noise_m, 120.0)
+    places = on.near(sighting.place, radius_m)
+    if not places:
+        return ()
+    continued, matched = _continued(on, known, places, sighting)
+    off_before = 1.0 - math.fsum(hypothesis.weight for hypothesis in known)
+    leaving = 1.0 - math.exp(-_LEAVING * sighting.elapsed_s)
+    coming = 1.0 - math.exp(-_COMING * sighting.elapsed_s)
+    # Whoever cannot have continued left too: a U-turn, or a road that the map lacks.
+    left = leaving * matched + max(1.0 - off_before - matched, 0.0)
+    off = max(off_before, 0.0) * (1.0 - coming) + left / 2.0
+    each = (max(off_before, 0.0) * coming + left / 2.0) / len(places)
+    news = min(1.0, _NEWS_PER_S * sighting.elapsed_s)
+    weights = [
+        ((1.0 - leaving) * prior + each) * math.exp(news * _log_likelihood(on, place, sighting))
+        for place, prior in zip(places, continued, strict=True)
+    ]
+    total = math.fsum(weights) + off * math.exp(news * -0.5 * _OFF_DEVIATIONS**2)
+    found = [
+        Hypothesis(place.road_id, place.foot.offset_m, weight / total)
+        for place, weight in zip(places, weights, strict=True)
+        if weight / total >= _LEAST
+    ]
+    found.sort(key=lambda hypothesis: (-hypothesis.weight, hypothesis.road_id))
+    return tuple(found[:_MAX_HYPOTHESES])
+
+
+def _continued(
+    on: ObstructionMap,
+    known: Iterable[Hypothesis],
+    places: list[Near],
+    sighting: Sighting,
+) -> tuple[list[float], float]:
+    """Return the probability that comes to each place along the road, and their sum."""
+    prior = [0.0] * len(places)
+    # Noise of both fixes, and the way around a bend that a straight line between them misses.
+    slack_m = 15.0 + 2.0 * sighting.noise_m + 0.3 * sighting.travelled_m
+    matched = 0.0
+    for hypothesis in known:
+        reach = on.reach(hypothesis.road_id, hypothesis.offset_m + sighting.travelled_m + slack_m)
+        shares: list[tuple[int, float]] = []
+        for number, place in enumerate(places):
+            if place.road_id in reach:
+                begins_m, probability = reach[place.road_id]
+                moved_m = begins_m + place.foot.offset_m - hypothesis.offset_m
+                if abs(moved_m - sighting.travelled_m) <= slack_m:
+                    shares.append((number, probability))
+        # The fix has shown that one of these ways was taken: the road behind a junction does not
+        # lose by the turns that were not, beyond what its own probability says.
+        total = math.fsum(probability for _, probability in shares)
+        for number, probability in shares:
+            prior[number] += hypothesis.weight * probability / max(total, 1.0)
+        matched += hypothesis.weight * min(total, 1.0)
+    return prior, matched
+
+
+def _log_likelihood(on: ObstructionMap, place: Near, sighting: Sighting) -> float:
+    log = -0.5 * (place.foot.lateral_m / sighting.noise_m) ** 2
+    if sighting.heading_deg is not None:
+        turned = turn_deg(place.foot.heading_deg, sighting.heading_deg)
+        log -= 0.5 * (turned / _HEADING_NOISE_DEG) ** 2
+    log = max(log, _LEAST_LOG)
+    return log + _COVERED_LOG if on.cover(place.road_id) else log

@@ -1,0 +1,135 @@
+"""Obstructions: what blocks the sky, and the roads that lead into it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dama.prediction.places import Line, Plane, is_on_earth
+
+# Bounds of one obstruction: what a hostile file can cost.
+MAX_ROADS = 5_000
+MAX_POSITIONS = 20_000
+
+
+class ObstructionError(ValueError):
+    """An obstruction whose parts contradict each other or the Earth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """A road that can follow, and the part of the traffic that takes it (0 to 1)."""
+
+    road_id: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """A piece of road between two junctions, directed as it is driven.
+
+    `covered_by` is the id of the obstruction that covers it. What the probabilities of `onward`
+    leave to 1 goes to roads that do not matter here. The same piece, with the same id, may
+    belong to several obstructions.
+    """
+
+    id: str
+    line: Line
+    covered_by: str | None = None
+    limit_mps: float | None = None
+    onward: tuple[Onward, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Obstruction:
+    """Something that cuts the line of sight.
+
+    A road tunnel is its covered roads with those that lead into them, and those beside them that
+    lead elsewhere, since a vehicle there is told apart only if the map knows where it is.
+    An area is a polygon: the outer ring, then its holes, each closed. `certainty` is the
+    probability that passing it is a blockage: 1 for a tunnel on a map, less for what was learned.
+    """
+
+    id: str
+    name: str = ""
+    kind: str = "tunnel"
+    roads: tuple[Road, ...] = ()
+    area: tuple[Line, ...] = ()
+    layer: int = 0
+    certainty: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise ObstructionError("an obstruction needs an id")
+        if not (0.0 < self.certainty <= 1.0):
+            raise ObstructionError(f"{self.id}: certainty {self.certainty} is not in (0, 1]")
+        if bool(self.roads) == bool(self.area):
+            raise ObstructionError(f"{self.id}: roads or an area, and not both, make it")
+        lines = [road.line for road in self.roads] or list(self.area)
+        if len(lines) > MAX_ROADS or sum(map(len, lines)) > MAX_POSITIONS:
+            raise ObstructionError(
+                f"{self.id}: more than {MAX_ROADS} lines or {MAX_POSITIONS} positions"
+            )
+        for line in lines:
+            if len(line) < (4 if self.area else 2) or not all(is_on_earth(*p) for p in line):
+                raise ObstructionError(f"{self.id}: a line is too short or not on Earth")
+        if self.area and any(ring[0] != ring[-1] for ring in self.area):
+            raise ObstructionError(f"{self.id}: a ring of the area is not closed")
+        if self.roads:
+            self._check_roads()
+
+    def _check_roads(self) -> None:
+        if not any(road.covered_by == self.id for road in self.roads):
+            raise ObstructionError(f"{self.id}: none of its roads is covered by it")
+        if len({road.id for road in self.roads}) != len(self.roads):
+            raise ObstructionError(f"{self.id}: two of its roads have the same id")
+        for road in self.roads:
+            total = math.fsum(onward.probability for onward in road.onward)
+            if any(not 0.0 <= onward.probability <= 1.0 for onward in road.onward) or total > 1.001:
+                raise ObstructionError(f"{self.id}: probabilities after {road.id} exceed 1")
+            if road.limit_mps is not None and not 0.0 < road.limit_mps < 100.0:
+                raise ObstructionError(f"{self.id}: limit of {road.id} is not in (0, 100) m/s")
+
+    @property
+    def covered(self) -> tuple[Road, ...]:
+        """Its own covered roads, one for each direction that is driven."""
+        return tuple(road for road in self.roads if road.covered_by == self.id)
+
+
+def road_tunnel(
+    obstruction_id: str,
+    axis: Line,
+    *,
+    into_start: Sequence[Line] = (),
+    into_end: Sequence[Line] = (),
+    oneway: bool = False,
+    name: str = "",
+    kind: str = "tunnel",
+    certainty: float = 1.0,
+) -> Obstruction:
+    """Make an obstruction of a drawn axis and the approach roads, drawn towards their portal.
+
+    A portal without approach road gets a straight one of 300 m in line with the axis: all that
+    can be said where nothing is drawn.
+    """
+    if len(axis) < 2:
+        raise ObstructionError(f"{obstruction_id}: an axis has two positions or more")
+    roads: list[Road] = []
+    directions = [("forward", axis, into_start)]
+    if not oneway:
+        directions.append(("backward", axis[::-1], into_end))
+    for direction, way, approaches in directions:
+        inside = f"{obstruction_id}/{direction}"
+        roads.append(Road(inside, way, covered_by=obstruction_id))
+        for number, approach in enumerate(approaches or [_straight_approach(way)]):
+            line = approach if approach[-1] == way[0] else (*approach, way[0])
+            roads.append(Road(f"{inside}/{number}", line, onward=(Onward(inside, 1.0),)))
+    return Obstruction(obstruction_id, name, kind, tuple(roads), certainty=certainty)
+
+
+def _straight_approach(way: Line) -> Line:
+    plane = Plane(way[0])
+    x, y = plane.xy(way[1])
+    scale = -300.0 / (math.hypot(x, y) or 1.0)
+    return (plane.position(x * scale, y * scale), way[0])

@@ -1,0 +1,104 @@
+"""What is kept of a terminal's track: a value that can be stored and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dama.prediction.fix import Fix
+from dama.prediction.matching import Hypothesis
+from dama.prediction.places import Position, distance_m, heading_deg
+from dama.prediction.speed import Pace
+
+# The trail is as long as an approach road, in steps that a bend survives.
+_TRAIL_STEP_M = 25.0
+MAX_TRAIL = 96
+# So long without a fix is a gap.
+_GAP_MS = 3_000
+# How long a run of fixes a speed is taken from where the receiver gives none.
+_BASELINE_MS = 10_000
+_MAX_RECENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place passed, with its time."""
+
+    time_ms: int
+    lon: float
+    lat: float
+
+    @property
+    def place(self) -> Position:
+        """Longitude and latitude."""
+        return self.lon, self.lat
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """All that a prediction needs to know of the past.
+
+    `trail` holds places at least 25 m apart, the oldest first; `recent` the last seconds' fixes;
+    `standing_since_ms` is None while the vehicle moves; `course_deg` is its last sure direction.
+    """
+
+    last: Fix | None = None
+    pace: Pace = field(default_factory=Pace)
+    standing_since_ms: int | None = None
+    course_deg: float | None = None
+    hypotheses: tuple[Hypothesis, ...] = ()
+    trail: tuple[Point, ...] = ()
+    recent: tuple[Point, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a document of plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Track:
+        """Take it up again from what `to_json` gave."""
+        return cls(
+            last=Fix(**document["last"]) if document["last"] else None,
+            pace=Pace(**document["pace"]),
+            standing_since_ms=document["standing_since_ms"],
+            course_deg=document["course_deg"],
+            hypotheses=tuple(Hypothesis(**item) for item in document["hypotheses"]),
+            trail=tuple(Point(**item) for item in document["trail"]),
+            recent=tuple(Point(**item) for item in document["recent"]),
+        )
+
+    def trail_with(self, fix: Fix) -> tuple[Point, ...]:
+        """Return the trail after a further fix."""
+        trail, last = self.trail, self.last
+        if trail and distance_m(trail[-1].place, fix.place) < _TRAIL_STEP_M:
+            return trail
+        if last and trail[-1].time_ms < last.time_ms <= fix.time_ms - _GAP_MS:
+            # Where reception ended is what a loss is learned by.
+            trail = (*trail, Point(last.time_ms, last.lon, last.lat))
+        return (*trail, Point(fix.time_ms, fix.lon, fix.lat))[-MAX_TRAIL:]
+
+    def recent_with(self, fix: Fix) -> tuple[Point, ...]:
+        """Return the last seconds' fixes after a further one."""
+        kept = [point for point in self.recent if point.time_ms >= fix.time_ms - _BASELINE_MS]
+        return (*kept, Point(fix.time_ms, fix.lon, fix.lat))[-_MAX_RECENT:]
+
+
+def speed_of(fix: Fix, recent: tuple[Point, ...]) -> float | None:
+    """Return the speed that the receiver measured, or else the one over the last seconds."""
+    if fix.speed_mps is not None:
+        return fix.speed_mps
+    oldest = recent[0]
+    if fix.time_ms - oldest.time_ms < _BASELINE_MS // 2:
+        return None
+    return 1000.0 * distance_m(oldest.place, fix.place) / (fix.time_ms - oldest.time_ms)
+
+
+def direction_of(fix: Fix, recent: tuple[Point, ...]) -> float | None:
+    """Return the heading that the receiver gave, or else the one over the last metres."""
+    if fix.heading_deg is not None:
+        return fix.heading_deg
+    for point in reversed(recent[:-1]):
+        if distance_m(point.place, fix.place) >= _TRAIL_STEP_M:
+            return heading_deg(point.place, fix.place)
+    return None
