@@ -1,0 +1,102 @@
+"""Obstructions from an OpenStreetMap extract (`.osm.pbf`, `.osm`, and what else osmium reads)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import osmium
+
+from dama.prediction import Obstruction
+from dama.prediction.cover import MIN_LENGTH_M, obstructions_of
+from dama.prediction.network import Way, is_covered, is_road
+
+# Tells the person who waits: which step, how much of it is done, and of how much (None: unknown).
+Progress = Callable[[str, int, int | None], None]
+
+# The extract is searched around covered ways by cells of this many degrees of latitude, some
+# 3.3 km; the cells around a cell hold every approach road.
+_CELL_DEG = 0.03
+_REPORT_EVERY = 1_000
+
+
+class ExtractError(Exception):
+    """The extract cannot be read."""
+
+
+def _quiet(_step: str, _done: int, _total: int | None) -> None:
+    pass
+
+
+def import_osm(
+    path: Path, *, min_length_m: float = MIN_LENGTH_M, progress: Progress = _quiet
+) -> list[Obstruction]:
+    """Read the tunnels and covered ways of an extract, with the roads that lead into them.
+
+    The file is read twice: once for what is covered, once for the roads around, so that memory
+    grows with the tunnels of a country and not with its roads. The ids come from the map's, so
+    importing the same extract again gives the same obstructions.
+    """
+    if not path.is_file():
+        raise ExtractError(f"{path}: no such file")
+    try:
+        covered = _ways(path, "tunnels", progress, lambda way: is_covered(way.tags))
+        cells = {cell for way in covered for cell in _cells_around(way)}
+        near = _ways(path, "roads", progress, lambda way: not cells.isdisjoint(_cells(way)))
+    except (RuntimeError, OSError) as error:
+        raise ExtractError(f"{path}: {error}") from error
+    return obstructions_of(
+        near,
+        min_length_m=min_length_m,
+        progress=lambda done, total: progress("obstructions", done, total),
+    )
+
+
+def _ways(path: Path, step: str, progress: Progress, keep: Callable[[Way], bool]) -> list[Way]:
+    kept = []
+    for number, way in enumerate(_roads(path), 1):
+        if keep(way):
+            kept.append(way)
+        if number % _REPORT_EVERY == 0:
+            progress(step, number, None)
+    progress(step, len(kept), len(kept))
+    return kept
+
+
+def _roads(path: Path) -> Iterator[Way]:
+    ways = (
+        osmium.FileProcessor(str(path))
+        .with_locations()
+        .with_filter(osmium.filter.EntityFilter(osmium.osm.WAY))
+        .with_filter(osmium.filter.KeyFilter("highway"))
+    )
+    for way in ways:
+        if not isinstance(way, osmium.osm.Way):
+            continue
+        tags = {tag.k: tag.v for tag in way.tags}
+        if is_road(tags):
+            # An extract cuts ways at its border: nodes beyond it have no place.
+            placed = [(node.ref, node) for node in way.nodes if node.location.valid()]
+            yield Way(
+                id=way.id,
+                nodes=tuple(ref for ref, _ in placed),
+                line=tuple((node.lon, node.lat) for _, node in placed),
+                tags=tags,
+            )
+
+
+def _cells(way: Way) -> Iterable[tuple[int, int]]:
+    return {_cell(lon, lat) for lon, lat in way.line}
+
+
+def _cells_around(way: Way) -> Iterator[tuple[int, int]]:
+    for column, row in _cells(way):
+        yield from ((column + x, row + y) for x in (-1, 0, 1) for y in (-1, 0, 1))
+
+
+def _cell(lon: float, lat: float) -> tuple[int, int]:
+    row = math.floor(lat / _CELL_DEG)
+    # Cells keep their width in metres: fewer columns in rows nearer to a pole.
+    width = _CELL_DEG / max(math.cos(math.radians(row * _CELL_DEG)), 0.05)
+    return math.floor(lon / width), row

@@ -1,0 +1,120 @@
+"""GPX 1.0 and 1.1 files: track points in, fixes out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from xml.parsers import expat
+
+from dama.prediction import Fix, FixError
+
+# What one point may hold of text: a bound on what a hostile file makes us keep.
+_MAX_TEXT = 64
+_MAX_DEPTH = 32
+
+
+class GpxError(ValueError):
+    """A file that is no GPX, or is broken."""
+
+
+class _Points:
+    """Gathers track points while the XML is read."""
+
+    def __init__(self) -> None:
+        self.done: list[Fix] = []
+        self.rejected = 0
+        self._depth = 0
+        self._point: dict[str, str] | None = None
+        self._text: list[str] | None = None
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise GpxError("nested too deeply")
+        name = _local(tag)
+        if self._depth == 1 and name != "gpx":
+            raise GpxError(f"the root is {name[:40]}, not gpx")
+        if name == "trkpt":
+            self._point = {key: attributes.get(key, "") for key in ("lon", "lat")}
+        elif self._point is not None and name in ("time", "speed", "course", "hdop"):
+            self._text = []
+
+    def text(self, data: str) -> None:
+        if self._text is not None and sum(map(len, self._text)) < _MAX_TEXT:
+            self._text.append(data)
+
+    def end(self, tag: str) -> None:
+        self._depth -= 1
+        name = _local(tag)
+        if self._point is None:
+            return
+        if self._text is not None and name in ("time", "speed", "course", "hdop"):
+            self._point[name], self._text = "".join(self._text).strip(), None
+        elif name == "trkpt":
+            self._close(self._point)
+            self._point = None
+
+    def _close(self, point: dict[str, str]) -> None:
+        try:
+            hdop = _number(point.get("hdop", ""))
+            fix = Fix(
+                time_ms=_time_ms(point.get("time", "")),
+                lon=float(point["lon"]),
+                lat=float(point["lat"]),
+                speed_mps=_number(point.get("speed", "")),
+                heading_deg=_number(point.get("course", "")),
+                accuracy_m=None if hdop is None else 3.0 * hdop,
+            )
+        except (ValueError, OverflowError, FixError):
+            self.rejected += 1
+        else:
+            self.done.append(fix)
+
+
+def read_gpx(chunks: Iterable[bytes]) -> Iterator[Fix]:
+    """Yield the track points of a file that have a time, in the file's order.
+
+    Points without a sound place and time are passed over. The file may come in pieces of any
+    size. Raises `GpxError` where it is not well formed, or declares a document type: GPX needs
+    none, and its entities are how small files grow without bound.
+    """
+    points = _Points()
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler = points.start
+    parser.EndElementHandler = points.end
+    parser.CharacterDataHandler = points.text
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    try:
+        for chunk in chunks:
+            parser.Parse(chunk, False)
+            yield from points.done
+            points.done.clear()
+        parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise GpxError(f"not well formed: {error}") from error
+    yield from points.done
+
+
+def _refuse_doctype(*_: object) -> None:
+    raise GpxError("it declares a document type")
+
+
+def _local(tag: str) -> str:
+    return tag.rpartition(" ")[2]
+
+
+def _number(text: str) -> float | None:
+    if not text:
+        return None
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _time_ms(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    # GPX times are UTC; some writers leave the Z out.
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

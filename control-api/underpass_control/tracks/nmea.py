@@ -1,0 +1,337 @@
+"""NMEA 0183 logs and streams: sentences in, fixes out.
+
+Read are RMC, GGA, GLL, VTG, GST and ZDA of any talker (GP, GN, GL, GA, GB, BD, QZ, …); everything
+else is passed over. Sentences of one epoch, told by their time of day, make one fix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from dama.prediction import Fix, FixError
+
+# The standard allows 82 characters; receivers that say more stay well below this.
+MAX_SENTENCE = 256
+_KNOTS = 1852.0 / 3600.0
+_KMH = 1 / 3.6
+# GPS counts weeks modulo 1024: a receiver that lost count is off by as many.
+_ROLLOVER = timedelta(weeks=1024)
+# No receiver's log is older than the first week that it can mean.
+_GPS_BEGAN = datetime(1980, 1, 6, tzinfo=UTC)
+# A dilution of precision of 1 is this error across the ground, one standard deviation.
+_RANGE_ERROR_M = 3.0
+# Dead reckoning goes on for some seconds where satellites are lost, and drifts.
+_ESTIMATED_M = 30.0
+_DAY = timedelta(days=1)
+# A time of day that falls back further than this has passed midnight.
+_MIDNIGHT_S = 43_200
+# After so many fixes in a row that are older than an earlier one, the earlier one was wrong.
+_BELIEVED_AFTER = 10
+
+# Proprietary sentences have P for their talker, and then a maker's own name.
+_SENTENCE = re.compile(
+    r"\$(P(?=[A-Z0-9]{3})|[A-Z]{2})([A-Z0-9]{3,9}),([^*]*)(?:\*([0-9A-Fa-f]{2}))?"
+)
+_TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d|60)(?:\.(\d{1,9}))?")
+_ANGLE = re.compile(r"(\d{1,3})([0-5]\d(?:\.\d{1,9})?)")
+_NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?")
+
+
+class SentenceError(ValueError):
+    """A line that is no sound sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence whose checksum is right: talker, type, fields."""
+
+    talker: str
+    type: str
+    fields: tuple[str, ...]
+
+    def field(self, number: int) -> str:
+        """Return a field, empty where the sentence ends before it."""
+        return self.fields[number] if number < len(self.fields) else ""
+
+
+def parse_sentence(line: str) -> Sentence:
+    """Read a line; anything before the dollar sign (a log's own time, say) is passed over."""
+    start = line.rfind("$", 0, MAX_SENTENCE)
+    text = line[start:].rstrip("\r\n \t") if start >= 0 else ""
+    if not text or len(text) > MAX_SENTENCE:
+        raise SentenceError("no sentence")
+    found = _SENTENCE.fullmatch(text)
+    if not found:
+        raise SentenceError("not of the form $ttsss,…*hh")
+    talker, kind, body, checksum = found.groups()
+    if checksum is None:
+        raise SentenceError("without checksum")
+    given, right = int(checksum, 16), _checksum(text[1 : text.rindex("*")])
+    if given != right:
+        raise SentenceError(f"checksum {given:02X} instead of {right:02X}")
+    return Sentence(talker, kind, tuple(body.split(",")))
+
+
+def _checksum(text: str) -> int:
+    total = 0
+    for byte in text.encode("latin-1", "replace"):
+        total ^= byte
+    return total
+
+
+def sentence(body: str) -> str:
+    """Return a sentence with its checksum, without line end."""
+    return f"${body}*{_checksum(body):02X}"
+
+
+@dataclass
+class Counts:
+    """What a reader passed over, and why."""
+
+    sentences: int = 0
+    fixes: int = 0
+    # Lines that are no sound sentence, and sound ones whose fields make no fix.
+    spoilt: int = 0
+    rejected: int = 0
+    without_fix: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    """What the sentences of one time of day have said so far."""
+
+    time_of_day: timedelta
+    place: tuple[float, float] | None = None
+    valid: bool | None = None
+    speed_mps: float | None = None
+    heading_deg: float | None = None
+    accuracy_m: float | None = None
+
+
+class NmeaReader:
+    """Makes fixes of lines, one at a time.
+
+    The date comes from RMC or ZDA; before the first one no fix can be dated, and none is given.
+    A date that is earlier than `not_before` is taken for one whose week number rolled over, and
+    is moved on by 1,024 weeks until it is not.
+    """
+
+    def __init__(self, not_before: datetime = _GPS_BEGAN) -> None:
+        self.counts = Counts()
+        self._not_before = not_before
+        self._midnight: datetime | None = None
+        self._epoch: _Epoch | None = None
+        self._last_ms: int | None = None
+        self._behind = 0
+
+    def feed(self, line: str) -> list[Fix]:
+        """Take a line; return the fix that it completes, if it does."""
+        try:
+            read = parse_sentence(line)
+        except SentenceError:
+            self.counts.spoilt += bool(line.strip())
+            return []
+        self.counts.sentences += 1
+        reader = _READERS.get(read.type)
+        if reader is None:
+            return []
+        try:
+            return reader(self, read)
+        except SentenceError:
+            self.counts.rejected += 1
+            return []
+
+    def finish(self) -> list[Fix]:
+        """Return the fix of the last epoch."""
+        return self._close()
+
+    def _rmc(self, read: Sentence) -> list[Fix]:
+        done = self._at(read.field(0))
+        self._dated(read.field(8))
+        self._learn(
+            place=_place(*(read.field(n) for n in range(2, 6))),
+            valid=read.field(1) == "A" and _is_measured(read.field(11)),
+            accuracy_m=_ESTIMATED_M if read.field(11) == "E" else None,
+            speed_mps=_scaled(read.field(6), _KNOTS),
+            heading_deg=_scaled(read.field(7), 1.0),
+        )
+        return done
+
+    def _gga(self, read: Sentence) -> list[Fix]:
+        done = self._at(read.field(0))
+        quality = read.field(5)
+        dilution = _scaled(read.field(7), _RANGE_ERROR_M)
+        self._learn(
+            place=_place(*(read.field(n) for n in range(1, 5))),
+            # 7 is typed in and 8 simulated: neither is a fix. 6 is dead reckoning.
+            valid=quality in ("1", "2", "3", "4", "5", "6"),
+            accuracy_m=_ESTIMATED_M if quality == "6" else dilution,
+        )
+        return done
+
+    def _gll(self, read: Sentence) -> list[Fix]:
+        done = self._at(read.field(4))
+        self._learn(
+            place=_place(*(read.field(n) for n in range(4))),
+            valid=read.field(5) == "A" and _is_measured(read.field(6)),
+            accuracy_m=_ESTIMATED_M if read.field(6) == "E" else None,
+        )
+        return done
+
+    def _gst(self, read: Sentence) -> list[Fix]:
+        done = self._at(read.field(0))
+        north, east = _scaled(read.field(5), 1.0), _scaled(read.field(6), 1.0)
+        if north is not None and east is not None:
+            self._learn(accuracy_m=((north**2 + east**2) / 2) ** 0.5)
+        return done
+
+    def _vtg(self, read: Sentence) -> list[Fix]:
+        # It has no time of its own: it belongs to the epoch that is open.
+        speed = _scaled(read.field(6), _KMH)
+        self._learn(speed_mps=speed, heading_deg=_scaled(read.field(0), 1.0))
+        return []
+
+    def _zda(self, read: Sentence) -> list[Fix]:
+        done = self._at(read.field(0))
+        day, month, year = (read.field(n) for n in (1, 2, 3))
+        if day.isdecimal() and month.isdecimal() and year.isdecimal() and len(year) == 4:
+            self._set_date(f"{int(day):02}{int(month):02}{year}", "%d%m%Y")
+        return done
+
+    def _at(self, text: str) -> list[Fix]:
+        """Turn to the epoch of a time of day; return the fix of the one before."""
+        at = _time_of_day(text)
+        if self._epoch is not None and self._epoch.time_of_day == at:
+            return []
+        done = self._close()
+        if (
+            self._midnight is not None
+            and self._epoch is not None
+            and (self._epoch.time_of_day - at).total_seconds() > _MIDNIGHT_S
+        ):
+            self._midnight += _DAY
+        self._epoch = _Epoch(at)
+        return done
+
+    def _dated(self, text: str) -> None:
+        if text:
+            self._set_date(text, "%d%m%y")
+
+    def _set_date(self, text: str, form: str) -> None:
+        try:
+            midnight = datetime.strptime(text, form).replace(tzinfo=UTC)
+        except ValueError:
+            raise SentenceError(f"no date: {text}") from None
+        while midnight + _DAY < self._not_before:
+            midnight += _ROLLOVER
+        self._midnight = midnight
+
+    def _learn(
+        self,
+        *,
+        place: tuple[float, float] | None = None,
+        valid: bool | None = None,
+        speed_mps: float | None = None,
+        heading_deg: float | None = None,
+        accuracy_m: float | None = None,
+    ) -> None:
+        epoch = self._epoch
+        if epoch is None:
+            return
+        # One sentence that says there is no fix outweighs one that repeats the last place.
+        both = valid if epoch.valid is None or valid is None else epoch.valid and valid
+        self._epoch = replace(
+            epoch,
+            place=place or epoch.place,
+            valid=epoch.valid if valid is None else both,
+            speed_mps=epoch.speed_mps if speed_mps is None else speed_mps,
+            heading_deg=epoch.heading_deg if heading_deg is None else heading_deg,
+            accuracy_m=epoch.accuracy_m if accuracy_m is None else accuracy_m,
+        )
+
+    def _close(self) -> list[Fix]:
+        epoch = self._epoch
+        if epoch is None or epoch.valid is None or self._midnight is None:
+            return []
+        if not epoch.valid or epoch.place is None:
+            self.counts.without_fix += 1
+            return []
+        moment = self._midnight + epoch.time_of_day
+        time_ms = round(moment.timestamp() * 1000)
+        lon, lat = epoch.place
+        try:
+            fix = Fix(time_ms, lon, lat, epoch.speed_mps, epoch.heading_deg, epoch.accuracy_m)
+        except FixError:
+            self.counts.rejected += 1
+            return []
+        if self._last_ms is not None and time_ms <= self._last_ms:
+            # A talker that repeats another's epoch, or a clock that fell back.
+            self._behind += 1
+            if self._behind < _BELIEVED_AFTER or time_ms == self._last_ms:
+                self.counts.rejected += 1
+                return []
+        self._behind = 0
+        self._last_ms = time_ms
+        self.counts.fixes += 1
+        return [fix]
+
+
+_READERS = {
+    "RMC": NmeaReader._rmc,
+    "GGA": NmeaReader._gga,
+    "GLL": NmeaReader._gll,
+    "GST": NmeaReader._gst,
+    "VTG": NmeaReader._vtg,
+    "ZDA": NmeaReader._zda,
+}
+
+
+def read_nmea(lines: Iterable[str], reader: NmeaReader | None = None) -> Iterator[Fix]:
+    """Yield the fixes of a log."""
+    reader = reader or NmeaReader()
+    for line in lines:
+        yield from reader.feed(line)
+    yield from reader.finish()
+
+
+def _time_of_day(text: str) -> timedelta:
+    found = _TIME.fullmatch(text)
+    if not found:
+        raise SentenceError(f"no time of day: {text}")
+    hours, minutes, seconds, fraction = found.groups()
+    # 23:59:60 is the leap second; UTC as computers count it repeats the second after it.
+    micros = int((fraction or "0").ljust(6, "0")[:6])
+    return timedelta(
+        hours=int(hours), minutes=int(minutes), seconds=int(seconds), microseconds=micros
+    )
+
+
+def _place(lat: str, north: str, lon: str, east: str) -> tuple[float, float] | None:
+    if not lat and not lon:
+        return None
+    if north not in ("N", "S") or east not in ("E", "W"):
+        raise SentenceError("a place without hemisphere")
+    return _degrees(lon) * (1 if east == "E" else -1), _degrees(lat) * (1 if north == "N" else -1)
+
+
+def _degrees(text: str) -> float:
+    found = _ANGLE.fullmatch(text)
+    if not found:
+        raise SentenceError(f"no angle: {text}")
+    return int(found[1]) + float(found[2]) / 60.0
+
+
+def _is_measured(mode: str) -> bool:
+    """Tell whether a mode means a place: none, typed in and simulated do not."""
+    return mode not in ("N", "M", "S")
+
+
+def _scaled(text: str, factor: float) -> float | None:
+    if not text:
+        return None
+    if not _NUMBER.fullmatch(text):
+        raise SentenceError(f"no number: {text}")
+    return float(text) * factor
