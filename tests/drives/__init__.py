@@ -1,0 +1,1 @@
+"""Synthetic drives: an invented island's roads, and vehicles that drive there."""
