@@ -106,6 +106,9 @@ pub trait Store: Send {
 
     /// Does what is due at `now`.
     fn handle_timeout(&mut self, now: Instant);
+
+    /// Writes what is to be written behind, since the node ends.
+    fn flush(&mut self);
 }
 
 /// A store in memory: it lives as long as the process.
@@ -161,4 +164,6 @@ impl Store for MemoryStore {
     }
 
     fn handle_timeout(&mut self, _now: Instant) {}
+
+    fn flush(&mut self) {}
 }

@@ -242,6 +242,11 @@ impl Engine {
         self.settle(now);
     }
 
+    /// Has all that is in custody made durable: the node ends.
+    pub fn flush_store(&mut self) {
+        self.agent.flush_store();
+    }
+
     /// Tells the engine the time of day: DTN time, ms since 2000-01-01 UTC.
     pub fn set_clock(&mut self, now: Instant, dtn_time_ms: u64) {
         self.agent.set_clock(now, dtn_time_ms);

@@ -1,6 +1,7 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
 mod beacons;
+mod custody;
 mod descriptors;
 pub(crate) mod engine;
 mod inbound;
@@ -19,6 +20,7 @@ use underpass_edge::direct::DirectOutlet;
 use underpass_edge::transparent::InterceptionError;
 use underpass_edge::{Edge, EdgeError};
 use underpass_engine::{Engine, EngineError};
+use underpass_store::OpenError;
 
 use crate::api::{self, ApiError, ApiState};
 use crate::clock;
@@ -42,6 +44,9 @@ pub enum RunError {
     /// The state folder is not usable.
     #[error(transparent)]
     Incarnation(#[from] IncarnationError),
+    /// The custody store cannot be used.
+    #[error("custody: {0}")]
+    Custody(#[from] OpenError),
     /// Rates, classes or custody contradict themselves.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -114,7 +119,8 @@ async fn serve(config: Config) -> Result<(), RunError> {
     let (congestion, congestion_controls) = links::congestion_control(&config);
 
     let engine_config = engine::configure(&config, incarnation, dialler.families());
-    let mut engine = Engine::new(Instant::now(), engine_config)?;
+    let (store, custody) = custody::open(&config)?;
+    let mut engine = Engine::with_store(Instant::now(), engine_config, store)?;
     if let Some(dtn_time_ms) = clock::dtn_time_ms() {
         engine.set_clock(Instant::now(), dtn_time_ms);
     }
@@ -127,6 +133,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
         background(shell::drive(shell.clone())),
         background(congestion),
     ];
+    tasks.extend(custody.as_ref().map(|c| background(c.watch(shell.clone()))));
     shell.set_beacons(beacons::open(&config, incarnation, &shell)?);
     let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
     let watched = links.clone();
@@ -144,7 +151,8 @@ async fn serve(config: Config) -> Result<(), RunError> {
     tasks.extend(interception_tasks(&config, &shell, interceptor.as_ref()));
     tasks.push(background(inbound::serve(inbound, shell.clone(), dialler)));
     let state = Arc::new(ApiState {
-        shell,
+        shell: shell.clone(),
+        custody: custody.as_ref().map(custody::Custody::monitor),
         edge: edge.clone(),
         interceptor: interceptor.clone(),
         config: config.clone(),
@@ -173,6 +181,9 @@ async fn serve(config: Config) -> Result<(), RunError> {
         () = stop.wait() => tracing::warn!("told again to stop: not draining"),
     }
     links.shutdown().await;
+    if let Some(custody) = custody {
+        custody.close(&shell).await;
+    }
     let _ = std::fs::remove_file(&config.api.socket);
     tracing::info!("stopped");
     Ok(())

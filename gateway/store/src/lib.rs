@@ -36,7 +36,7 @@ mod worker;
 pub use directory::{Directory, DirectoryError};
 pub use disk::Disk;
 pub use log::{Log, Put, ReadError};
-pub use open::{Handle, OpenError, open};
+pub use open::{Handle, Monitor, OpenError, open};
 pub use queue::Figures;
 pub use reclaim::Moved;
 pub use recovery::{Damage, Found, Recovered, RecoveryError};

@@ -29,7 +29,18 @@ pub enum OpenError {
     Thread(std::io::Error),
 }
 
-/// The store's other end: shows how it fares, and closes it.
+/// Shows how a store fares.
+#[derive(Clone, Debug)]
+pub struct Monitor(Arc<Shared>);
+
+impl Monitor {
+    /// The store in figures.
+    pub fn figures(&self) -> Figures {
+        self.0.board().figures.clone()
+    }
+}
+
+/// The store's other end, to close it.
 #[derive(Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -62,9 +73,9 @@ pub fn open(
 }
 
 impl Handle {
-    /// The store in figures.
-    pub fn figures(&self) -> Figures {
-        self.shared.board().figures.clone()
+    /// What shows how the store fares.
+    pub fn monitor(&self) -> Monitor {
+        Monitor(self.shared.clone())
     }
 
     /// Returns when all that the store was given is written, or cannot be.

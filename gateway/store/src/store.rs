@@ -302,12 +302,11 @@ impl Store for DiskStore {
     }
 
     fn free_bytes(&self) -> u64 {
-        match self.stalled {
-            true => 0,
-            false => self
-                .limits
-                .memory_bytes
-                .saturating_sub(self.uncommitted_bytes),
+        match self.uncommitted_bytes {
+            _ if self.stalled => 0,
+            // A lone bundle may be larger than the memory for many.
+            0 => u64::MAX,
+            waiting => self.limits.memory_bytes.saturating_sub(waiting),
         }
     }
 
@@ -419,5 +418,11 @@ impl Store for DiskStore {
             self.submit_next();
         }
         self.skip_released();
+    }
+
+    fn flush(&mut self) {
+        while !self.behind.is_empty() {
+            self.submit_next();
+        }
     }
 }

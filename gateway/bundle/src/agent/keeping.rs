@@ -103,6 +103,11 @@ impl Agent {
         }
     }
 
+    /// Has all that is in custody made durable: the node ends.
+    pub fn flush_store(&mut self) {
+        self.store.flush();
+    }
+
     /// The bundle is safe here, or has gone on to the next custodian: the
     /// earlier one may forget it.
     fn signal_owed(&mut self, now: Instant, id: BundleId) {

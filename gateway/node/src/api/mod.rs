@@ -23,6 +23,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, Uri};
 use axum::routing::{delete, get, patch, post, put};
 use underpass_edge::Edge;
+use underpass_store::Monitor;
 
 use crate::config::Config;
 use crate::interception::Interceptor;
@@ -40,6 +41,8 @@ const BODY_BYTES: usize = 64 << 10;
 pub struct ApiState {
     /// The engine's shell.
     pub shell: Arc<Shell>,
+    /// The custody store, where it is on a disk.
+    pub custody: Option<Monitor>,
     /// Proxies.
     pub edge: Arc<Edge>,
     /// Transparent interception, where it is configured.

@@ -67,6 +67,7 @@ impl World {
         let edge = Edge::start(&config.edge, config.classifier().unwrap(), outlet).unwrap();
         let state = Arc::new(ApiState {
             shell: Shell::new(engine, names, inbound),
+            custody: None,
             edge: Arc::new(edge),
             interceptor: None,
             config,

@@ -34,6 +34,17 @@ impl fmt::Display for Status {
             size(self.custody.used_bytes),
             size(self.custody.quota_bytes)
         )?;
+        if let Some(disk) = &self.custody.disk {
+            writeln!(
+                f,
+                "On disk: {} in {} files",
+                size(disk.log_bytes),
+                disk.segments
+            )?;
+            if let Some(why) = &disk.stalled {
+                writeln!(f, "The disk cannot be written, sources are slowed: {why}")?;
+            }
+        }
         self.edge.fmt(f)
     }
 }

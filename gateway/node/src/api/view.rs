@@ -9,6 +9,7 @@ use underpass_cla::{Class, PathFigures};
 use underpass_engine::{
     Engine, HopSnapshot, LinkSnapshot, PlannedBlockage, SessionSnapshot, Source,
 };
+use underpass_store::Figures;
 
 use super::ApiState;
 use super::edge::EdgeSwitches;
@@ -159,8 +160,63 @@ pub struct CustodyView {
     pub used_bytes: u64,
     /// The quota, bytes.
     pub quota_bytes: u64,
+    /// What custody outlives: memory or disk.
+    pub durability: String,
+    /// The store on the disk; null without one.
+    pub disk: Option<DiskView>,
     /// By class name.
     pub classes: BTreeMap<String, CustodyClassView>,
+}
+
+/// The custody store on a disk.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DiskView {
+    /// Bytes of its files.
+    pub log_bytes: u64,
+    /// Bytes in them of bundles that are kept.
+    pub live_bytes: u64,
+    /// Its files.
+    pub segments: u64,
+    /// Payload in memory that is not on the disk yet, bytes.
+    pub uncommitted_bytes: u64,
+    /// Payload in memory that is on the disk too, bytes.
+    pub resident_bytes: u64,
+    /// Bundles written since the start.
+    pub committed_bundles: u64,
+    /// Their bytes.
+    pub committed_bytes: u64,
+    /// Times that the disk made something durable.
+    pub commits: u64,
+    /// Payloads read since the start.
+    pub loaded_bundles: u64,
+    /// Bundles restored at the start.
+    pub restored_bundles: u64,
+    /// Damaged places found at the start.
+    pub damaged_at_start: u64,
+    /// Bundles found damaged since.
+    pub lost_bundles: u64,
+    /// Why nothing can be written at present; null if it can.
+    pub stalled: Option<String>,
+}
+
+impl From<Figures> for DiskView {
+    fn from(figures: Figures) -> DiskView {
+        DiskView {
+            log_bytes: figures.log_bytes,
+            live_bytes: figures.live_bytes,
+            segments: figures.segments as u64,
+            uncommitted_bytes: figures.uncommitted_bytes,
+            resident_bytes: figures.resident_bytes,
+            committed_bundles: figures.committed_bundles,
+            committed_bytes: figures.committed_bytes,
+            commits: figures.commits,
+            loaded_bundles: figures.loaded_bundles,
+            restored_bundles: figures.restored_bundles,
+            damaged_at_start: figures.damaged_at_start,
+            lost_bundles: figures.lost_bundles,
+            stalled: figures.stalled,
+        }
+    }
 }
 
 /// The custody store's bundles of one class.
@@ -323,6 +379,8 @@ impl ApiState {
             bundles: figures.bundles as u64,
             used_bytes: figures.used_bytes,
             quota_bytes: self.config.custody.quota_bytes,
+            durability: self.config.custody.durability.name().to_owned(),
+            disk: self.custody.as_ref().map(|disk| disk.figures().into()),
             classes: classes.collect(),
         }
     }

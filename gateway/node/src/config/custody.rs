@@ -1,6 +1,29 @@
 //! Custody of bundles.
 
+use std::path::{Path, PathBuf};
+
 use serde::Deserialize;
+
+/// What custody outlives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Custody ends with the process.
+    #[default]
+    Memory,
+    /// Custody outlives the process and a loss of power.
+    Disk,
+}
+
+impl Durability {
+    /// Its name in configuration and API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Memory => "memory",
+            Durability::Disk => "disk",
+        }
+    }
+}
 
 /// Whose code points and shapes custody signals have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -17,6 +40,17 @@ pub enum CustodyDialect {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CustodyConfig {
+    /// What custody outlives: memory or disk. Default memory.
+    pub durability: Durability,
+    /// Folder of the store, with disk. Default "custody" in node.state_dir.
+    pub dir: Option<PathBuf>,
+    /// Payload kept in memory at most, with disk, bytes. Default 96 MiB.
+    pub memory_bytes: u64,
+    /// Size of the store's files, with disk, bytes. Default 64 MiB.
+    pub segment_bytes: u64,
+    /// What this node itself has sealed is written when it is so old, with
+    /// disk, ms. Default 250.
+    pub write_behind_ms: u64,
     /// Bytes of bundles kept at most; at the bound sources are slowed.
     /// Default 1 GiB.
     pub quota_bytes: u64,
@@ -37,6 +71,11 @@ pub struct CustodyConfig {
 impl Default for CustodyConfig {
     fn default() -> Self {
         CustodyConfig {
+            durability: Durability::Memory,
+            dir: None,
+            memory_bytes: 96 << 20,
+            segment_bytes: 64 << 20,
+            write_behind_ms: 250,
             quota_bytes: 1 << 30,
             quota_bundles: 1_000_000,
             dialect: CustodyDialect::Ion,
@@ -48,9 +87,27 @@ impl Default for CustodyConfig {
 }
 
 impl CustodyConfig {
+    /// The store's folder.
+    pub fn dir(&self, state_dir: &Path) -> PathBuf {
+        let named = self.dir.clone();
+        named.unwrap_or_else(|| state_dir.join("custody"))
+    }
+
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         if self.quota_bytes < 4 << 20 {
             problems.push("custody.quota_bytes: must be at least 4194304".to_owned());
+        }
+        if self.memory_bytes < 4 << 20 {
+            problems.push("custody.memory_bytes: must be at least 4194304".to_owned());
+        }
+        if !(1 << 20..=1 << 30).contains(&self.segment_bytes) {
+            problems.push("custody.segment_bytes: must be 1048576 to 1073741824".to_owned());
+        }
+        if self.write_behind_ms > 60_000 {
+            problems.push("custody.write_behind_ms: must be at most 60000".to_owned());
+        }
+        if self.dir.is_some() && self.durability == Durability::Memory {
+            problems.push("custody.dir needs custody.durability = \"disk\"".to_owned());
         }
         if self.quota_bundles < 64 {
             problems.push("custody.quota_bundles: must be at least 64".to_owned());

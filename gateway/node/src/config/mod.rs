@@ -20,7 +20,7 @@ use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
 
 pub use beacons::BeaconsConfig;
-pub use custody::{CustodyConfig, CustodyDialect};
+pub use custody::{CustodyConfig, CustodyDialect, Durability};
 pub use link::{
     BeamConfig, ListenerConfig, PathConfig, RATES_BPS, TcpConfig, TerminalConfig, TlsConfig,
 };

@@ -3,6 +3,7 @@
 //! Units are base units, bytes and seconds. Sums only grow while the process
 //! runs: what a transport has moved is summed past the end of its session.
 
+mod disk;
 mod families;
 mod links;
 mod traffic;
@@ -51,7 +52,8 @@ impl Collector for NodeCollector {
         let mut families = Families::new(encoder);
         process(&self.0, &mut families)?;
         links::encode(&self.0, &mut families)?;
-        traffic::encode(&self.0, &mut families)
+        traffic::encode(&self.0, &mut families)?;
+        disk::encode(&self.0, &mut families)
     }
 }
 
