@@ -10,6 +10,7 @@
 //! of its own.
 
 mod dispatch;
+mod document;
 mod id;
 mod node;
 mod object;
@@ -21,6 +22,7 @@ mod transfer;
 pub mod wire;
 
 pub use dispatch::{Answer, Dispatched, JobKey};
+pub use document::Document;
 pub use id::{BadId, Id};
 pub use node::{Figures, Limits, Name, Node, Order, Output, Refusal};
 pub use object::Object;

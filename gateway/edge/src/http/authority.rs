@@ -28,22 +28,20 @@ pub(super) fn admitted(users: &[User], headers: &HeaderMap) -> bool {
     if users.is_empty() {
         return true;
     }
-    let Some(value) = headers.get(PROXY_AUTHORIZATION) else {
-        return false;
-    };
-    let Some((scheme, encoded)) = value.to_str().ok().and_then(|v| v.split_once(' ')) else {
-        return false;
-    };
+    credentials(headers)
+        .is_some_and(|(user, password)| crate::credentials::admit(users, &user, &password))
+}
+
+/// User and password of Basic credentials (RFC 7617).
+pub(super) fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
+    let value = headers.get(PROXY_AUTHORIZATION)?;
+    let (scheme, encoded) = value.to_str().ok()?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
-        return false;
+        return None;
     }
-    let Some(decoded) = decode_base64(encoded.trim().as_bytes()) else {
-        return false;
-    };
-    let Some(colon) = decoded.iter().position(|octet| *octet == b':') else {
-        return false;
-    };
-    crate::credentials::admit(users, &decoded[..colon], &decoded[colon + 1..])
+    let decoded = decode_base64(encoded.trim().as_bytes())?;
+    let colon = decoded.iter().position(|octet| *octet == b':')?;
+    Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
 }
 
 /// Base64 with padding (RFC 4648 §4).

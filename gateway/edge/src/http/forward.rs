@@ -16,6 +16,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
 
 use super::client_io::mark_cut;
+use super::deferred::{self, Asked};
 use super::expectation::Expectation;
 use super::interim;
 use super::reply::{self, Body};
@@ -54,19 +55,26 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
     if !fields::may_forward(&head.method, &mut head.headers) {
         return reply::page(StatusCode::OK, "the request ends at this proxy");
     }
+    let asked = Asked::of(client, &mut head.headers);
     let upgrade = fields::strip(&mut head.headers);
     if let Some(protocol) = upgrade.clone() {
         fields::set_upgrade(&mut head.headers, protocol);
     }
     fields::add_via(&mut head.headers, head.version);
-    let expectation = Expectation::of(&mut head, &body);
-    let takes_interim = head.version != Version::HTTP_10;
-    head.version = Version::HTTP_11;
-
     let length = body.size_hint().exact();
     let verdict = client
         .intake
         .classify(Protocol::HttpForward, &target, &client.peer, length);
+    // An upgrade needs its connection.
+    let asked = asked.filter(|_| upgrade.is_none());
+    let (mut head, body) = match deferred::store(client, asked, &target, verdict, head, body).await
+    {
+        Ok(accepted) => return accepted,
+        Err(passed_on) => passed_on,
+    };
+    let expectation = Expectation::of(&mut head, &body);
+    let takes_interim = head.version != Version::HTTP_10;
+    head.version = Version::HTTP_11;
     let way = Way { target, verdict };
     let shown = way.target.to_string();
     let outgoing = Outgoing {

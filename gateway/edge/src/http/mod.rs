@@ -8,6 +8,7 @@ mod authority;
 mod client_io;
 mod conduit_io;
 mod connect;
+pub mod deferred;
 mod expectation;
 mod fields;
 mod forward;

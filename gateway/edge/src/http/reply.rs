@@ -40,9 +40,9 @@ pub(super) fn login() -> Response<Body> {
     response
 }
 
-/// The answer to a request whose origin could not be reached.
-pub(super) fn failed(failure: &Failure) -> Response<Body> {
-    let (status, error) = match failure.code {
+/// A failure's status, and its error in the words of RFC 9209.
+pub(super) fn meaning(code: FailureCode) -> (StatusCode, &'static str) {
+    match code {
         FailureCode::Refused => (StatusCode::BAD_GATEWAY, "connection_refused"),
         FailureCode::Unreachable => (StatusCode::BAD_GATEWAY, "destination_ip_unroutable"),
         FailureCode::UnknownHost => (StatusCode::BAD_GATEWAY, "dns_error"),
@@ -51,7 +51,12 @@ pub(super) fn failed(failure: &Failure) -> Response<Body> {
         FailureCode::Forbidden => (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
         FailureCode::Exhausted => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
         FailureCode::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
-    };
+    }
+}
+
+/// The answer to a request whose origin could not be reached.
+pub(super) fn failed(failure: &Failure) -> Response<Body> {
+    let (status, error) = meaning(failure.code);
     let mut response = page(status, &failure.to_string());
     if let Ok(value) = HeaderValue::from_str(&format!("underpass; error={error}")) {
         response.headers_mut().insert(PROXY_STATUS, value);

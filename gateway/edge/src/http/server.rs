@@ -1,6 +1,7 @@
 //! One client connection.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -12,10 +13,12 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioTimer;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
+use underpass_deferred::Handle;
 
 use super::authority;
 use super::client_io::ClientIo;
 use super::connect::connect;
+use super::deferred::{self, Place};
 use super::forward::forward;
 use super::interim::Outbox;
 use super::reply::{self, Body};
@@ -33,6 +36,8 @@ const MAX_FIELDS: usize = 128;
 pub(super) struct Client {
     pub intake: Arc<Intake>,
     pub peer: Peer,
+    /// The address that the client has connected to.
+    pub local: Option<SocketAddr>,
     pub upstreams: Upstreams,
     /// Set when a response could not be passed back whole.
     pub cut: Arc<AtomicBool>,
@@ -41,7 +46,17 @@ pub(super) struct Client {
     tunnel: Mutex<Option<Tunnel>>,
 }
 
+/// An IPv4 address as such, also where the socket is of IPv6.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 impl Client {
+    /// Where requests are kept for later, if they are.
+    pub fn deferred(&self) -> Option<&Handle> {
+        self.intake.ways.peer.deferred()
+    }
+
     /// Turns the connection into `tunnel` after the answer.
     pub fn tunnel(&self, tunnel: Tunnel) {
         if let Ok(mut slot) = self.tunnel.lock() {
@@ -68,6 +83,7 @@ pub(crate) async fn serve(
     let client = Arc::new(Client {
         intake,
         peer,
+        local: socket.local_addr().ok().map(canonical),
         upstreams: Upstreams::default(),
         cut: Arc::default(),
         outbox: Arc::default(),
@@ -114,6 +130,11 @@ async fn answer(client: &Arc<Client>, request: Request<Incoming>) -> Response<Bo
     }
     if request.method() == Method::CONNECT {
         return connect(client, request).await;
+    }
+    if let Some(handle) = client.deferred()
+        && let Some(below) = Place::of(client).below(request.uri())
+    {
+        return deferred::serve(client, handle, &request, below).await;
     }
     forward(client, request).await
 }

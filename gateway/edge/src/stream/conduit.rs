@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use underpass_deferred::Handle;
 
-use super::{Failure, OpenRequest};
+use super::{Failure, OpenRequest, Target};
 
 /// Where taken-in connections go.
 pub trait Outlet: Send + Sync + 'static {
@@ -16,6 +17,17 @@ pub trait Outlet: Send + Sync + 'static {
     /// When the node cannot take another stream, or knows that the target
     /// cannot be reached.
     fn open(&self, request: OpenRequest) -> Result<Box<dyn Conduit>, Failure>;
+
+    /// Where requests are kept for later, if they are.
+    fn deferred(&self) -> Option<&Handle> {
+        None
+    }
+
+    /// The node that would dispatch a request for `target` kept for later;
+    /// none if it leaves from this one.
+    fn dispatcher(&self, _target: &Target) -> Option<u64> {
+        None
+    }
 }
 
 /// What is known once the origin has answered.

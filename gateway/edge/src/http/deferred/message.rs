@@ -1,0 +1,94 @@
+//! Heads of stored messages, as `message/http` has them (RFC 9112 §10.1) but
+//! without framing: the length is the stored object's.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use hyper::{Method, StatusCode, Uri};
+
+/// Most header fields of either.
+const MAX_FIELDS: usize = 256;
+
+/// A request's head.
+pub(super) fn request_head(method: &Method, target: &str, headers: &HeaderMap) -> Bytes {
+    head(&format!("{method} {target} HTTP/1.1"), headers)
+}
+
+/// A response's head. The reason phrase, which nobody reads (RFC 9112 §4), is
+/// left out.
+pub(super) fn response_head(status: StatusCode, headers: &HeaderMap) -> Bytes {
+    head(&format!("HTTP/1.1 {} ", status.as_u16()), headers)
+}
+
+fn head(line: &str, headers: &HeaderMap) -> Bytes {
+    let mut out = BytesMut::with_capacity(1024);
+    out.put_slice(line.as_bytes());
+    out.put_slice(b"\r\n");
+    for (name, value) in headers {
+        if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
+            continue;
+        }
+        out.put_slice(name.as_str().as_bytes());
+        out.put_slice(b": ");
+        out.put_slice(value.as_bytes());
+        out.put_slice(b"\r\n");
+    }
+    out.put_slice(b"\r\n");
+    out.freeze()
+}
+
+/// Reads a request's head.
+pub(super) fn read_request(head: &[u8]) -> Option<(Method, Uri, HeaderMap)> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    if !request.parse(head).ok()?.is_complete() {
+        return None;
+    }
+    let method = request.method?.parse().ok()?;
+    let target = request.path?.parse().ok()?;
+    Some((method, target, read_fields(request.headers)?))
+}
+
+/// Reads a response's head.
+pub(super) fn read_response(head: &[u8]) -> Option<(StatusCode, HeaderMap)> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut response = httparse::Response::new(&mut fields);
+    if !response.parse(head).ok()?.is_complete() {
+        return None;
+    }
+    let status = StatusCode::from_u16(response.code?).ok()?;
+    Some((status, read_fields(response.headers)?))
+}
+
+fn read_fields(fields: &[httparse::Header<'_>]) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
+        headers.append(name, HeaderValue::from_bytes(field.value).ok()?);
+    }
+    // The framing is the object's own, whoever has written the head.
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(TRANSFER_ENCODING);
+    Some(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_read_back_without_framing() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-a", HeaderValue::from_static("1"));
+        headers.append("x-a", HeaderValue::from_bytes(b"\xE9").unwrap());
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("5"));
+        let head = request_head(&Method::POST, "http://a.example/x?y", &headers);
+        headers.remove(CONTENT_LENGTH);
+        let (method, target, read) = read_request(&head).unwrap();
+        assert_eq!((method, target.path()), (Method::POST, "/x"));
+        assert_eq!(read, headers);
+        let head = response_head(StatusCode::NOT_FOUND, &headers);
+        let read = read_response(&head).unwrap();
+        assert_eq!(read, (StatusCode::NOT_FOUND, headers));
+        assert!(read_request(b"GET / HTTP/1.1\r\n").is_none());
+    }
+}
