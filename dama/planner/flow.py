@@ -1,0 +1,135 @@
+"""Exact maximum flow through the network: what rows can have together, and what stands against it.
+
+Bits flow from rows to the columns in which they are sent. A flow is a matrix of bits per cell,
+between the cells' least and greatest, that keeps to the columns' capacity. It grows along shortest
+augmenting paths (Edmonds and Karp 1972), many per search as in Dinic's layers; the search goes
+over whole rows and columns at once. Growing a good flow costs little, so all that plan start from
+one that is nearly right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dama.planner.network import Flags, Integers
+
+_NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Room:
+    """The bounds that a flow keeps to: of its cells and of its columns, in bits."""
+
+    least: Integers
+    greatest: Integers
+    capacity: Integers
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A minimum cut: these rows have everything there is for them, and it is too little.
+
+    Attributes:
+        rows: the rows that compete.
+        columns: the columns that they have filled; in all others they are at their greatest.
+    """
+
+    rows: Flags
+    columns: Flags
+
+    def available(self, room: Room) -> int:
+        """Return the most bits that the rows can have together."""
+        others = room.least[np.ix_(~self.rows, self.columns)].sum()
+        filled = room.capacity[self.columns].sum() - others
+        return int(filled + room.greatest[np.ix_(self.rows, ~self.columns)].sum())
+
+
+def grow(flow: Integers, wanted: Integers, room: Room) -> Cut | None:
+    """Grow a flow in place until each row has what is wanted, or as near as can be.
+
+    No row loses anything. A row that has more than is wanted keeps it.
+
+    Args:
+        flow: bits per cell; within `room` before and after.
+        wanted: bits per row.
+        room: the bounds.
+
+    Returns:
+        None if every row has what is wanted; else the cut that stands against it.
+    """
+    while True:
+        need = wanted - flow.sum(axis=1)
+        hungry = need > 0
+        if not hungry.any():
+            return None
+        free = room.capacity - flow.sum(axis=0)
+        search = _search(flow, hungry, free, room)
+        if not search.ends.size:
+            return Cut(search.rows, search.columns)
+        for column in search.ends.tolist():
+            _augment(flow, column, search, need, free, room)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Shortest ways from hungry rows: who was reached, from where, and the columns with room."""
+
+    rows: Flags
+    columns: Flags
+    row_from: Integers
+    column_from: Integers
+    ends: Integers
+
+
+def _search(flow: Integers, hungry: Flags, free: Integers, room: Room) -> _Search:
+    forward, backward = flow < room.greatest, flow > room.least
+    rows, columns = hungry.copy(), np.zeros(flow.shape[1], dtype=np.bool_)
+    row_from = np.full(flow.shape[0], _NOBODY, dtype=np.int64)
+    column_from = np.full(flow.shape[1], _NOBODY, dtype=np.int64)
+    frontier = np.flatnonzero(hungry)
+    while frontier.size:
+        ways = forward[frontier] & ~columns
+        found = np.flatnonzero(ways.any(axis=0))
+        column_from[found] = frontier[ways[:, found].argmax(axis=0)]
+        columns[found] = True
+        ends = found[free[found] > 0]
+        if ends.size:
+            return _Search(rows, columns, row_from, column_from, ends)
+        ways = backward[:, found] & ~rows[:, None]
+        frontier = np.flatnonzero(ways.any(axis=1))
+        if frontier.size:
+            row_from[frontier] = found[ways[frontier].argmax(axis=1)]
+        rows[frontier] = True
+    return _Search(rows, columns, row_from, column_from, np.zeros(0, dtype=np.int64))
+
+
+def _augment(
+    flow: Integers, end: int, search: _Search, need: Integers, free: Integers, room: Room
+) -> None:
+    """Send what fits along the way to one column with room; others may have taken it before."""
+    gains: list[tuple[int, int]] = []
+    losses: list[tuple[int, int]] = []
+    column = end
+    while True:
+        row = int(search.column_from[column])
+        gains.append((row, column))
+        column = int(search.row_from[row])
+        if column == _NOBODY:
+            break
+        losses.append((row, column))
+    amount = min(
+        int(need[row]),
+        int(free[end]),
+        min(int(room.greatest[cell] - flow[cell]) for cell in gains),
+        min((int(flow[cell] - room.least[cell]) for cell in losses), default=int(need[row])),
+    )
+    if amount <= 0:
+        return
+    for cell in gains:
+        flow[cell] += amount
+    for cell in losses:
+        flow[cell] -= amount
+    need[row] -= amount
+    free[end] -= amount

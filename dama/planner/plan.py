@@ -1,0 +1,225 @@
+"""The plan: per terminal a piecewise constant rate over absolute time, with what it moves."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from dama.planner.network import Integers, Network, Row
+from dama.planner.request import Link, Terminal
+
+_MS_PER_S = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A constant rate over an interval. Amounts are bits of capacity (efficiency 1).
+
+    Attributes:
+        start_ms: UTC, ms since the Unix epoch, at the sending node.
+        end_ms: the same; the first ms that is no longer in it.
+        bits: what the terminal is given.
+        fair_bits: its fair share, blockages apart. What is given beyond is borrowed or repaid to
+            it, what is less is lent or repaid by it.
+        borrowed_bits: taken, to be repaid later.
+        lent_bits: given, to be repaid later; while blocked, what it leaves to others unasked.
+        repaid_bits: got back of what it was owed.
+        repaying_bits: given back of what it owed.
+        blocked: without line of sight: nothing is sent.
+        efficiency: bits sent per bit of capacity.
+    """
+
+    start_ms: int
+    end_ms: int
+    bits: int
+    fair_bits: int
+    borrowed_bits: int
+    lent_bits: int
+    repaid_bits: int
+    repaying_bits: int
+    blocked: bool
+    efficiency: Fraction
+
+    @property
+    def amounts(self) -> tuple[int, int, int, int, int, int]:
+        """All amounts, in their order."""
+        return (
+            self.bits,
+            self.fair_bits,
+            self.borrowed_bits,
+            self.lent_bits,
+            self.repaid_bits,
+            self.repaying_bits,
+        )
+
+    @property
+    def rate(self) -> Fraction:
+        """The exact rate in bit/s."""
+        return self.bits * self.efficiency * _MS_PER_S / (self.end_ms - self.start_ms)
+
+    @property
+    def rate_bps(self) -> int:
+        """The rate on the wire: whole bit/s, rounded down, so that sums never exceed capacity."""
+        rate = self.rate
+        return rate.numerator // rate.denominator
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One terminal's part of a plan."""
+
+    terminal: str
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan of one link of a beam, from `start_ms` to `end_ms`.
+
+    Lines are made when asked for: the terminals of a group share one row.
+    """
+
+    beam: str
+    link: Link
+    issued_ms: int
+    network: Network
+    flow: Integers
+
+    @property
+    def start_ms(self) -> int:
+        """UTC, ms since the Unix epoch: when it comes into force."""
+        return self.network.times_ms[0]
+
+    @property
+    def end_ms(self) -> int:
+        """UTC, ms since the Unix epoch: when it is stale."""
+        return self.network.times_ms[-1]
+
+    def terminals(self) -> Iterator[str]:
+        """Yield the names of all terminals."""
+        return iter(self._places)
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the line of every terminal."""
+        return (self.line(terminal) for terminal in self._places)
+
+    def line(self, terminal: str) -> Line:
+        """Return a terminal's line.
+
+        Raises:
+            KeyError: if it is not in the beam.
+        """
+        number, place = self._places[terminal]
+        group = self.network.classes[number]
+        member = group.members[place]
+        fair = group.fair_of(place, place + 1)
+        row = self._rows.get(terminal)
+        if row is None:
+            return _line(self.network, member, fair, fair, np.zeros(len(fair), dtype=np.bool_))
+        of, inside = row
+        given = _split(self.flow[of], self.network.rows[of], inside)
+        return _line(self.network, member, fair, given, self.network.blocked[of])
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Class and place in it, by terminal."""
+        return {
+            terminal.id: (number, place)
+            for number, group in enumerate(self.network.classes)
+            for place, terminal in enumerate(group.members)
+        }
+
+    @cached_property
+    def _rows(self) -> dict[str, tuple[int, int]]:
+        """Row and place in it, by terminal."""
+        return {
+            terminal.id: (number, place)
+            for number, row in enumerate(self.network.rows)
+            for place, terminal in enumerate(row.members)
+        }
+
+
+def _split(bits: Integers, row: Row, place: int) -> Integers:
+    """Return one member's bits per column of a row.
+
+    Equal members: up to any time, member p has (all bits + p) // members. Unequal ones share in
+    proportion to what they are entitled to, also up to any time. Either way columns sum exactly.
+    """
+    until = [0, *itertools.accumulate(bits.tolist())]
+    if row.entitlements[0] == row.entitlements[-1]:
+        parts = [(amount + place) // len(row.members) for amount in until]
+    else:
+        whole = sum(row.entitlements)
+        before = sum(row.entitlements[:place])
+        after = before + row.entitlements[place]
+        parts = [amount * after // whole - amount * before // whole for amount in until]
+    return np.array([late - early for early, late in itertools.pairwise(parts)], dtype=np.int64)
+
+
+def _line(
+    network: Network, terminal: Terminal, fair: Integers, given: Integers, blocked: Integers
+) -> Line:
+    """Mark what each segment moves, by the running balance of the terminal."""
+    owed = terminal.owed_bits
+    segments = []
+    efficiency = Fraction(terminal.efficiency)
+    for column, (start, end) in enumerate(itertools.pairwise(network.times_ms)):
+        more = int(given[column] - fair[column])
+        repaid = min(max(more, 0), max(owed, 0))
+        repaying = min(max(-more, 0), max(-owed, 0))
+        owed -= more
+        segments.append(
+            Segment(
+                start_ms=start,
+                end_ms=end,
+                bits=int(given[column]),
+                fair_bits=int(fair[column]),
+                borrowed_bits=max(more, 0) - repaid,
+                lent_bits=max(-more, 0) - repaying,
+                repaid_bits=repaid,
+                repaying_bits=repaying,
+                blocked=bool(blocked[column]),
+                efficiency=efficiency,
+            )
+        )
+    return Line(terminal.id, tuple(_merged(segments)))
+
+
+def _merged(segments: list[Segment]) -> Iterator[Segment]:
+    """Join neighbours of the same rate, share and marks."""
+    current = segments[0]
+    for segment in segments[1:]:
+        joined = _join(current, segment)
+        if joined is None:
+            yield current
+            current = segment
+        else:
+            current = joined
+    yield current
+
+
+def _join(one: Segment, other: Segment) -> Segment | None:
+    one_ms, other_ms = one.end_ms - one.start_ms, other.end_ms - other.start_ms
+    if one.blocked != other.blocked:
+        return None
+    pairs = list(zip(one.amounts, other.amounts, strict=True))
+    if any(first * other_ms != second * one_ms for first, second in pairs):
+        return None
+    bits, fair, borrowed, lent, repaid, repaying = (first + second for first, second in pairs)
+    return Segment(
+        start_ms=one.start_ms,
+        end_ms=other.end_ms,
+        bits=bits,
+        fair_bits=fair,
+        borrowed_bits=borrowed,
+        lent_bits=lent,
+        repaid_bits=repaid,
+        repaying_bits=repaying,
+        blocked=one.blocked,
+        efficiency=one.efficiency,
+    )

@@ -1,0 +1,202 @@
+"""What a plan is asked for: the beam's capacity, its terminals, and the blockages to come."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+# Capacity times duration of a request, in bits: up to here a double holds every integer.
+MOST_BITS = 2**53
+# Blockages below this confidence are left alone.
+LEAST_CONFIDENCE = 0.5
+
+
+class PlanError(ValueError):
+    """A request that cannot be planned, with what is wrong with it."""
+
+
+class Link(StrEnum):
+    """A direction of a beam: hub to terminal, or terminal to hub."""
+
+    FORWARD = "forward"
+    RETURN = "return"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityStep:
+    """The beam's capacity from a time on, until the next step.
+
+    Attributes:
+        from_ms: UTC, ms since the Unix epoch, at the sending node.
+        rate_bps: bit/s of IP bytes at efficiency 1.
+    """
+
+    from_ms: int
+    rate_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """A terminal's terms on one link of the beam.
+
+    Attributes:
+        id: its name, unique in the beam.
+        weight: its part beside others, or the number of its sessions.
+        minimum_bps: guaranteed rate; lending never takes it below.
+        maximum_bps: ceiling, if any.
+        demand_bps: what it can use; None while it is backlogged and takes what it gets. 0 where
+            it wants nothing, which also takes it out of N.
+        efficiency: bits per unit of capacity in its present MODCOD.
+        owed_bits: the ledger's balance, in bits of capacity: what others owe it, or, negative,
+            what it owes them. The plan settles it.
+    """
+
+    id: str
+    weight: Fraction | int = 1
+    minimum_bps: int = 0
+    maximum_bps: int | None = None
+    demand_bps: int | None = None
+    efficiency: Fraction | int = 1
+    owed_bits: int = 0
+
+    @property
+    def terms(self) -> tuple[Fraction, Fraction, Fraction | None]:
+        """Weight, least and greatest rate, each per unit of capacity.
+
+        In these three, terminals of different efficiency are alike: to give equal rates, capacity
+        is shared in proportion to weight / efficiency.
+        """
+        efficiency = Fraction(self.efficiency)
+        bounds = [rate for rate in (self.maximum_bps, self.demand_bps) if rate is not None]
+        greatest = min(bounds) / efficiency if bounds else None
+        least = self.minimum_bps / efficiency
+        if greatest is not None:
+            least = min(least, greatest)
+        return Fraction(self.weight) / efficiency, least, greatest
+
+
+@dataclass(frozen=True, slots=True)
+class Blockage:
+    """A predicted blockage.
+
+    Attributes:
+        terminal: whose.
+        entry_ms: UTC, ms since the Unix epoch, at the terminal's antenna.
+        exit_ms: the same; the first ms with line of sight again.
+        confidence: 0 to 1, how sure it is that it comes.
+    """
+
+    terminal: str
+    entry_ms: int
+    exit_ms: int
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything a plan depends on.
+
+    Attributes:
+        beam: the beam's name.
+        link: which of its directions.
+        now_ms: UTC, ms since the Unix epoch.
+        end_ms: the end of the horizon; at least the last exit, if that blockage is to be lent
+            for as a whole.
+        capacity: steps in ascending order, the first not after the plan's start.
+        terminals: those of the beam.
+        blockages: those to come, in any order; those of one terminal may overlap.
+        signalling_delay_ms: how long until the plan can be in force.
+        one_way_delay_ms: from hub to terminal. On the forward link what is sent so long before
+            entry meets the blockage, so there the planner takes blockages so much earlier.
+        least_confidence: blockages below are left alone; above, borrowing is in proportion.
+    """
+
+    beam: str
+    link: Link
+    now_ms: int
+    end_ms: int
+    capacity: tuple[CapacityStep, ...]
+    terminals: tuple[Terminal, ...]
+    blockages: tuple[Blockage, ...] = ()
+    signalling_delay_ms: int = 0
+    one_way_delay_ms: int = 0
+    least_confidence: float = LEAST_CONFIDENCE
+
+    @property
+    def start_ms(self) -> int:
+        """When the plan comes into force."""
+        return self.now_ms + self.signalling_delay_ms
+
+    @property
+    def shift_ms(self) -> int:
+        """How much earlier the sender meets a blockage than the antenna."""
+        return self.one_way_delay_ms if self.link is Link.FORWARD else 0
+
+
+def check(request: Request) -> None:
+    """Refuse what has no plan.
+
+    Raises:
+        PlanError: that says which part of the request is wrong, and how.
+    """
+    if request.signalling_delay_ms < 0 or request.one_way_delay_ms < 0:
+        raise PlanError("a delay is negative")
+    if request.end_ms <= request.start_ms:
+        raise PlanError(
+            f"the horizon ends at {request.end_ms} ms, not after the plan's start at "
+            f"{request.start_ms} ms"
+        )
+    _check_capacity(request)
+    names = set()
+    for terminal in request.terminals:
+        if terminal.id in names:
+            raise PlanError(f"terminal {terminal.id} is there twice")
+        names.add(terminal.id)
+        _check_terminal(terminal)
+    for blockage in request.blockages:
+        if blockage.terminal not in names:
+            raise PlanError(f"a blockage of terminal {blockage.terminal}, which is not in the beam")
+        if blockage.exit_ms <= blockage.entry_ms:
+            raise PlanError(f"a blockage of terminal {blockage.terminal} ends before it begins")
+        if not 0 <= blockage.confidence <= 1:
+            raise PlanError(
+                f"a blockage of terminal {blockage.terminal} has the confidence "
+                f"{blockage.confidence}: it is from 0 to 1"
+            )
+
+
+def _check_capacity(request: Request) -> None:
+    steps = request.capacity
+    if not steps or steps[0].from_ms > request.start_ms:
+        raise PlanError("the capacity at the plan's start is not given")
+    if any(later.from_ms <= step.from_ms for step, later in itertools.pairwise(steps)):
+        raise PlanError("the steps of capacity are not in ascending order")
+    if min(step.rate_bps for step in steps) < 0:
+        raise PlanError("a capacity is negative")
+    most = max(step.rate_bps for step in steps) * (request.end_ms - request.start_ms)
+    if most > MOST_BITS * 1000:
+        raise PlanError(f"the beam carries more than {MOST_BITS} bits until the horizon")
+
+
+def _check_terminal(terminal: Terminal) -> None:
+    def refuse(what: str) -> PlanError:
+        return PlanError(f"terminal {terminal.id} has {what}")
+
+    for value in (terminal.weight, terminal.efficiency):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise refuse("a weight or an efficiency that is not finite")
+    if terminal.weight <= 0:
+        raise refuse(f"the weight {terminal.weight}: it is above 0")
+    if terminal.efficiency <= 0:
+        raise refuse(f"the efficiency {terminal.efficiency}: it is above 0")
+    if terminal.minimum_bps < 0:
+        raise refuse("a minimum rate below 0")
+    if terminal.maximum_bps is not None and terminal.maximum_bps < terminal.minimum_bps:
+        raise refuse("a maximum rate below its minimum")
+    if terminal.demand_bps is not None and terminal.demand_bps < 0:
+        raise refuse("a demand below 0")
+    if abs(terminal.owed_bits) > MOST_BITS:
+        raise refuse(f"a balance beyond {MOST_BITS} bits")

@@ -1,0 +1,203 @@
+"""The smoothest of all flows that give the rows their amounts.
+
+It is the one that is nearest to the fair shares: the sum over all cells of
+(bits - fair bits)² / (weight · duration) is least. With one blockage that is a constant rate
+borrowed over T_r and lent in proportion to weight, and a constant rate repaid over T_t. A cell of
+the optimum is its fair bits plus weight·duration·(a - b), within its bounds, with a price a of its
+row and b >= 0 of its column (Karush, Kuhn and Tucker); rows and columns take turns to set theirs
+(block coordinate ascent on the dual), with a step of Newton's method after each turn. Prices are
+doubles; what they give is rounded to whole bits within all bounds, and `flow.grow` makes the rows'
+amounts right to the bit. So how far the prices have come decides smoothness alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dama.planner.flow import Cut, Room, grow
+from dama.planner.levels import trim
+from dama.planner.network import Integers
+
+Reals = npt.NDArray[np.float64]
+
+_TURNS = 100
+# Prices are good when rows and columns together are no further off than this, in bits.
+_CLOSE_BITS = 0.5
+# They are as good as they get when so many turns brought less than a hundredth each.
+_PATIENCE = 10
+_STALLED = 0.99
+_SLIGHT = 1e-9
+
+
+def smooth(
+    fair: Integers,
+    wanted: Integers,
+    weights: Sequence[Fraction],
+    durations_ms: Sequence[int],
+    room: Room,
+) -> tuple[Integers, Cut | None]:
+    """Return the smoothest flow with the amounts `wanted`, in whole bits.
+
+    Args:
+        fair: bits per cell to stay near to.
+        wanted: bits per row.
+        weights: of each row, above 0.
+        durations_ms: of each column.
+        room: the bounds of the flow.
+
+    Returns:
+        The flow, and None if every row has what is wanted, else the cut that stands against it.
+    """
+    if not len(wanted):
+        return fair.copy(), None
+    slopes = np.outer([float(weight) for weight in weights], durations_ms)
+    real = _prices(fair, wanted, slopes, room)
+    flow = _whole(real, wanted, room)
+    trim(flow, wanted, room)
+    return flow, grow(flow, wanted, room)
+
+
+def _prices(fair: Integers, wanted: Integers, slopes: Reals, room: Room) -> Reals:
+    """Find the prices by turns and by Newton's steps; return the flow that they give."""
+    least, greatest = room.least.astype(np.float64), room.greatest.astype(np.float64)
+    centre = fair.astype(np.float64)
+    rows = _Side(centre, slopes, least, greatest, wanted.astype(np.float64))
+    columns = _Side(centre.T, slopes.T, least.T, greatest.T, room.capacity.astype(np.float64))
+    prices, others = np.zeros(fair.shape[0]), np.zeros(fair.shape[1])
+    best = np.inf
+    stalled = 0
+    for _ in range(_TURNS):
+        prices = rows.better(prices, others)
+        others = -np.minimum(columns.better(-others, -prices), 0.0)
+        missing = _missing(rows, room, prices, others)
+        trial = _newton(rows, room, prices, others)
+        missing_there = _missing(rows, room, *trial)
+        if missing_there < missing:
+            (prices, others), missing = trial, missing_there
+        if missing < _CLOSE_BITS:
+            break
+        stalled = stalled + 1 if missing > best * _STALLED else 0
+        best = min(best, missing)
+        if stalled == _PATIENCE:
+            break
+    return rows.flow(prices, others)
+
+
+def _missing(rows: _Side, room: Room, prices: Reals, others: Reals) -> float:
+    """Return how far rows and columns are off together, in bits."""
+    flow = rows.flow(prices, others)
+    over = np.maximum(flow.sum(axis=0) - room.capacity, 0.0)
+    unused = np.where(others > 0, np.maximum(room.capacity - flow.sum(axis=0), 0.0), 0.0)
+    return float(np.abs(rows.missing(flow)).sum() + over.sum() + unused.sum())
+
+
+def _newton(rows: _Side, room: Room, prices: Reals, others: Reals) -> tuple[Reals, Reals]:
+    """Take Newton's step of all prices at once, as if no cell came to or off its bounds.
+
+    Only columns that are full or have a price move theirs. Eliminating them leaves a system of the
+    size of the rows; a little more on its diagonal keeps it solvable where all prices could move
+    together.
+    """
+    flow = rows.flow(prices, others)
+    over = flow.sum(axis=0) - room.capacity
+    inside = np.where((flow > rows.least) & (flow < rows.greatest), rows.slopes, 0.0)
+    of_columns = inside.sum(axis=0)
+    moving = ((others > 0) | (over > 0)) & (of_columns > 0)
+    shared = inside[:, moving] / of_columns[moving]
+    system = -shared @ inside[:, moving].T
+    of_rows = inside.sum(axis=1)
+    diagonal = np.einsum("ii->i", system)
+    diagonal += of_rows
+    diagonal += np.where(of_rows > 0, of_rows * _SLIGHT, 1.0)
+    try:
+        change = np.linalg.solve(system, rows.missing(flow) + shared @ over[moving])
+    except np.linalg.LinAlgError:
+        return prices, others
+    moved = others.copy()
+    moved[moving] += shared.T @ change + over[moving] / of_columns[moving]
+    return prices + change, np.maximum(moved, 0.0)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of the network, rows or columns, as lines of a matrix, with what each shall have."""
+
+    centre: Reals
+    slopes: Reals
+    least: Reals
+    greatest: Reals
+    wanted: Reals
+
+    def flow(self, prices: Reals, others: Reals) -> Reals:
+        """Return the bits per cell at these prices of the lines and of the other side."""
+        wished = self.centre + self.slopes * (prices[:, None] - others)
+        return np.clip(wished, self.least, self.greatest)
+
+    def missing(self, flow: Reals) -> Reals:
+        """Return what each line has too little, or, negative, too much."""
+        missing: Reals = self.wanted - flow.sum(axis=1)
+        return missing
+
+    def better(self, prices: Reals, others: Reals) -> Reals:
+        """Return prices with which the lines have what they shall, or are nearer to it.
+
+        Newton's step counts the cells between their bounds. Where it makes things worse, since
+        cells come off their bounds on the way, the step counts these too, and falls short.
+        """
+        flow = self.flow(prices, others)
+        missing = self.missing(flow)
+        inside = (flow > self.least) & (flow < self.greatest)
+        newton = prices + _step(missing, np.where(inside, self.slopes, 0.0).sum(axis=1))
+        worse = np.abs(self.missing(self.flow(newton, others))) > np.abs(missing) / 2
+        rows = np.flatnonzero(worse | ~inside.any(axis=1))
+        if rows.size:
+            bound = np.where(missing[rows, None] > 0, self.greatest[rows], self.least[rows])
+            movable = np.where(flow[rows] != bound, self.slopes[rows], 0.0).sum(axis=1)
+            newton[rows] = prices[rows] + _step(missing[rows], movable)
+        return newton
+
+
+def _step(missing: Reals, slope: Reals) -> Reals:
+    return np.divide(missing, slope, out=np.zeros_like(missing), where=slope > 0)
+
+
+def _whole(real: Reals, wanted: Integers, room: Room) -> Integers:
+    """Round to whole bits: rows by largest remainder, then columns made to fit."""
+    flow = np.clip(np.floor(real).astype(np.int64), room.least, room.greatest)
+    remainders = np.where(flow < room.greatest, real - flow, -1.0)
+    for row in range(flow.shape[0]):
+        lacking = int(wanted[row] - flow[row].sum())
+        if 0 < lacking < flow.shape[1]:
+            best = np.argsort(-remainders[row], kind="stable")[:lacking]
+            flow[row, best[remainders[row, best] > 0]] += 1
+    _fit(flow, room)
+    return flow
+
+
+def _fit(flow: Integers, room: Room) -> None:
+    """Move, in place, what is too much for a column to one with room, in one row if that can be."""
+    free = room.capacity - flow.sum(axis=0)
+    for column in np.flatnonzero(free < 0).tolist():
+        for other in np.argsort(-free, kind="stable").tolist():
+            if free[column] >= 0 or free[other] <= 0:
+                break
+            movable = np.minimum(
+                flow[:, column] - room.least[:, column], room.greatest[:, other] - flow[:, other]
+            )
+            row = int(movable.argmax())
+            amount = min(int(movable[row]), int(-free[column]), int(free[other]))
+            flow[row, column] -= amount
+            flow[row, other] += amount
+            free[column] += amount
+            free[other] -= amount
+        while free[column] < 0:
+            spare = flow[:, column] - room.least[:, column]
+            row = int(spare.argmax())
+            amount = min(int(spare[row]), int(-free[column]))
+            flow[row, column] -= amount
+            free[column] += amount

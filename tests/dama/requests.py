@@ -1,0 +1,92 @@
+"""Requests for plans, as hypothesis draws them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hypothesis import strategies as st
+
+from dama.planner import Blockage, CapacityStep, Link, Request, Terminal
+
+START_MS = 1_700_000_000_000
+_BEAM_BPS = 8_000_000
+
+
+@st.composite
+def requests(
+    draw: st.DrawFn,
+    *,
+    most_terminals: int = 6,
+    most_blockages: int = 4,
+    bounds: bool = True,
+    balances: bool = False,
+) -> Request:
+    """Draw a beam with a few terminals, blockages that overlap as they may, and weather."""
+    horizon_s = draw(st.integers(60, 600))
+    names = [f"t{number}" for number in range(draw(st.integers(2, most_terminals)))]
+    terminals = [draw(_terminals(name, bounds=bounds)) for name in names]
+    if balances:
+        terminals = draw(_owing(terminals))
+    blockages = []
+    for _ in range(draw(st.integers(0, most_blockages))):
+        entry = draw(st.integers(-10, horizon_s - 1))
+        blockages.append(
+            Blockage(
+                draw(st.sampled_from(names)),
+                START_MS + 1000 * entry + draw(st.sampled_from((0, 1, 333))),
+                START_MS + 1000 * (entry + draw(st.integers(1, 120))),
+                draw(st.sampled_from((1.0, 1.0, 0.75, 0.3))),
+            )
+        )
+    weather = draw(st.lists(st.integers(1, horizon_s), max_size=2, unique=True))
+    steps = [CapacityStep(START_MS, _BEAM_BPS)]
+    steps += [
+        CapacityStep(START_MS + 1000 * second, draw(st.integers(0, 2 * _BEAM_BPS)))
+        for second in sorted(weather)
+    ]
+    return Request(
+        beam="beam",
+        link=draw(st.sampled_from(Link)),
+        now_ms=START_MS,
+        end_ms=START_MS + 1000 * horizon_s,
+        capacity=tuple(steps),
+        terminals=tuple(terminals),
+        blockages=tuple(blockages),
+        signalling_delay_ms=draw(st.sampled_from((0, 0, 400))),
+        one_way_delay_ms=250,
+    )
+
+
+@st.composite
+def _terminals(draw: st.DrawFn, name: str, *, bounds: bool) -> Terminal:
+    weight = draw(st.sampled_from((1, 1, 1, 2, Fraction(3, 2))))
+    if not bounds:
+        return Terminal(name, weight=weight)
+    minimum = draw(st.sampled_from((0, 0, 100_000, 1_000_000)))
+    return Terminal(
+        name,
+        weight=weight,
+        minimum_bps=minimum,
+        maximum_bps=draw(st.sampled_from((None, None, 1_500_000, 4_000_000))),
+        demand_bps=draw(st.sampled_from((None, None, None, 0, 700_000))),
+        efficiency=draw(st.sampled_from((1, 1, 2, Fraction(4, 5)))),
+    )
+
+
+@st.composite
+def _owing(draw: st.DrawFn, terminals: list[Terminal]) -> list[Terminal]:
+    """Let the terminals owe each other something; in sum nothing."""
+    debts = [draw(st.integers(-40_000_000, 40_000_000)) for _ in terminals[1:]]
+    debts.append(-sum(debts))
+    return [
+        Terminal(
+            terminal.id,
+            weight=terminal.weight,
+            minimum_bps=terminal.minimum_bps,
+            maximum_bps=terminal.maximum_bps,
+            demand_bps=terminal.demand_bps,
+            efficiency=terminal.efficiency,
+            owed_bits=owed,
+        )
+        for terminal, owed in zip(terminals, debts, strict=True)
+    ]

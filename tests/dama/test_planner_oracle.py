@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from dama.planner import Request, plan
+from tests.dama.oracle import fair_amounts
+from tests.dama.requests import requests
+
+
+def _assert_as_the_oracle(request: Request) -> None:
+    oracle = fair_amounts(request)
+    made = plan(request)
+    columns = len(made.network.times_ms)
+    for line in made.lines():
+        bits = sum(segment.bits for segment in line.segments)
+        # A bit of rounding per interval, and what the oracle itself takes as equal.
+        near = 2 * columns * len(oracle) + 4e-6 * 8e6 * (request.end_ms - request.start_ms) / 1000
+        assert bits == pytest.approx(oracle[line.terminal], abs=near), line.terminal
+
+
+@settings(max_examples=60, deadline=None)
+@given(requests(bounds=False))
+def test_amounts_are_those_of_linear_programming(request: Request) -> None:
+    _assert_as_the_oracle(request)
+
+
+@settings(max_examples=60, deadline=None)
+@given(requests(most_terminals=5, bounds=True))
+def test_amounts_are_those_of_linear_programming_with_ceilings_and_guarantees(
+    request: Request,
+) -> None:
+    _assert_as_the_oracle(request)
