@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 
 from dama.planner.flow import Room
-from dama.planner.levels import max_min
-from dama.planner.network import Flags, Integers, Network, network
+from dama.planner.intervals import Flags, Integers
+from dama.planner.levels import Claims, max_min
+from dama.planner.network import Network, network
 from dama.planner.plan import Line, Plan, Segment
 from dama.planner.request import (
     Blockage,
@@ -49,38 +50,46 @@ def plan(request: Request) -> Plan:
 def _flow(net: Network) -> Integers:
     """Find the fair amounts of all rows, and the smoothest flow that gives them.
 
-    First everyone up to what they are due, then what is left to all. Where it makes no
-    difference to the amounts, nobody borrows after their last exit: they borrowed before.
+    First everyone gets up to what they are due. What is left comes of blockages that could not,
+    or not as a whole, be lent for; it goes to those whose future is sure, and last to all. Where
+    it makes no difference to the amounts, nobody borrows after their last exit: they did before.
     """
     durations = [end - begin for begin, end in itertools.pairwise(net.times_ms)]
-    weights = net.weights
-    open_room = Room(net.least, net.greatest, net.capacity)
-    early_room = Room(net.least, _early(net, np.ones(len(net.rows), dtype=np.bool_)), net.capacity)
-    start = np.where(net.blocked, 0, net.fair)
-    flow, cut = smooth(start, net.due, weights, durations, early_room)
-    amounts = net.due
+    rows = net.rows
+    weights = [row.weight for row in rows]
+    offsets = np.array([row.doubt - row.owed for row in rows], dtype=np.int64)
+    due = np.array([row.due for row in rows], dtype=np.int64)
+    floor = np.array([row.floor for row in rows], dtype=np.int64)
+    least = net.cells([row.least for row in rows])
+    start = net.cells([np.minimum(row.fair, row.greatest) for row in rows])
+    room = Room(least, net.cells([row.greatest for row in rows]), net.capacity)
+    early = _early(net, np.ones(len(rows), dtype=np.bool_))
+    flow, cut = smooth(start, due, weights, durations, Room(least, early, net.capacity))
+    amounts = due
     if cut is not None:
-        amounts = max_min(flow.copy(), net.floor, net.due, weights, open_room)
-    idle = int(net.capacity.sum() - amounts.sum())
-    most = net.greatest.sum(axis=1)
-    if idle > 0 and (amounts < most).any():
-        amounts = max_min(flow.copy(), amounts, most, weights, open_room)
-    if cut is None and amounts is net.due:
+        amounts = max_min(flow.copy(), Claims(floor, due, weights, offsets), room)
+    most = room.greatest.sum(axis=1)
+    doubtful = np.array([row.doubt > 0 for row in rows], dtype=np.bool_)
+    for upper in (np.where(doubtful, amounts, most), most):
+        if net.capacity.sum() > amounts.sum() and (amounts < upper).any():
+            amounts = max_min(flow.copy(), Claims(amounts, upper, weights, offsets), room)
+    if cut is None and amounts is due:
         return flow
-    closed = ~cut.rows if cut is not None else np.ones(len(net.rows), dtype=np.bool_)
-    room = Room(net.least, _early(net, closed), net.capacity)
-    flow, cut = smooth(start, amounts, weights, durations, room)
+    closed = ~cut.rows if cut is not None else np.ones(len(rows), dtype=np.bool_)
+    early = _early(net, closed)
+    flow, cut = smooth(start, amounts, weights, durations, Room(least, early, net.capacity))
     if cut is not None:
-        flow, _ = smooth(start, amounts, weights, durations, open_room)
+        flow, _ = smooth(start, amounts, weights, durations, room)
     return flow
 
 
 def _early(net: Network, closed: Flags) -> Integers:
-    """Return the cells' greatest bits, where closed rows get no more than their fair share
-    after their last exit.
-    """
-    greatest = net.greatest.copy()
-    for row in np.flatnonzero(closed & net.blocked.any(axis=1)).tolist():
-        last = int(np.flatnonzero(net.blocked[row])[-1])
-        greatest[row, last + 1 :] = np.minimum(greatest[row, last + 1 :], net.fair[row, last + 1 :])
-    return greatest
+    """Return the cells' greatest bits, where closed rows borrow nothing after their last exit."""
+    lines = []
+    for row, shut in zip(net.rows, closed.tolist(), strict=True):
+        line = row.greatest
+        if shut and row.blocked.any():
+            after = int(np.flatnonzero(row.blocked)[-1]) + 1
+            line = np.concatenate((line[:after], np.minimum(line, row.fair)[after:]))
+        lines.append(line)
+    return net.cells(lines)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dama.planner.network import Flags, Integers
+from dama.planner.intervals import Flags, Integers
 
 _NOBODY = -1
 

@@ -1,67 +1,71 @@
 """Max-min fair amounts of the rows: water-filling over maximum flow.
 
-The level rises for all rows; a row has weight·level, at least its lower and at most its upper
-amount. Where that can no longer flow, the minimum cut names the rows that compete for the same
-columns; they share what there is for them, and the rest rises on. So the amounts are the
-lexicographically largest (Megiddo 1974; the amounts that flow are a polymatroid, in which
+The level rises for all rows; a row has weight·level less its offset, at least its lower and at
+most its upper amount. Where that can no longer flow, the minimum cut names the rows that compete
+for the same columns; they share what there is for them, and the rest rises on. So the amounts are
+the lexicographically largest (Megiddo 1974; the amounts that flow are a polymatroid, in which
 water-filling is exact), and each level is found by Newton's method on cuts (Radzik 1998), exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from dama.planner.flow import Room, grow
-from dama.planner.network import Flags, Integers
+from dama.planner.intervals import Flags, Integers
 
 
-def max_min(
-    flow: Integers,
-    lower: Integers,
-    upper: Integers,
-    weights: Sequence[Fraction],
-    room: Room,
-) -> Integers:
-    """Return the weighted max-min fair amounts of the rows.
+@dataclass(frozen=True)
+class Claims:
+    """What rows compete for.
 
-    Args:
-        flow: bits per cell, near what is looked for; it is used up.
+    Attributes:
         lower: bits that each row has at least; these can flow together.
         upper: bits that each row has at most.
         weights: of each row, above 0.
+        offsets: bits that count as if the row had them already, so that its level is
+            (amount + offset) / weight; or, negative, that it is owed first.
+    """
+
+    lower: Integers
+    upper: Integers
+    weights: Sequence[Fraction]
+    offsets: Integers
+
+
+def max_min(flow: Integers, claims: Claims, room: Room) -> Integers:
+    """Return the max-min fair amounts of the rows.
+
+    Args:
+        flow: bits per cell, near what is looked for; it is used up.
+        claims: of the rows.
         room: the bounds of the flow.
 
     Returns:
         Bits per row. They can flow together; no row can have more without another having less
-        that has, per weight, no more (to the bit).
+        whose level is no higher (to the bit).
     """
-    amounts = lower.copy()
-    rising = lower < upper
+    amounts = claims.lower.copy()
+    rising = claims.lower < claims.upper
     while rising.any():
-        everything = int(room.capacity.sum()) - int(amounts[~rising].sum())
-        level = _level(rising, lower, upper, weights, everything)
-        bottleneck: Flags | None = None
-        available = 0
+        # At first all rows compete for everything.
+        rows, available = np.ones_like(rising), int(room.capacity.sum())
         while True:
-            wanted = _at(level, amounts, rising, lower, upper, weights)
+            left = available - int(amounts[rows & ~rising].sum())
+            level = _level(rows & rising, claims, left)
+            wanted = _at(level, amounts, rising, claims)
             trim(flow, wanted, room)
             cut = grow(flow, wanted, room)
             if cut is None:
                 break
-            bottleneck, available = cut.rows, cut.available(room)
-            settled = int(amounts[cut.rows & ~rising].sum())
-            level = _level(cut.rows & rising, lower, upper, weights, available - settled)
-        settling = rising if bottleneck is None else rising & bottleneck
-        left = (
-            everything
-            if bottleneck is None
-            else available - int(amounts[bottleneck & ~rising].sum())
-        )
+            rows, available = cut.rows, cut.available(room)
+        settling = rows & rising
         amounts[settling] = wanted[settling]
-        _last_bits(flow, amounts, settling, wanted, upper, weights, level, left, room)
+        _last_bits(flow, amounts, settling, wanted, claims, level, left, room)
         rising = rising & ~settling
     return amounts
 
@@ -85,38 +89,25 @@ def trim(flow: Integers, wanted: Integers, room: Room) -> None:
             over -= less
 
 
-def _at(
-    level: Fraction,
-    amounts: Integers,
-    rising: Flags,
-    lower: Integers,
-    upper: Integers,
-    weights: Sequence[Fraction],
-) -> Integers:
+def _at(level: Fraction, amounts: Integers, rising: Flags, claims: Claims) -> Integers:
     """Return what each row has at a level, in whole bits."""
     wanted = amounts.copy()
     for row in np.flatnonzero(rising).tolist():
-        bits = weights[row] * level
+        bits = claims.weights[row] * level - int(claims.offsets[row])
         whole = bits.numerator // bits.denominator
-        wanted[row] = min(max(whole, int(lower[row])), int(upper[row]))
+        wanted[row] = min(max(whole, int(claims.lower[row])), int(claims.upper[row]))
     return wanted
 
 
-def _level(
-    rows: Flags,
-    lower: Integers,
-    upper: Integers,
-    weights: Sequence[Fraction],
-    amount: int,
-) -> Fraction:
+def _level(rows: Flags, claims: Claims, amount: int) -> Fraction:
     """Return the level at which these rows together have `amount`, or all have their upper."""
     turns: list[tuple[Fraction, Fraction]] = []
     left = Fraction(amount)
     for row in np.flatnonzero(rows).tolist():
-        weight = weights[row]
-        turns.append((int(lower[row]) / weight, weight))
-        turns.append((int(upper[row]) / weight, -weight))
-        left -= int(lower[row])
+        weight, offset = claims.weights[row], int(claims.offsets[row])
+        turns.append(((int(claims.lower[row]) + offset) / weight, weight))
+        turns.append(((int(claims.upper[row]) + offset) / weight, -weight))
+        left -= int(claims.lower[row])
     turns.sort()
     level, slope = turns[0][0], Fraction()
     for turn, change in turns:
@@ -133,8 +124,7 @@ def _last_bits(
     amounts: Integers,
     settling: Flags,
     wanted: Integers,
-    upper: Integers,
-    weights: Sequence[Fraction],
+    claims: Claims,
     level: Fraction,
     left: int,
     room: Room,
@@ -143,14 +133,13 @@ def _last_bits(
 
     `left` is what all settling rows can have together; `amounts` and `wanted` grow in place.
     """
-    rows = np.flatnonzero(settling).tolist()
     left -= int(amounts[settling].sum())
-    by_remainder = sorted(
-        (row for row in rows if amounts[row] < upper[row]),
-        key=lambda row: (int(amounts[row]) - weights[row] * level, row),
-    )
-    for row in by_remainder:
-        if left <= 0 or amounts[row] > weights[row] * level:
+    remainders = {
+        row: claims.weights[row] * level - int(claims.offsets[row]) - int(amounts[row])
+        for row in np.flatnonzero(settling & (amounts < claims.upper)).tolist()
+    }
+    for row in sorted(remainders, key=lambda row: (-remainders[row], row)):
+        if left <= 0 or remainders[row] < 0:
             break
         wanted[row] += 1
         if grow(flow, wanted, room) is None:

@@ -10,10 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from dama.planner.network import Integers, Network, Row
+from dama.planner.intervals import MS_PER_S, Flags, Integers
+from dama.planner.network import Network, Row
 from dama.planner.request import Link, Terminal
-
-_MS_PER_S = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Segment:
     @property
     def rate(self) -> Fraction:
         """The exact rate in bit/s."""
-        return self.bits * self.efficiency * _MS_PER_S / (self.end_ms - self.start_ms)
+        return self.bits * self.efficiency * MS_PER_S / (self.end_ms - self.start_ms)
 
     @property
     def rate_bps(self) -> int:
@@ -123,7 +122,7 @@ class Plan:
             return _line(self.network, member, fair, fair, np.zeros(len(fair), dtype=np.bool_))
         of, inside = row
         given = _split(self.flow[of], self.network.rows[of], inside)
-        return _line(self.network, member, fair, given, self.network.blocked[of])
+        return _line(self.network, member, fair, given, self.network.rows[of].blocked)
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
@@ -162,7 +161,7 @@ def _split(bits: Integers, row: Row, place: int) -> Integers:
 
 
 def _line(
-    network: Network, terminal: Terminal, fair: Integers, given: Integers, blocked: Integers
+    network: Network, terminal: Terminal, fair: Integers, given: Integers, blocked: Flags
 ) -> Line:
     """Mark what each segment moves, by the running balance of the terminal."""
     owed = terminal.owed_bits

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dama.planner.flow import Cut, Room, grow
+from dama.planner.intervals import Integers
 from dama.planner.levels import trim
-from dama.planner.network import Integers
 
 Reals = npt.NDArray[np.float64]
 

@@ -16,9 +16,9 @@ from dama.planner import Request, Terminal
 Reals = npt.NDArray[np.float64]
 
 # Part of all bits by which an amount may differ and still count as equal.
-_EQUAL = 2e-6
+_EQUAL = 1e-4
 # What the solver takes as nothing: bounds that touch are feasible only with so much between them.
-_SLIGHT = 1e-7
+_SLIGHT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class _Problem:
     """Bits per terminal (rows) and interval (columns), in capacity."""
 
     weights: Reals
+    offsets: Reals
     capacity: Reals
     least: Reals
     greatest: Reals
@@ -54,7 +55,7 @@ class _Problem:
                 line = -line
                 line[size] = level[row]
                 matrix.append(line)
-                limits.append(0.0)
+                limits.append(self.offsets[row])
         for column in range(columns):
             line = np.zeros(size + 1)
             line[column:size:columns] = 1
@@ -70,24 +71,25 @@ class _Problem:
         )
         if not answer.success:
             raise AssertionError(f"the oracle has no answer: {answer.message}")
-        return -float(answer.fun)
+        return -float(answer.fun or 0.0)
 
     def max_min(self, lower: Reals, upper: Reals) -> Reals:
         """Return the lexicographically largest amounts per weight between two bounds."""
         amounts = lower.copy()
-        rising = upper - lower > _EQUAL
+        rising = upper - lower > 5 * _SLIGHT
         amounts[~rising] = lower[~rising]
         while rising.any():
             floors = np.where(rising, lower, amounts)
             ceilings = np.where(rising, upper, amounts)
             level = self.solve(floors, ceilings, np.where(rising, self.weights, 0), -1)
             # Those are settled that cannot have more while all others keep theirs.
-            reached = np.maximum(self.weights * level, lower)
+            reached = np.maximum(self.weights * level - self.offsets, lower)
             floors = np.where(rising, reached - 3 * _SLIGHT, floors)
-            settled = []
-            for row in np.flatnonzero(rising):
-                if self.solve(floors, ceilings, None, int(row)) <= reached[row] + _EQUAL:
-                    settled.append(row)
+            settled = [
+                row
+                for row in np.flatnonzero(rising)
+                if self.solve(floors, ceilings, None, int(row)) <= reached[row] + _EQUAL
+            ]
             if not settled:
                 raise AssertionError("the oracle's level does not settle anybody")
             for row in settled:
@@ -116,31 +118,33 @@ def fair_amounts(request: Request) -> dict[str, float]:
         [float(terminal.minimum_bps / terminal.efficiency) for terminal in terminals], ceilings
     )
     shares = np.column_stack([_shares(rate, weights, floors, ceilings) for rate in rates])
-    sure = np.array([[_certainty(request, terminal, begin) for begin in begins]
-                     for terminal in terminals])
+    sure = np.array(
+        [[_certainty(request, terminal, begin) for begin in begins] for terminal in terminals]
+    )
     open_ = sure == 0
-    problem = _Problem(
-        weights=weights,
-        capacity=rates * seconds,
-        least=np.minimum(floors[:, None], shares) * seconds * open_,
-        greatest=np.minimum(ceilings[:, None], rates) * seconds * open_,
-    )
     # All amounts in parts of the whole, since the solver's tolerances are absolute.
-    whole = float(problem.capacity.sum()) or 1.0
-    problem = _Problem(
-        weights, problem.capacity / whole, problem.least / whole, problem.greatest / whole
-    )
+    whole = float((rates * seconds).sum()) or 1.0
     fair = shares * seconds / whole
     owed = np.array([terminal.owed_bits for terminal in terminals]) / whole
-    due = (fair * np.where(open_, 1, sure)).sum(axis=1) + owed
+    doubt = (fair * np.where(open_, 0, 1 - sure)).sum(axis=1)
+    doubtful = ((sure > 0) & (sure < 1)).any(axis=1)
+    problem = _Problem(
+        weights=weights,
+        offsets=doubt - owed,
+        capacity=rates * seconds / whole,
+        least=np.minimum(floors[:, None], shares) * seconds * open_ / whole,
+        greatest=np.minimum(ceilings[:, None], rates) * seconds * open_ / whole,
+    )
+    due = fair.sum(axis=1) - doubt + owed
     due = np.clip(due, problem.least.sum(axis=1), problem.greatest.sum(axis=1))
     alone = (fair * open_).sum(axis=1)
     floor = np.maximum(problem.least.sum(axis=1), np.minimum(due, alone))
     amounts = problem.max_min(floor, due)
-    amounts = problem.max_min(amounts, problem.greatest.sum(axis=1))
+    most = problem.greatest.sum(axis=1)
+    amounts = problem.max_min(amounts, np.where(doubtful, amounts, most))
+    amounts = problem.max_min(amounts, most)
     return {
-        terminal.id: float(part) * whole
-        for terminal, part in zip(terminals, amounts, strict=True)
+        terminal.id: float(part) * whole for terminal, part in zip(terminals, amounts, strict=True)
     }
 
 
@@ -149,7 +153,7 @@ def _inside(request: Request, time_ms: int) -> int:
 
 
 def _capacity(request: Request, time_ms: int) -> float:
-    return [step.rate_bps for step in request.capacity if step.from_ms <= time_ms][-1]
+    return float([step.rate_bps for step in request.capacity if step.from_ms <= time_ms][-1])
 
 
 def _ceiling(terminal: Terminal) -> float:
@@ -164,7 +168,8 @@ def _certainty(request: Request, terminal: Terminal, time_ms: int) -> float:
             for blockage in request.blockages
             if blockage.terminal == terminal.id
             and blockage.confidence >= request.least_confidence
-            and blockage.entry_ms - request.shift_ms <= time_ms
+            and blockage.entry_ms - request.shift_ms
+            <= time_ms
             < blockage.exit_ms - request.shift_ms
         ),
         default=0.0,

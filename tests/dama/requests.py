@@ -59,7 +59,7 @@ def requests(
 
 @st.composite
 def _terminals(draw: st.DrawFn, name: str, *, bounds: bool) -> Terminal:
-    weight = draw(st.sampled_from((1, 1, 1, 2, Fraction(3, 2))))
+    weight: Fraction = draw(st.sampled_from([Fraction(1), Fraction(2), Fraction(3, 2)]))
     if not bounds:
         return Terminal(name, weight=weight)
     minimum = draw(st.sampled_from((0, 0, 100_000, 1_000_000)))
@@ -69,7 +69,7 @@ def _terminals(draw: st.DrawFn, name: str, *, bounds: bool) -> Terminal:
         minimum_bps=minimum,
         maximum_bps=draw(st.sampled_from((None, None, 1_500_000, 4_000_000))),
         demand_bps=draw(st.sampled_from((None, None, None, 0, 700_000))),
-        efficiency=draw(st.sampled_from((1, 1, 2, Fraction(4, 5)))),
+        efficiency=draw(st.sampled_from([Fraction(1), Fraction(2), Fraction(4, 5)])),
     )
 
 

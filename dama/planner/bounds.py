@@ -1,0 +1,65 @@
+"""Least and greatest bits per interval of a class's members, alone and together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from dama.planner.classes import Class
+from dama.planner.intervals import MS_PER_S, Integers
+
+# The part of a fair share that has to be free on both sides for unequal members to be together.
+_ROOM = 0.05
+
+
+class Bounds:
+    """The least and the greatest bits per column of a class's members."""
+
+    def __init__(self, group: Class, times: Sequence[int], capacity: Integers) -> None:
+        terms = group.terms
+        durations = [end - begin for begin, end in itertools.pairwise(times)]
+        self._members = terms.members
+        self._capacity = capacity
+        self._least = np.array([_bits(terms.least_bps, ms) for ms in durations], dtype=np.int64)
+        self._greatest: Integers = capacity
+        if terms.greatest_bps is not None:
+            ceilings = [_bits(terms.greatest_bps, ms) for ms in durations]
+            self._greatest = np.array(
+                [min(a, int(b)) for a, b in zip(ceilings, capacity, strict=True)], dtype=np.int64
+            )
+
+    def of(self, fair: Integers, members: int) -> tuple[Integers, Integers]:
+        """Return those of so many members; rounding never takes the fair share out of them."""
+        least = np.minimum(self._least * members, fair)
+        return least, np.maximum(np.minimum(self._greatest * members, self._capacity), fair)
+
+    def apart(self, fair: Integers) -> bool:
+        """Tell whether the class's fair share leaves its members some room on both sides.
+
+        Then members that get a little more or less than each other stay within their bounds.
+        """
+        own = fair[fair > 0] / self._members
+        least, greatest = self._least[fair > 0], self._greatest[fair > 0]
+        return bool((least < own * (1 - _ROOM)).all() and (greatest > own * (1 + _ROOM)).all())
+
+    def of_unequal(self, fair: Integers, entitlements: Sequence[int]) -> tuple[Integers, Integers]:
+        """Return those of members that split in proportion to their entitlements.
+
+        The row keeps to what its most and its least entitled members can bear. A split is right
+        to a bit up to any time, so within an interval to two.
+        """
+        whole, most, fewest = sum(entitlements), max(entitlements), min(entitlements)
+        least = [-(-(bits + 2) * whole // fewest) for bits in self._least.tolist()]
+        greatest = [max(bits - 2, 0) * whole // most for bits in self._greatest.tolist()]
+        return (
+            np.minimum(np.array(least, dtype=np.int64), fair),
+            np.maximum(np.minimum(np.array(greatest, dtype=np.int64), self._capacity), fair),
+        )
+
+
+def _bits(rate_bps: Fraction, ms: int) -> int:
+    """Return the whole bits that a rate gives in a time."""
+    return rate_bps.numerator * ms // (rate_bps.denominator * MS_PER_S)
