@@ -75,6 +75,26 @@ class Line:
     terminal: str
     segments: tuple[Segment, ...]
 
+    def amounts(self, from_ms: int, to_ms: int) -> tuple[int, int]:
+        """Return what the terminal is given in a period, and its fair share, in bits of capacity.
+
+        Outside the plan that is nothing. Both are right to the bit up to any time, so the
+        amounts of periods that follow each other sum to those of the segments.
+        """
+        until = [self._until(time_ms) for time_ms in (from_ms, to_ms)]
+        return until[1][0] - until[0][0], until[1][1] - until[0][1]
+
+    def _until(self, time_ms: int) -> tuple[int, int]:
+        bits = fair = 0
+        for segment in self.segments:
+            if segment.start_ms >= time_ms:
+                break
+            part = min(time_ms, segment.end_ms) - segment.start_ms
+            whole = segment.end_ms - segment.start_ms
+            bits += segment.bits * part // whole
+            fair += segment.fair_bits * part // whole
+        return bits, fair
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -1,0 +1,121 @@
+"""The accounts: balances that always sum to zero, in lots that tell how old they are."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from dama.ledger.entries import Entry, Kind, LedgerError, Lot, Posting, Rule
+from dama.rounding import apportion
+
+# What arises within so long of the lot before it is added to it, so that an account is short.
+_LOT_MS = 60_000
+
+
+class Ledger:
+    """The accounts of a beam's terminals on one link.
+
+    Borrowing and its repayment are matched first in, first out: what is posted against a balance
+    closes its oldest lots. The ledger holds balances alone; its entries are the caller's to keep,
+    and made again from them by `apply`.
+
+    Args:
+        lots: to go on from; nothing for a new ledger.
+
+    Raises:
+        LedgerError: if the lots do not sum to zero, or an account has lots of both signs.
+    """
+
+    def __init__(self, lots: Mapping[str, Iterable[Lot]] | None = None) -> None:
+        self._lots = {name: deque(account) for name, account in (lots or {}).items()}
+        for name, account in self._lots.items():
+            if len({lot.bits > 0 for lot in account}) > 1 or not all(lot.bits for lot in account):
+                raise LedgerError(f"account {name} has lots of both signs, or of nothing")
+        if sum(self.balances().values()):
+            raise LedgerError("the balances do not sum to zero")
+
+    def balances(self) -> dict[str, int]:
+        """Return every balance that is not zero: above 0 it is owed, below it owes, in bits."""
+        sums = {name: self.balance(name) for name in self._lots}
+        return {name: bits for name, bits in sums.items() if bits}
+
+    def balance(self, account: str) -> int:
+        """Return a balance; 0 for an account that nothing was posted to."""
+        return sum(lot.bits for lot in self._lots.get(account, ()))
+
+    def lots(self) -> dict[str, tuple[Lot, ...]]:
+        """Return all lots, oldest first, to keep and to go on from."""
+        return {name: tuple(account) for name, account in self._lots.items() if account}
+
+    def apply(self, entry: Entry) -> dict[str, tuple[Lot, ...]]:
+        """Post an entry.
+
+        Returns:
+            By account, the lots, or parts of them, that it closed: what it repaid and of when.
+        """
+        return {
+            posting.account: closed
+            for posting in entry.postings
+            if (closed := self._post(posting, entry.to_ms))
+        }
+
+    def forgive(self, account: str, rule: Rule, at_ms: int, bits: int | None = None) -> Entry:
+        """Return the entry, to be applied, that forgives an account what it owes or is owed.
+
+        The other side of it falls on all that have the opposite balance, in proportion.
+
+        Args:
+            account: whose balance goes to zero, or towards it.
+            rule: by which.
+            at_ms: UTC, ms since the Unix epoch.
+            bits: how much of it, above 0; None for all.
+
+        Raises:
+            LedgerError: if its balance is less than that.
+        """
+        balance = self.balance(account)
+        bits = abs(balance) if bits is None else bits
+        if not 0 <= bits <= abs(balance):
+            raise LedgerError(f"{bits} bits of a balance of {balance} cannot be forgiven")
+        sign = 1 if balance < 0 else -1
+        others = {name: abs(other) for name, other in self.balances().items() if other * sign > 0}
+        shares = apportion(list(others.values()), bits)
+        postings = [Posting(account, sign * bits)]
+        postings += [
+            Posting(name, -sign * share) for name, share in zip(others, shares, strict=True)
+        ]
+        return Entry(at_ms, at_ms, Kind.FORGIVEN, tuple(one for one in postings if one.bits), rule)
+
+    def expire(self, before_ms: int, at_ms: int) -> list[Entry]:
+        """Forgive, and apply, all that arose before a time; return the entries."""
+        entries = []
+        for account in list(self._lots):
+            old = sum(abs(lot.bits) for lot in self._lots[account] if lot.since_ms < before_ms)
+            if old:
+                entry = self.forgive(account, Rule.EXPIRED, at_ms, old)
+                self.apply(entry)
+                entries.append(entry)
+        return entries
+
+    def _post(self, posting: Posting, at_ms: int) -> tuple[Lot, ...]:
+        account = self._lots.setdefault(posting.account, deque())
+        left = posting.bits
+        closed = []
+        while left and account and (account[0].bits > 0) != (left > 0):
+            oldest = account.popleft()
+            if abs(oldest.bits) > abs(left):
+                closed.append(Lot(oldest.since_ms, -left))
+                account.appendleft(Lot(oldest.since_ms, oldest.bits + left))
+                left = 0
+            else:
+                closed.append(oldest)
+                left += oldest.bits
+        if left:
+            if account and at_ms - account[-1].since_ms < _LOT_MS:
+                last = account.pop()
+                account.append(Lot(last.since_ms, last.bits + left))
+            else:
+                account.append(Lot(at_ms, left))
+        if not account:
+            del self._lots[posting.account]
+        return tuple(closed)

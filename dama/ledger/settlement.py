@@ -1,0 +1,133 @@
+"""Settlement: what really changed hands in a period, whatever was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dama.ledger.accounts import Ledger
+from dama.ledger.entries import Entry, Kind, LedgerError, Posting, Rule
+from dama.rounding import apportion
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a terminal was given and sent in a period, in bits of capacity (efficiency 1).
+
+    Attributes:
+        terminal: its account.
+        fair_bits: its fair share, blockages apart.
+        planned_bits: what the plan in force gave it.
+        sent_bits: what was really sent, IP headers and retransmissions included.
+        blocked: it was not heard for some of the period.
+    """
+
+    terminal: str
+    fair_bits: int
+    planned_bits: int
+    sent_bits: int
+    blocked: bool = False
+
+    @classmethod
+    def measured(
+        cls,
+        terminal: str,
+        *,
+        fair_bits: int,
+        planned_bits: int,
+        sent_bytes: int,
+        efficiency: Fraction | int = 1,
+        blocked: bool = False,
+    ) -> Usage:
+        """Make it of a link state report, which counts IP bytes.
+
+        Raises:
+            LedgerError: if bytes are negative or the efficiency is not above 0.
+        """
+        if efficiency <= 0:
+            raise LedgerError(f"terminal {terminal} has the efficiency {efficiency}")
+        sent = int(8 * sent_bytes / Fraction(efficiency))
+        return cls(terminal, fair_bits, planned_bits, sent, blocked)
+
+
+def settle(ledger: Ledger, from_ms: int, to_ms: int, usages: Sequence[Usage]) -> list[Entry]:
+    """Settle a period: enter what was lent, borrowed and repaid, and apply it to the ledger.
+
+    *Given* is what a terminal left of its fair share because the plan gave it less, as far as it
+    did not send it all the same; and what it left because it was blocked unplanned, as far as it
+    owes. *Taken* is what a terminal sent beyond its fair share, as far as the plan gave it more or
+    it is owed; the rest was idle capacity that the hub shared at once, which is no debt. The less
+    of both changes hands, on the other side in proportion. What was offered in repayment to a
+    creditor with its link there, and left unused, is forgiven (`Rule.UNUSED`).
+
+    Args:
+        ledger: the accounts; the entries are applied to it.
+        from_ms: UTC, ms since the Unix epoch.
+        to_ms: the same; the first ms that no longer counts.
+        usages: one for each terminal.
+
+    Raises:
+        LedgerError: if a terminal is there twice or an amount is negative; nothing is applied.
+    """
+    _check(usages)
+    given = {usage.terminal: _given(usage, ledger.balance(usage.terminal)) for usage in usages}
+    taken = {usage.terminal: _taken(usage, ledger.balance(usage.terminal)) for usage in usages}
+    entries = []
+    moved = min(sum(given.values()), sum(taken.values()))
+    shared = _shared(given, moved)
+    if moved:
+        entries.append(
+            Entry(from_ms, to_ms, Kind.SETTLED, _postings(shared, _shared(taken, moved)))
+        )
+        ledger.apply(entries[-1])
+    left = {
+        name: min(bits - shared[name], max(0, -ledger.balance(name)))
+        for name, bits in given.items()
+    }
+    unused = {usage.terminal: _unused(usage, ledger.balance(usage.terminal)) for usage in usages}
+    lapsed = min(sum(left.values()), sum(unused.values()))
+    if lapsed:
+        postings = _postings(_shared(left, lapsed), _shared(unused, lapsed))
+        entries.append(Entry(from_ms, to_ms, Kind.FORGIVEN, postings, Rule.UNUSED))
+        ledger.apply(entries[-1])
+    return entries
+
+
+def _check(usages: Sequence[Usage]) -> None:
+    names = {usage.terminal for usage in usages}
+    if len(names) < len(usages):
+        raise LedgerError("a terminal is in a settlement twice")
+    for usage in usages:
+        if min(usage.fair_bits, usage.planned_bits, usage.sent_bits) < 0:
+            raise LedgerError(f"terminal {usage.terminal} has an amount below 0")
+
+
+def _given(usage: Usage, balance: int) -> int:
+    given = max(0, usage.fair_bits - max(usage.planned_bits, usage.sent_bits))
+    if usage.blocked:
+        unsent = max(0, min(usage.planned_bits, usage.fair_bits) - usage.sent_bits)
+        given += min(unsent, max(0, -balance - given))
+    return given
+
+
+def _taken(usage: Usage, balance: int) -> int:
+    beyond = max(0, usage.sent_bits - usage.fair_bits)
+    return min(beyond, max(0, usage.planned_bits - usage.fair_bits, balance))
+
+
+def _unused(usage: Usage, balance: int) -> int:
+    """Return what was offered to a creditor, beyond its fair share, and not sent."""
+    if usage.blocked:
+        return 0
+    offered = usage.planned_bits - max(usage.fair_bits, usage.sent_bits)
+    return max(0, min(offered, balance))
+
+
+def _shared(amounts: Mapping[str, int], total: int) -> dict[str, int]:
+    return dict(zip(amounts, apportion(list(amounts.values()), total), strict=True))
+
+
+def _postings(given: Mapping[str, int], taken: Mapping[str, int]) -> tuple[Posting, ...]:
+    postings = (Posting(name, bits - taken[name]) for name, bits in given.items())
+    return tuple(posting for posting in postings if posting.bits)
