@@ -201,6 +201,43 @@ _ALL = [
         more_is_better=True,
     ),
     *(
+        figure
+        for drives, which in (
+            ("synthetic", "100 synthetic drives with their map"),
+            ("recorded", "the recorded drive, lines drawn from itself (timing only)"),
+        )
+        for figure in (
+            Figure(
+                f"prediction.{drives}.error",
+                f"Entry time predicted 30 s ahead against the last fix before the loss, {which}",
+                "s",
+                target=2.0,
+            ),
+            Figure(
+                f"prediction.{drives}.missed",
+                "The same: entries not predicted 10 s ahead",
+                "entries",
+                target=0.0,
+            ),
+            Figure(
+                f"prediction.{drives}.unseen",
+                "The same: entries not yet predicted 30 s ahead",
+                "%",
+            ),
+            Figure(
+                f"prediction.{drives}.false",
+                "The same: predictions within 30 s of their entry that no entry follows",
+                "%",
+                target=5.0,
+            ),
+            Figure(
+                f"prediction.{drives}.cost",
+                "The same: one fix in, blockages out, one core",
+                "µs",
+            ),
+        )
+    ),
+    *(
         Figure(
             f"goodput-rtt.{part}.{rtt}",
             f"Goodput at 10 Mbit/s, satellite RTT {rtt} ms, {what}",

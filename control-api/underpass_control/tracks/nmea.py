@@ -82,11 +82,6 @@ def _checksum(text: str) -> int:
     return total
 
 
-def sentence(body: str) -> str:
-    """Return a sentence with its checksum, without line end."""
-    return f"${body}*{_checksum(body):02X}"
-
-
 @dataclass
 class Counts:
     """What a reader passed over, and why."""

@@ -17,6 +17,7 @@ from tests.benchmarks.experiments import (
     loopback,
     objects,
     pep_and_cc,
+    prediction,
     satlink,
     start_up,
     survival,
@@ -49,4 +50,5 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "pep-and-cc": pep_and_cc.run,
     "goodput-rtt": goodput_rtt.run,
     "fairness": fairness.run,
+    "prediction": prediction.run,
 }
