@@ -28,9 +28,10 @@ pub enum Outcome {
     Acknowledged,
     /// The peer's CL refused it.
     Refused(Refusal),
-    /// The session ended first; so many bytes had been acknowledged.
+    /// The session ended first.
     Broken {
-        /// Bytes the peer acknowledged before the end.
+        /// Bytes of the bundle that the peer acknowledged before the end,
+        /// those of the transfer that this one continued included.
         acknowledged: u64,
     },
 }
@@ -47,7 +48,8 @@ pub trait Node: Send + Sync + 'static {
     /// about one bundle of unsent bytes.
     fn ready(&self, id: SessionId);
 
-    /// A transfer of `length` bytes (where the peer announced it) begins.
+    /// The transfer of a bundle of `length` bytes (where the peer announced
+    /// it) begins.
     /// An error refuses it before its bytes are kept.
     fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal>;
 
@@ -55,7 +57,8 @@ pub trait Node: Send + Sync + 'static {
     /// acknowledges the transfer's last byte.
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal>;
 
-    /// The peer's CL acknowledged `acknowledged` bytes in all of transfer `key`.
+    /// The peer's CL has acknowledged the first `acknowledged` bytes of the
+    /// bundle of transfer `key`.
     fn progress(&self, id: SessionId, key: u64, acknowledged: u64);
 
     /// Transfer `key` ended. Called exactly once for each offered transfer,

@@ -29,6 +29,9 @@ pub struct SessionInfo {
     pub standby: bool,
     /// The peer process' incarnation, if the peer announced one.
     pub incarnation: Option<u64>,
+    /// Whether a bundle whose transfer broke goes on here in its middle
+    /// ([`Transfer::resume`]).
+    pub resumes: bool,
     /// The largest bundle the peer takes, bytes.
     pub transfer_mru_bytes: u64,
     /// Whether the session is authenticated by TLS.
@@ -42,13 +45,35 @@ pub struct SessionInfo {
 /// One bundle to be sent.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// The node's name for the transfer, unique among those in progress.
+    /// The node's name for the transfer, never used again in this process:
+    /// the peer may keep what it has of a broken transfer under this name.
     pub key: u64,
-    /// The encoded bundle, in pieces that are sent one after the other.
+    /// The whole encoded bundle, in pieces that are sent one after the other.
     pub chunks: Vec<Bytes>,
+    /// The broken transfer of the same bytes that this one continues. Where
+    /// the session or the peer cannot do that, all bytes are sent.
+    pub resume: Option<Resume>,
+}
+
+/// How far an earlier transfer of the same bytes came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// The key of the first transfer of these bytes.
+    pub key: u64,
+    /// Bytes the peer has acknowledged, less than the bundle's.
+    pub offset: u64,
 }
 
 impl Transfer {
+    /// A transfer from the first byte on.
+    pub fn new(key: u64, chunks: Vec<Bytes>) -> Self {
+        Self {
+            key,
+            chunks,
+            resume: None,
+        }
+    }
+
     /// The bundle's size, bytes.
     pub fn len(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.len() as u64).sum()

@@ -42,7 +42,7 @@ impl Node for Source {
             });
         if let (Ok(key), Some(session)) = (took, self.session.get()) {
             let chunks = vec![self.bundle.clone()];
-            session.offer(Transfer { key, chunks });
+            session.offer(Transfer::new(key, chunks));
         }
     }
 

@@ -37,7 +37,7 @@ pub fn exercise(data: &[u8]) {
         run.feed(UP);
         for key in 0..2 {
             let chunks = vec![Bytes::from(vec![0; 5000])];
-            run.core.offer(Transfer { key, chunks });
+            run.core.offer(Transfer::new(key, chunks));
         }
     }
     for piece in data.chunks(usize::from(choice >> 2) + 1) {
@@ -76,7 +76,7 @@ impl Run {
         while self.core.poll_output(self.now).is_some() {}
         while let Some(event) = self.core.poll_event() {
             match event {
-                Event::Admit { length } => {
+                Event::Admit { length, .. } => {
                     assert!(length.is_none_or(|length| length <= 1 << 14));
                 }
                 Event::Received(bundle) => assert!(bundle.len() <= 1 << 14),

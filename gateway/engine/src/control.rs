@@ -70,11 +70,14 @@ impl Engine {
     /// Holds or releases what goes to a neighbour.
     pub(crate) fn set_blocked(&mut self, now: Instant, id: HopId, blocked: bool) {
         if let Some(hop) = self.hops.get_mut(&id) {
-            hop.blocked = blocked;
+            let was_blocked = std::mem::replace(&mut hop.blocked, blocked);
             for session in hop.all_sessions() {
                 self.actions.push_back(Action::Suspend { session, blocked });
             }
             self.scheduler.set_blocked(id.terminal(), blocked);
+            if was_blocked && !blocked {
+                self.link_back(now, id);
+            }
             self.settle(now);
         }
     }

@@ -17,7 +17,7 @@ use crate::hop::{Hop, HopId};
 use crate::link::{LinkChange, Utc};
 use crate::restored::RestoredStreams;
 use crate::services::Message;
-use crate::sessions::SessionState;
+use crate::sessions::{InFlight, SessionState};
 
 /// The ipn service of streams; 1 to 127 are for private use.
 pub(crate) const STREAM_SERVICE: u64 = 80;
@@ -56,6 +56,14 @@ pub enum Action {
         hop: HopId,
         /// How.
         change: LinkChange,
+    },
+    /// End the session at once; its transfers have been given back already,
+    /// and what it still tells of them is of no account.
+    Abort {
+        /// The session, which is not used any more.
+        session: SessionId,
+        /// Why.
+        reason: &'static str,
     },
     /// Something happened to a stream.
     Stream {
@@ -113,6 +121,8 @@ pub struct Engine {
     /// The peer whose bytes were sealed last, by neighbour and class.
     pub(crate) last_sealed: HashMap<(u64, Class), u64>,
     pub(crate) sessions: HashMap<SessionId, SessionState>,
+    /// Transfers offered and not ended.
+    pub(crate) transfers: HashMap<u64, InFlight>,
     /// Hops that wait for room in the store.
     pub(crate) starved: BTreeSet<HopId>,
     /// The one of them that was fed last.
@@ -193,6 +203,7 @@ impl Engine {
             waiting: BTreeMap::new(),
             last_sealed: HashMap::new(),
             sessions: HashMap::new(),
+            transfers: HashMap::new(),
             starved: BTreeSet::new(),
             last_fed: HopId(0),
             opened: BTreeSet::new(),

@@ -24,12 +24,16 @@ impl HopId {
 pub struct HopTraffic {
     /// Bundles given to the convergence layer, repetitions included.
     pub sent_bundles: u64,
-    /// Their bytes, as bundles.
+    /// Their bytes, as bundles, those that were left out included.
     pub sent_bytes: u64,
     /// Those that had been given to it before.
     pub repeated_bundles: u64,
-    /// Their bytes, as bundles.
+    /// Their bytes, as bundles, those that were left out included.
     pub repeated_bytes: u64,
+    /// Those that went on where an earlier transfer had broken.
+    pub resumed_bundles: u64,
+    /// Bytes that were left out for it, since the neighbour had them.
+    pub resumed_bytes: u64,
     /// Bundles that arrived and were kept.
     pub received_bundles: u64,
     /// Their bytes, as bundles.
@@ -84,13 +88,17 @@ impl Hop {
     }
 
     /// Counts a bundle given to the convergence layer.
-    pub fn count_sent(&mut self, class: Class, bytes: u64, again: bool) {
+    pub fn count_sent(&mut self, class: Class, bytes: u64, again: bool, left_out: u64) {
         if let Some(traffic) = self.traffic.get_mut(usize::from(class.0)) {
             traffic.sent_bundles += 1;
             traffic.sent_bytes += bytes;
             if again {
                 traffic.repeated_bundles += 1;
                 traffic.repeated_bytes += bytes;
+            }
+            if left_out > 0 {
+                traffic.resumed_bundles += 1;
+                traffic.resumed_bytes += left_out;
             }
         }
     }
@@ -136,6 +144,18 @@ impl Hop {
             Some(class) => self.sessions.get_mut(usize::from(class.0)),
             None => Some(&mut self.classless),
         }
+    }
+
+    /// Whether a session of a class is in use or may be.
+    pub fn has(&self, class: Class, session: SessionId) -> bool {
+        let sessions = self.sessions.get(usize::from(class.0));
+        sessions.is_some_and(|set| set.contains(&session))
+    }
+
+    /// The sessions of a class that came up before `session`.
+    pub fn older(&self, class: Class, session: SessionId) -> Vec<SessionId> {
+        let sessions = self.sessions.get(usize::from(class.0));
+        sessions.map_or_else(Vec::new, |set| set.range(..session).copied().collect())
     }
 
     /// Whether any session is up.

@@ -10,14 +10,21 @@ use crate::engine::{Action, Engine, STREAM_SERVICE};
 use crate::link::Sign;
 
 impl Engine {
-    /// Whether a bundle of `length` bytes may be taken. Only when it is here
+    /// A transfer begins on a session. Whether a bundle of `length` bytes may
+    /// be taken: only when it is here
     /// can it be said whether it is for this node: then it has room where a
     /// bundle to be relayed has none, and so have custody signals, which empty
     /// the store.
     ///
     /// # Errors
     /// When there is no room for it in any case.
-    pub fn admit(&self, length: Option<u64>) -> Result<(), Refusal> {
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        length: Option<u64>,
+    ) -> Result<(), Refusal> {
+        self.peer_uses(now, id);
         let length = length.unwrap_or(0);
         if self.agent.room(length) || self.agent.delivery_room(length) {
             Ok(())

@@ -26,6 +26,7 @@ mod services;
 mod sessions;
 mod snapshot;
 mod streams;
+mod takeover;
 
 pub use config::{EngineConfig, HopConfig, RouteEntry, window_bytes};
 pub use engine::{Action, Engine, EngineError};

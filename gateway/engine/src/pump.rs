@@ -10,6 +10,7 @@ use underpass_scheduler::{Decision, Leaf};
 
 use crate::engine::{Action, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
+use crate::sessions::InFlight;
 
 /// What a bundle adds to its payload at most: primary block, age, hop count,
 /// previous node, custody, CRCs, as the agent estimates them before it offers
@@ -55,21 +56,30 @@ impl Engine {
         let hop = self.hops.get(&id)?;
         let wire = hop.wire;
         let session = hop.carrier(leaf.class)?;
-        let mru = self.sessions.get(&session)?.info.transfer_mru_bytes;
+        let info = &self.sessions.get(&session)?.info;
+        let (mru, resumes) = (info.transfer_mru_bytes, info.resumes);
+        if !resumes {
+            let to = NeighbourId(hop.config.neighbour);
+            self.agent.forget_broken(to, leaf.class);
+        }
         let offer = self.take(now, id, leaf.class, max_bytes.min(mru), mru)?;
         let transfer = Transfer {
             key: offer.key,
             chunks: offer.chunks,
+            resume: offer.resume,
         };
+        let left_out = transfer.resume.map_or(0, |resume| resume.offset);
+        self.transfers.insert(transfer.key, InFlight::on(session));
         if let Some(hop) = self.hops.get_mut(&id) {
-            hop.count_sent(leaf.class, transfer.len(), offer.again);
+            hop.count_sent(leaf.class, transfer.len(), offer.again, left_out);
         }
         self.scheduler
-            .sent(now, leaf, wire.ip_bytes(transfer.len()));
-        self.actions.push_back(Action::Offer { session, transfer });
+            .sent(now, leaf, wire.ip_bytes(transfer.len() - left_out));
         if let Some(state) = self.sessions.get_mut(&session) {
             state.ready = false;
+            state.in_flight.insert(transfer.key);
         }
+        self.actions.push_back(Action::Offer { session, transfer });
         self.update_leaves(id);
         Some(())
     }

@@ -1,5 +1,6 @@
 //! Sessions of the convergence layers come, take bundles, and go.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use underpass_bundle::NeighbourId;
@@ -17,6 +18,28 @@ pub(crate) struct SessionState {
     pub info: SessionInfo,
     /// It can take a bundle.
     pub ready: bool,
+    /// Transfers offered and not ended.
+    pub in_flight: BTreeSet<u64>,
+    /// The link was lost and came back since its transfers began: unless they
+    /// move, they go to the next session that comes up.
+    pub stale: bool,
+}
+
+/// A transfer that is not ended.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub session: SessionId,
+    /// Bytes of its bundle that the peer has acknowledged.
+    pub acknowledged: u64,
+}
+
+impl InFlight {
+    pub fn on(session: SessionId) -> InFlight {
+        InFlight {
+            session,
+            acknowledged: 0,
+        }
+    }
 }
 
 impl Engine {
@@ -39,8 +62,8 @@ impl Engine {
             return;
         };
         let neighbour = state.config.neighbour;
+        let (class, incarnation) = (info.class, info.incarnation);
         let was_up = state.is_up();
-        let incarnation = info.incarnation;
         state.insert(info.class, id);
         self.actions.push_back(Action::SetRate {
             session: id,
@@ -58,8 +81,11 @@ impl Engine {
                 hop,
                 info,
                 ready: false,
+                in_flight: BTreeSet::new(),
+                stale: false,
             },
         );
+        self.replace_old(now, hop, class, incarnation);
         if was_up {
             self.heard(now, hop, now, Sign::Session);
         } else {
@@ -87,8 +113,27 @@ impl Engine {
         }
     }
 
+    /// The peer's convergence layer has acknowledged so many bytes of the
+    /// bundle of transfer `key`.
+    pub fn transfer_progress(&mut self, key: u64, acknowledged: u64) {
+        if let Some(transfer) = self.transfers.get_mut(&key) {
+            transfer.acknowledged = acknowledged;
+            if let Some(session) = self.sessions.get_mut(&transfer.session) {
+                session.stale = false;
+            }
+        }
+    }
+
     /// A transfer ended.
     pub fn transfer_finished(&mut self, now: Instant, key: u64, outcome: Outcome) {
+        // One that was given up is on another session by now.
+        let Some(transfer) = self.transfers.remove(&key) else {
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(&transfer.session) {
+            session.in_flight.remove(&key);
+            session.stale &= matches!(outcome, Outcome::Broken { .. });
+        }
         self.agent.transfer_finished(now, key, outcome);
         self.settle(now);
     }

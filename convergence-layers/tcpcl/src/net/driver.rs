@@ -12,17 +12,19 @@ use std::time::{Duration, Instant};
 use bytes::BufMut;
 use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep_until, timeout};
 use tokio_util::io::poll_read_buf;
 use tracing::debug;
 use underpass_cla::{Down, ExportedKey, Node, Outcome, SessionId, SessionInfo};
 
 use super::handle::{Command, SessionHandle};
+use super::kept::{KeptParts, Name};
 use super::nudge::Nudge;
 use super::output::Output;
 use super::socket::congestion_control;
 use super::transport::Transport;
-use crate::session::{Established, Event, SessionCore};
+use crate::session::{Established, Event, Found, SessionCore};
 use crate::wire::TermReason;
 
 /// Bytes read at once.
@@ -40,6 +42,7 @@ pub(super) struct Surroundings {
     pub(super) node: Arc<dyn Node>,
     /// What TLS exports; `None` on plain TCP.
     pub(super) exported_key: Option<ExportedKey>,
+    pub(super) kept: Arc<KeptParts>,
     pub(super) unlimited_lowat_bytes: u32,
     pub(super) on_up: OnUp,
 }
@@ -55,15 +58,21 @@ pub(super) struct Ended {
 /// that and the node.
 pub(super) struct Driver<T> {
     transport: T,
-    core: SessionCore,
-    around: Surroundings,
+    pub(super) core: SessionCore,
+    pub(super) around: Surroundings,
     commands: UnboundedReceiver<Command>,
-    sender: UnboundedSender<Command>,
+    pub(super) sender: UnboundedSender<Command>,
     handle: Option<Arc<SessionHandle>>,
     input: Box<[u8]>,
     input_start: usize,
     input_end: usize,
     output: Output,
+    /// The peer, if it names its transfers.
+    pub(super) peer: Option<(String, u64)>,
+    /// The transfer that is being received, if it has a name.
+    pub(super) receiving: Option<Name>,
+    /// Where the part of a transfer comes from that is to go on here.
+    pub(super) awaited: Option<oneshot::Receiver<Found>>,
     /// The node was told that the session is ready and has not offered yet.
     told_ready: bool,
     nudge: Nudge,
@@ -97,6 +106,9 @@ impl<T: Transport + 'static> Driver<T> {
             input_start: 0,
             input_end: 0,
             output: Output::default(),
+            peer: None,
+            receiving: None,
+            awaited: None,
             told_ready: false,
             nudge: Nudge::new(),
             timer: Box::pin(sleep_until(Instant::now().into())),
@@ -144,6 +156,7 @@ impl<T: Transport + 'static> Driver<T> {
     }
 
     fn finish(&mut self, down: &Down) {
+        self.forget_receiving();
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             if let Command::Offer(transfer) = command {
@@ -163,6 +176,7 @@ impl<T: Transport + 'static> Driver<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let mut progress = self.take_commands(cx);
+            progress |= self.poll_awaited(cx);
             progress |= self.dispatch();
             self.output.fetch(&mut self.core, Instant::now());
             match self.write(cx).and_then(|wrote| Ok(wrote | self.read(cx)?)) {
@@ -211,8 +225,19 @@ impl<T: Transport + 'static> Driver<T> {
             match event {
                 Event::StartTls => {}
                 Event::Established(established) => self.up(&established),
-                Event::Admit { length } => self.core.answer(node.admit(id, length)),
-                Event::Received(bundle) => self.core.answer(node.received(id, bundle)),
+                Event::Admit { length, resumption } => {
+                    let verdict = node.admit(id, length);
+                    self.begin_receiving(verdict, resumption);
+                }
+                Event::Received(bundle) => {
+                    let verdict = node.received(id, bundle);
+                    self.end_receiving(verdict);
+                }
+                Event::Kept { key: _, received } => {
+                    if let Some(name) = self.receiving.take() {
+                        self.around.kept.keep(&name, id, received);
+                    }
+                }
                 Event::Progress { key, acknowledged } => node.progress(id, key, acknowledged),
                 Event::Finished { key, outcome } => node.finished(id, key, outcome),
                 Event::Closed(down) => self.ended = Some(down),
@@ -230,12 +255,18 @@ impl<T: Transport + 'static> Driver<T> {
         }
         match self.make_handle() {
             Ok((handle, remote)) => {
+                if let Some(incarnation) = established.incarnation {
+                    let peer = established.peer_node_id.clone();
+                    self.around.kept.enter(&peer, incarnation);
+                    self.peer = Some((peer, incarnation));
+                }
                 let info = SessionInfo {
                     peer_node_id: established.peer_node_id.clone(),
                     path: self.around.path.clone(),
                     remote,
                     class: established.class,
                     standby: established.standby,
+                    resumes: established.resumes,
                     incarnation: established.incarnation,
                     transfer_mru_bytes: established.transfer_mru_bytes,
                     tls: self.around.exported_key.is_some(),
@@ -263,7 +294,7 @@ impl<T: Transport + 'static> Driver<T> {
     }
 
     /// Gives the session what was read and not yet taken.
-    fn digest(&mut self) {
+    pub(super) fn digest(&mut self) {
         let unread = &self.input[self.input_start..self.input_end];
         if !unread.is_empty() {
             self.input_start += self.core.handle_input(Instant::now(), unread);
@@ -281,6 +312,9 @@ impl<T: Transport + 'static> Driver<T> {
     /// Reads once; segment data goes straight into its bundle where nothing
     /// else was read before it.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        if self.awaited.is_some() {
+            return Ok(false);
+        }
         if self.input_start == self.input_end {
             (self.input_start, self.input_end) = (0, 0);
             if let Some((buffer, room)) = self.core.direct_buffer() {

@@ -244,6 +244,7 @@ impl Dial {
             path: defaults.path.clone(),
             node: shared.node.clone(),
             exported_key: contact.exported_key(),
+            kept: defaults.kept.clone(),
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             on_up: Box::new(move |established| self.on_up(&deciding, established)),
         };

@@ -9,11 +9,13 @@ mod contact;
 mod dialer;
 mod driver;
 mod handle;
+mod kept;
 mod lane;
 mod listener;
 mod nudge;
 mod output;
 mod pacing;
+mod receiving;
 mod registry;
 mod socket;
 mod task;
@@ -30,6 +32,7 @@ use crate::session::{Role, SessionConfig};
 
 pub use backoff::Backoff;
 pub use dialer::{Dialer, DialerConfig, DialerStatus, LaneStatus, SlotStatus};
+pub use kept::KeptParts;
 pub use listener::{Listener, ListenerConfig};
 pub use pacing::payload_bytes_per_second;
 pub use socket::SocketOptions;
@@ -60,6 +63,8 @@ pub struct SessionDefaults {
     pub ending_timeout: Duration,
     /// Options of the sockets.
     pub socket: SocketOptions,
+    /// Parts of broken transfers, one place for all sessions of the process.
+    pub kept: Arc<KeptParts>,
     /// Where session ids come from, one source for all CLs of the process.
     pub session_ids: Arc<AtomicU64>,
 }
@@ -84,6 +89,7 @@ impl SessionDefaults {
             contact_timeout: usual.contact_timeout,
             ending_timeout: usual.ending_timeout,
             socket: SocketOptions::default(),
+            kept: Arc::default(),
             session_ids,
         }
     }

@@ -44,6 +44,9 @@ pub struct SessionConfig {
     pub class: Option<(Class, bool)>,
     /// This process' incarnation, announced beside the class.
     pub incarnation: u64,
+    /// Whether parts of broken transfers are kept here and may go on; it is
+    /// announced beside the class.
+    pub resumption: bool,
     /// Bounds on what the peer may announce.
     pub limits: Limits,
 }
@@ -64,6 +67,7 @@ impl SessionConfig {
             ending_timeout: Duration::from_secs(30),
             class: None,
             incarnation: 0,
+            resumption: true,
             limits: Limits::default(),
         }
     }

@@ -75,6 +75,7 @@ impl SessionCore {
                 class,
                 standby,
                 incarnation: self.config.incarnation,
+                resumes: self.config.resumption,
             });
             self.emit_init(label);
         }
@@ -106,6 +107,7 @@ impl SessionCore {
             Role::Passive => {
                 let answer = theirs.map(|label| Label {
                     incarnation: self.config.incarnation,
+                    resumes: self.config.resumption,
                     ..label
                 });
                 self.emit_init(answer);
@@ -116,12 +118,17 @@ impl SessionCore {
         self.phase_deadline = None;
         self.keepalive = Keepalive::new(self.config.keepalive_s, init.keepalive_s, now);
         let segment_bytes = self.config.segment_bytes.min(init.segment_mru_bytes);
-        self.outgoing = Outgoing::new(segment_bytes, init.transfer_mru_bytes);
+        let resumes = label.is_some_and(|label| label.resumes);
+        self.outgoing = Outgoing::new(segment_bytes, init.transfer_mru_bytes, resumes);
+        if label.is_some() && self.config.resumption {
+            self.incoming.know_resumption();
+        }
         self.events.push_back(Event::Established(Established {
             peer_node_id: init.node_id.clone(),
             class: label.map(|label| label.class),
             standby: label.is_some_and(|label| label.standby),
             incarnation: label.map(|label| label.incarnation),
+            resumes,
             transfer_mru_bytes: init.transfer_mru_bytes,
             keepalive_s: self.config.keepalive_s.min(init.keepalive_s),
         }));

@@ -68,7 +68,7 @@ impl SessionCore {
             decoder: Decoder::new(config.limits),
             control: BytesMut::new(),
             events: VecDeque::new(),
-            outgoing: Outgoing::new(config.segment_bytes, 0),
+            outgoing: Outgoing::new(config.segment_bytes, 0, false),
             incoming: Incoming::new(config.segment_mru_bytes, config.transfer_mru_bytes),
             keepalive: Keepalive::new(0, 0, now),
             certified: None,
@@ -245,6 +245,21 @@ impl SessionCore {
             return;
         }
         let admitted = self.incoming.answer(answer);
+        self.answered(admitted);
+    }
+
+    /// Answers an [`Event::Admit`] that names an offset: `kept` are the first
+    /// bytes of the bundle, as far as they are here. If they do not reach the
+    /// offset, the peer is asked to begin anew.
+    pub fn resume(&mut self, kept: Option<BytesMut>) {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        let admitted = self.incoming.resume(kept);
+        self.answered(admitted);
+    }
+
+    fn answered(&mut self, admitted: Action) {
         self.act(admitted);
         // A segment without data ends where it begins.
         if self.decoder.data_left() == 0 && self.incoming.is_open() {
@@ -325,6 +340,9 @@ impl SessionCore {
         self.outgoing.fail(&mut self.events);
         self.events
             .retain(|event| !matches!(event, Event::Admit { .. } | Event::Received(_)));
+        if let Some((key, received)) = self.incoming.give_up() {
+            self.events.push_back(Event::Kept { key, received });
+        }
         self.events.push_back(Event::Closed(down));
     }
 
@@ -336,7 +354,9 @@ impl SessionCore {
     pub(super) fn act(&mut self, action: Action) {
         match action {
             Action::Nothing => {}
-            Action::Admit(length) => self.events.push_back(Event::Admit { length }),
+            Action::Admit { length, resumption } => {
+                self.events.push_back(Event::Admit { length, resumption });
+            }
             Action::Deliver(bundle) => self.events.push_back(Event::Received(bundle)),
             Action::Ack {
                 flags,

@@ -1,7 +1,9 @@
 //! What a session tells its shell.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use underpass_cla::{Class, Down, Outcome};
+
+use super::Resumption;
 
 /// What is agreed when the session is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub struct Established {
     pub standby: bool,
     /// The peer's incarnation, where it announced one.
     pub incarnation: Option<u64>,
+    /// Whether the peer keeps what it has of broken transfers.
+    pub resumes: bool,
     /// The largest bundle the peer takes, bytes.
     pub transfer_mru_bytes: u64,
     /// Keepalive interval in force, s; 0 for none.
@@ -28,11 +32,22 @@ pub enum Event {
     StartTls,
     /// The session is up.
     Established(Established),
-    /// May a transfer of `length` bytes, where known, begin? Asks for
-    /// [`super::SessionCore::answer`].
+    /// May the transfer of a bundle of `length` bytes, where known, begin?
+    /// Asks for [`super::SessionCore::answer`], or, if it is to go on behind
+    /// an offset, for [`super::SessionCore::resume`].
     Admit {
-        /// Bytes announced.
+        /// Bytes announced, those before the offset included.
         length: Option<u64>,
+        /// The peer's name for the bundle, if it uses such names.
+        resumption: Option<Resumption>,
+    },
+    /// The session is over in the middle of a transfer that may go on
+    /// elsewhere.
+    Kept {
+        /// The peer's name for the bundle.
+        key: u64,
+        /// Its first bytes.
+        received: BytesMut,
     },
     /// A whole bundle arrived. Asks for [`super::SessionCore::answer`].
     Received(Bytes),

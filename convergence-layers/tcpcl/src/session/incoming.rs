@@ -3,7 +3,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use underpass_cla::Refusal;
 
-use crate::wire::{ExtensionList, RefuseReason, SegmentHeader, TRANSFER_LENGTH};
+use super::{RESUMPTION_EXTENSION, Resumption};
+use crate::wire::{ExtensionList, RefuseReason, SegmentHeader, TRANSFER_LENGTH, segment_flag};
 
 /// The most that is taken at once for a transfer of unknown length.
 const GROWTH_BYTES: u64 = 256 << 10;
@@ -12,8 +13,11 @@ const GROWTH_BYTES: u64 = 256 << 10;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Nothing,
-    /// Ask whether a transfer may begin.
-    Admit(Option<u64>),
+    /// Ask whether a transfer may begin; the length is that of its bundle.
+    Admit {
+        length: Option<u64>,
+        resumption: Option<Resumption>,
+    },
     /// Acknowledge the segment.
     Ack {
         flags: u8,
@@ -54,10 +58,13 @@ struct Assembly {
     id: u64,
     /// Flags of the current segment.
     flags: u8,
-    /// Bytes of the whole, where they are known.
+    /// The sender's name for the bundle, and where in it this begins.
+    resumption: Option<Resumption>,
+    /// Bytes of the transfer, where they are known.
     length: Option<u64>,
     /// Bytes in the segments whose head has come.
     framed: u64,
+    /// The bundle so far, what was kept of it included.
     buffer: BytesMut,
 }
 
@@ -66,6 +73,8 @@ struct Assembly {
 pub(super) struct Incoming {
     segment_mru_bytes: u64,
     transfer_mru_bytes: u64,
+    /// Whether the peer was told that parts are kept.
+    knows_resumption: bool,
     state: State,
 }
 
@@ -74,8 +83,14 @@ impl Incoming {
         Self {
             segment_mru_bytes,
             transfer_mru_bytes,
+            knows_resumption: false,
             state: State::Idle,
         }
+    }
+
+    /// The peer was told that parts are kept.
+    pub(super) fn know_resumption(&mut self) {
+        self.knows_resumption = true;
     }
 
     /// Whether an answer is awaited.
@@ -123,25 +138,27 @@ impl Incoming {
             return self.refuse(header, RefuseReason::SessionTerminating);
         }
         let announced = match &header.extensions {
-            Ok(list) => announced_length(list),
+            Ok(list) => announced(list, self.knows_resumption),
             Err(_) => Err(RefuseReason::ExtensionFailure),
         };
-        let length = match announced {
-            Ok(None) if header.is_end() => Some(header.data_bytes),
+        let (length, resumption) = match announced {
+            Ok((None, resumption)) if header.is_end() => (Some(header.data_bytes), resumption),
             Ok(announced) => announced,
             Err(reason) => return self.refuse(header, reason),
         };
         let mut assembly = Assembly {
             id: header.transfer_id,
             flags: header.flags,
+            resumption,
             length,
             framed: 0,
             buffer: BytesMut::new(),
         };
         match assembly.extend(header, self.segment_mru_bytes, self.transfer_mru_bytes) {
             Ok(()) => {
+                let length = length.map(|length| assembly.offset() + length);
                 self.state = State::Admitting(assembly);
-                Action::Admit(length)
+                Action::Admit { length, resumption }
             }
             Err(reason) => self.refuse(header, reason),
         }
@@ -187,7 +204,7 @@ impl Incoming {
         match &mut self.state {
             State::Receiving(assembly) => {
                 let (flags, id, received) = (assembly.flags, assembly.id, assembly.framed);
-                if flags & crate::wire::segment_flag::END == 0 {
+                if flags & segment_flag::END == 0 {
                     return Action::Ack {
                         flags,
                         id,
@@ -210,21 +227,60 @@ impl Incoming {
         }
     }
 
+    /// Takes what is here of the bundle that [`Action::Admit`] wants to go on
+    /// with.
+    pub(super) fn resume(&mut self, kept: Option<BytesMut>) -> Action {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Admitting(assembly) => self.begin(assembly, kept.unwrap_or_default()),
+            other => {
+                self.state = other;
+                Action::Nothing
+            }
+        }
+    }
+
+    /// Receives behind the offset, if `kept` reaches it.
+    fn begin(&mut self, mut assembly: Assembly, mut kept: BytesMut) -> Action {
+        let offset = usize::try_from(assembly.offset()).unwrap_or(usize::MAX);
+        if kept.len() < offset {
+            self.state = State::Draining {
+                id: assembly.id,
+                ends: assembly.flags & segment_flag::END != 0,
+            };
+            return Action::Refuse {
+                id: assembly.id,
+                reason: RefuseReason::Retransmit,
+            };
+        }
+        kept.truncate(offset);
+        let first = assembly.length.unwrap_or(assembly.framed.min(GROWTH_BYTES));
+        kept.reserve(usize::try_from(first).unwrap_or(usize::MAX));
+        assembly.buffer = kept;
+        self.state = State::Receiving(assembly);
+        Action::Nothing
+    }
+
+    /// Gives up the transfer in progress: the name and the first bytes of its
+    /// bundle, where it has a name.
+    pub(super) fn give_up(&mut self) -> Option<(u64, BytesMut)> {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Receiving(Assembly {
+                resumption: Some(Resumption { key, .. }),
+                buffer,
+                ..
+            }) if !buffer.is_empty() => Some((key, buffer)),
+            _ => None,
+        }
+    }
+
     /// Takes the answer to [`Action::Admit`] or [`Action::Deliver`].
     pub(super) fn answer(&mut self, answer: Result<(), Refusal>) -> Action {
         match (std::mem::replace(&mut self.state, State::Idle), answer) {
-            (State::Admitting(mut assembly), Ok(())) => {
-                let first = assembly.length.unwrap_or(assembly.framed.min(GROWTH_BYTES));
-                assembly
-                    .buffer
-                    .reserve(usize::try_from(first).unwrap_or(usize::MAX));
-                self.state = State::Receiving(assembly);
-                Action::Nothing
-            }
+            (State::Admitting(assembly), Ok(())) => self.begin(assembly, BytesMut::new()),
             (State::Admitting(assembly), Err(refusal)) => {
                 self.state = State::Draining {
                     id: assembly.id,
-                    ends: assembly.flags & crate::wire::segment_flag::END != 0,
+                    ends: assembly.flags & segment_flag::END != 0,
                 };
                 Action::Refuse {
                     id: assembly.id,
@@ -256,6 +312,11 @@ impl Incoming {
 }
 
 impl Assembly {
+    /// Bytes of the bundle before this transfer.
+    fn offset(&self) -> u64 {
+        self.resumption.map_or(0, |resumption| resumption.offset)
+    }
+
     /// Counts a segment and checks it against the bounds (RFC 9174, 5.2.4 and
     /// 5.2.5.1: a violated bound or length is refused as not acceptable).
     fn extend(
@@ -268,7 +329,7 @@ impl Assembly {
         self.framed = self.framed.saturating_add(header.data_bytes);
         let whole = self.length.unwrap_or(self.framed);
         let fits = header.data_bytes <= segment_mru_bytes
-            && whole <= transfer_mru_bytes
+            && whole.saturating_add(self.offset()) <= transfer_mru_bytes
             && self.framed <= whole
             && (!header.is_end() || self.framed == whole);
         if fits {
@@ -279,19 +340,31 @@ impl Assembly {
     }
 }
 
-/// The announced length; an unknown critical item or a malformed length fails.
-fn announced_length(list: &ExtensionList) -> Result<Option<u64>, RefuseReason> {
-    let mut length = None;
+/// The announced length and name; an unknown critical item or a malformed
+/// length fails.
+fn announced(
+    list: &ExtensionList,
+    knows_resumption: bool,
+) -> Result<(Option<u64>, Option<Resumption>), RefuseReason> {
+    let (mut length, mut resumption) = (None, None);
     for item in &list.0 {
-        if item.kind == TRANSFER_LENGTH {
-            let value = item.value[..].try_into();
-            let value: [u8; 8] = value.map_err(|_| RefuseReason::ExtensionFailure)?;
-            length = Some(u64::from_be_bytes(value));
-        } else if item.is_critical() {
-            return Err(RefuseReason::ExtensionFailure);
+        let failure = Err(RefuseReason::ExtensionFailure);
+        match item.kind {
+            TRANSFER_LENGTH => match <[u8; 8]>::try_from(&item.value[..]) {
+                Ok(value) => length = Some(u64::from_be_bytes(value)),
+                Err(_) => return failure,
+            },
+            RESUMPTION_EXTENSION if knows_resumption => {
+                resumption = Resumption::from_value(&item.value);
+                if resumption.is_none() && item.is_critical() {
+                    return failure;
+                }
+            }
+            _ if item.is_critical() => return failure,
+            _ => {}
         }
     }
-    Ok(length)
+    Ok((length, resumption))
 }
 
 fn refuse_reason(refusal: Refusal) -> RefuseReason {

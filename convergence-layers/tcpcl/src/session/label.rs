@@ -11,6 +11,7 @@ pub const LABEL_EXTENSION: u16 = 0x8755;
 
 const FORMAT: u8 = 1;
 const STANDBY: u8 = 0x01;
+const RESUMES: u8 = 0x02;
 const VALUE_BYTES: usize = 11;
 
 /// What a session is for.
@@ -23,6 +24,8 @@ pub struct Label {
     /// The sender's incarnation: another value means another process, which
     /// remembers nothing of earlier sessions.
     pub incarnation: u64,
+    /// Whether the sender keeps what it has of broken transfers.
+    pub resumes: bool,
 }
 
 impl Label {
@@ -32,7 +35,9 @@ impl Label {
         let mut value = BytesMut::with_capacity(VALUE_BYTES);
         value.put_u8(FORMAT);
         value.put_u8(self.class.0);
-        value.put_u8(if self.standby { STANDBY } else { 0 });
+        let standby = if self.standby { STANDBY } else { 0 };
+        let resumes = if self.resumes { RESUMES } else { 0 };
+        value.put_u8(standby | resumes);
         value.put_u64(self.incarnation);
         ExtensionItem {
             flags: 0,
@@ -58,6 +63,7 @@ impl Label {
             class: Class(class),
             standby: flags & STANDBY != 0,
             incarnation: u64::from_be_bytes(incarnation),
+            resumes: flags & RESUMES != 0,
         })
     }
 }
@@ -70,11 +76,12 @@ mod tests {
         class: Class(3),
         standby: true,
         incarnation: 0x0102_0304_0506_0708,
+        resumes: true,
     };
 
     #[test]
     fn the_value_is_as_documented() {
-        assert_eq!(LABEL.to_item().value[..], [1, 3, 1, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(LABEL.to_item().value[..], [1, 3, 3, 1, 2, 3, 4, 5, 6, 7, 8]);
         assert!(!LABEL.to_item().is_critical());
         assert_eq!(
             Label::find(&ExtensionList(vec![LABEL.to_item()])),

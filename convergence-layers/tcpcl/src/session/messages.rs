@@ -25,9 +25,10 @@ impl SessionCore {
                 reason,
                 transfer_id,
             } => {
+                let ending = self.phase == Phase::Ending;
                 let result = self
                     .outgoing
-                    .refused(*transfer_id, *reason, &mut self.events);
+                    .refused(*transfer_id, *reason, ending, &mut self.events);
                 self.unless_expected(result, code::XFER_REFUSE);
             }
             Frame::Keepalive => {}

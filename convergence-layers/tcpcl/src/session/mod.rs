@@ -6,6 +6,11 @@
 //! a question, [`Event::Admit`] and [`Event::Received`]; no input is taken
 //! until [`SessionCore::answer`] is called, so that acknowledgements and
 //! refusals keep the order of the transfers.
+//!
+//! What is shared by the sessions of a process is a state machine of its own:
+//! [`KeptTransfers`] has the received parts of transfers that broke
+//! ([`Event::Kept`]) until another session goes on with them
+//! ([`SessionCore::resume`]).
 
 mod config;
 mod contact;
@@ -13,13 +18,17 @@ mod core;
 mod event;
 mod incoming;
 mod keepalive;
+mod kept;
 mod label;
 mod messages;
 mod node_id;
 mod outgoing;
+mod resumption;
 
 pub use self::core::SessionCore;
 pub use config::{Role, SessionConfig};
 pub use event::{Established, Event};
+pub use kept::{Found, KeptLimits, KeptTransfers};
 pub use label::{LABEL_EXTENSION, Label};
 pub use node_id::same_node;
+pub use resumption::{RESUMPTION_EXTENSION, Resumption};

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
-use underpass_cla::{Outcome, Refusal, Transfer};
+use bytes::{Buf, Bytes, BytesMut};
+use underpass_cla::{Outcome, Refusal, Resume, Transfer};
 
-use super::Event;
+use super::{Event, Resumption};
 use crate::wire::{RefuseReason, XferAck, emit_segment_header, segment_flag};
 
 /// The peer named a transfer that is not there, or acknowledged bytes that
@@ -19,6 +19,8 @@ pub(super) struct Unexpected;
 pub(super) struct Outgoing {
     segment_bytes: u64,
     transfer_mru_bytes: u64,
+    /// Whether the peer keeps parts of broken transfers.
+    resumes: bool,
     /// Offered, not begun.
     waiting: VecDeque<Transfer>,
     /// The transfer whose bytes go out now.
@@ -32,7 +34,10 @@ pub(super) struct Outgoing {
 #[derive(Debug)]
 struct Sending {
     id: u64,
+    /// Said in the first segment.
+    resumption: Option<Resumption>,
     chunks: VecDeque<Bytes>,
+    /// Bytes of this transfer: what is behind the offset.
     length: u64,
     /// Bytes in segments whose head is out.
     framed: u64,
@@ -43,15 +48,27 @@ struct Sending {
 #[derive(Debug)]
 struct Begun {
     key: u64,
+    /// Bytes of the bundle before this transfer.
+    offset: u64,
+    /// Bytes of this transfer, and those of them that are acknowledged.
     length: u64,
     acknowledged: u64,
+    /// What is sent if the peer lacks the bytes before the offset.
+    whole: Option<Transfer>,
+}
+
+impl Begun {
+    fn acknowledged_of_bundle(&self) -> u64 {
+        self.offset + self.acknowledged
+    }
 }
 
 impl Outgoing {
-    pub(super) fn new(segment_bytes: u64, transfer_mru_bytes: u64) -> Self {
+    pub(super) fn new(segment_bytes: u64, transfer_mru_bytes: u64, resumes: bool) -> Self {
         Self {
             segment_bytes,
             transfer_mru_bytes,
+            resumes,
             waiting: VecDeque::new(),
             sending: None,
             begun: VecDeque::new(),
@@ -104,10 +121,21 @@ impl Outgoing {
         }
     }
 
-    fn begin(&mut self, transfer: Transfer, head: &mut BytesMut) {
-        let length = transfer.len();
+    fn begin(&mut self, mut transfer: Transfer, head: &mut BytesMut) {
+        let whole = transfer.len();
+        let resume = transfer.resume.filter(|resume| resume.offset < whole);
+        let offset = resume.map_or(0, |resume| resume.offset);
+        let offset = if self.resumes { offset } else { 0 };
+        let length = whole - offset;
+        let resumption = self.resumes.then(|| Resumption {
+            key: resume.map_or(transfer.key, |resume| resume.key),
+            offset,
+        });
+        let kept = (offset > 0).then(|| transfer.clone());
+        skip(&mut transfer.chunks, offset);
         let mut sending = Sending {
             id: self.first_id + self.begun.len() as u64,
+            resumption,
             chunks: transfer.chunks.into(),
             length,
             framed: 0,
@@ -117,8 +145,10 @@ impl Outgoing {
         self.sending = Some(sending);
         self.begun.push_back(Some(Begun {
             key: transfer.key,
+            offset,
             length,
             acknowledged: 0,
+            whole: kept,
         }));
     }
 
@@ -166,26 +196,39 @@ impl Outgoing {
             begun.acknowledged = ack.acknowledged;
             events.push_back(Event::Progress {
                 key,
-                acknowledged: ack.acknowledged,
+                acknowledged: begun.acknowledged_of_bundle(),
             });
         }
         Ok(())
     }
 
     /// Takes an XFER_REFUSE. The current segment is completed, since the peer
-    /// counts its bytes, and no further one is sent (RFC 9174, 5.2.4).
+    /// counts its bytes, and no further one is sent (RFC 9174, 5.2.4). If the
+    /// peer lacks what comes before the offset, the bundle goes next, as a
+    /// whole; a session that is `ending` begins nothing.
     pub(super) fn refused(
         &mut self,
         id: u64,
         reason: RefuseReason,
+        ending: bool,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Unexpected> {
         let index = self.slot(id).ok_or(Unexpected)?;
-        let begun = self.begun[index].as_ref().ok_or(Unexpected)?;
-        events.push_back(Event::Finished {
-            key: begun.key,
-            outcome: outcome_of(reason, begun.acknowledged),
-        });
+        let begun = self.begun[index].as_mut().ok_or(Unexpected)?;
+        match (reason, begun.whole.take()) {
+            (RefuseReason::Retransmit, Some(whole)) if !ending => {
+                let resume = whole.resume.map(|r| Resume { offset: 0, ..r });
+                self.waiting.push_front(Transfer { resume, ..whole });
+            }
+            (RefuseReason::Retransmit, Some(_)) => events.push_back(Event::Finished {
+                key: begun.key,
+                outcome: Outcome::Broken { acknowledged: 0 },
+            }),
+            _ => events.push_back(Event::Finished {
+                key: begun.key,
+                outcome: outcome_of(reason, begun.acknowledged_of_bundle()),
+            }),
+        }
         self.end(index);
         if let Some(sending) = &mut self.sending
             && sending.id == id
@@ -211,7 +254,7 @@ impl Outgoing {
             events.push_back(Event::Finished {
                 key: begun.key,
                 outcome: Outcome::Broken {
-                    acknowledged: begun.acknowledged,
+                    acknowledged: begun.acknowledged_of_bundle(),
                 },
             });
         }
@@ -232,7 +275,8 @@ impl Sending {
             flags |= segment_flag::END;
         }
         self.segment_left = data_bytes;
-        emit_segment_header(flags, self.id, self.length, data_bytes, head);
+        let private = self.resumption.map(Resumption::to_item);
+        emit_segment_header(flags, self.id, self.length, data_bytes, private, head);
     }
 
     /// A piece of the segment's data, uncopied. `segment_left` is not zero,
@@ -252,6 +296,16 @@ impl Sending {
         self.segment_left -= length as u64;
         piece
     }
+}
+
+/// Takes the first `bytes` off.
+fn skip(chunks: &mut Vec<Bytes>, mut bytes: u64) {
+    chunks.retain_mut(|chunk| {
+        let first = bytes.min(chunk.len() as u64);
+        bytes -= first;
+        chunk.advance(usize::try_from(first).unwrap_or(usize::MAX));
+        !chunk.is_empty()
+    });
 }
 
 fn outcome_of(reason: RefuseReason, acknowledged: u64) -> Outcome {

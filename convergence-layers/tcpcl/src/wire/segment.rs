@@ -33,12 +33,14 @@ impl SegmentHeader {
 }
 
 /// Appends a segment's head to `out`. `transfer_length` is announced in a
-/// first segment that is not also the last, as RFC 9174, 5.2.5.1 asks.
+/// first segment that is not also the last, as RFC 9174, 5.2.5.1 asks;
+/// `private` stands beside it in a first segment.
 pub fn emit_segment_header(
     flags: u8,
     transfer_id: u64,
     transfer_length: u64,
     data_bytes: u64,
+    private: Option<ExtensionItem>,
     out: &mut impl BufMut,
 ) {
     out.put_u8(code::XFER_SEGMENT);
@@ -53,6 +55,7 @@ pub fn emit_segment_header(
                 value: Bytes::copy_from_slice(&transfer_length.to_be_bytes()),
             });
         }
+        extensions.0.extend(private);
         extensions.emit(out);
     }
     out.put_u64(data_bytes);

@@ -3,6 +3,7 @@
 mod node;
 mod pki;
 mod plain;
+mod resuming;
 mod tls;
 
 use std::net::SocketAddr;

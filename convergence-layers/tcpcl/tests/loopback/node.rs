@@ -12,7 +12,7 @@ pub enum Told {
     Up(SessionId, SessionInfo, Arc<dyn Session>),
     Ready(SessionId),
     Received(SessionId, Bytes),
-    Progress,
+    Progress(u64),
     Finished(u64, Outcome),
     Down(SessionId, Down),
 }
@@ -47,8 +47,8 @@ impl Node for Recorder {
         Ok(())
     }
 
-    fn progress(&self, _id: SessionId, _key: u64, _acknowledged: u64) {
-        self.tell(Told::Progress);
+    fn progress(&self, _id: SessionId, _key: u64, acknowledged: u64) {
+        self.tell(Told::Progress(acknowledged));
     }
 
     fn finished(&self, _id: SessionId, key: u64, outcome: Outcome) {
@@ -127,6 +127,14 @@ impl TestNode {
         .await
     }
 
+    pub async fn progress(&mut self) -> u64 {
+        self.next(|told| match told {
+            Told::Progress(acknowledged) => Some(acknowledged),
+            _ => None,
+        })
+        .await
+    }
+
     pub async fn finished(&mut self) -> (u64, Outcome) {
         self.next(|told| match told {
             Told::Finished(key, outcome) => Some((key, outcome)),
@@ -149,5 +157,5 @@ pub fn transfer(key: u64, length: usize) -> (Transfer, Bytes) {
     let whole: Bytes = (0..length).map(|i| (7 * i + 3 + i / 251) as u8).collect();
     let first = length / 3;
     let chunks = vec![whole.slice(..first), whole.slice(first..)];
-    (Transfer { key, chunks }, whole)
+    (Transfer::new(key, chunks), whole)
 }

@@ -9,4 +9,5 @@ mod peer;
 mod properties;
 mod receiving;
 mod recorded;
+mod resuming;
 mod sending;

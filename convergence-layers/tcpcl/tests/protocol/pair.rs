@@ -113,7 +113,7 @@ fn up() -> Pair {
 
 fn offer(end: &mut End, key: u64, bundle: &Bytes) {
     let chunks = vec![bundle.clone()];
-    end.core.offer(Transfer { key, chunks });
+    end.core.offer(Transfer::new(key, chunks));
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl AgainstPeer {
 
     pub fn offer(&mut self, key: u64, length: usize) {
         let chunks = vec![Bytes::from(vec![key as u8; length])];
-        self.core.offer(Transfer { key, chunks });
+        self.core.offer(Transfer::new(key, chunks));
         self.settle();
     }
 

@@ -48,7 +48,10 @@ fn the_last_byte_is_acknowledged_only_when_the_node_has_the_bundle() {
     let mut session = AgainstPeer::up();
     let bytes = segment(WHOLE, 3, &[], 50);
     let taken = session.core.handle_input(session.now, &bytes);
-    let admit = Event::Admit { length: Some(50) };
+    let admit = Event::Admit {
+        length: Some(50),
+        resumption: None,
+    };
     assert_eq!(session.core.poll_event(), Some(admit));
     session.core.answer(Ok(()));
     session.core.handle_input(session.now, &bytes[taken..]);
@@ -149,7 +152,13 @@ fn an_announced_length_is_kept_to() {
     session.hear(&segment(START, 3, &announced, 20));
     session.hear(&segment(END, 3, &[], 10));
     assert_eq!(session.bundles(), [(3, 30)]);
-    assert_eq!(session.events[0], Event::Admit { length: Some(30) });
+    assert_eq!(
+        session.events[0],
+        Event::Admit {
+            length: Some(30),
+            resumption: None
+        }
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use bp7::administrative_record::StatusReport;
 use bp7::dtntime::CreationTimestamp;
 use bytes::Bytes;
 use thiserror::Error;
-use underpass_cla::{Class, Refusal};
+use underpass_cla::{Class, Refusal, Resume};
 
 use super::config::NeighbourId;
 use crate::wire::{Disposition, Eid, Malformed};
@@ -158,8 +158,10 @@ pub struct Offer {
     pub key: u64,
     /// The bundle.
     pub id: BundleId,
-    /// The encoded bundle, in pieces.
+    /// The whole encoded bundle, in pieces.
     pub chunks: Vec<Bytes>,
+    /// The broken transfer of the same bytes that this one may go on with.
+    pub resume: Option<Resume>,
     /// Whether it was in transmission before.
     pub again: bool,
 }

@@ -5,12 +5,12 @@ use std::time::Instant;
 use bp7::administrative_record::FORWARDED_BUNDLE;
 use bp7::flags::BundleControlFlags as Flags;
 use bytes::Bytes;
-use underpass_cla::{Class, Outcome, Refusal};
+use underpass_cla::{Class, Outcome, Refusal, Resume};
 
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event, Offer};
-use super::held::{Held, Phase};
+use super::held::{Held, Phase, Sent};
 use super::neighbour::backed_off;
 use super::originate::Draft;
 use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
@@ -74,6 +74,18 @@ impl Agent {
             .find(|id| self.fits(*id, max_bytes))?;
         let payload = self.fetch(now, id)?;
         self.offer(now, id, payload)
+    }
+
+    /// The sessions of a neighbour cannot go on in the middle of a bundle:
+    /// what waits for it in `class` is encoded anew, with its present age.
+    pub fn forget_broken(&mut self, neighbour: NeighbourId, class: Class) {
+        let queue = self.neighbours.get(&neighbour);
+        let queue = queue.and_then(|neighbour| neighbour.queues.get(&class));
+        for id in queue.into_iter().flat_map(|queue| &queue.again) {
+            if let Some(held) = self.held.get_mut(id) {
+                held.sent = None;
+            }
+        }
     }
 
     fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
@@ -144,30 +156,47 @@ impl Agent {
         self.next_key += 1;
         held.phase = Phase::InTransmission(key);
         self.transmissions.insert(key, id);
-        let cteb = own_cteb.as_ref().or(held.passed_cteb.as_ref());
-        let hop = HopBlocks {
-            previous_node: (held.numbers.previous_node, &self.admin),
-            age_ms: (held.numbers.age, held.age_ms_at(now)),
-            hop_count: held
-                .hop_count
-                .map(|(limit, count)| (held.numbers.hop_count, limit, count)),
-            cteb: cteb.map(|cteb| (held.numbers.cteb, cteb)),
-            creb: held.creb.as_ref().map(|creb| (held.numbers.creb, creb)),
+        let resume = held.resumable(now).map(|sent| Resume {
+            key: sent.key,
+            offset: sent.acknowledged,
+        });
+        let header = if let Some(sent) = held.sent.as_ref().filter(|_| resume.is_some()) {
+            sent.header.clone()
+        } else {
+            let cteb = own_cteb.as_ref().or(held.passed_cteb.as_ref());
+            let hop = HopBlocks {
+                previous_node: (held.numbers.previous_node, &self.admin),
+                age_ms: (held.numbers.age, held.age_ms_at(now)),
+                hop_count: held
+                    .hop_count
+                    .map(|(limit, count)| (held.numbers.hop_count, limit, count)),
+                cteb: cteb.map(|cteb| (held.numbers.cteb, cteb)),
+                creb: held.creb.as_ref().map(|creb| (held.numbers.creb, creb)),
+            };
+            let header = write_header(
+                &self.config.codes,
+                &held.primary_raw,
+                &hop,
+                &held.others,
+                &held.payload_head,
+            );
+            held.sent = Some(Sent {
+                key,
+                header: header.clone(),
+                encoded: now,
+                acknowledged: 0,
+            });
+            header
         };
         let mut chunks = Vec::with_capacity(payload.len() + 2);
-        chunks.push(write_header(
-            &self.config.codes,
-            &held.primary_raw,
-            &hop,
-            &held.others,
-            &held.payload_head,
-        ));
+        chunks.push(header);
         chunks.extend(payload);
         chunks.push(held.trailer.clone());
         Some(Offer {
             key,
             id,
             chunks,
+            resume,
             again,
         })
     }
@@ -181,6 +210,14 @@ impl Agent {
             // Released, expired or cancelled meanwhile.
             return;
         };
+        let acknowledged = match outcome {
+            Outcome::Broken { acknowledged } => acknowledged,
+            _ => 0,
+        };
+        match &mut held.sent {
+            Some(sent) if acknowledged > 0 => sent.acknowledged = acknowledged,
+            sent => *sent = None,
+        }
         match outcome {
             Outcome::Acknowledged | Outcome::Refused(Refusal::Completed) => {
                 held.acknowledged = Some(now);

@@ -10,6 +10,9 @@ use super::config::NeighbourId;
 use super::event::DeleteReason;
 use crate::wire::{Creb, Cteb, Eid, Extension};
 
+/// See [`Held::resumable`].
+const OLDER_PART: u32 = 8;
+
 /// Names a bundle on the wire (RFC 9171 §4.2.7): source, creation time,
 /// sequence number, and for a fragment offset and length.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -120,6 +123,20 @@ pub(crate) struct Held {
     pub unanswered: u32,
     /// When the CL finished it last.
     pub acknowledged: Option<Instant>,
+    /// The encoding under way, or the one that the peer has a part of.
+    pub sent: Option<Sent>,
+}
+
+/// How a bundle was encoded when a transfer of it began. Another transfer can
+/// go on in its middle only with the same bytes.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// The first transfer of these bytes.
+    pub key: u64,
+    pub header: Bytes,
+    pub encoded: Instant,
+    /// Bytes that the peer's CL has acknowledged.
+    pub acknowledged: u64,
 }
 
 impl Held {
@@ -140,6 +157,17 @@ impl Held {
         for block in &mut self.others {
             block.raw = Bytes::copy_from_slice(&block.raw);
         }
+    }
+
+    /// What a transfer that begins now can go on with. The age in its header
+    /// is that of the earlier time: what the next node adds too little is kept
+    /// below an eighth of the lifetime that is left.
+    pub fn resumable(&self, now: Instant) -> Option<&Sent> {
+        let left = self.expires.saturating_duration_since(now);
+        self.sent.as_ref().filter(|sent| {
+            let older = now.saturating_duration_since(sent.encoded);
+            sent.acknowledged > 0 && older <= left / OLDER_PART
+        })
     }
 
     /// What it counts against the store's quota.

@@ -140,6 +140,7 @@ pub(super) fn decode(
         transmissions: 0,
         unanswered: 0,
         acknowledged: None,
+        sent: None,
     })
 }
 

@@ -146,6 +146,7 @@ impl Agent {
             transmissions: 0,
             unanswered: 0,
             acknowledged: None,
+            sent: None,
         };
         self.hold(now, held, draft.payload)
     }

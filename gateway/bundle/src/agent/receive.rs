@@ -253,6 +253,7 @@ impl Agent {
             transmissions: 0,
             unanswered: 0,
             acknowledged: None,
+            sent: None,
         };
         let id = self.hold(now, held, vec![bundle.payload.clone()]);
         if let Some(cteb) = cteb.filter(|_| custody) {

@@ -73,6 +73,7 @@ pub struct Node {
     pub unclaimed: usize,
     pub messages: Vec<Message>,
     pub changes: Vec<LinkChange>,
+    pub aborted: Vec<SessionId>,
     offers: Vec<Offered>,
 }
 
@@ -85,6 +86,7 @@ impl Node {
             unclaimed: 0,
             messages: Vec::new(),
             changes: Vec::new(),
+            aborted: Vec::new(),
             offers: Vec::new(),
         }
     }
@@ -98,18 +100,31 @@ impl Node {
     }
 
     pub fn session(&mut self, hop: u64, id: u64, class: Option<Class>, mru: u64) {
-        let info = SessionInfo {
+        self.session_with(hop, id, class, |info| info.transfer_mru_bytes = mru);
+    }
+
+    /// As [`Node::session`], with something else about it.
+    pub fn session_with(
+        &mut self,
+        hop: u64,
+        id: u64,
+        class: Option<Class>,
+        change: impl FnOnce(&mut SessionInfo),
+    ) {
+        let mut info = SessionInfo {
             peer_node_id: String::new(),
             path: String::new(),
             remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)),
             class,
             standby: false,
             incarnation: None,
-            transfer_mru_bytes: mru,
+            resumes: true,
+            transfer_mru_bytes: MRU,
             tls: true,
             exported_key: None,
             congestion_control: String::new(),
         };
+        change(&mut info);
         self.engine
             .session_up(self.now, SessionId(id), HopId(hop), info);
         self.ready(SessionId(id));
@@ -147,6 +162,7 @@ impl Node {
                 Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
                 Action::Message(message) => self.messages.push(message),
                 Action::Link { change, .. } => self.changes.push(change),
+                Action::Abort { session, .. } => self.aborted.push(session),
                 Action::SetRate { .. } | Action::Suspend { .. } => {}
                 other => panic!("{other:?}"),
             }
@@ -157,6 +173,11 @@ impl Node {
     pub fn offers(&mut self) -> Vec<Offered> {
         self.collect();
         std::mem::take(&mut self.offers)
+    }
+
+    /// Lets offers that were looked at wait again.
+    pub fn put_back(&mut self, offers: Vec<Offered>) {
+        self.offers.splice(0..0, offers);
     }
 
     /// Lets time pass up to `at`, with all deadlines in between.

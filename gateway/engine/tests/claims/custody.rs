@@ -141,7 +141,10 @@ fn two_full_stores_still_take_in_what_is_for_them() {
     for node in [&mut terminal, &mut hub] {
         assert_eq!(node.destinations().len(), 1);
         assert!(node.engine.custody(node.now).used_bytes > 90_000);
-        assert_eq!(node.engine.admit(Some(60_000)), Ok(()));
+        assert_eq!(
+            node.engine.admit(node.now, SessionId(102), Some(60_000)),
+            Ok(())
+        );
     }
     live(&mut terminal, &mut hub, Duration::from_secs(2));
     assert!(terminal.destinations().is_empty() && hub.destinations().is_empty());

@@ -5,3 +5,4 @@ mod custody;
 mod links;
 mod scheduling;
 mod services;
+mod takeover;

@@ -53,6 +53,7 @@ impl World {
 
     pub fn block(&mut self, link: usize, told: bool, breaks: bool) {
         self.links[link].blocked = true;
+        self.note_progress(link);
         if told {
             for node in self.links[link].plan.ends {
                 let hop = HopId(link as u64);
@@ -95,6 +96,7 @@ impl World {
         node.engine = None;
         node.ready.clear();
         node.sessions.clear();
+        node.encoded.clear();
         node.streams.clear();
         for stream in &mut self.streams {
             for end in 0..2 {

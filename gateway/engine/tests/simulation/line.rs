@@ -1,6 +1,6 @@
 //! Links and the sessions of the convergence layer that run over them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use underpass_cla::{Class, SessionId};
@@ -27,8 +27,8 @@ pub struct Flow {
     /// The last byte that was offered has left by then.
     pub busy_until: Duration,
     pub last_arrival: Duration,
-    /// Transfers whose end the sender has not heard of.
-    pub unfinished: BTreeSet<u64>,
+    /// Transfers whose end the sender has not heard of, and their length.
+    pub unfinished: BTreeMap<u64, u64>,
     /// A byte was lost when the session broke: none behind it arrives.
     pub cut: bool,
 }

@@ -118,6 +118,7 @@ pub fn session_info(
         class,
         standby: false,
         incarnation,
+        resumes: true,
         transfer_mru_bytes,
         tls: true,
         exported_key: None,

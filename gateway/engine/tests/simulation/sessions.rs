@@ -27,7 +27,7 @@ impl World {
         let delay = link.plan.delay;
         let eager = link.plan.eager;
         let flow = &mut self.pairs[pair].flows[end];
-        flow.unfinished.insert(transfer.key);
+        flow.unfinished.insert(transfer.key, length);
         let begins = flow.busy_until.max(self.now);
         flow.busy_until = begins + taken;
         flow.last_arrival = flow.last_arrival.max(flow.busy_until + delay);
@@ -36,6 +36,16 @@ impl World {
         self.note(length);
         let raw = Bytes::from(transfer.chunks.concat());
         let key = transfer.key;
+        let encoded = &mut self.nodes[node].encoded;
+        match transfer.resume {
+            // The neighbour has the bytes of the earlier transfer.
+            Some(resume) => {
+                assert!(resume.offset < length);
+                assert!(encoded[&resume.key] == raw, "other bytes are resumed");
+                self.resumed += 1;
+            }
+            None => assert!(encoded.insert(key, raw.clone()).is_none()),
+        }
         self.at(
             arrival,
             Happening::Move(Moving::Bundle {
@@ -138,14 +148,39 @@ impl World {
         }
     }
 
+    /// Bytes of a bundle that were acknowledged when its session broke.
+    fn part_of(&mut self, length: u64) -> u64 {
+        match self.parts.chance(50) {
+            true => self.parts.next() % length,
+            false => 0,
+        }
+    }
+
+    /// Some of what is under way on a link has been acknowledged in part.
+    pub fn note_progress(&mut self, link: usize) {
+        for number in 0..self.pairs.len() {
+            if self.pairs[number].link != link {
+                continue;
+            }
+            for end in 0..2 {
+                let node = self.node_at(number, end);
+                for (key, length) in self.pairs[number].flows[end].unfinished.clone() {
+                    let part = self.part_of(length);
+                    self.call(node, |engine, _| engine.transfer_progress(key, part));
+                }
+            }
+        }
+    }
+
     pub fn session_down(&mut self, pair: usize, end: usize) {
         let link = self.pairs[pair].link;
         if std::mem::replace(&mut self.pairs[pair].up[end], false) {
             let node = self.node_at(pair, end);
             let id = self.pairs[pair].ids[end];
             // A bundle may still be offered while its fellows are reported.
-            while let Some(key) = self.pairs[pair].flows[end].unfinished.pop_first() {
-                let outcome = Outcome::Broken { acknowledged: 0 };
+            while let Some((key, length)) = self.pairs[pair].flows[end].unfinished.pop_first() {
+                let acknowledged = self.part_of(length);
+                let outcome = Outcome::Broken { acknowledged };
                 self.call(node, |engine, now| {
                     engine.transfer_finished(now, key, outcome)
                 });
@@ -179,7 +214,7 @@ impl World {
                 outcome,
             } => {
                 let pair = &mut self.pairs[pair];
-                if !pair.broken && pair.flows[to].unfinished.remove(&key) {
+                if !pair.broken && pair.flows[to].unfinished.remove(&key).is_some() {
                     let node = self.node_at(number, to);
                     self.call(node, |engine, now| {
                         engine.transfer_finished(now, key, outcome)
@@ -205,7 +240,7 @@ impl World {
             Err(Refusal::NoResources)
         } else {
             let taken = self.call(node, |engine, now| {
-                engine.admit(Some(length))?;
+                engine.admit(now, id, Some(length))?;
                 engine.receive(now, id, raw)
             });
             taken.unwrap_or(Err(Refusal::NoResources))

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use underpass_bundle as bundle;
 use underpass_cla::{Class, SessionId};
 use underpass_engine::{Action, Engine, StreamKey};
@@ -22,6 +23,8 @@ pub struct Node {
     pub ready: BTreeSet<SessionId>,
     /// Sessions that are up, with their pair and end.
     pub sessions: BTreeMap<SessionId, (usize, usize)>,
+    /// What was offered, by the first transfer of it.
+    pub encoded: HashMap<u64, Bytes>,
     pub streams: HashMap<StreamKey, (usize, usize)>,
     /// Deadlines served at one moment.
     pub spun: (Duration, u32),
@@ -59,10 +62,14 @@ pub struct World {
     pub streams: Vec<StreamRun>,
     pub now: Duration,
     pub random: Random,
+    /// How much of broken transfers was acknowledged.
+    pub parts: Random,
     pub calm: bool,
     /// A digest of all that happened.
     pub trace: u64,
     pub bundles_offered: u64,
+    /// Those that went on where an earlier transfer had broken.
+    pub resumed: u64,
     pub start: Instant,
     pub queue: BTreeMap<(Duration, u64), Happening>,
     pub happened: u64,
@@ -77,6 +84,7 @@ impl World {
             incarnation: 1,
             ready: BTreeSet::new(),
             sessions: BTreeMap::new(),
+            encoded: HashMap::new(),
             streams: HashMap::new(),
             spun: (Duration::ZERO, 0),
         });
@@ -92,9 +100,11 @@ impl World {
                 .collect(),
             now: Duration::ZERO,
             random: Random::new(!schedule.seed),
+            parts: Random::new(schedule.seed.rotate_left(32)),
             calm: false,
             trace: 0,
             bundles_offered: 0,
+            resumed: 0,
             start,
             queue: BTreeMap::new(),
             happened: 0,
@@ -213,6 +223,10 @@ impl World {
             Action::Offer { session, transfer } => self.offered(node, session, transfer),
             Action::SetRate { session, .. } | Action::Suspend { session, .. } => {
                 assert!(self.nodes[node].sessions.contains_key(&session));
+            }
+            Action::Abort { session, .. } => {
+                let (pair, _) = self.nodes[node].sessions[&session];
+                self.break_pair(pair);
             }
             Action::Stream { peer, epoch, event } => self.stream_event(node, peer, epoch, &event),
             Action::Message(message) => panic!("node {node}: {message:?}"),

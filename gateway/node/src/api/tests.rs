@@ -111,6 +111,7 @@ impl World {
             class: Some(Class(2)),
             standby: false,
             incarnation: None,
+            resumes: true,
             transfer_mru_bytes: 1 << 20,
             tls: true,
             exported_key: None,

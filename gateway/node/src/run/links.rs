@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use underpass_cla::{Class, Node};
 use underpass_hybla::Loader;
+use underpass_tcpcl::session::KeptLimits;
 use underpass_tcpcl::tls::IsRevoked;
 use underpass_tcpcl::{
-    Backoff, Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SocketOptions,
+    Backoff, Dialer, DialerConfig, KeptParts, Listener, ListenerConfig, SessionDefaults,
+    SocketOptions,
 };
 
 use super::RunError;
@@ -67,6 +69,10 @@ pub(super) fn open(
     shell: &Arc<Shell>,
 ) -> Result<Links, RunError> {
     let ids = Arc::new(AtomicU64::new(0));
+    let kept = Arc::new(KeptParts::new(KeptLimits {
+        time: Duration::from_secs(config.tcp.hold_s),
+        ..KeptLimits::default()
+    }));
     let node: Arc<dyn Node> = shell.clone();
     let session = |name: &str| {
         let node_id = format!("ipn:{}.0", config.node.number);
@@ -74,6 +80,7 @@ pub(super) fn open(
         session.incarnation = incarnation;
         session.keepalive_s = config.tcp.keepalive_s;
         session.transfer_mru_bytes = config.custody.quota_bytes / 4;
+        session.kept = kept.clone();
         session
     };
     let mut links = Links {
@@ -83,6 +90,7 @@ pub(super) fn open(
     for path in &config.paths {
         let mut session = session(&path.name);
         session.accepted_peers = Some(vec![format!("ipn:{}.0", path.neighbour)]);
+        session.segment_bytes = segment_bytes(path.send_rate_bps);
         session.socket = dialled_socket(config, path);
         let dialer = dialer(config, path, session, security);
         links.dialers.push(Dialer::spawn(dialer, node.clone()));
@@ -91,6 +99,7 @@ pub(super) fn open(
         let mut session = session(&listener.name);
         let terminals = config.terminals.iter();
         session.accepted_peers = Some(terminals.map(|t| format!("ipn:{}.0", t.node)).collect());
+        session.segment_bytes = segment_bytes(fastest_terminal(config));
         session.socket = accepted_socket(config);
         let sessions = config.terminals.len() * config.classes.len() * 2;
         let bound = ListenerConfig {
@@ -129,6 +138,25 @@ fn dialer(
         max: Duration::from_secs_f64(config.tcp.backoff_max_s),
     };
     dialer
+}
+
+/// Segments are the steps in which the peer's acknowledgements tell how far a
+/// transfer came before it broke: so much line time, and no less than
+/// costs little in headers.
+fn segment_bytes(rate_bps: Option<u64>) -> u64 {
+    const LINE_TIME_MS: u64 = 20;
+    let most = 256 << 10;
+    rate_bps.map_or(most, |rate| {
+        (rate / 8 * LINE_TIME_MS / 1000).clamp(16 << 10, most)
+    })
+}
+
+/// The highest rate to a terminal; none where one has no limit.
+fn fastest_terminal(config: &Config) -> Option<u64> {
+    let rates = config.terminals.iter();
+    let rates = rates.map(|terminal| terminal.send_rate_bps.or(config.beam.rate_bps));
+    let rates: Option<Vec<u64>> = rates.collect();
+    rates?.into_iter().max()
 }
 
 fn socket(config: &Config) -> SocketOptions {

@@ -86,6 +86,7 @@ enum Effect {
     Offer(Arc<dyn Session>, Transfer),
     SetRate(Arc<dyn Session>, u64),
     Suspend(Arc<dyn Session>, bool),
+    Abort(Arc<dyn Session>, &'static str),
     Wake(Waker),
     Inbound(Inbound),
 }
@@ -157,6 +158,7 @@ impl Shell {
             Effect::Offer(session, transfer) => session.offer(transfer),
             Effect::SetRate(session, ip_bps) => session.set_rate(ip_bps),
             Effect::Suspend(session, blocked) => session.suspend(blocked),
+            Effect::Abort(session, reason) => session.abort(reason),
             Effect::Wake(waker) => waker.wake(),
             // The receiver lives as long as the node runs; while it shuts
             // down, streams are reset by their conduits' absence.
@@ -191,6 +193,11 @@ impl Inner {
                     }
                 }
                 Action::Link { hop, change } => self.link_changed(hop, change),
+                Action::Abort { session, reason } => {
+                    if let Some(session) = self.sessions.get(&session) {
+                        effects.push(Effect::Abort(session.clone(), reason));
+                    }
+                }
                 Action::Stream { peer, epoch, event } => {
                     self.stream_event(peer, epoch, event, &mut effects);
                 }

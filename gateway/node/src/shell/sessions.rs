@@ -65,8 +65,8 @@ impl Node for Shell {
         self.with(|engine, now| engine.session_ready(now, id));
     }
 
-    fn admit(&self, _id: SessionId, length: Option<u64>) -> Result<(), Refusal> {
-        self.read(|engine| engine.admit(length))
+    fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal> {
+        self.with(|engine, now| engine.admit(now, id, length))
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
@@ -79,7 +79,9 @@ impl Node for Shell {
         })
     }
 
-    fn progress(&self, _id: SessionId, _key: u64, _acknowledged: u64) {}
+    fn progress(&self, _id: SessionId, key: u64, acknowledged: u64) {
+        self.lock().engine.transfer_progress(key, acknowledged);
+    }
 
     fn finished(&self, _id: SessionId, key: u64, outcome: Outcome) {
         self.with(|engine, now| engine.transfer_finished(now, key, outcome));

@@ -162,7 +162,7 @@ fn octets(bps: u64) -> f64 {
 
 type OfTraffic = (&'static str, &'static str, fn(&HopTraffic) -> u64);
 
-const BUNDLE_COUNTS: [OfTraffic; 3] = [
+const BUNDLE_COUNTS: [OfTraffic; 4] = [
     (
         "path_sent_bundles",
         "Bundles given to the convergence layer, repetitions included",
@@ -174,13 +174,18 @@ const BUNDLE_COUNTS: [OfTraffic; 3] = [
         |traffic| traffic.repeated_bundles,
     ),
     (
+        "path_resumed_bundles",
+        "Bundles among those repeated that went on where an earlier transfer had broken",
+        |traffic| traffic.resumed_bundles,
+    ),
+    (
         "path_received_bundles",
         "Bundles that arrived and were kept",
         |traffic| traffic.received_bundles,
     ),
 ];
 
-const BUNDLE_BYTES: [OfTraffic; 3] = [
+const BUNDLE_BYTES: [OfTraffic; 4] = [
     (
         "path_sent_bundle",
         "Bytes of the bundles in path_sent_bundles",
@@ -190,6 +195,11 @@ const BUNDLE_BYTES: [OfTraffic; 3] = [
         "path_repeated_bundle",
         "Bytes of the bundles in path_repeated_bundles",
         |traffic| traffic.repeated_bytes,
+    ),
+    (
+        "path_resumed_bundle",
+        "Bytes of the bundles in path_resumed_bundles that were not sent again",
+        |traffic| traffic.resumed_bytes,
     ),
     (
         "path_received_bundle",

@@ -1,0 +1,147 @@
+//! The parts of broken transfers, shared by all sessions of a process.
+//!
+//! A peer may go on with a transfer before this end knows that the session it
+//! began on is dead. Then that session is ended here, and the new one waits
+//! the moment until its part is there.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::BytesMut;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use underpass_cla::SessionId;
+
+use super::handle::Command;
+use crate::session::{Found, KeptLimits, KeptTransfers};
+
+/// A peer's name for a transfer: node id, incarnation, key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    pub(super) peer: String,
+    pub(super) incarnation: u64,
+    pub(super) key: u64,
+}
+
+/// What is here of a transfer that a peer goes on with.
+#[derive(Debug)]
+pub(super) enum Claim {
+    Found(Found),
+    /// It comes when its session has ended.
+    Awaited(oneshot::Receiver<Found>),
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub struct KeptParts {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kept: KeptTransfers,
+    /// Transfers that are being received, at most one for each session.
+    live: HashMap<Name, Live>,
+}
+
+#[derive(Debug)]
+struct Live {
+    session: SessionId,
+    commands: UnboundedSender<Command>,
+    /// The session that waits for it.
+    awaited: Option<oneshot::Sender<Found>>,
+}
+
+impl Default for KeptParts {
+    fn default() -> Self {
+        Self::new(KeptLimits::default())
+    }
+}
+
+impl KeptParts {
+    /// Nothing yet.
+    pub fn new(limits: KeptLimits) -> Self {
+        let inner = Inner {
+            kept: KeptTransfers::new(limits),
+            live: HashMap::new(),
+        };
+        Self {
+            inner: Mutex::new(inner),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session of `peer` is up.
+    pub(super) fn enter(&self, peer: &str, incarnation: u64) {
+        self.lock().kept.enter(Instant::now(), peer, incarnation);
+    }
+
+    /// A session begins to receive a transfer.
+    pub(super) fn begin(&self, name: Name, session: SessionId, commands: UnboundedSender<Command>) {
+        let live = Live {
+            session,
+            commands,
+            awaited: None,
+        };
+        self.lock().live.insert(name, live);
+    }
+
+    /// A peer goes on with a transfer on another session.
+    pub(super) fn claim(&self, name: &Name) -> Claim {
+        let mut inner = self.lock();
+        if let Some(live) = inner.live.get_mut(name) {
+            let (sender, receiver) = oneshot::channel();
+            let reason = "the peer goes on with its transfer on another session";
+            let _ = live.commands.send(Command::Abort(reason.to_owned()));
+            live.awaited = Some(sender);
+            return Claim::Awaited(receiver);
+        }
+        let now = Instant::now();
+        Claim::Found(inner.kept.take(now, &name.peer, name.incarnation, name.key))
+    }
+
+    /// A session has received all of a transfer.
+    pub(super) fn complete(&self, name: &Name, session: SessionId) {
+        let mut inner = self.lock();
+        inner.kept.complete(&name.peer, name.incarnation, name.key);
+        if let Some(waiter) = inner.end(name, session) {
+            let _ = waiter.send(Found::Completed);
+        }
+    }
+
+    /// A session has ended in the middle of a transfer.
+    pub(super) fn keep(&self, name: &Name, session: SessionId, received: BytesMut) {
+        let mut inner = self.lock();
+        if let Some(waiter) = inner.end(name, session) {
+            match waiter.send(Found::Part(received)) {
+                Ok(()) | Err(Found::Completed | Found::Nothing) => {}
+                Err(Found::Part(received)) => inner.keep(name, received),
+            }
+        } else {
+            inner.keep(name, received);
+        }
+    }
+
+    /// A session does not receive a transfer any more, and keeps nothing.
+    pub(super) fn end(&self, name: &Name, session: SessionId) {
+        drop(self.lock().end(name, session));
+    }
+}
+
+impl Inner {
+    fn keep(&mut self, name: &Name, received: BytesMut) {
+        let now = Instant::now();
+        self.kept
+            .keep(now, &name.peer, name.incarnation, name.key, received);
+    }
+
+    /// Ends what `session` was receiving; gives the one that waits for it.
+    fn end(&mut self, name: &Name, session: SessionId) -> Option<oneshot::Sender<Found>> {
+        let own = self.live.get(name).is_some_and(|l| l.session == session);
+        own.then(|| self.live.remove(name)?.awaited).flatten()
+    }
+}

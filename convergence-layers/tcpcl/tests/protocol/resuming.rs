@@ -1,0 +1,399 @@
+//! Transfers that break and go on in their middle.
+
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
+use underpass_cla::{Class, Outcome, Refusal, Resume, Transfer};
+use underpass_tcpcl::session::{
+    Event, Found, KeptLimits, KeptTransfers, Resumption, Role, SessionConfig, SessionCore,
+};
+
+use crate::peer::{AgainstPeer, CONTACT, bytes_of, config, item, peer_init, segment};
+
+const SENDER: &str = "ipn:1.0";
+
+/// A bundle whose bytes tell their places.
+fn bundle(length: usize) -> Bytes {
+    (0..length).map(|i| (7 * i + 3 + i / 251) as u8).collect()
+}
+
+/// A receiver's store, with a sender that has entered as incarnation 1.
+fn store(now: Instant) -> KeptTransfers {
+    let mut kept = KeptTransfers::new(KeptLimits::default());
+    kept.enter(now, SENDER, 1);
+    kept
+}
+
+/// A sender and a receiver on one connection; the receiver's parts are in a
+/// store that outlives it.
+struct Connection {
+    sender: SessionCore,
+    receiver: SessionCore,
+    now: Instant,
+    /// Bytes on their way to the receiver.
+    wire: Vec<u8>,
+    back: Vec<u8>,
+    outcomes: Vec<(u64, Outcome)>,
+    received: Vec<Bytes>,
+    /// Bytes that went over the wire.
+    carried: usize,
+}
+
+impl Connection {
+    fn new(now: Instant, segment_bytes: u64, receiver_resumes: bool) -> Self {
+        let sender = SessionConfig {
+            class: Some((Class(1), false)),
+            incarnation: 1,
+            segment_bytes,
+            ..SessionConfig::new(Role::Active, SENDER)
+        };
+        let receiver = SessionConfig {
+            resumption: receiver_resumes,
+            ..SessionConfig::new(Role::Passive, "ipn:2.0")
+        };
+        let mut connection = Self {
+            sender: SessionCore::new(sender, now),
+            receiver: SessionCore::new(receiver, now),
+            now,
+            wire: Vec::new(),
+            back: Vec::new(),
+            outcomes: Vec::new(),
+            received: Vec::new(),
+            carried: 0,
+        };
+        let mut none = store(now);
+        connection.settle(&mut none);
+        connection.carried = 0;
+        connection
+    }
+
+    fn collect(&mut self) {
+        while let Some(piece) = self.sender.poll_output(self.now) {
+            self.wire.extend_from_slice(&piece);
+        }
+        while let Some(event) = self.sender.poll_event() {
+            if let Event::Finished { key, outcome } = event {
+                self.outcomes.push((key, outcome));
+            }
+        }
+    }
+
+    /// The receiver hears `bytes`.
+    fn deliver(&mut self, mut bytes: &[u8], kept: &mut KeptTransfers) {
+        self.carried += bytes.len();
+        loop {
+            let taken = self.receiver.handle_input(self.now, bytes);
+            bytes = &bytes[taken..];
+            let answered = self.answer(kept);
+            if !answered && taken == 0 {
+                break;
+            }
+        }
+        assert!(bytes.is_empty() || !self.receiver.is_closed());
+        self.wire.splice(0..0, bytes.iter().copied());
+        while let Some(piece) = self.receiver.poll_output(self.now) {
+            self.back.extend_from_slice(&piece);
+        }
+    }
+
+    fn answer(&mut self, kept: &mut KeptTransfers) -> bool {
+        let mut answered = false;
+        while let Some(event) = self.receiver.poll_event() {
+            match event {
+                Event::Admit { resumption, .. } => {
+                    answered = true;
+                    match resumption.filter(|named| named.offset > 0) {
+                        None => self.receiver.answer(Ok(())),
+                        Some(Resumption { key, .. }) => match kept.take(self.now, SENDER, 1, key) {
+                            Found::Part(part) => self.receiver.resume(Some(part)),
+                            Found::Completed => {
+                                self.receiver.answer(Err(Refusal::Completed));
+                            }
+                            Found::Nothing => self.receiver.resume(None),
+                        },
+                    }
+                }
+                Event::Received(bundle) => {
+                    answered = true;
+                    self.received.push(bundle);
+                    self.receiver.answer(Ok(()));
+                }
+                Event::Kept { key, received } => kept.keep(self.now, SENDER, 1, key, received),
+                _ => {}
+            }
+        }
+        answered
+    }
+
+    fn hear_back(&mut self) {
+        let back = std::mem::take(&mut self.back);
+        // A message that the break has cut is left.
+        self.sender.handle_input(self.now, &back);
+        self.collect();
+    }
+
+    fn settle(&mut self, kept: &mut KeptTransfers) {
+        for _ in 0..20 {
+            self.collect();
+            let wire = std::mem::take(&mut self.wire);
+            self.deliver(&wire, kept);
+            self.hear_back();
+        }
+    }
+
+    /// Breaks; so many of the bytes under way arrive before, and so many of
+    /// the answers.
+    fn break_after(&mut self, arriving: usize, answers: usize, kept: &mut KeptTransfers) {
+        self.collect();
+        let arriving: Vec<u8> = self.wire.drain(..arriving.min(self.wire.len())).collect();
+        self.deliver(&arriving, kept);
+        self.back.truncate(answers);
+        self.hear_back();
+        self.sender.connection_lost("cut");
+        self.receiver.connection_lost("cut");
+        self.collect();
+        self.answer(kept);
+    }
+}
+
+fn resumed(key: u64, of: u64, offset: u64, bundle: &Bytes) -> Transfer {
+    let middle = bundle.len() / 3;
+    Transfer {
+        key,
+        chunks: vec![bundle.slice(..middle), bundle.slice(middle..)],
+        resume: Some(Resume { key: of, offset }),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_transfer_that_breaks_anywhere_goes_on_exactly(
+        length in 1usize..5000,
+        segment_bytes in 1u64..1500,
+        cuts in prop::collection::vec((0usize..6000, 0usize..200), 1..4),
+    ) {
+        let now = Instant::now();
+        let (whole, mut kept) = (bundle(length), store(now));
+        let mut transfer = Transfer::new(7, vec![whole.clone()]);
+        for (attempt, (arriving, answers)) in cuts.into_iter().enumerate() {
+            let mut connection = Connection::new(now, segment_bytes, true);
+            connection.sender.offer(transfer.clone());
+            connection.break_after(arriving, answers, &mut kept);
+            let arrived = connection.received.pop();
+            prop_assert!(arrived.is_none_or(|arrived| arrived == whole));
+            match connection.outcomes.pop() {
+                Some((_, Outcome::Broken { acknowledged })) => {
+                    let before = transfer.resume.map_or(0, |resume| resume.offset);
+                    prop_assert!(acknowledged >= before || acknowledged == 0);
+                    let key = 100 + attempt as u64;
+                    transfer = resumed(key, 7, acknowledged, &whole);
+                }
+                Some((_, Outcome::Acknowledged | Outcome::Refused(Refusal::Completed))) => return Ok(()),
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
+        let mut last = Connection::new(now, segment_bytes, true);
+        last.sender.offer(transfer);
+        last.settle(&mut kept);
+        prop_assert_eq!(&last.received[..], &[whole][..]);
+    }
+
+    #[test]
+    fn whatever_a_peer_names_memory_stays_bounded_and_bundles_stay_whole(
+        steps in prop::collection::vec((0u64..6, 0u64..5000, 0usize..1000, any::<bool>()), 1..60),
+    ) {
+        let now = Instant::now();
+        let limits = KeptLimits {
+            parts_per_peer: 3,
+            bytes_per_peer: 2000,
+            bytes: 2500,
+            peers: 2,
+            time: Duration::from_secs(60),
+        };
+        let mut kept = KeptTransfers::new(limits);
+        kept.enter(now, SENDER, 1);
+        for (key, offset, sent, breaks) in steps {
+            let mut connection = Connection::new(now, 500, true);
+            let named = Resumption { key, offset }.to_item();
+            let mut bytes = segment(2, 0, &[named], sent);
+            if !breaks {
+                bytes.extend(segment(1, 0, &[], 10));
+            }
+            connection.deliver(&bytes, &mut kept);
+            connection.break_after(0, 0, &mut kept);
+            prop_assert!(kept.bytes() <= 2000);
+            for bundle in connection.received {
+                prop_assert_eq!(bundle.len() as u64, offset + sent as u64 + 10);
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_was_not_acknowledged_is_sent_again() {
+    let now = Instant::now();
+    let (whole, mut kept) = (bundle(100_000), store(now));
+    let mut first = Connection::new(now, 10_000, true);
+    first.sender.offer(Transfer::new(7, vec![whole.clone()]));
+    first.break_after(55_000, usize::MAX, &mut kept);
+    let acknowledged = 50_000;
+    assert_eq!(first.outcomes, [(7, Outcome::Broken { acknowledged })]);
+    let mut second = Connection::new(now, 10_000, true);
+    second.sender.offer(resumed(8, 7, acknowledged, &whole));
+    second.settle(&mut kept);
+    assert_eq!(second.outcomes, [(8, Outcome::Acknowledged)]);
+    assert_eq!(second.received, [whole]);
+    assert!(second.carried < 50_500, "{}", second.carried);
+}
+
+#[test]
+fn where_the_part_is_gone_the_whole_follows_on_the_same_session() {
+    let now = Instant::now();
+    let whole = bundle(30_000);
+    let mut connection = Connection::new(now, 10_000, true);
+    connection.sender.offer(resumed(8, 7, 20_000, &whole));
+    connection.settle(&mut store(now));
+    assert_eq!(connection.outcomes, [(8, Outcome::Acknowledged)]);
+    assert_eq!(connection.received, [whole]);
+}
+
+#[test]
+fn a_bundle_whose_last_acknowledgement_was_lost_is_not_sent_again() {
+    let now = Instant::now();
+    let (whole, mut kept) = (bundle(30_000), store(now));
+    kept.complete(SENDER, 1, 7);
+    let mut connection = Connection::new(now, 10_000, true);
+    connection.sender.offer(resumed(8, 7, 20_000, &whole));
+    connection.settle(&mut kept);
+    let completed = Outcome::Refused(Refusal::Completed);
+    assert_eq!(connection.outcomes, [(8, completed)]);
+    assert!(connection.received.is_empty());
+}
+
+#[test]
+fn a_peer_that_keeps_nothing_gets_the_whole_bundle_without_a_word_of_it() {
+    let now = Instant::now();
+    let whole = bundle(30_000);
+    let mut connection = Connection::new(now, 10_000, false);
+    connection.sender.offer(resumed(8, 7, 20_000, &whole));
+    connection.settle(&mut store(now));
+    assert_eq!(connection.outcomes, [(8, Outcome::Acknowledged)]);
+    assert_eq!(connection.received, [whole]);
+    let mut plain = AgainstPeer::up();
+    plain.core.offer(resumed(8, 7, 20, &bundle(300)));
+    assert_eq!(plain.said(), ["SEG flags 3 id 0 len 300"]);
+}
+
+#[test]
+fn a_session_that_ends_begins_no_transfer_anew() {
+    let now = Instant::now();
+    let mut connection = Connection::new(now, 10_000, true);
+    connection
+        .sender
+        .offer(resumed(8, 7, 20_000, &bundle(30_000)));
+    connection.collect();
+    connection
+        .sender
+        .close(now, underpass_tcpcl::wire::TermReason::Unknown);
+    connection.settle(&mut store(now));
+    let broken = Outcome::Broken { acknowledged: 0 };
+    assert_eq!(connection.outcomes, [(8, broken)]);
+    assert!(connection.receiver.is_closed());
+}
+
+/// A session on which the peer was told that parts are kept.
+fn told() -> AgainstPeer {
+    let mut session = AgainstPeer::connected(config(Role::Passive));
+    session.hear(CONTACT);
+    let label = item(0, 0x8755, &[1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 9]);
+    session.hear(&bytes_of(&peer_init(vec![label])));
+    session.said_from_contact();
+    session.events.clear();
+    session
+}
+
+#[test]
+fn lengths_and_acknowledgements_count_the_bytes_behind_the_offset() {
+    let mut session = told();
+    session.core.offer(resumed(8, 7, 20, &bundle(520)));
+    assert_eq!(
+        session.said(),
+        [
+            "SEG flags 2 id 0 extlen 35 \
+             000001000800000000000001f4\
+             0187560011010000000000000007\
+             0000000000000014 len 400",
+            "SEG flags 1 id 0 len 100"
+        ]
+    );
+    session.hear(&crate::peer::ack(2, 0, 400));
+    let progress = Event::Progress {
+        key: 8,
+        acknowledged: 420,
+    };
+    assert_eq!(session.events, [progress]);
+}
+
+#[test]
+fn an_offset_that_the_bounds_forbid_is_not_acceptable() {
+    for offset in [4000, u64::MAX] {
+        let mut session = told();
+        let named = Resumption { key: 1, offset }.to_item();
+        session.hear(&segment(3, 0, &[named], 50));
+        assert_eq!(session.said(), ["REFUSE reason 4 id 0"]);
+    }
+}
+
+#[test]
+fn an_unknown_format_is_ignored_or_refused_as_its_sender_wishes() {
+    for (critical, expected) in [(0, "ACK flags 3 id 0 len 50"), (1, "REFUSE reason 5 id 0")] {
+        let mut session = told();
+        let unknown = item(critical, 0x8756, &[9; 17]);
+        session.hear(&segment(3, 0, &[unknown], 50));
+        assert_eq!(session.said(), [expected]);
+    }
+}
+
+#[test]
+fn parts_are_forgotten_with_time_and_with_the_peers_incarnation() {
+    let now = Instant::now();
+    let part = || BytesMut::from(&[1; 100][..]);
+    let mut kept = store(now);
+    kept.keep(now, SENDER, 1, 7, part());
+    kept.keep(now, SENDER, 2, 8, part());
+    assert_eq!(kept.take(now, SENDER, 2, 8), Found::Nothing);
+    kept.enter(now, SENDER, 1);
+    assert_eq!(kept.take(now, SENDER, 1, 7), Found::Part(part()));
+    kept.keep(now, SENDER, 1, 7, part());
+    kept.enter(now, SENDER, 2);
+    assert_eq!(kept.take(now, SENDER, 1, 7), Found::Nothing);
+    kept.keep(now, SENDER, 2, 7, part());
+    let later = now + Duration::from_secs(3601);
+    assert_eq!(kept.take(later, SENDER, 2, 7), Found::Nothing);
+    assert_eq!(kept.bytes(), 0);
+}
+
+#[test]
+fn the_oldest_part_of_the_same_peer_gives_way() {
+    let now = Instant::now();
+    let limits = KeptLimits {
+        parts_per_peer: 2,
+        bytes_per_peer: 1000,
+        bytes: 1200,
+        ..KeptLimits::default()
+    };
+    let part = |bytes: usize| BytesMut::from(&vec![1; bytes][..]);
+    let mut kept = KeptTransfers::new(limits);
+    kept.enter(now, SENDER, 1);
+    kept.enter(now, "ipn:3.0", 1);
+    for key in 0..3 {
+        kept.keep(now, SENDER, 1, key, part(400));
+    }
+    kept.keep(now, "ipn:3.0", 1, 9, part(500));
+    assert_eq!(kept.take(now, SENDER, 1, 0), Found::Nothing);
+    assert_eq!(kept.take(now, SENDER, 1, 1), Found::Part(part(400)));
+    assert_eq!(kept.take(now, SENDER, 1, 2), Found::Part(part(400)));
+    assert_eq!(kept.take(now, "ipn:3.0", 1, 9), Found::Nothing);
+    assert_eq!(kept.bytes(), 0);
+}

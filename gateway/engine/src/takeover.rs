@@ -1,0 +1,136 @@
+//! Standby sessions take over.
+//!
+//! TCP repeats what a blockage has swallowed when its own timer says so, which
+//! may be a minute after the link is back. A session with nothing in flight
+//! sends at once. So whatever was offered to a session and not acknowledged
+//! goes to the standby when the link returns, and the old session is ended.
+//!
+//! Both ends may do so at once, each by itself, and agree afterwards: the
+//! session that carries a class is the oldest one left, and a peer that
+//! begins a transfer on a younger one has given up those before it.
+
+use std::time::Instant;
+
+use underpass_cla::{Class, Outcome, SessionId};
+
+use crate::engine::{Action, Engine};
+use crate::hop::HopId;
+
+const LINK_BACK: &str = "the link is back and the standby goes on";
+const PEER_MOVED: &str = "the peer goes on with another session";
+const PEER_RESTARTED: &str = "the peer has started anew";
+
+impl Engine {
+    /// The link of a hop is back: what was in flight goes on elsewhere.
+    pub(crate) fn link_back(&mut self, now: Instant, id: HopId) {
+        let Some(hop) = self.hops.get(&id) else {
+            return;
+        };
+        let groups: Vec<Vec<SessionId>> = hop
+            .sessions
+            .iter()
+            .map(|set| set.iter().copied().collect())
+            .collect();
+        // A peer that does not know classes has one session, and another one
+        // only once that is gone.
+        let classless: Vec<SessionId> = hop.classless.iter().copied().collect();
+        for sessions in groups {
+            let (waiting, idle): (Vec<_>, Vec<_>) =
+                sessions.into_iter().partition(|id| self.has_in_flight(*id));
+            for session in waiting {
+                match idle.is_empty() {
+                    false => self.give_up_session(now, session, LINK_BACK),
+                    true => self.mark_stale(session),
+                }
+            }
+        }
+        for session in classless {
+            if self.has_in_flight(session) {
+                self.give_up_session(now, session, LINK_BACK);
+            }
+        }
+    }
+
+    fn has_in_flight(&self, id: SessionId) -> bool {
+        let session = self.sessions.get(&id);
+        session.is_some_and(|session| !session.in_flight.is_empty())
+    }
+
+    fn mark_stale(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.stale = true;
+        }
+    }
+
+    /// A session of `class` came up: it takes over from those of an earlier
+    /// incarnation of the peer, and from one that has not moved since the link
+    /// came back.
+    pub(crate) fn replace_old(
+        &mut self,
+        now: Instant,
+        id: HopId,
+        class: Option<Class>,
+        incarnation: Option<u64>,
+    ) {
+        let Some(hop) = self.hops.get(&id) else {
+            return;
+        };
+        let sessions: Vec<SessionId> = hop.all_sessions().collect();
+        let blocked = hop.blocked;
+        for id in sessions {
+            let Some(session) = self.sessions.get(&id) else {
+                continue;
+            };
+            let earlier = session.info.incarnation;
+            if earlier.is_some() && earlier < incarnation {
+                self.give_up_session(now, id, PEER_RESTARTED);
+            } else if session.stale && session.info.class == class && !blocked {
+                self.give_up_session(now, id, LINK_BACK);
+            }
+        }
+    }
+
+    /// The peer begins a transfer on a session.
+    pub(crate) fn peer_uses(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
+        let (Some(class), Some(hop)) = (session.info.class, self.hops.get(&session.hop)) else {
+            return;
+        };
+        if !hop.has(class, id) {
+            return;
+        }
+        let given_up = hop.older(class, id);
+        for older in &given_up {
+            self.give_up_session(now, *older, PEER_MOVED);
+        }
+        if !given_up.is_empty() {
+            self.settle(now);
+        }
+    }
+
+    /// Ends a session; what was in flight there waits for the next one, before
+    /// all else.
+    fn give_up_session(&mut self, now: Instant, id: SessionId, reason: &'static str) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let (hop, class) = (session.hop, session.info.class);
+        session.ready = false;
+        for key in std::mem::take(&mut session.in_flight) {
+            let transfer = self.transfers.remove(&key);
+            let acknowledged = transfer.map_or(0, |transfer| transfer.acknowledged);
+            let outcome = Outcome::Broken { acknowledged };
+            self.agent.transfer_finished(now, key, outcome);
+        }
+        if let Some(state) = self.hops.get_mut(&hop) {
+            state.remove(class, id);
+        }
+        self.actions.push_back(Action::Abort {
+            session: id,
+            reason,
+        });
+        self.update_leaves(hop);
+    }
+}

@@ -1,0 +1,183 @@
+//! What happens to transfers in flight when the link comes back.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use underpass_cla::{Outcome, Resume, SessionId};
+use underpass_engine::HopId;
+use underpass_streams::Event;
+
+use crate::bench::{BULK, MRU, Node, Offered, URGENT, exchange, pair};
+
+const HOP: HopId = HopId(0);
+const ACTIVE: SessionId = SessionId(102);
+const STANDBY: SessionId = SessionId(202);
+
+/// A terminal and a hub with an active and a standby session in each class.
+fn with_standby() -> (Node, Node) {
+    let (mut terminal, mut hub) = pair();
+    terminal.up(0, 200);
+    hub.up(0, 200);
+    exchange(&mut terminal, &mut hub);
+    (terminal, hub)
+}
+
+fn whole(offered: &Offered) -> Bytes {
+    offered.1.chunks.concat().into()
+}
+
+/// A bundle in flight on the active session, of which so many bytes are
+/// acknowledged, when the link is lost.
+fn lost(node: &mut Node, peer: u64, acknowledged: u64) -> Offered {
+    let key = node.open(peer, BULK);
+    node.write(key, 20_000);
+    let offered = node.offers().remove(0);
+    assert_eq!(offered.0, ACTIVE);
+    node.engine.transfer_progress(offered.1.key, acknowledged);
+    node.engine.block(node.now, HOP, true);
+    offered
+}
+
+fn unblock(node: &mut Node) {
+    node.engine.block(node.now, HOP, false);
+}
+
+#[test]
+fn both_directions_go_on_on_the_standby_the_moment_the_link_is_back() {
+    let (mut terminal, mut hub) = with_standby();
+    let up = lost(&mut terminal, 1, 4_000);
+    let down = lost(&mut hub, 10, 7_000);
+    for node in [&mut terminal, &mut hub] {
+        node.pass(node.now + Duration::from_secs(20));
+        assert!(node.offers().is_empty(), "nothing goes into the void");
+        unblock(node);
+    }
+    for (node, before, offset) in [(&mut terminal, &up, 4_000), (&mut hub, &down, 7_000)] {
+        let mut offers = node.offers();
+        assert_eq!(node.aborted, [ACTIVE]);
+        let first = offers.iter().position(|(session, _)| *session == STANDBY);
+        let goes_on = offers.remove(first.expect("the standby carries"));
+        let key = before.1.key;
+        assert_eq!(goes_on.1.resume, Some(Resume { key, offset }));
+        assert!(whole(&goes_on) == whole(before), "the same bytes");
+        let traffic = node.engine.hops()[0].traffic[2];
+        assert_eq!(
+            (traffic.resumed_bundles, traffic.resumed_bytes),
+            (1, offset)
+        );
+        // What the old session tells late is of no account.
+        node.finish(key, Outcome::Broken { acknowledged: 0 });
+        node.engine.session_down(node.now, ACTIVE);
+        offers.insert(0, goes_on);
+        node.put_back(offers);
+    }
+    exchange(&mut terminal, &mut hub);
+    for node in [&mut terminal, &mut hub] {
+        assert!(node.has(|event| matches!(event, Event::Readable(_))));
+        let carrying = |s: &&underpass_engine::SessionSnapshot| s.carrying && s.class == Some(2);
+        let hop = node.engine.hops().remove(0);
+        let ids: Vec<u64> = hop.sessions.iter().filter(carrying).map(|s| s.id).collect();
+        assert_eq!(ids, [STANDBY.0]);
+    }
+}
+
+#[test]
+fn what_was_in_flight_goes_before_what_waits() {
+    let (mut terminal, _hub) = with_standby();
+    let before = lost(&mut terminal, 1, 0);
+    let later = terminal.open(1, BULK);
+    terminal.write(later, 5_000);
+    unblock(&mut terminal);
+    let first = terminal.offers().remove(0);
+    assert_eq!(first.0, STANDBY);
+    assert_eq!(first.1.resume, None);
+    assert_eq!(first.1.len(), before.1.len());
+}
+
+#[test]
+fn sessions_with_nothing_in_flight_stay() {
+    let (mut terminal, _hub) = with_standby();
+    lost(&mut terminal, 1, 0);
+    unblock(&mut terminal);
+    terminal.offers();
+    assert_eq!(terminal.aborted, [ACTIVE]);
+    unblock(&mut terminal);
+    terminal.engine.block(terminal.now, HOP, true);
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 100);
+    unblock(&mut terminal);
+    assert!(terminal.offers().iter().any(|(s, _)| *s == SessionId(101)));
+    assert_eq!(terminal.aborted, [ACTIVE]);
+}
+
+#[test]
+fn a_peer_that_begins_on_a_younger_session_has_given_up_the_older() {
+    let (mut terminal, _hub) = with_standby();
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 100);
+    let before = terminal.offers().remove(0);
+    let admitted = terminal.engine.admit(terminal.now, STANDBY, Some(100));
+    assert_eq!(admitted, Ok(()));
+    let again = terminal.offers().remove(0);
+    assert_eq!((before.0, again.0), (ACTIVE, STANDBY));
+    assert_eq!(terminal.aborted, [ACTIVE]);
+    // A late transfer of the old session is not taken for a change back.
+    assert_eq!(
+        terminal.engine.admit(terminal.now, ACTIVE, Some(100)),
+        Ok(())
+    );
+    assert_eq!(terminal.aborted, [ACTIVE]);
+}
+
+#[test]
+fn without_a_standby_the_next_session_takes_over_unless_the_old_one_moves() {
+    for moves in [false, true] {
+        let (mut terminal, _hub) = pair();
+        let before = lost(&mut terminal, 1, 1_000);
+        unblock(&mut terminal);
+        assert!(terminal.offers().is_empty() && terminal.aborted.is_empty());
+        if moves {
+            terminal.engine.transfer_progress(before.1.key, 2_000);
+        }
+        terminal.session(0, STANDBY.0, Some(BULK), MRU);
+        let offers = terminal.offers();
+        assert_eq!(offers.is_empty(), moves);
+        assert_eq!(terminal.aborted.is_empty(), moves);
+    }
+}
+
+#[test]
+fn sessions_of_a_peers_earlier_incarnation_are_not_used() {
+    let (mut terminal, _hub) = pair();
+    for (id, incarnation) in [(301, 7), (302, 8)] {
+        terminal.session_with(0, id, Some(URGENT), |info| {
+            info.incarnation = Some(incarnation);
+        });
+    }
+    terminal.offers();
+    assert_eq!(terminal.aborted, [SessionId(301)]);
+}
+
+#[test]
+fn a_session_that_cannot_resume_gets_the_bundle_with_its_present_age() {
+    let (mut terminal, _hub) = pair();
+    terminal.session_with(0, STANDBY.0, Some(BULK), |info| info.resumes = false);
+    let before = lost(&mut terminal, 1, 4_000);
+    terminal.pass(terminal.now + Duration::from_secs(20));
+    unblock(&mut terminal);
+    let again = terminal.offers().remove(0);
+    assert_eq!(again.1.resume, None);
+    assert!(whole(&again) != whole(&before));
+}
+
+#[test]
+fn an_age_too_old_for_the_lifetime_is_not_sent_again() {
+    let (mut terminal, _hub) = with_standby();
+    let before = lost(&mut terminal, 1, 4_000);
+    // A ninth of the lifetime, so that an eighth of the rest is less.
+    terminal.pass(terminal.now + Duration::from_secs(3600 / 8));
+    unblock(&mut terminal);
+    let again = terminal.offers().remove(0);
+    assert_eq!(again.1.resume, None);
+    assert!(whole(&again) != whole(&before));
+}
