@@ -106,9 +106,6 @@ impl CustodyConfig {
         if self.write_behind_ms > 60_000 {
             problems.push("custody.write_behind_ms: must be at most 60000".to_owned());
         }
-        if self.dir.is_some() && self.durability == Durability::Memory {
-            problems.push("custody.dir needs custody.durability = \"disk\"".to_owned());
-        }
         if self.quota_bundles < 64 {
             problems.push("custody.quota_bundles: must be at least 64".to_owned());
         }
