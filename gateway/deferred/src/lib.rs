@@ -24,7 +24,7 @@ pub mod wire;
 pub use dispatch::{Answer, Dispatched, JobKey};
 pub use document::Document;
 pub use id::{BadId, Id};
-pub use node::{Figures, Limits, Name, Node, Order, Output, Refusal};
+pub use node::{Figures, Limits, Name, NameKind, Node, Order, Output, Refusal};
 pub use object::Object;
 pub use queue::Submission;
 pub use record::{Owner, Request, State};

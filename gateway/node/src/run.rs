@@ -2,6 +2,7 @@
 
 mod beacons;
 mod custody;
+pub(crate) mod deferred;
 mod descriptors;
 pub(crate) mod engine;
 mod inbound;
@@ -14,6 +15,7 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
+use underpass_deferred::store::StoreError;
 use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
@@ -84,6 +86,9 @@ pub enum RunError {
     /// A rule names no class.
     #[error("edge.rule: {0}")]
     Class(#[from] UnknownClass),
+    /// Requests cannot be kept for later.
+    #[error(transparent)]
+    Deferred(#[from] StoreError),
     /// Proxies cannot start.
     #[error(transparent)]
     Edge(#[from] EdgeError),
@@ -134,6 +139,8 @@ async fn serve(config: Config) -> Result<(), RunError> {
         background(congestion),
     ];
     tasks.extend(custody.as_ref().map(|c| background(c.watch(shell.clone()))));
+    let (deferred, exchanges) = deferred::start(&config, &shell, &dialler)?.unzip();
+    tasks.extend(exchanges);
     shell.set_beacons(beacons::open(&config, incarnation, &shell)?);
     let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
     let watched = links.clone();
@@ -145,7 +152,8 @@ async fn serve(config: Config) -> Result<(), RunError> {
         .outlets
         .iter()
         .map(|outlet| (outlet.node, outlet.destinations.clone()));
-    let outlet = Arc::new(StreamOutlet::new(shell.clone(), outlets, direct));
+    let outlet = StreamOutlet::new(shell.clone(), outlets, direct, deferred.clone());
+    let outlet = Arc::new(outlet);
     let edge = Arc::new(Edge::start(&config.edge, config.classifier()?, outlet)?);
     let interceptor = Interceptor::start(&config.edge, &edge)?;
     tasks.extend(interception_tasks(&config, &shell, interceptor.as_ref()));
@@ -155,6 +163,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
         custody: custody.as_ref().map(custody::Custody::monitor),
         edge: edge.clone(),
         interceptor: interceptor.clone(),
+        deferred,
         config: config.clone(),
         incarnation,
         started: Instant::now(),

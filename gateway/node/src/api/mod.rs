@@ -5,6 +5,7 @@
 //! be set in `links`, `edge` and `removals`; `docs/local-api.md` describes it.
 
 mod auth;
+mod deferred;
 mod edge;
 mod links;
 mod metrics;
@@ -22,6 +23,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, Uri};
 use axum::routing::{delete, get, patch, post, put};
+use underpass_deferred::Handle;
 use underpass_edge::Edge;
 use underpass_store::Monitor;
 
@@ -47,6 +49,8 @@ pub struct ApiState {
     pub edge: Arc<Edge>,
     /// Transparent interception, where it is configured.
     pub interceptor: Option<Arc<Interceptor>>,
+    /// Requests that are kept for later, where they are.
+    pub deferred: Option<Handle>,
     /// The configuration in force.
     pub config: Arc<Config>,
     /// This process' incarnation.
@@ -73,6 +77,13 @@ fn router(state: Arc<ApiState>) -> Router {
         .route("/v1/link/block", post(links::block))
         .route("/v1/link/unblock", post(links::unblock))
         .route("/v1/edge", get(edge::show).patch(edge::change))
+        .route("/v1/deferred", get(deferred::list))
+        .route(
+            "/v1/deferred/{id}",
+            get(deferred::show).delete(deferred::remove),
+        )
+        .route("/v1/deferred/{id}/response", get(deferred::fetch))
+        .route("/v1/deferred/{id}/repeat", post(deferred::repeat))
         .route("/metrics", get(metrics::scrape))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)

@@ -70,6 +70,7 @@ impl World {
             custody: None,
             edge: Arc::new(edge),
             interceptor: None,
+            deferred: None,
             config,
             incarnation: 7,
             started: Instant::now(),

@@ -6,6 +6,7 @@
 
 mod beacons;
 mod custody;
+mod deferred;
 mod edge;
 mod link;
 mod node;
@@ -21,6 +22,7 @@ use underpass_edge::classify::{Classifier, UnknownClass};
 
 pub use beacons::BeaconsConfig;
 pub use custody::{CustodyConfig, CustodyDialect, Durability};
+pub use deferred::DeferredConfig;
 pub use link::{
     BeamConfig, ListenerConfig, PathConfig, RATES_BPS, TcpConfig, TerminalConfig, TlsConfig,
 };
@@ -102,6 +104,9 @@ pub struct Config {
     /// Custody of bundles.
     #[serde(default)]
     pub custody: CustodyConfig,
+    /// HTTP requests that are kept for later.
+    #[serde(default)]
+    pub deferred: DeferredConfig,
     /// Which node a taken-in connection goes to, by its destination.
     #[serde(default, rename = "outlet")]
     pub outlets: Vec<OutletConfig>,
@@ -146,6 +151,7 @@ impl Config {
         traffic::check_classes(&self.classes, &mut problems);
         self.streams.check(&self.classes, &mut problems);
         self.custody.check(&mut problems);
+        self.deferred.check(&mut problems);
         if !self.paths.is_empty() || !self.listeners.is_empty() {
             self.tls.check(&mut problems);
         }

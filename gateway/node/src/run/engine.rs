@@ -11,6 +11,7 @@ use underpass_engine::{EngineConfig, HopConfig, HopId, RouteEntry};
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
+use super::deferred;
 use crate::config::{Config, CustodyDialect, Role, class_named};
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -69,6 +70,9 @@ fn agent(config: &Config) -> bundle::Config {
     agent.hop_limit = config.custody.hop_limit;
     agent.store_bytes = config.custody.quota_bytes;
     agent.store_bundles = config.custody.quota_bundles;
+    if deferred::takes_part(config) {
+        agent.services.insert(underpass_deferred::wire::SERVICE);
+    }
     agent
 }
 

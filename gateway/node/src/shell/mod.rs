@@ -11,6 +11,7 @@ mod figures;
 mod links;
 mod operator;
 mod outlet;
+mod services;
 mod sessions;
 mod streams;
 mod timer;
@@ -24,12 +25,13 @@ use std::time::Instant;
 use tokio::sync::{Notify, mpsc};
 use underpass_bundle as bundle;
 use underpass_cla::{Session, SessionId, Transfer};
-use underpass_engine::{Action, Engine, StreamKey};
+use underpass_engine::{Action, Engine, Message, StreamKey};
 use underpass_streams::Open;
 
 pub use beacons::{Ear, LinkBeacons};
 pub use figures::{SessionReading, watch as watch_figures};
 pub use outlet::StreamOutlet;
+pub use services::Service;
 pub use sessions::NeighbourNames;
 pub use timer::drive;
 pub use transport::TransportTotals;
@@ -60,6 +62,8 @@ struct Inner {
     engine: Engine,
     streams: StreamTable,
     sessions: HashMap<SessionId, Arc<dyn Session>>,
+    /// Services of this node other than streams.
+    services: HashMap<u64, Arc<dyn Service>>,
     /// What the timer is set to.
     armed: Option<Instant>,
     /// Counts for metrics.
@@ -89,6 +93,8 @@ enum Effect {
     Abort(Arc<dyn Session>, &'static str),
     Wake(Waker),
     Inbound(Inbound),
+    Message(Arc<dyn Service>, Message),
+    Restarted(Arc<dyn Service>, u64),
 }
 
 impl Shell {
@@ -103,6 +109,7 @@ impl Shell {
                 engine,
                 streams: StreamTable::default(),
                 sessions: HashMap::new(),
+                services: HashMap::new(),
                 armed: None,
                 counts: Counts::default(),
                 transport: TransportLedger::default(),
@@ -162,6 +169,8 @@ impl Shell {
             Effect::Wake(waker) => waker.wake(),
             // The receiver lives as long as the node runs; while it shuts
             // down, streams are reset by their conduits' absence.
+            Effect::Message(service, message) => service.message(message),
+            Effect::Restarted(service, peer) => service.peer_restarted(peer),
             Effect::Inbound(inbound) => drop(self.inbound.send(inbound)),
         }
     }
@@ -201,12 +210,7 @@ impl Inner {
                 Action::Stream { peer, epoch, event } => {
                     self.stream_event(peer, epoch, event, &mut effects);
                 }
-                Action::Message(message) => tracing::debug!(
-                    peer = message.peer,
-                    service = message.service,
-                    bytes = message.payload.len(),
-                    "no service takes this message"
-                ),
+                Action::Message(message) => self.message(message, &mut effects),
                 Action::Bundle(event) => self.bundle_event(event),
                 Action::FormerRunEnded { peer, incarnation } => {
                     tracing::info!(peer, incarnation, "custody of a former run has ended");

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use underpass_deferred::Handle;
 use underpass_edge::direct::DirectOutlet;
 use underpass_edge::stream::{Conduit, Failure, FailureCode, OpenRequest, Outlet, Target};
 use underpass_streams::{self as streams, Announcement, Open};
@@ -20,6 +21,8 @@ pub struct StreamOutlet {
     /// For names, and for addresses in no network.
     default: Option<u64>,
     direct: DirectOutlet,
+    /// Where requests are kept for later.
+    deferred: Option<Handle>,
 }
 
 impl StreamOutlet {
@@ -29,6 +32,7 @@ impl StreamOutlet {
         shell: Arc<Shell>,
         outlets: impl IntoIterator<Item = (u64, Vec<IpNet>)>,
         direct: DirectOutlet,
+        deferred: Option<Handle>,
     ) -> StreamOutlet {
         let mut networks = Vec::new();
         let mut default = None;
@@ -44,6 +48,7 @@ impl StreamOutlet {
             networks,
             default,
             direct,
+            deferred,
         }
     }
 
@@ -58,6 +63,14 @@ impl StreamOutlet {
 }
 
 impl Outlet for StreamOutlet {
+    fn deferred(&self) -> Option<&Handle> {
+        self.deferred.as_ref()
+    }
+
+    fn dispatcher(&self, target: &Target) -> Option<u64> {
+        self.node_for(target)
+    }
+
     fn open(&self, request: OpenRequest) -> Result<Box<dyn Conduit>, Failure> {
         let Some(peer) = self.node_for(&request.target) else {
             return self.direct.open(request);

@@ -75,6 +75,7 @@ impl Inner {
                     incarnation,
                     "the peer has restarted; its streams end when what it had in custody is here"
                 );
+                self.restarted(peer, effects);
                 return;
             }
             Event::IncarnationRaised { incarnation } => {

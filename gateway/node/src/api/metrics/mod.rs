@@ -3,6 +3,7 @@
 //! Units are base units, bytes and seconds. Sums only grow while the process
 //! runs: what a transport has moved is summed past the end of its session.
 
+mod deferred;
 mod disk;
 mod families;
 mod links;
@@ -19,6 +20,8 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::{Registry, Unit};
 
+use underpass_deferred::Figures;
+
 use super::ApiState;
 use super::problem::Problem;
 use families::Families;
@@ -27,8 +30,13 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// GET /metrics
 pub async fn scrape(State(state): State<Arc<ApiState>>) -> Response {
+    let deferred = match &state.deferred {
+        // A store that fails shows in the log; the other figures are as good.
+        Some(handle) => handle.figures().await.ok(),
+        None => None,
+    };
     let mut registry = Registry::with_prefix("underpass");
-    registry.register_collector(Box::new(NodeCollector(state)));
+    registry.register_collector(Box::new(NodeCollector { state, deferred }));
     let mut text = String::new();
     match encode(&mut text, &registry) {
         Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
@@ -39,7 +47,10 @@ pub async fn scrape(State(state): State<Arc<ApiState>>) -> Response {
 }
 
 /// Reads the whole node at each scrape.
-struct NodeCollector(Arc<ApiState>);
+struct NodeCollector {
+    state: Arc<ApiState>,
+    deferred: Option<Figures>,
+}
 
 impl fmt::Debug for NodeCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,10 +61,14 @@ impl fmt::Debug for NodeCollector {
 impl Collector for NodeCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families::new(encoder);
-        process(&self.0, &mut families)?;
-        links::encode(&self.0, &mut families)?;
-        traffic::encode(&self.0, &mut families)?;
-        disk::encode(&self.0, &mut families)
+        process(&self.state, &mut families)?;
+        links::encode(&self.state, &mut families)?;
+        traffic::encode(&self.state, &mut families)?;
+        disk::encode(&self.state, &mut families)?;
+        match &self.deferred {
+            Some(figures) => deferred::encode(figures, &mut families),
+            None => Ok(()),
+        }
     }
 }
 
