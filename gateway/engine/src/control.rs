@@ -71,6 +71,7 @@ impl Engine {
     pub(crate) fn set_blocked(&mut self, now: Instant, id: HopId, blocked: bool) {
         if let Some(hop) = self.hops.get_mut(&id) {
             let was_blocked = std::mem::replace(&mut hop.blocked, blocked);
+            let neighbour = hop.config.neighbour;
             for session in hop.all_sessions() {
                 self.actions.push_back(Action::Suspend { session, blocked });
             }
@@ -78,6 +79,7 @@ impl Engine {
             if was_blocked && !blocked {
                 self.link_back(now, id);
             }
+            self.reconsider_reading(now, neighbour);
             self.settle(now);
         }
     }

@@ -12,6 +12,7 @@ use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{self as scheduler, LinkScheduler, TcpWire};
 use underpass_streams::{self as streams, Epoch, PayloadError, Peer};
 
+use crate::ahead::ReadAhead;
 use crate::config::EngineConfig;
 use crate::hop::{Hop, HopId};
 use crate::link::{LinkChange, Utc};
@@ -134,6 +135,8 @@ pub struct Engine {
     pub(crate) utc: Option<Utc>,
     /// When links are to be judged anew.
     pub(crate) link_times: BTreeSet<(Instant, HopId)>,
+    /// What is read on while nothing can be sent.
+    pub(crate) ahead: ReadAhead,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
@@ -218,6 +221,7 @@ impl Engine {
                 .map(|(neighbour, hops)| (neighbour, hops.into()))
                 .collect(),
             restored: RestoredStreams::default(),
+            ahead: ReadAhead::default(),
         };
         engine.agent.restore(now);
         engine.settle(now);
@@ -233,6 +237,7 @@ impl Engine {
     pub fn next_timeout(&self) -> Option<Instant> {
         let links = self.link_times.first().map(|(at, _)| *at);
         let own = self.wake_at.into_iter().chain(self.flush_at).chain(links);
+        let own = own.chain(self.ahead.next_timeout());
         // Few peers have restarted of late.
         let estates = self.estates.values().copied();
         own.chain(self.agent.next_timeout()).chain(estates).min()
@@ -243,6 +248,7 @@ impl Engine {
         self.agent.handle_timeout(now);
         self.watch_links(now);
         self.flush(now);
+        self.read_ahead(now);
         self.end_estates(now);
         self.settle(now);
     }

@@ -108,6 +108,7 @@ impl Engine {
         if let Err(error) = streams.handle_payload(now, class, delivery.payload) {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
+        self.release(now, peer);
         self.gather(peer);
     }
 

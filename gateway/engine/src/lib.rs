@@ -13,6 +13,7 @@
 //! [`Engine::next_timeout`] when to call [`Engine::handle_timeout`]. So whole
 //! networks of engines run in virtual time.
 
+mod ahead;
 mod config;
 mod control;
 mod engine;

@@ -160,7 +160,7 @@ impl Engine {
         }
     }
 
-    fn least_free(&self) -> u64 {
+    pub(crate) fn least_free(&self) -> u64 {
         (self.agent.burst_bytes() / STORE_PART).max(LEAST_PAYLOAD_BYTES)
     }
 
@@ -190,24 +190,36 @@ impl Engine {
         payload: Vec<Bytes>,
         last: bool,
     ) -> Option<()> {
-        let send = bundle::Send {
-            destination: bundle::wire::ipn(peer, STREAM_SERVICE),
-            service: STREAM_SERVICE,
-            class,
-            // The pieces are counted references: kept for the case of
-            // refusal, which ends the streams whose bytes are in them.
-            payload: payload.clone(),
-            lifetime: Some(self.config.lifetime),
-            custody: true,
-            last,
-            label: sender_of(&payload),
-            reports: None,
-        };
+        // The pieces are counted references: kept for the case of refusal,
+        // which ends the streams whose bytes are in them.
+        let send = self.stream_bundle(peer, class, payload.clone(), last);
         if self.agent.send(now, send).is_ok() {
             return Some(());
         }
         self.give_up(peer, &payload);
         None
+    }
+
+    /// A bundle with a payload of streams; `last` if it must not overtake
+    /// those before it.
+    pub(crate) fn stream_bundle(
+        &self,
+        peer: u64,
+        class: Class,
+        payload: Vec<Bytes>,
+        last: bool,
+    ) -> bundle::Send {
+        bundle::Send {
+            destination: bundle::wire::ipn(peer, STREAM_SERVICE),
+            service: STREAM_SERVICE,
+            class,
+            label: sender_of(&payload),
+            payload,
+            lifetime: Some(self.config.lifetime),
+            custody: true,
+            last,
+            reports: None,
+        }
     }
 
     /// A payload will not be delivered: its streams cannot be whole any more.

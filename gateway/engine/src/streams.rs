@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// The streams among which the named one is.
-    fn streams_of(&mut self, key: StreamKey) -> Option<&mut Mux> {
+    pub(crate) fn streams_of(&mut self, key: StreamKey) -> Option<&mut Mux> {
         self.peers.get_mut(&key.peer)?.streams_of(key.epoch)
     }
 

@@ -19,8 +19,8 @@ mod stream;
 pub mod wire;
 
 pub use mux::{
-    Backlog, Config, Counters, Event, Mux, OpenError, PayloadError, Side, StreamError, StreamInfo,
-    StreamState, Windows, WriteError,
+    Ahead, Backlog, Config, Counters, Event, HeldBack, Mux, OpenError, PayloadError, Side,
+    StreamError, StreamInfo, StreamState, Windows, WriteError,
 };
 pub use peer::{Epoch, Peer};
 pub use wire::{

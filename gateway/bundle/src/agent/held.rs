@@ -80,6 +80,8 @@ pub(crate) enum Phase {
     /// Waiting for a signal, or for the time to try again; the custody timer
     /// runs until then.
     Waiting(Instant),
+    /// Not to be offered before its service says so.
+    HeldBack,
     /// As `Waiting`, while the neighbour is down and the timer stands still.
     Suspended,
     /// Given up for this reason; its source is told when the payload is here.

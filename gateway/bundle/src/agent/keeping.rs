@@ -235,7 +235,7 @@ impl Agent {
             Phase::Waiting(until) => drop(self.custody_timers.remove(&(until, id))),
             Phase::InTransmission(key) => drop(self.transmissions.remove(&key)),
             Phase::KeptBack => drop(self.kept_back.remove(&id)),
-            Phase::Queued | Phase::Suspended | Phase::Ending(_) => {}
+            Phase::Queued | Phase::HeldBack | Phase::Suspended | Phase::Ending(_) => {}
         }
         if let Some(queue) = self.neighbour(via).queues.get_mut(&class) {
             let waited = queue.loading == Some(id);

@@ -298,6 +298,11 @@ impl Agent {
         ids.into_iter().take(limit).map(described).collect()
     }
 
+    /// Whether what is held survives the end of the process.
+    pub fn is_durable(&self) -> bool {
+        self.store.is_durable()
+    }
+
     /// Whether a bundle is held.
     pub fn holds(&self, id: BundleId) -> bool {
         self.held.contains_key(&id)

@@ -73,6 +73,33 @@ impl Agent {
         Ok(self.originate(now, draft))
     }
 
+    /// As [`Agent::send`], but the bundle is only kept until
+    /// [`Agent::let_go`]. A later run of the node sends it as any other.
+    pub fn hold_back(&mut self, now: Instant, send: Send) -> Result<BundleId, SendError> {
+        let id = self.send(now, send)?;
+        if let Some(held) = self.held.get_mut(&id) {
+            held.phase = Phase::HeldBack;
+            let (via, class, bytes) = (held.neighbour, held.class, held.bytes);
+            if let Some(queue) = self.neighbour(via).queues.get_mut(&class) {
+                queue.remove(id, bytes);
+            }
+        }
+        Ok(id)
+    }
+
+    /// Queues a bundle that was held back; nothing happens if it is gone.
+    pub fn let_go(&mut self, id: BundleId) {
+        let held = self.held.get(&id);
+        if held.is_some_and(|held| held.phase == Phase::HeldBack) {
+            self.enqueue(id);
+        }
+    }
+
+    /// Forgets a bundle that its service has no use for, without a word.
+    pub fn discard(&mut self, now: Instant, id: BundleId) {
+        self.remove(now, id);
+    }
+
     fn send_to_itself(
         &mut self,
         now: Instant,

@@ -79,8 +79,12 @@ pub struct Node {
 
 impl Node {
     pub fn new(now: Instant, config: EngineConfig) -> Node {
+        Node::with_store(now, config, Box::<bundle::MemoryStore>::default())
+    }
+
+    pub fn with_store(now: Instant, config: EngineConfig, store: Box<dyn bundle::Store>) -> Node {
         Node {
-            engine: Engine::new(now, config).expect("a valid configuration"),
+            engine: Engine::with_store(now, config, store).expect("a valid configuration"),
             now,
             events: Vec::new(),
             unclaimed: 0,

@@ -3,6 +3,7 @@
 mod bench;
 mod custody;
 mod links;
+mod reading_on;
 mod scheduling;
 mod services;
 mod takeover;

@@ -92,7 +92,8 @@ impl Mux {
         let own = config.send_buffer_bytes.saturating_sub(queued);
         let shared = config.send_buffer_total_bytes.saturating_sub(self.buffered);
         let reserved = RESERVED_BUFFER_BYTES.saturating_sub(queued);
-        let credit = self.allowance(&stream.send).saturating_sub(queued as u64);
+        let credit = (self.allowance(&stream.send) + self.beyond_credit)
+            .saturating_sub(queued as u64 + stream.send.ahead);
         let credit = usize::try_from(credit).unwrap_or(usize::MAX);
         let capacity = own.min(shared.max(reserved)).min(credit);
         if capacity < LEAST_CAPACITY_BYTES.min(config.send_buffer_bytes / 2) {

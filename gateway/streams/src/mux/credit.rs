@@ -88,6 +88,10 @@ impl Mux {
             return;
         }
         self.charged -= stream.send.outstanding().saturating_sub(floor);
+        if consumed > stream.send.released() {
+            // The peer wants none of what is held back.
+            (stream.send.ahead, stream.send.ahead_payloads) = (0, 0);
+        }
         stream.send.returned = consumed;
         self.charged += stream.send.outstanding().saturating_sub(floor);
         if stream.life == Life::Draining {

@@ -52,6 +52,7 @@ impl Mux {
         let unheard = stream.open.take().is_some();
         stream.cut = stream.send.state != Sending::Done;
         stream.send.pieces = Default::default();
+        (stream.send.ahead, stream.send.ahead_payloads) = (0, 0);
         stream.send.returned = stream.send.sent;
         stream.send.state = Sending::Done;
         stream.queued = None;

@@ -210,7 +210,7 @@ impl Mux {
 
     fn on_credit(&mut self, id: StreamId, consumed: u64) {
         match self.streams.get(&id) {
-            Some(stream) if consumed > stream.send.sent => {
+            Some(stream) if consumed > stream.send.released() => {
                 self.violated(id, ResetCode::Protocol, "credit for bytes never sent");
             }
             Some(_) => self.credit_returned(id, consumed),

@@ -1,5 +1,6 @@
 //! What the streams between one run of this node and one of the peer share.
 
+mod ahead;
 mod app;
 #[cfg(test)]
 mod check;
@@ -14,6 +15,7 @@ mod queue;
 
 use std::collections::{HashMap, VecDeque};
 
+pub use ahead::{Ahead, HeldBack};
 pub use config::{Config, Side, Windows};
 pub use event::{
     Backlog, Counters, Event, OpenError, PayloadError, StreamError, StreamInfo, StreamState,
@@ -76,6 +78,8 @@ pub struct Mux {
     untold: u64,
     untold_streams: Vec<StreamId>,
 
+    /// Bytes beyond its credit that a stream may have here, held back.
+    beyond_credit: u64,
     /// Written bytes of all streams that wait to be sealed.
     buffered: usize,
     /// Streams whose `Event::Writable` is wanted.
@@ -123,6 +127,7 @@ impl Mux {
             runs: 0,
             untold: 0,
             untold_streams: Vec::new(),
+            beyond_credit: 0,
             buffered: 0,
             writers: Vec::new(),
             writers_retry: false,
@@ -256,7 +261,9 @@ impl Mux {
             self.counters.closed += 1;
             self.events.push_back(Event::Closed(id));
         }
-        let gone = stream.life == Life::Draining && !stream.control.listed;
+        let gone = stream.life == Life::Draining
+            && !stream.control.listed
+            && stream.send.ahead_payloads == 0;
         if gone && stream.send.outstanding() <= self.peer_credit.floor {
             self.dequeue(id);
             self.streams.remove(&id);

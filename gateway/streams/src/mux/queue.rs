@@ -54,7 +54,8 @@ impl Mux {
         let Some(stream) = self.streams.get(&id) else {
             return 0;
         };
-        if stream.send.state == Sending::Done {
+        // What is held back goes first.
+        if stream.send.state == Sending::Done || stream.send.ahead_payloads > 0 {
             return 0;
         }
         let queued = stream.send.pieces.len() as u64;
@@ -77,7 +78,8 @@ impl Mux {
         }
         let opening = stream.open.is_some();
         let queued = stream.send.pieces.len();
-        if sendable == 0 && queued > 0 && !opening {
+        let waits = queued > 0 || stream.send.ahead_payloads > 0;
+        if sendable == 0 && waits && !opening {
             if !stream.blocked {
                 stream.blocked = true;
                 self.blocked.push(id);

@@ -48,13 +48,23 @@ pub(crate) struct SendSide {
     pub sent: u64,
     /// The peer's application took all below this, as the peer says.
     pub returned: u64,
+    /// Of the bytes sealed, the last so many are held back for want of credit.
+    pub ahead: u64,
+    /// In so many payloads.
+    pub ahead_payloads: u32,
     pub state: Sending,
 }
 
 impl SendSide {
-    /// Bytes sealed and, as far as known here, not consumed.
+    /// Offset up to which sealed bytes may be on their way.
+    pub(crate) fn released(&self) -> u64 {
+        self.sent - self.ahead
+    }
+
+    /// Bytes that may be on their way and, as far as known here, are not
+    /// consumed.
     pub(crate) fn outstanding(&self) -> u64 {
-        self.sent - self.returned
+        self.released() - self.returned
     }
 }
 
@@ -153,6 +163,8 @@ impl Stream {
                 pieces: Pieces::default(),
                 sent: 0,
                 returned: 0,
+                ahead: 0,
+                ahead_payloads: 0,
                 state: Sending::Open,
             },
             recv: RecvSide {

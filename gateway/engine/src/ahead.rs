@@ -1,0 +1,165 @@
+//! Reading on while blocked: servers give up clients that take nothing for a
+//! minute, so with durable custody streams are read on into it, slowly, and
+//! beyond the peer's credit.
+//!
+//! What is sealed so is held back by the bundle node until the credit of its
+//! stream covers it. Each stream may have as much beyond its credit as any
+//! other, growing with the time and bounded by its share of the store.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use underpass_bundle::BundleId;
+use underpass_streams::HeldBack;
+
+use crate::engine::Engine;
+use crate::streams::StreamKey;
+
+/// How long bytes wait for more at most before they are sealed.
+const AGE: Duration = Duration::from_millis(250);
+
+/// What each stream may have beyond its credit grows by so much ...
+const STEP_BYTES: u64 = 64 << 10;
+/// ... at each of so many ages: 2.9 MB in 45 s.
+const AGES_PER_STEP: u64 = 4;
+
+/// This part of the store at most (n/8) is for what is read beyond credit:
+/// the rest is for what others have in custody here.
+const STORE_EIGHTHS: u64 = 6;
+
+/// Bundles that are held back, and the pace of reading.
+#[derive(Debug, Default)]
+pub(crate) struct ReadAhead {
+    /// By stream, the oldest first, with the stream's bytes in each.
+    held_back: BTreeMap<StreamKey, VecDeque<(BundleId, u64)>>,
+    /// When bytes that wait are sealed next.
+    at: Option<Instant>,
+    /// Ages passed, by neighbours to which nothing can be sent.
+    ages: BTreeMap<u64, u64>,
+}
+
+impl ReadAhead {
+    /// When [`Engine::read_ahead`] is due.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.at
+    }
+}
+
+impl Engine {
+    /// A hop to `neighbour` is blocked, or free again.
+    pub(crate) fn reconsider_reading(&mut self, now: Instant, neighbour: u64) {
+        let hops = self.hops_to(neighbour);
+        let blocked = |id| self.hops.get(id).is_some_and(|hop| hop.blocked);
+        let reads = self.config.edge && self.agent.is_durable() && hops.iter().all(blocked);
+        if reads {
+            self.ahead.ages.entry(neighbour).or_default();
+            self.ahead.at.get_or_insert(now + AGE);
+        } else if self.ahead.ages.remove(&neighbour).is_some() {
+            for peer in self.peers_behind(neighbour) {
+                self.set_beyond_credit(peer, 0);
+                self.release(now, peer);
+            }
+        }
+        if self.ahead.ages.is_empty() {
+            self.ahead.at = None;
+        }
+    }
+
+    /// Seals what waits for neighbours out of reach, and reads on.
+    pub(crate) fn read_ahead(&mut self, now: Instant) {
+        if self.ahead.at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.ahead.at = Some(now + AGE);
+        let share = self.share_beyond_credit();
+        let neighbours: Vec<u64> = self.ahead.ages.keys().copied().collect();
+        for neighbour in neighbours {
+            let ages = self.ahead.ages.entry(neighbour).or_default();
+            *ages += 1;
+            let beyond = (ages.div_ceil(AGES_PER_STEP) * STEP_BYTES).min(share);
+            for peer in self.peers_behind(neighbour) {
+                self.seal_ahead(now, peer);
+                self.set_beyond_credit(peer, beyond);
+                self.release(now, peer);
+            }
+        }
+    }
+
+    /// What one stream may have in the store beyond its credit.
+    fn share_beyond_credit(&self) -> u64 {
+        let streams: usize = self.peers.values().map(|peer| peer.streams().count()).sum();
+        let store = self.config.agent.store_bytes / 8 * STORE_EIGHTHS;
+        store / (streams as u64).max(1)
+    }
+
+    fn peers_behind(&self, neighbour: u64) -> Vec<u64> {
+        let peers = self.peers.keys().copied();
+        peers
+            .filter(|peer| self.neighbour_to(*peer) == neighbour)
+            .collect()
+    }
+
+    fn set_beyond_credit(&mut self, peer: u64, bytes: u64) {
+        if let Some(streams) = self.peers.get_mut(&peer) {
+            streams.current().set_beyond_credit(bytes);
+            self.gather(peer);
+        }
+    }
+
+    /// Takes into custody what the streams with a peer have waiting.
+    fn seal_ahead(&mut self, now: Instant, peer: u64) {
+        let Some(streams) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        let epoch = streams.epoch();
+        for id in streams.current().streams_with_output() {
+            let key = StreamKey { peer, epoch, id };
+            // Where the store has no room, bytes wait and slow their source.
+            while self.agent.free_bytes() > self.least_free()
+                && let Some(mux) = self.streams_of(key)
+                && let Some(ahead) = mux.seal_ahead(id)
+            {
+                let send = self.stream_bundle(peer, ahead.class, ahead.payload.clone(), false);
+                match self.agent.hold_back(now, send) {
+                    Ok(bundle) => {
+                        let held_back = self.ahead.held_back.entry(key).or_default();
+                        held_back.push_back((bundle, ahead.bytes));
+                    }
+                    Err(_) => self.give_up(peer, &ahead.payload),
+                }
+            }
+        }
+        self.gather(peer);
+    }
+
+    /// Lets go what the credit of its streams covers by now, and forgets what
+    /// nobody wants any more.
+    pub(crate) fn release(&mut self, now: Instant, peer: u64) {
+        let keys = self.ahead.held_back.keys();
+        let keys: Vec<StreamKey> = keys.filter(|key| key.peer == peer).copied().collect();
+        for key in keys {
+            while let Some((bundle, bytes)) = self.oldest_held_back(key) {
+                let streams = self.streams_of(key);
+                match streams.map_or(HeldBack::Void, |mux| mux.release(key.id, bytes)) {
+                    HeldBack::Waits => break,
+                    HeldBack::Released => self.agent.let_go(bundle),
+                    HeldBack::Void => self.agent.discard(now, bundle),
+                }
+                self.forget_oldest(key);
+            }
+        }
+    }
+
+    fn oldest_held_back(&self, key: StreamKey) -> Option<(BundleId, u64)> {
+        self.ahead.held_back.get(&key)?.front().copied()
+    }
+
+    fn forget_oldest(&mut self, key: StreamKey) {
+        if let Some(held_back) = self.ahead.held_back.get_mut(&key) {
+            held_back.pop_front();
+            if held_back.is_empty() {
+                self.ahead.held_back.remove(&key);
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What is read on into custody while nothing can be sent.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_bundle::{BundleId, Keep, MemoryStore, Payload, Restored, Store, StoreEvent};
+use underpass_engine::{EngineConfig, HopId, StreamKey};
+use underpass_streams::{Event, ResetCode};
+
+use crate::bench::{BULK, Node, config, exchange, live};
+
+const HOP: HopId = HopId(0);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A store in memory that is taken for a durable one.
+#[derive(Default)]
+struct Durable(MemoryStore);
+
+impl Store for Durable {
+    fn is_durable(&self) -> bool {
+        true
+    }
+    fn restore(&mut self) -> Vec<Restored> {
+        self.0.restore()
+    }
+    fn first_free_id(&self) -> BundleId {
+        self.0.first_free_id()
+    }
+    fn free_bytes(&self) -> u64 {
+        self.0.free_bytes()
+    }
+    fn burst_bytes(&self) -> u64 {
+        self.0.burst_bytes()
+    }
+    fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>) {
+        self.0.put(now, id, keep, payload);
+    }
+    fn payload(&mut self, id: BundleId) -> Payload {
+        self.0.payload(id)
+    }
+    fn expect(&mut self, id: BundleId) {
+        self.0.expect(id);
+    }
+    fn remove(&mut self, now: Instant, id: BundleId) {
+        self.0.remove(now, id);
+    }
+    fn poll_event(&mut self) -> Option<StoreEvent> {
+        self.0.poll_event()
+    }
+    fn next_timeout(&self) -> Option<Instant> {
+        self.0.next_timeout()
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        self.0.handle_timeout(now);
+    }
+}
+
+/// A byte of a stream, by its place.
+fn byte_at(place: usize) -> u8 {
+    (place % 251) as u8
+}
+
+/// A stream's source that always has more, and what it has given.
+struct Source {
+    key: StreamKey,
+    written: usize,
+}
+
+impl Source {
+    fn write(&mut self, node: &mut Node, most: usize) {
+        let room = node.engine.send_capacity(self.key).min(most);
+        if room > 0 {
+            let bytes: Vec<u8> = (self.written..self.written + room).map(byte_at).collect();
+            let taken = node.engine.write(node.now, self.key, Bytes::from(bytes));
+            taken.expect("the room was told");
+            self.written += room;
+        }
+    }
+}
+
+/// Lets a node live on for so long while its sources write.
+fn write_on(node: &mut Node, sources: &mut [Source], time: Duration) {
+    let end = node.now + time;
+    while node.now < end {
+        for source in &mut *sources {
+            source.write(node, usize::MAX);
+        }
+        assert!(node.offers().is_empty());
+        node.pass(node.now + Duration::from_millis(100));
+    }
+}
+
+/// A terminal with durable custody and a hub, with small windows.
+fn pair(change: impl Fn(&mut EngineConfig)) -> (Node, Node) {
+    let now = Instant::now();
+    let mut terminal = config(10, &[1]);
+    let mut hub = config(1, &[10]);
+    for config in [&mut terminal, &mut hub] {
+        config.window_bytes = Some(256 << 10);
+        config.send_buffer_bytes = Some(64 << 10);
+        config.agent.store_bytes = 1 << 30;
+        change(config);
+    }
+    let mut terminal = Node::with_store(now, terminal, Box::new(Durable::default()));
+    let mut hub = Node::new(now, hub);
+    terminal.up(0, 100);
+    hub.up(0, 100);
+    live(&mut terminal, &mut hub, SECOND);
+    (terminal, hub)
+}
+
+fn sources(node: &mut Node, count: usize) -> Vec<Source> {
+    let open = |_| Source {
+        key: node.open(1, BULK),
+        written: 0,
+    };
+    (0..count).map(open).collect()
+}
+
+fn block(node: &mut Node, blocked: bool) {
+    node.engine.block(node.now, HOP, blocked);
+}
+
+#[test]
+fn a_blocked_stream_is_read_on_by_2_mb_in_each_45_s() {
+    let (mut terminal, _) = pair(|_| {});
+    let mut sources = sources(&mut terminal, 3);
+    block(&mut terminal, true);
+    for _ in 0..14 {
+        let before: Vec<usize> = sources.iter().map(|source| source.written).collect();
+        write_on(&mut terminal, &mut sources, 45 * SECOND);
+        for (source, before) in sources.iter().zip(before) {
+            let read = source.written - before;
+            assert!((2_000_000..4_000_000).contains(&read), "{read}");
+        }
+    }
+    let held = terminal.engine.custody(terminal.now).used_bytes;
+    assert!(held > sources.iter().map(|source| source.written as u64).sum());
+}
+
+#[test]
+fn with_custody_in_memory_no_more_is_read_than_the_send_buffer_holds() {
+    let (mut terminal, mut hub) = pair(|_| {});
+    let mut downloads = vec![Source {
+        key: hub.open(10, BULK),
+        written: 0,
+    }];
+    exchange(&mut terminal, &mut hub);
+    block(&mut hub, true);
+    write_on(&mut hub, &mut downloads, 120 * SECOND);
+    assert_eq!(downloads[0].written, 64 << 10);
+}
+
+#[test]
+fn streams_share_what_the_store_has_room_for() {
+    let (mut terminal, _) = pair(|config| config.agent.store_bytes = 8 << 20);
+    let mut sources = sources(&mut terminal, 10);
+    block(&mut terminal, true);
+    write_on(&mut terminal, &mut sources, 300 * SECOND);
+    let written = sources.iter().map(|source| source.written);
+    let (least, most) = (written.clone().min(), written.max());
+    assert!(least > Some(400_000), "{least:?}");
+    assert!(most < Some(1_000_000), "{most:?}");
+}
+
+/// Reads all that a node has of a stream; the bytes must be those written.
+fn read_all(node: &mut Node, key: StreamKey, read: &mut usize) {
+    while let Some(bytes) = node.engine.read(node.now, key, usize::MAX) {
+        assert!(bytes.iter().zip(*read..).all(|(b, at)| *b == byte_at(at)));
+        *read += bytes.len();
+    }
+}
+
+#[test]
+fn when_the_link_is_back_all_arrives_in_order_within_credit_and_then_the_end() {
+    let (mut terminal, mut hub) = pair(|_| {});
+    let mut sources = sources(&mut terminal, 4);
+    block(&mut terminal, true);
+    write_on(&mut terminal, &mut sources, 100 * SECOND);
+    terminal
+        .engine
+        .finish(terminal.now, sources[0].key)
+        .expect("it is open");
+    terminal.pass(terminal.now + SECOND);
+    hub.pass(terminal.now);
+    block(&mut terminal, false);
+
+    let mut read = vec![0; sources.len()];
+    for _ in 0..20_000 {
+        live(&mut terminal, &mut hub, Duration::from_millis(10));
+        for (source, read) in sources.iter_mut().zip(&mut read) {
+            let key = StreamKey {
+                peer: 10,
+                ..source.key
+            };
+            read_all(&mut hub, key, read);
+        }
+        if sources
+            .iter()
+            .zip(&read)
+            .all(|(s, read)| s.written == *read)
+        {
+            break;
+        }
+    }
+    for (source, read) in sources.iter().zip(&read) {
+        assert_eq!(source.written, *read);
+        assert!(source.written > 4_000_000);
+    }
+    assert!(!hub.has(|event| matches!(event, Event::Reset { .. })));
+    let ended = sources[0].key.id;
+    assert!(hub.has(|event| matches!(event, Event::PeerFinished(id) if *id == ended)));
+
+    // And the streams go on as before.
+    let before = sources[1].written;
+    sources[1].write(&mut terminal, 50_000);
+    live(&mut terminal, &mut hub, SECOND);
+    let key = StreamKey {
+        peer: 10,
+        ..sources[1].key
+    };
+    read_all(&mut hub, key, &mut read[1]);
+    assert_eq!(read[1], before + 50_000);
+    live(&mut terminal, &mut hub, 2 * SECOND);
+    assert!(terminal.destinations().is_empty());
+}
+
+#[test]
+fn what_a_peer_wants_no_more_is_forgotten() {
+    let (mut terminal, mut hub) = pair(|_| {});
+    let mut sources = sources(&mut terminal, 1);
+    live(&mut terminal, &mut hub, SECOND);
+    block(&mut terminal, true);
+    write_on(&mut terminal, &mut sources, 60 * SECOND);
+    hub.pass(terminal.now);
+    let key = StreamKey {
+        peer: 10,
+        ..sources[0].key
+    };
+    let reset = hub
+        .engine
+        .reset(hub.now, key, ResetCode::Cancelled, "enough");
+    reset.expect("it is open");
+    block(&mut terminal, false);
+    live(&mut terminal, &mut hub, 3 * SECOND);
+    assert!(terminal.destinations().is_empty());
+    assert_eq!(terminal.engine.custody(terminal.now).bundles, 0);
+}
+
+#[test]
+fn bytes_of_a_source_that_died_in_the_blockage_still_arrive_before_its_reset() {
+    let (mut terminal, mut hub) = pair(|_| {});
+    let mut sources = sources(&mut terminal, 1);
+    live(&mut terminal, &mut hub, SECOND);
+    block(&mut terminal, true);
+    write_on(&mut terminal, &mut sources, 60 * SECOND);
+    terminal.pass(terminal.now + SECOND);
+    let died = terminal.engine.reset(
+        terminal.now,
+        sources[0].key,
+        ResetCode::Aborted,
+        "connection reset",
+    );
+    died.expect("it is open");
+    hub.pass(terminal.now);
+    block(&mut terminal, false);
+    let (key, mut read) = (
+        StreamKey {
+            peer: 10,
+            ..sources[0].key
+        },
+        0,
+    );
+    for _ in 0..5_000 {
+        live(&mut terminal, &mut hub, Duration::from_millis(10));
+        read_all(&mut hub, key, &mut read);
+        if hub.has(|event| matches!(event, Event::Reset { .. })) {
+            break;
+        }
+    }
+    assert!(read >= sources[0].written - (64 << 10), "{read}");
+    assert!(hub.has(|event| matches!(event, Event::Reset { .. })));
+    live(&mut terminal, &mut hub, 3 * SECOND);
+    assert!(terminal.destinations().is_empty());
+}
