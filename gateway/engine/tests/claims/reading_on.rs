@@ -53,6 +53,9 @@ impl Store for Durable {
     fn handle_timeout(&mut self, now: Instant) {
         self.0.handle_timeout(now);
     }
+    fn flush(&mut self) {
+        self.0.flush();
+    }
 }
 
 /// A byte of a stream, by its place.
