@@ -129,9 +129,9 @@ pub trait Session: Send + Sync {
     fn offer(&self, transfer: Transfer);
 
     /// Sets the rate allocated to the path, bit/s counted as IP bytes on the
-    /// hop; the session converts it to its transport's own count. 0 lifts the
-    /// limit, as it is at the start.
-    fn set_rate(&self, ip_bps: u64);
+    /// hop; the session converts it to its transport's own count. Of 0 nothing
+    /// is sent; `None` lifts the limit, as it is at the start.
+    fn set_rate(&self, ip_bps: Option<u64>);
 
     /// The path's figures at present.
     fn figures(&self) -> PathFigures;

@@ -37,12 +37,12 @@ pub enum Action {
         /// The bundle.
         transfer: Transfer,
     },
-    /// Tell the session its path's rate, bit/s of IP bytes; 0 is unlimited.
+    /// Tell the session its path's rate.
     SetRate {
         /// The session.
         session: SessionId,
-        /// The rate.
-        ip_bps: u64,
+        /// Bit/s of IP bytes; `None` is unlimited.
+        ip_bps: Option<u64>,
     },
     /// Tell the session that the link is known to be blocked, or free again.
     Suspend {

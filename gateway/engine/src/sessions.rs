@@ -67,7 +67,7 @@ impl Engine {
         state.insert(info.class, id);
         self.actions.push_back(Action::SetRate {
             session: id,
-            ip_bps: state.paced_bps.unwrap_or(0),
+            ip_bps: state.paced_bps,
         });
         if state.blocked {
             self.actions.push_back(Action::Suspend {

@@ -77,15 +77,15 @@ impl SessionHandle {
         let _ = self.commands.send(command);
     }
 
-    fn apply_rate(&self, ip_bps: u64) -> std::io::Result<()> {
+    fn apply_rate(&self, ip_bps: Option<u64>) -> std::io::Result<()> {
         let socket = lock(&self.socket);
         let Some(fd) = socket.as_ref().map(AsFd::as_fd) else {
             return Ok(());
         };
-        if ip_bps == 0 {
+        let Some(ip_bps) = ip_bps else {
             set_max_pacing_rate(fd, u64::MAX)?;
             return self.set_lowat(fd, self.unlimited_lowat_bytes);
-        }
+        };
         let info = TcpInfo::of(fd)?;
         let rate =
             payload_bytes_per_second(ip_bps, info.mss_bytes(), self.ipv6, info.has_timestamps());
@@ -103,15 +103,14 @@ impl Session for SessionHandle {
         self.send(Command::Offer(transfer));
     }
 
-    fn set_rate(&self, ip_bps: u64) {
-        let limit = (ip_bps > 0).then_some(ip_bps);
+    fn set_rate(&self, ip_bps: Option<u64>) {
         // Held while the socket is set, so that the last rate given wins.
         let mut rate = lock(&self.rate);
-        if *rate == limit {
+        if *rate == ip_bps {
             return;
         }
         match self.apply_rate(ip_bps) {
-            Ok(()) => *rate = limit,
+            Ok(()) => *rate = ip_bps,
             Err(error) => warn!(%error, ip_bps, "the rate cannot be set"),
         }
     }
@@ -165,13 +164,15 @@ mod tests {
         let (stream, _peer) = connection();
         let session = handle(&stream);
         let fd = stream.as_fd();
-        session.set_rate(40_000_000);
+        session.set_rate(Some(40_000_000));
         let info = TcpInfo::of(fd).expect("a connection");
         assert!(info.has_timestamps());
         let rate = payload_bytes_per_second(40_000_000, info.mss_bytes(), false, true);
         assert_eq!(max_pacing_rate(fd), rate);
         assert_eq!(notsent_lowat(fd), 600_000);
-        session.set_rate(0);
+        session.set_rate(Some(0));
+        assert_eq!(max_pacing_rate(fd), 1);
+        session.set_rate(None);
         assert_eq!(max_pacing_rate(fd), u64::MAX);
         assert_eq!(notsent_lowat(fd), 128 << 10);
     }
@@ -183,7 +184,7 @@ mod tests {
         assert!(session.figures().cwnd_bytes > 0);
         session.release();
         assert_eq!(session.figures(), PathFigures::default());
-        session.set_rate(40_000_000);
+        session.set_rate(Some(40_000_000));
         assert_eq!(max_pacing_rate(stream.as_fd()), u64::MAX);
     }
 }

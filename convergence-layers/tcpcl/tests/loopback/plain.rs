@@ -226,10 +226,10 @@ async fn the_kernels_figures_follow_what_was_sent() {
     let _dialer = Dialer::spawn(terminal(listener.local_addr()), at_terminal.node.clone());
     let (_, info, session) = at_terminal.up().await;
     assert!(!info.congestion_control.is_empty());
-    session.set_rate(8_000_000);
+    session.set_rate(Some(8_000_000));
     session.offer(transfer(1, 400_000).0);
     assert_eq!(at_terminal.finished().await, (1, Outcome::Acknowledged));
-    session.set_rate(0);
+    session.set_rate(None);
     session.offer(transfer(2, 400_000).0);
     assert_eq!(at_terminal.finished().await, (2, Outcome::Acknowledged));
     let figures = session.figures();

@@ -88,7 +88,7 @@ pub struct Counts {
 /// What remains to be done once the engine is released.
 enum Effect {
     Offer(Arc<dyn Session>, Transfer),
-    SetRate(Arc<dyn Session>, u64),
+    SetRate(Arc<dyn Session>, Option<u64>),
     Suspend(Arc<dyn Session>, bool),
     Abort(Arc<dyn Session>, &'static str),
     Wake(Waker),
