@@ -224,22 +224,29 @@ impl Config {
             }
         }
         self.check_role(problems);
+        self.check_routes(problems);
+    }
+
+    /// One problem for each route that has any: the first to be mended.
+    fn check_routes(&self, problems: &mut Vec<String>) {
         let neighbours = self.neighbours();
+        let mut routed = BTreeSet::new();
         for route in &self.routes {
-            if !neighbours.contains(&route.via) {
-                problems.push(format!(
-                    "route to {}: node {} is no neighbour (no [[path]] or [[terminal]])",
-                    route.node, route.via
-                ));
-            }
             // A route to a neighbour itself says whether custody is taken.
             let detour = neighbours.contains(&route.node) && route.via != route.node;
-            if route.node == self.node.number || detour {
-                problems.push(format!(
-                    "route to {}: it is this node, or a neighbour that is reached directly",
-                    route.node
-                ));
-            }
+            let problem = if !routed.insert(route.node) {
+                "is there twice".to_owned()
+            } else if route.node == self.node.number {
+                "leads to this node".to_owned()
+            } else if detour {
+                "leads to a neighbour, which is reached directly".to_owned()
+            } else if !neighbours.contains(&route.via) {
+                let via = route.via;
+                format!("goes by node {via}, which is no neighbour (no [[path]] or [[terminal]])")
+            } else {
+                continue;
+            };
+            problems.push(format!("route to {} {problem}", route.node));
         }
     }
 

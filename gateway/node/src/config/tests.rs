@@ -275,3 +275,21 @@ custody = false
     let error = parse(&relay(2)).unwrap_err().to_string();
     assert!(error.contains("reached directly"), "{error}");
 }
+
+#[test]
+fn each_wrong_route_is_told_once() {
+    let routes: String = [(5, 7), (2, 9), (6, 1), (6, 1)]
+        .map(|(node, via)| format!("\n[[route]]\nnode = {node}\nvia = {via}\n"))
+        .concat();
+    let error = parse(&format!("{TERMINAL}{routes}"))
+        .unwrap_err()
+        .to_string();
+    let told: Vec<&str> = error
+        .lines()
+        .filter(|line| line.contains("route"))
+        .collect();
+    assert_eq!(told.len(), 3, "{error}");
+    for (line, part) in told.iter().zip(["node 7", "this node", "twice"]) {
+        assert!(line.contains(part), "{error}");
+    }
+}
