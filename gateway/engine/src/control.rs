@@ -5,7 +5,7 @@ use std::time::Instant;
 use underpass_bundle::BundleId;
 
 use crate::engine::{Action, Engine};
-use crate::hop::HopId;
+use crate::hop::{Hop, HopId};
 
 /// Sessions are told of changes above this part (1/n) of their rate: the
 /// scheduler follows every one.
@@ -35,9 +35,26 @@ impl Engine {
             return;
         };
         hop.config.send_rate_bps = rate_bps;
+        let risen = Hop::raise(&mut hop.ceiling.send_rate_bps, rate_bps);
         self.scheduler.set_rate(now, id.terminal(), rate_bps);
         self.pace(id);
+        if risen {
+            self.widen(id);
+        }
         self.settle(now);
+    }
+
+    /// Sets the rate to this node, bit/s of IP bytes; `None` is unlimited.
+    /// The credit given to the peers grows with it, and never shrinks.
+    pub fn set_receive_rate(&mut self, now: Instant, id: HopId, rate_bps: Option<u64>) {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        hop.config.receive_rate_bps = rate_bps;
+        if Hop::raise(&mut hop.ceiling.receive_rate_bps, rate_bps) {
+            self.widen(id);
+            self.settle(now);
+        }
     }
 
     /// Tells the sessions of a hop the rate that is theirs.
@@ -49,7 +66,7 @@ impl Engine {
         for session in hop.all_sessions() {
             self.actions.push_back(Action::SetRate {
                 session,
-                ip_bps: hop.paced_bps.unwrap_or(0),
+                ip_bps: hop.paced_bps,
             });
         }
     }

@@ -44,6 +44,9 @@ pub struct HopTraffic {
 #[derive(Debug)]
 pub(crate) struct Hop {
     pub config: HopConfig,
+    /// The same with the highest rates there have been: windows cover these,
+    /// and never shrink.
+    pub ceiling: HopConfig,
     /// What a payload of TCP costs on the hop.
     pub wire: TcpWire,
     /// Sessions of each class, by age: the oldest carries, so that the standby
@@ -75,6 +78,7 @@ impl Hop {
         Hop {
             link: Link::new(now, config.rtt),
             link_at: None,
+            ceiling: config.clone(),
             config,
             wire,
             sessions: vec![BTreeSet::new(); classes],
@@ -85,6 +89,19 @@ impl Hop {
             traffic: vec![HopTraffic::default(); classes],
             ready: BTreeSet::new(),
         }
+    }
+
+    /// Takes a rate into the ceiling, `None` for unlimited; whether that has
+    /// risen.
+    pub fn raise(ceiling_bps: &mut Option<u64>, rate_bps: Option<u64>) -> bool {
+        let risen = match (*ceiling_bps, rate_bps) {
+            (Some(ceiling), Some(rate)) => rate > ceiling,
+            (ceiling, rate) => ceiling.is_some() && rate.is_none(),
+        };
+        if risen {
+            *ceiling_bps = rate_bps;
+        }
+        risen
     }
 
     /// Counts a bundle given to the convergence layer.

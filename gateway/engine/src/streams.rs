@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_cla::Class;
 use underpass_streams::{
     Announcement, Epoch, Event, Mux, Open, OpenError, Peer, ResetCode, Side, StreamError, StreamId,
     Windows, WriteError,
@@ -11,6 +10,7 @@ use underpass_streams::{
 
 use crate::config::HopConfig;
 use crate::engine::{Action, Engine};
+use crate::hop::HopId;
 
 /// Names a stream of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -117,20 +117,6 @@ impl Engine {
         self.on_stream(now, key, |mux| mux.connected(key.id))
     }
 
-    /// Sends what follows in another class.
-    ///
-    /// # Errors
-    /// When the stream is gone.
-    pub fn set_class(
-        &mut self,
-        now: Instant,
-        key: StreamKey,
-        class: Class,
-    ) -> Result<(), StreamError> {
-        let class = self.known(class);
-        self.on_stream(now, key, |mux| mux.set_class(key.id, class))
-    }
-
     /// The address families that a peer's edge reaches, once it has said so.
     pub fn announcement_of(&self, peer: u64) -> Option<Announcement> {
         self.peers.get(&peer)?.peer_announcement()
@@ -223,13 +209,22 @@ impl Engine {
     pub(crate) fn peer(&mut self, peer: u64) -> Option<&mut Peer> {
         if !self.peers.contains_key(&peer) {
             let hop = *self.hops_to(self.neighbour_to(peer)).first()?;
-            let streams = self.new_peer(peer, &self.hops.get(&hop)?.config);
+            let streams = self.new_peer(peer, &self.hops.get(&hop)?.ceiling);
             self.peers.insert(peer, streams);
         }
         self.peers.get_mut(&peer)
     }
 
     fn new_peer(&self, peer: u64, hop: &HopConfig) -> Peer {
+        let config = self.stream_config(hop);
+        let side = Side::of(self.config.node, peer);
+        let mut streams = Peer::new(config, side, self.config.incarnation);
+        streams.set_announcement(self.config.reaches);
+        streams
+    }
+
+    /// Windows and buffers of streams whose way is by `hop`.
+    fn stream_config(&self, hop: &HopConfig) -> underpass_streams::Config {
         let window = self
             .config
             .window_bytes
@@ -239,7 +234,7 @@ impl Engine {
             .send_buffer_bytes
             .unwrap_or_else(|| hop.send_buffer_bytes());
         let total = (send_buffer * SEND_BUFFERS).max(LEAST_SEND_BUFFERS_BYTES);
-        let config = underpass_streams::Config {
+        underpass_streams::Config {
             windows: Windows {
                 stream_window_bytes: window,
                 // A stream has at most half of what is free for all: a lone
@@ -251,10 +246,28 @@ impl Engine {
             max_streams: self.config.max_streams,
             estate_lifetime: self.config.lifetime,
             ..underpass_streams::Config::default()
+        }
+    }
+
+    /// A hop's ceiling has risen: what covers it has to as well.
+    pub(crate) fn widen(&mut self, id: HopId) {
+        let Some(hop) = self.hops.get(&id) else {
+            return;
         };
-        let side = Side::of(self.config.node, peer);
-        let mut streams = Peer::new(config, side, self.config.incarnation);
-        streams.set_announcement(self.config.reaches);
-        streams
+        let neighbour = hop.config.neighbour;
+        let config = self.stream_config(&hop.ceiling);
+        let peers: Vec<u64> = self.peers.keys().copied().collect();
+        for peer in peers {
+            // Windows are those of the first hop to a peer, as at its start.
+            if self.neighbour_to(peer) != neighbour || self.hops_to(neighbour).first() != Some(&id)
+            {
+                continue;
+            }
+            if let Some(streams) = self.peers.get_mut(&peer) {
+                streams.set_windows(config.windows);
+                streams.set_send_buffers(config.send_buffer_bytes, config.send_buffer_total_bytes);
+            }
+            self.gather(peer);
+        }
     }
 }

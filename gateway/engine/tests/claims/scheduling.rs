@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_cla::{Outcome, Refusal, SessionId};
-use underpass_engine::HopId;
+use underpass_engine::{EngineConfig, HopId};
 use underpass_streams::Event;
 
 use crate::bench::{BULK, CONTROL, Node, URGENT, config, live, pair, pair_of};
@@ -183,4 +183,27 @@ fn a_session_that_takes_next_to_nothing_fills_no_store() {
     }
     assert!(terminal.offers().is_empty());
     assert!(terminal.destinations().is_empty());
+}
+
+#[test]
+fn windows_rise_with_a_rate_above_the_ceiling_and_never_shrink() {
+    let of_2_mbps = |mut config: EngineConfig| {
+        config.hops[0].send_rate_bps = Some(2_000_000);
+        config.hops[0].receive_rate_bps = Some(2_000_000);
+        config
+    };
+    let (mut terminal, mut hub) = pair_of(of_2_mbps(config(10, &[1])), of_2_mbps(config(1, &[10])));
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 100);
+    let least = terminal.engine.send_capacity(key);
+    terminal.engine.set_rate(terminal.now, HOP, Some(1_000_000));
+    terminal.engine.set_rate(terminal.now, HOP, Some(2_000_000));
+    assert_eq!(terminal.engine.send_capacity(key), least);
+    for rate_bps in [400_000_000, 64_000] {
+        terminal.engine.set_rate(terminal.now, HOP, Some(rate_bps));
+        hub.engine.set_receive_rate(hub.now, HOP, Some(rate_bps));
+    }
+    live(&mut terminal, &mut hub, Duration::from_secs(2));
+    // 100 ms of line time at 400 Mbit/s, and no more than a stream may keep.
+    assert_eq!(terminal.engine.send_capacity(key), 4 << 20);
 }

@@ -30,7 +30,6 @@ pub struct End {
     pub ended: Option<Ended>,
     /// When the application looks again by itself.
     pub due: Option<Duration>,
-    pub class_changed: bool,
 }
 
 impl End {
@@ -44,7 +43,6 @@ impl End {
             stopped: false,
             ended: None,
             due: None,
-            class_changed: false,
         }
     }
 }
@@ -185,12 +183,6 @@ impl End {
             return None;
         }
         self.written += length;
-        if let Some(class) = plan.new_class
-            && self.written * 2 > plan.send_bytes
-            && !std::mem::replace(&mut self.class_changed, true)
-        {
-            let _ = engine.set_class(now, key, class);
-        }
         Some(plan.write_pause)
     }
 }

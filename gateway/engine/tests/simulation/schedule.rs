@@ -72,8 +72,6 @@ pub struct EndPlan {
     pub read_pause: Duration,
     /// Resets after so many bytes sent or received.
     pub reset_after: Option<u64>,
-    /// Changes the class of what it sends after half of it.
-    pub new_class: Option<Class>,
 }
 
 #[derive(Clone, Debug)]
@@ -241,9 +239,6 @@ fn end(random: &mut Random) -> EndPlan {
         read_bytes: random.between(2_000, 200_000) as usize,
         read_pause: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_millis(50)]),
         reset_after: None,
-        new_class: random
-            .chance(10)
-            .then(|| Class(random.between(0, u64::from(CLASSES) - 1) as u8)),
     }
 }
 

@@ -19,6 +19,9 @@ pub struct PathChange {
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
     #[serde(default, deserialize_with = "present")]
     rate_bps: Option<Option<u64>>,
+    /// Rate to this node, bit/s of IP bytes; null is unlimited.
+    #[serde(default, deserialize_with = "present")]
+    receive_rate_bps: Option<Option<u64>>,
     /// Whether sending is held.
     blocked: Option<bool>,
 }
@@ -31,7 +34,7 @@ fn present<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Option<u64>>, 
 fn check_rate(rate_bps: Option<Option<u64>>) -> Result<(), Problem> {
     match rate_bps.flatten() {
         Some(bps) if !RATES_BPS.contains(&bps) => Err(Problem::invalid(
-            "rate_bps must be 8000 to 100000000000, or null; use \"blocked\" to hold a path",
+            "a rate must be 8000 to 100000000000, or null; use \"blocked\" to hold a path",
         )),
         _ => Ok(()),
     }
@@ -44,10 +47,14 @@ pub async fn change_path(
     Json(change): Json<PathChange>,
 ) -> Result<Reply<PathView>, Problem> {
     check_rate(change.rate_bps)?;
+    check_rate(change.receive_rate_bps)?;
     let hop = state.hop(&name)?;
     state.shell.with(|engine, now| {
         if let Some(rate) = change.rate_bps {
             engine.set_rate(now, hop, rate);
+        }
+        if let Some(rate) = change.receive_rate_bps {
+            engine.set_receive_rate(now, hop, rate);
         }
         if let Some(blocked) = change.blocked {
             engine.block(now, hop, blocked);

@@ -162,6 +162,13 @@ impl Mux {
         self.renew_hello();
     }
 
+    /// Changes how much written data may wait to be sealed.
+    pub(crate) fn set_send_buffers(&mut self, stream_bytes: usize, total_bytes: usize) {
+        self.config.send_buffer_bytes = stream_bytes;
+        self.config.send_buffer_total_bytes = total_bytes;
+        self.writers_retry = true;
+    }
+
     /// This node's incarnation.
     pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation

@@ -88,7 +88,16 @@ impl Peer {
 
     /// Changes the credit given to the peer; it is told. Estates keep theirs.
     pub fn set_windows(&mut self, windows: Windows) {
+        self.config.windows = windows;
         self.current.set_windows(windows);
+    }
+
+    /// Changes how much written data may wait to be sealed, bytes: of one
+    /// stream, and of all together. Estates keep theirs.
+    pub fn set_send_buffers(&mut self, stream_bytes: usize, total_bytes: usize) {
+        self.config.send_buffer_bytes = stream_bytes;
+        self.config.send_buffer_total_bytes = total_bytes;
+        self.current.set_send_buffers(stream_bytes, total_bytes);
     }
 
     /// This node's incarnation; only [`Event::IncarnationRaised`] changes it.
