@@ -44,7 +44,7 @@ async fn sessions() -> Sessions {
 async fn a_broken_transfer_goes_on_on_the_standby() {
     let mut s = sessions().await;
     let (out, whole) = transfer(1, BYTES);
-    s.active.set_rate(80_000_000);
+    s.active.set_rate(Some(80_000_000));
     s.active.offer(out);
     while s.at_terminal.progress().await < 1 << 20 {}
     s.active.abort("the test breaks it");
@@ -69,7 +69,7 @@ async fn a_broken_transfer_goes_on_on_the_standby() {
 async fn a_transfer_goes_on_before_its_session_is_known_to_be_dead() {
     let mut s = sessions().await;
     let (out, whole) = transfer(1, BYTES);
-    s.active.set_rate(80_000_000);
+    s.active.set_rate(Some(80_000_000));
     s.active.offer(out);
     let mut offset = 0;
     while offset < 1 << 20 {
