@@ -27,6 +27,9 @@ pub struct End {
     pub finished: bool,
     pub peer_finished: bool,
     pub stopped: bool,
+    /// Bytes for it that were sealed when the other node stopped, and which
+    /// its disk had.
+    pub promised: u64,
     pub ended: Option<Ended>,
     /// When the application looks again by itself.
     pub due: Option<Duration>,
@@ -41,6 +44,7 @@ impl End {
             finished: false,
             peer_finished: false,
             stopped: false,
+            promised: 0,
             ended: None,
             due: None,
         }

@@ -81,7 +81,7 @@ impl World {
         self.schedule.restarts(sender) || self.schedule.restarts(receiver)
     }
 
-    fn info(&self, serial: usize, end: usize) -> Option<underpass_streams::StreamInfo> {
+    pub fn info(&self, serial: usize, end: usize) -> Option<underpass_streams::StreamInfo> {
         let stream = &self.streams[serial];
         let key = stream.ends[end].key?;
         let engine = self.nodes[stream.node_of(end)].engine.as_ref()?;
@@ -140,6 +140,18 @@ impl World {
             "stream {serial} hangs at its acceptor: {}",
             self.describe()
         );
+        for end in 0..2 {
+            let own = &stream.ends[end];
+            // Applications that have given up, and nodes that have stopped,
+            // are owed nothing.
+            let lives = matches!(own.ended, Some(Ended::Closed | Ended::Reset(_)));
+            assert!(
+                !lives || stream.unheard || own.received >= own.promised,
+                "stream {serial} end {end}: custody of {} bytes is not kept: {}",
+                own.promised,
+                self.describe()
+            );
+        }
         let given = stream.plan.ends.iter().any(|end| end.reset_after.is_some());
         let restarts = (HUB..self.nodes.len()).any(|node| self.schedule.restarts(node));
         if given || restarts || self.is_tight(serial) {

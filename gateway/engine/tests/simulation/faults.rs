@@ -92,6 +92,7 @@ impl World {
 
     pub fn stop(&mut self, number: usize) {
         self.note_unheard(number);
+        self.note_promises(number);
         let node = &mut self.nodes[number];
         node.engine = None;
         node.ready.clear();
@@ -113,6 +114,24 @@ impl World {
             if let Some(end) = ends.iter().position(|end| *end == number) {
                 self.pairs[pair].up[end] = false;
                 self.break_pair(pair);
+            }
+        }
+    }
+
+    /// What a node has sealed when it stops is due to the other ends that live
+    /// on, if its disk has it.
+    fn note_promises(&mut self, number: usize) {
+        let kept = self.schedule.nodes[number].disk == Some(Duration::ZERO);
+        for stream in 0..self.streams.len() {
+            for end in 0..2 {
+                if self.streams[stream].node_of(end) != number {
+                    continue;
+                }
+                let sealed = self.info(stream, end).map(|info| info.sent_bytes);
+                if let Some(sealed) = sealed.filter(|_| kept) {
+                    self.streams[stream].ends[1 - end].promised = sealed;
+                }
+                self.streams[stream].ends[end].promised = 0;
             }
         }
     }
@@ -153,7 +172,8 @@ impl World {
         let now = self.instant();
         self.nodes[number].incarnation += 1;
         let incarnation = self.nodes[number].incarnation;
-        let engine = nodes::engine(&self.schedule, number, incarnation, now);
+        let disk = self.nodes[number].disk.as_ref();
+        let engine = nodes::engine(&self.schedule, number, incarnation, disk, now);
         self.nodes[number].engine = Some(engine);
         for link in 0..self.links.len() {
             let told_rate = self.links[link].plan.rate_bps;

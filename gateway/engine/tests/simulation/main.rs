@@ -7,6 +7,7 @@
 
 mod apps;
 mod checks;
+mod disk;
 mod faults;
 mod line;
 mod nodes;

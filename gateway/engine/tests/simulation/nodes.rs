@@ -9,11 +9,18 @@ use underpass_engine::{Engine, EngineConfig, HopConfig, HopId, RouteEntry};
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::Announcement;
 
+use crate::disk::Disk;
 use crate::random::Random;
 use crate::schedule::{CLASSES, HUB, LinkPlan, Schedule};
 
 /// An engine for a node of the schedule in one of its incarnations.
-pub fn engine(schedule: &Schedule, node: usize, incarnation: u64, now: Instant) -> Engine {
+pub fn engine(
+    schedule: &Schedule,
+    node: usize,
+    incarnation: u64,
+    disk: Option<&Disk>,
+    now: Instant,
+) -> Engine {
     let plan = &schedule.nodes[node];
     let run = schedule.seed ^ (node as u64) << 32 ^ incarnation;
     let mut agent = bundle::Config::new(plan.number, Random::new(run).next());
@@ -42,7 +49,11 @@ pub fn engine(schedule: &Schedule, node: usize, incarnation: u64, now: Instant) 
         },
         default_class: Class(1),
     };
-    let mut engine = Engine::new(now, config).expect("a valid configuration");
+    let made = match disk {
+        Some(disk) => Engine::with_store(now, config, Box::new(disk.store(now))),
+        None => Engine::new(now, config),
+    };
+    let mut engine = made.expect("a valid configuration");
     if plan.clock {
         engine.set_clock(now, 800_000_000_000 + incarnation);
     }

@@ -35,6 +35,8 @@ pub struct NodePlan {
     pub send_buffer_bytes: u64,
     pub max_streams: usize,
     pub clock: bool,
+    /// Whether custody survives the node's process, and what a commit takes.
+    pub disk: Option<Duration>,
 }
 
 /// A link between two nodes; the first is the hub's side.
@@ -156,11 +158,9 @@ impl Schedule {
         // that is not asked of it.
         let restarts = random.chance(25);
         for (place, plan) in nodes.iter().enumerate() {
-            if restarts && random.chance(40) && (plan.edge || !relay_custody) {
-                let at = random.ms(100, 15_000);
-                faults.push((at, Fault::Stop { node: place }));
-                let back = at + random.ms(0, 4_000);
-                faults.push((back, Fault::Start { node: place }));
+            if restarts && random.chance(40) && (plan.edge || !relay_custody || plan.disk.is_some())
+            {
+                restarts_of(random, place, &mut faults);
             }
         }
         Schedule {
@@ -195,6 +195,9 @@ fn node(random: &mut Random, number: u64, edge: bool) -> NodePlan {
         send_buffer_bytes: random.pick(&[10_000, 64 << 10, 1 << 20]),
         max_streams: random.pick(&[2, 100, 100]),
         clock: random.chance(50),
+        disk: random
+            .chance(60)
+            .then(|| random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_millis(20)])),
     }
 }
 
@@ -239,6 +242,19 @@ fn end(random: &mut Random) -> EndPlan {
         read_bytes: random.between(2_000, 200_000) as usize,
         read_pause: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_millis(50)]),
         reset_after: None,
+    }
+}
+
+/// A node stops and comes back, once or some times in a row.
+fn restarts_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
+    let times = random.pick(&[1, 1, 3]);
+    let mut back = Duration::ZERO;
+    for _ in 0..times {
+        // The last stop is before the calm.
+        let at = back + random.ms(100, 14_000 / times);
+        faults.push((at, Fault::Stop { node }));
+        back = at + random.ms(0, 4_000 / times);
+        faults.push((back, Fault::Start { node }));
     }
 }
 

@@ -9,6 +9,7 @@ use underpass_cla::{Class, SessionId};
 use underpass_engine::{Action, Engine, StreamKey};
 
 use crate::apps::StreamRun;
+use crate::disk::Disk;
 use crate::line::{Link, Moving, Pair};
 use crate::nodes;
 use crate::random::Random;
@@ -19,6 +20,8 @@ pub struct Node {
     /// `None` while it is stopped.
     pub engine: Option<Engine>,
     pub incarnation: u64,
+    /// What outlives its process.
+    pub disk: Option<Disk>,
     /// Sessions that have said that they are ready and got no bundle since.
     pub ready: BTreeSet<SessionId>,
     /// Sessions that are up, with their pair and end.
@@ -79,14 +82,18 @@ pub struct World {
 impl World {
     pub fn new(schedule: Schedule) -> World {
         let start = Instant::now();
-        let nodes = (0..schedule.nodes.len()).map(|node| Node {
-            engine: Some(nodes::engine(&schedule, node, 1, start)),
-            incarnation: 1,
-            ready: BTreeSet::new(),
-            sessions: BTreeMap::new(),
-            encoded: HashMap::new(),
-            streams: HashMap::new(),
-            spun: (Duration::ZERO, 0),
+        let nodes = (0..schedule.nodes.len()).map(|node| {
+            let disk = schedule.nodes[node].disk.map(Disk::new);
+            Node {
+                engine: Some(nodes::engine(&schedule, node, 1, disk.as_ref(), start)),
+                incarnation: 1,
+                disk,
+                ready: BTreeSet::new(),
+                sessions: BTreeMap::new(),
+                encoded: HashMap::new(),
+                streams: HashMap::new(),
+                spun: (Duration::ZERO, 0),
+            }
         });
         let mut world = World {
             nodes: nodes.collect(),
@@ -231,9 +238,7 @@ impl World {
             Action::Stream { peer, epoch, event } => self.stream_event(node, peer, epoch, &event),
             Action::Message(message) => panic!("node {node}: {message:?}"),
             Action::Bundle(event) => self.bundle_event(node, &event),
-            Action::FormerRunEnded { peer, incarnation } => {
-                panic!("node {node}: nothing of run {incarnation} for {peer} was in memory");
-            }
+            Action::FormerRunEnded { .. } => assert!(self.nodes[node].disk.is_some()),
             Action::Link { .. } => {}
             Action::BadPayload { peer, error } => panic!("node {node} from {peer}: {error}"),
         }
