@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 
-use crate::relay::poll_read_bytes;
+use crate::relay::{end_by_reset, end_in_order, poll_read_bytes};
 use crate::stream::{Conduit, Connected, Failure, FailureCode};
 
 /// Most bytes held for the origin: one read of the relay.
@@ -50,6 +50,7 @@ impl DirectConduit {
             self.leg = match ready!(dial.as_mut().poll(cx)) {
                 Ok(socket) => {
                     let _ = socket.set_nodelay(true);
+                    end_by_reset(&socket);
                     Leg::Open(socket)
                 }
                 Err(failure) => Leg::Failed(failure),
@@ -74,6 +75,7 @@ impl DirectConduit {
                 if !self.finishing || self.shut {
                     return Poll::Ready(Ok(()));
                 }
+                end_in_order(socket);
                 ready!(Pin::new(socket).poll_shutdown(cx)).map(|()| self.shut = true)
             } else {
                 let mut slices = [IoSlice::new(&[]); 16];
@@ -109,7 +111,7 @@ impl DirectConduit {
     /// Closes the origin's socket with a RST.
     fn fail(&mut self, failure: Failure) {
         if let Leg::Open(socket) = &self.leg {
-            let _ = socket.set_zero_linger();
+            end_by_reset(socket);
         }
         self.leg = Leg::Failed(failure);
         self.queue = VecDeque::new();

@@ -12,10 +12,11 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::interim::Outbox;
+use crate::relay::{end_by_reset, end_in_order};
 
-/// A client's socket that closes by RST once `cut` is set: a response that
-/// ends where its connection ends must not look whole when it is not. What
-/// is in `outbox` is written before hyper's next byte.
+/// A client's socket that closes by RST once `cut` is set, and when the process
+/// dies: a response that ends where its connection ends must not look whole
+/// when it is not. What is in `outbox` is written before hyper's next byte.
 pub(super) struct ClientIo {
     /// `None` once it has become a tunnel's.
     socket: Option<TokioIo<TcpStream>>,
@@ -25,6 +26,7 @@ pub(super) struct ClientIo {
 
 impl ClientIo {
     pub fn new(socket: TcpStream, cut: Arc<AtomicBool>, outbox: Arc<Outbox>) -> ClientIo {
+        end_by_reset(&socket);
         ClientIo {
             socket: Some(TokioIo::new(socket)),
             cut,
@@ -49,7 +51,8 @@ impl ClientIo {
     }
 
     pub fn into_socket(mut self) -> Option<TcpStream> {
-        self.socket.take().map(TokioIo::into_inner)
+        let socket = self.socket.take().map(TokioIo::into_inner);
+        socket.inspect(end_in_order)
     }
 
     fn socket(self: Pin<&mut Self>) -> io::Result<Pin<&mut TokioIo<TcpStream>>> {
@@ -103,17 +106,20 @@ impl Write for ClientIo {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket()?.poll_shutdown(cx)
+        let socket = self.socket()?;
+        end_in_order(socket.inner());
+        socket.poll_shutdown(cx)
     }
 }
 
 impl Drop for ClientIo {
     fn drop(&mut self) {
         // hyper drops the connection without a shutdown when a body breaks.
-        if let Some(socket) = &self.socket
-            && self.cut.load(Ordering::Relaxed)
-        {
-            let _ = socket.inner().set_zero_linger();
+        if let Some(socket) = &self.socket {
+            match self.cut.load(Ordering::Relaxed) {
+                true => end_by_reset(socket.inner()),
+                false => end_in_order(socket.inner()),
+            }
         }
     }
 }

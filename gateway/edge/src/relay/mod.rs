@@ -5,6 +5,7 @@
 //! and it borrows a buffer only for the length of a read call: a connection
 //! that waits holds none, which is what keeps ten thousand idle ones small.
 
+mod ending;
 mod pool;
 
 use std::collections::VecDeque;
@@ -17,8 +18,11 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::stream::{Conduit, Failure};
+use ending::PATIENCE;
+pub(crate) use ending::{end_by_reset, end_in_order};
 pub(crate) use pool::poll_read_bytes;
 
 /// Most bytes taken from the conduit before the socket has taken them.
@@ -38,7 +42,8 @@ pub struct Moved {
 /// Relays until both directions have finished. `early` are bytes already read
 /// from the socket. Half-close passes through in each direction. On an error
 /// of either side the other one is reset: a socket by RST, since a FIN would
-/// let the client take a cut body for a whole one.
+/// let the client take a cut body for a whole one. What the conduit gave
+/// before it broke is delivered first.
 ///
 /// # Errors
 /// Which side broke, and how.
@@ -49,6 +54,7 @@ pub async fn relay(
 ) -> (Moved, Result<(), Failure>) {
     // Interactive bytes leave at once; bulk is written in large vectors.
     let _ = socket.set_nodelay(true);
+    end_by_reset(&socket);
     let mut relay = Relay {
         socket,
         early,
@@ -56,6 +62,7 @@ pub async fn relay(
         pending: VecDeque::new(),
         peer_finished: false,
         down_done: false,
+        broken: None,
         moved: Moved::default(),
     };
     let ended = poll_fn(|cx| relay.poll(cx, conduit.as_mut())).await;
@@ -66,10 +73,13 @@ pub async fn relay(
             conduit.reset(failure.clone());
             Err(failure)
         }
-        Err(Broken::Conduit(failure)) => Err(failure),
+        Err(Broken::Conduit(failure)) => {
+            relay.deliver(conduit.as_mut()).await;
+            Err(failure)
+        }
     };
     if result.is_err() {
-        let _ = relay.socket.set_zero_linger();
+        end_by_reset(&relay.socket);
     }
     (relay.moved, result)
 }
@@ -77,7 +87,7 @@ pub async fn relay(
 /// Closes `socket` with a RST: the answer to a stream that could not be
 /// opened after the client has been told that it was.
 pub fn abort(socket: TcpStream) {
-    let _ = socket.set_zero_linger();
+    end_by_reset(&socket);
 }
 
 enum Broken {
@@ -92,6 +102,8 @@ struct Relay {
     pending: VecDeque<Bytes>,
     peer_finished: bool,
     down_done: bool,
+    /// Why the conduit gives nothing more.
+    broken: Option<Failure>,
     moved: Moved,
 }
 
@@ -141,12 +153,16 @@ impl Relay {
         conduit: &mut dyn Conduit,
     ) -> Poll<Result<(), Broken>> {
         loop {
-            let more = self.gather(cx, conduit).map_err(Broken::Conduit)?;
+            let more = self.gather(cx, conduit);
             if self.pending.is_empty() {
+                if let Some(failure) = self.broken.take() {
+                    return Poll::Ready(Err(Broken::Conduit(failure)));
+                }
                 if !self.peer_finished {
                     debug_assert!(more.is_pending());
                     return Poll::Pending;
                 }
+                end_in_order(&self.socket);
                 ready!(Pin::new(&mut self.socket).poll_shutdown(cx)).map_err(Broken::Socket)?;
                 return Poll::Ready(Ok(()));
             }
@@ -155,13 +171,9 @@ impl Relay {
     }
 
     /// Fills `pending` from the conduit if it is empty.
-    fn gather(
-        &mut self,
-        cx: &mut Context<'_>,
-        conduit: &mut dyn Conduit,
-    ) -> Result<Poll<()>, Failure> {
-        if !self.pending.is_empty() || self.peer_finished {
-            return Ok(Poll::Ready(()));
+    fn gather(&mut self, cx: &mut Context<'_>, conduit: &mut dyn Conduit) -> Poll<()> {
+        if !self.pending.is_empty() || self.peer_finished || self.broken.is_some() {
+            return Poll::Ready(());
         }
         let mut room = WRITE_BATCH;
         while room > 0 && self.pending.len() < WRITE_SLICES {
@@ -174,15 +186,43 @@ impl Relay {
                 }
                 Poll::Ready(Ok(None)) => {
                     self.peer_finished = true;
-                    return Ok(Poll::Ready(()));
+                    return Poll::Ready(());
                 }
-                // What came before a reset is not delivered after it: the
-                // client must see the break now, as from a direct origin.
-                Poll::Ready(Err(failure)) => return Err(failure),
-                Poll::Pending => return Ok(Poll::Pending),
+                // What came before a reset is delivered before it: an origin
+                // that answers and then resets has answered.
+                Poll::Ready(Err(failure)) => {
+                    self.broken = Some(failure);
+                    return Poll::Ready(());
+                }
+                Poll::Pending => return Poll::Pending,
             }
         }
-        Ok(Poll::Ready(()))
+        Poll::Ready(())
+    }
+
+    /// Delivers what the conduit still has after it has broken, as long as the
+    /// socket takes it.
+    async fn deliver(&mut self, conduit: &mut dyn Conduit) {
+        if !self.down_done {
+            loop {
+                let next = poll_fn(|cx| self.poll_last(cx, conduit));
+                match timeout(PATIENCE, next).await {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => break,
+                }
+            }
+        }
+        ending::delivered(&self.socket).await;
+    }
+
+    /// Writes a batch of what is left; false at its end.
+    fn poll_last(&mut self, cx: &mut Context<'_>, conduit: &mut dyn Conduit) -> Poll<bool> {
+        let _ = self.gather(cx, conduit);
+        if self.pending.is_empty() {
+            return Poll::Ready(false);
+        }
+        let written = ready!(self.poll_write(cx));
+        Poll::Ready(written.is_ok())
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

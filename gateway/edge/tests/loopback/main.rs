@@ -3,6 +3,7 @@
 
 mod connect;
 mod direct;
+mod endings;
 mod expectations;
 mod forward;
 mod half_close;

@@ -1,0 +1,149 @@
+//! How a socket ends when its stream or its process does.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+use underpass_edge::relay::relay;
+use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode};
+
+/// The child process' end of the connection.
+const ADDRESS: &str = "UNDERPASS_TEST_RELAY_TO";
+const LARGE: usize = 6_000_000;
+
+/// A conduit that gives some bytes and then ends in one way or another.
+struct Script {
+    left: Vec<Bytes>,
+    end: End,
+}
+
+enum End {
+    Finished,
+    Reset,
+    Silence,
+}
+
+impl Conduit for Script {
+    fn poll_send_capacity(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+        match (&self.end, self.left.is_empty()) {
+            (End::Reset, true) => Poll::Ready(Err(failure())),
+            _ => Poll::Ready(Ok(65_536)),
+        }
+    }
+
+    fn send(&mut self, _: Bytes) {}
+
+    fn finish(&mut self) {}
+
+    fn reset(&mut self, _: Failure) {}
+
+    fn poll_receive(
+        &mut self,
+        _: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<Result<Option<Bytes>, Failure>> {
+        if let Some(piece) = self.left.last_mut() {
+            let taken = piece.split_to(max.min(piece.len()));
+            if piece.is_empty() {
+                self.left.pop();
+            }
+            return Poll::Ready(Ok(Some(taken)));
+        }
+        match self.end {
+            End::Finished => Poll::Ready(Ok(None)),
+            End::Reset => Poll::Ready(Err(failure())),
+            End::Silence => Poll::Pending,
+        }
+    }
+
+    fn poll_outcome(&mut self, _: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
+        Poll::Ready(Ok(Connected::default()))
+    }
+
+    fn connected(&mut self, _: Connected) {}
+}
+
+fn failure() -> Failure {
+    Failure::new(FailureCode::Unavailable, "the peer node restarted")
+}
+
+async fn relay_to(address: SocketAddr, bytes: usize, end: End) {
+    let socket = TcpStream::connect(address).await.unwrap();
+    let script = Script {
+        left: vec![Bytes::from(vec![b'x'; bytes])],
+        end,
+    };
+    let _ = relay(socket, Box::new(script), Bytes::new()).await;
+}
+
+async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Reads slowly; the count of bytes, and how they ended.
+async fn read_slowly(socket: &mut TcpStream) -> (usize, Option<ErrorKind>) {
+    let mut buffer = vec![0; 100_000];
+    let mut count = 0;
+    loop {
+        match socket.read(&mut buffer).await {
+            Ok(0) => return (count, None),
+            Ok(read) => count += read,
+            Err(error) => return (count, Some(error.kind())),
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Run by [`a_process_that_is_killed_resets_its_connections`] in a process of
+/// its own; without it there is nothing to do.
+#[tokio::test]
+async fn relay_until_killed() {
+    if let Ok(address) = std::env::var(ADDRESS) {
+        relay_to(address.parse().unwrap(), 14, End::Silence).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_is_killed_resets_its_connections() {
+    let (listener, address) = listener().await;
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "endings::relay_until_killed"])
+        .env(ADDRESS, address.to_string())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut socket, _) = listener.accept().await.unwrap();
+    socket.read_exact(&mut [0; 14]).await.unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let error = socket.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn an_end_in_order_delivers_all_that_was_written() {
+    let (listener, address) = listener().await;
+    let relaying = tokio::spawn(relay_to(address, LARGE, End::Finished));
+    let (mut socket, _) = listener.accept().await.unwrap();
+    assert_eq!(read_slowly(&mut socket).await, (LARGE, None));
+    drop(socket);
+    relaying.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_came_before_a_reset_is_delivered_before_it() {
+    let (listener, address) = listener().await;
+    let relaying = tokio::spawn(relay_to(address, LARGE, End::Reset));
+    let (mut socket, _) = listener.accept().await.unwrap();
+    let ended = read_slowly(&mut socket).await;
+    assert_eq!(ended, (LARGE, Some(ErrorKind::ConnectionReset)));
+    relaying.await.unwrap();
+}
