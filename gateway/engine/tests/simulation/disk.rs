@@ -135,6 +135,12 @@ impl Store for DiskStore {
 
     fn expect(&mut self, _id: BundleId) {}
 
+    fn flush(&mut self) {
+        while let Some((_, id, bundle)) = self.writing.pop_front() {
+            self.commit(id, bundle);
+        }
+    }
+
     fn remove(&mut self, _now: Instant, id: BundleId) {
         self.memory.remove(&id);
         self.writing.retain(|(_, writing, _)| *writing != id);
