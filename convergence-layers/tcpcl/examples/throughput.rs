@@ -151,6 +151,7 @@ async fn measure(length: usize, certificate: Option<&Certificate>) -> std::io::R
             session: SessionDefaults::new("in", "ipn:2.0", ids.clone()),
             tls: certificate.map(Certificate::server),
             max_half_open: 1,
+            max_half_open_per_source: 1,
             max_connections: 1,
         },
         source(1, 0),

@@ -32,9 +32,10 @@ pub struct DialerConfig {
     pub classes: Vec<Class>,
     /// Whether each class has a standby session beside its active one.
     pub standby: bool,
-    /// How long the TCP connection may take.
+    /// How long a TCP connection may take; meanwhile others are begun.
     pub connect_timeout: Duration,
-    /// When to dial again.
+    /// When to dial again after an answer that was none. Where nobody
+    /// answers, a connection is begun at each `base`, without back-off.
     pub backoff: Backoff,
 }
 

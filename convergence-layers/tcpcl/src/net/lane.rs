@@ -3,22 +3,24 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, info};
+use tracing::info;
 use underpass_cla::Class;
 
-use super::contact::{self, ContactFailure, TlsSide};
+use super::attempts;
+use super::contact::ContactFailure;
 use super::dialer::{LaneStatus, Shared, SlotStatus};
 use super::driver::{Ended, Surroundings};
 use super::task;
-use crate::session::{Established, Role, SessionCore};
+use crate::session::Established;
 
 /// Tells the lane how an attempt fares.
 enum Notice {
     Up(u64),
+    /// Nobody has answered yet.
+    Silent(String),
     Ended(u64, Result<Ended, ContactFailure>),
 }
 
@@ -136,6 +138,12 @@ impl Lane {
                     let _ = sender.send(Notice::Up(number));
                 })
             },
+            silent: {
+                let sender = sender.clone();
+                Box::new(move |failure| {
+                    let _ = sender.send(Notice::Silent(failure.to_string()));
+                })
+            },
         };
         self.tracker.spawn(async move {
             let result = dial.run(&shared).await;
@@ -164,6 +172,7 @@ impl Lane {
                     std::mem::swap(&mut self.active, &mut self.standby);
                 }
             }
+            Notice::Silent(reason) => self.last_error = Some(reason),
             Notice::Ended(number, result) => self.ended(number, result),
         }
     }
@@ -218,22 +227,16 @@ struct Dial {
     standby: bool,
     /// Whether this session finds out if the peer knows classes.
     decides: bool,
-    up: Box<dyn Fn() + Send>,
+    up: Box<dyn Fn() + Send + Sync>,
+    /// Told why nobody has answered so far.
+    silent: Box<dyn Fn(&ContactFailure) + Send + Sync>,
 }
 
 impl Dial {
     async fn run(self, shared: &Arc<Shared>) -> Result<Ended, ContactFailure> {
-        let config = &shared.config;
-        let defaults = &config.session;
-        let contact = async {
-            let tcp = connect(shared).await?;
-            let mut session = defaults.session_config(Role::Active, config.tls.is_some());
-            session.class = self.class.map(|class| (class, self.standby));
-            let mut core = SessionCore::new(session, Instant::now());
-            let tls = config.tls.as_ref().map(TlsSide::Client);
-            let contact = contact::make(tcp, &mut core, tls).await?;
-            Ok::<_, ContactFailure>((contact, core))
-        };
+        let defaults = &shared.config.session;
+        let class = self.class.map(|class| (class, self.standby));
+        let contact = attempts::dial(shared, class, |failure| (self.silent)(failure));
         let Some(contact) = shared.stop.run_until_cancelled(contact).await else {
             return Err(ContactFailure::Stopped);
         };
@@ -265,19 +268,4 @@ impl Dial {
         (self.up)();
         Ok(())
     }
-}
-
-async fn connect(shared: &Shared) -> Result<TcpStream, ContactFailure> {
-    let config = &shared.config;
-    let socket = config.session.socket.socket(config.remote)?;
-    if let Some(local) = config.local {
-        socket.bind(&local.into())?;
-    }
-    let socket = TcpSocket::from_std_stream(socket.into());
-    let connect = socket.connect(config.remote);
-    let tcp = timeout(config.connect_timeout, connect)
-        .await
-        .map_err(|_| ContactFailure::TimedOut)??;
-    debug!(remote = %config.remote, "connected");
-    Ok(tcp)
 }

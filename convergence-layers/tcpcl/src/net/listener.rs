@@ -16,6 +16,7 @@ use underpass_cla::Node;
 use super::contact::{self, ContactFailure, TlsSide};
 use super::driver::{Ended, Surroundings};
 use super::registry::Registry;
+use super::sources::{SourcePlace, Sources};
 use super::{SessionDefaults, task};
 use crate::session::{Role, SessionCore};
 use crate::tls::ServerTls;
@@ -37,6 +38,9 @@ pub struct ListenerConfig {
     /// The most connections that are not established sessions yet; more wait
     /// in the kernel.
     pub max_half_open: usize,
+    /// The most of them from one source: an IPv4 address or an IPv6 prefix of
+    /// 64 bits. More are closed at once.
+    pub max_half_open_per_source: usize,
     /// The most connections in all; more are closed at once.
     pub max_connections: usize,
 }
@@ -60,6 +64,7 @@ impl Listener {
         let tracker = TaskTracker::new();
         let acceptor = Acceptor {
             half_open: Arc::new(Semaphore::new(config.max_half_open)),
+            sources: Sources::new(config.max_half_open_per_source),
             connections: Arc::new(Semaphore::new(config.max_connections)),
             tracker: tracker.clone(),
             shared: Arc::new(Shared {
@@ -134,8 +139,15 @@ fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
 struct Acceptor {
     shared: Arc<Shared>,
     half_open: Arc<Semaphore>,
+    sources: Sources,
     connections: Arc<Semaphore>,
     tracker: TaskTracker,
+}
+
+/// A place among the connections that are not sessions yet.
+struct HalfOpen {
+    _permit: OwnedSemaphorePermit,
+    _source: SourcePlace,
 }
 
 struct Shared {
@@ -159,6 +171,14 @@ impl Acceptor {
                     continue;
                 }
             };
+            let Some(source) = self.sources.enter(remote.ip()) else {
+                warn!(%remote, "connection closed: there are too many contacts from there");
+                continue;
+            };
+            let half_open = HalfOpen {
+                _permit: half_open,
+                _source: source,
+            };
             let Ok(connection) = self.connections.clone().try_acquire_owned() else {
                 warn!(%remote, "connection closed: there are too many");
                 continue;
@@ -173,7 +193,7 @@ impl Acceptor {
 }
 
 impl Shared {
-    async fn serve(&self, tcp: TcpStream, remote: SocketAddr, half_open: OwnedSemaphorePermit) {
+    async fn serve(&self, tcp: TcpStream, remote: SocketAddr, half_open: HalfOpen) {
         match self.session(tcp, half_open).await {
             Ok(Some(Ended { down, was_up: true })) => info!(%remote, ?down, "session ended"),
             Ok(Some(Ended { down, .. })) => warn!(%remote, ?down, "contact failed"),
@@ -185,7 +205,7 @@ impl Shared {
     async fn session(
         &self,
         tcp: TcpStream,
-        half_open: OwnedSemaphorePermit,
+        half_open: HalfOpen,
     ) -> Result<Option<Ended>, ContactFailure> {
         let defaults = &self.config.session;
         defaults.socket.tune(tcp.as_fd())?;

@@ -4,6 +4,7 @@
 //! One task per session reads, writes and keeps its timer ([`driver`]); the
 //! node reaches it through a handle that never blocks ([`handle`]).
 
+mod attempts;
 mod backoff;
 mod contact;
 mod dialer;
@@ -18,6 +19,7 @@ mod pacing;
 mod receiving;
 mod registry;
 mod socket;
+mod sources;
 mod task;
 mod tcp_info;
 mod transport;

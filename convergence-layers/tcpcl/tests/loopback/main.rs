@@ -29,6 +29,7 @@ fn hub() -> ListenerConfig {
         session: defaults(2),
         tls: None,
         max_half_open: 16,
+        max_half_open_per_source: 16,
         max_connections: 64,
     }
 }

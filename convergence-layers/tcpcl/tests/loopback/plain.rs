@@ -114,6 +114,56 @@ async fn the_standby_takes_over_and_a_new_one_is_dialled() {
 }
 
 #[tokio::test]
+async fn a_handshake_that_is_lost_does_not_hold_up_the_next() {
+    let plain = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let mut at_terminal = TestNode::new();
+    let config = terminal(plain.local_addr().expect("bound"));
+    let dialer = Dialer::spawn(config, at_terminal.node.clone());
+    let mut silent = Vec::new();
+    for _ in 0..2 {
+        silent.push(plain.accept().await.expect("the terminal dials"));
+    }
+    let (mut peer, _) = plain.accept().await.expect("it dials on");
+    peer.write_all(CONTACT_AND_INIT).await.expect("taken");
+    let (_, info, _) = at_terminal.up().await;
+    assert_eq!(info.peer_node_id, "ipn:9.0");
+    for (mut dropped, _) in silent {
+        let mut said = Vec::new();
+        let _ = dropped.read_to_end(&mut said).await;
+    }
+    drop(dialer);
+}
+
+#[tokio::test]
+async fn one_source_cannot_take_all_contacts() {
+    let mut at_hub = TestNode::new();
+    let config = ListenerConfig {
+        max_half_open_per_source: 2,
+        ..hub()
+    };
+    let listener = Listener::bind(config, at_hub.node.clone()).expect("a free port");
+    let dial = || TcpStream::connect(listener.local_addr());
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        idle.push(dial().await.expect("it listens"));
+    }
+    let mut rest = Vec::new();
+    let closed = idle[2].read_to_end(&mut rest).await;
+    assert_eq!(closed.unwrap_or(0), 0);
+    drop(idle);
+    let mut peer = dial().await.expect("it listens");
+    while peer.write_all(CONTACT_AND_INIT).await.is_err() || at_hub_is_silent(&mut peer).await {
+        peer = dial().await.expect("it listens");
+    }
+    at_hub.up().await;
+}
+
+/// Whether the listener has closed a connection without a word.
+async fn at_hub_is_silent(peer: &mut TcpStream) -> bool {
+    !matches!(peer.read(&mut [0; 6]).await, Ok(1..))
+}
+
+#[tokio::test]
 async fn a_peer_without_classes_gets_one_session_for_all() {
     let plain = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let mut at_terminal = TestNode::new();

@@ -48,7 +48,9 @@ pub struct TcpConfig {
     /// also TCP_USER_TIMEOUT: how long unacknowledged bytes are waited for
     /// before a session counts as broken. Default 3600.
     pub hold_s: u64,
-    /// Bounds of the pause between attempts to dial, s. Default 0.5 and 30.
+    /// Bounds of the pause between attempts to dial after a peer has answered
+    /// with no session, s; where nobody answers, a fresh connection is begun
+    /// at each `backoff_min_s`. Default 0.5 and 30.
     pub backoff_min_s: f64,
     /// See `backoff_min_s`.
     pub backoff_max_s: f64,
@@ -155,7 +157,8 @@ pub struct ListenerConfig {
     pub name: String,
     /// Address and port, e.g. "[::]:4556" (both families).
     pub listen: SocketAddr,
-    /// Handshakes in progress at once. Default 256.
+    /// Handshakes in progress at once, a quarter of them (at least 32) from
+    /// one address. Default 256.
     #[serde(default = "default_pending")]
     pub max_pending: usize,
 }

@@ -28,6 +28,10 @@ const CONGESTION_INTERVAL: Duration = Duration::from_secs(5);
 /// that old sessions may still be dying while new ones come.
 const SPARE_CONNECTIONS: usize = 64;
 
+/// Handshakes that one address may have in progress in any case: those of a
+/// terminal that begins several for each of its classes.
+const LEAST_PER_SOURCE: usize = 32;
+
 /// The running dialers and listeners.
 pub(super) struct Links {
     dialers: Vec<Dialer>,
@@ -107,6 +111,7 @@ pub(super) fn open(
             session,
             tls: security.server(),
             max_half_open: listener.max_pending,
+            max_half_open_per_source: (listener.max_pending / 4).max(LEAST_PER_SOURCE),
             max_connections: sessions * 2 + SPARE_CONNECTIONS + listener.max_pending,
         };
         let bound = Listener::bind(bound, node.clone()).map_err(|source| RunError::Listen {

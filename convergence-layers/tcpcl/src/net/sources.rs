@@ -1,0 +1,92 @@
+//! How many contacts each source has open.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bounds the contacts of each source. Only sources with a contact are known,
+/// so there are no more than contacts.
+#[derive(Clone, Debug)]
+pub(super) struct Sources {
+    most: usize,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// One contact of a source, until it is dropped.
+#[derive(Debug)]
+pub(super) struct SourcePlace {
+    sources: Sources,
+    source: IpAddr,
+}
+
+impl Sources {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            open: Arc::default(),
+        }
+    }
+
+    /// One more contact from `address`, unless there are too many.
+    pub(super) fn enter(&self, address: IpAddr) -> Option<SourcePlace> {
+        let source = source_of(address);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(source).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(SourcePlace {
+            sources: self.clone(),
+            source,
+        })
+    }
+}
+
+/// Whoever has an IPv6 address has the 2⁶⁴ of its network.
+fn source_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        ipv4 => ipv4,
+    }
+}
+
+impl Drop for SourcePlace {
+    fn drop(&mut self) {
+        let open = self.sources.open.lock();
+        let mut open = open.unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.source) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.source);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_source_has_its_own_bound_and_leaves_no_trace() {
+        let sources = Sources::new(2);
+        let enter = |text: &str| sources.enter(text.parse().expect("an address"));
+        let (first, _second) = (enter("192.0.2.1"), enter("::ffff:192.0.2.1"));
+        assert!(first.is_some() && enter("192.0.2.1").is_none());
+        let others = [
+            enter("192.0.2.2"),
+            enter("2001:db8::1"),
+            enter("2001:db8::2"),
+        ];
+        assert!(others.iter().all(Option::is_some));
+        assert!(enter("2001:db8::3").is_none() && enter("2001:db8:0:1::3").is_some());
+        drop(first);
+        assert!(enter("192.0.2.1").is_some());
+        drop((others, _second));
+        assert!(sources.open.lock().expect("no panic").is_empty());
+    }
+}
