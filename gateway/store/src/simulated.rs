@@ -101,6 +101,19 @@ impl SimulatedDisk {
         }
     }
 
+    /// Flips a bit of the first place that has these bytes; false if none has.
+    pub fn flip_in(&self, bytes: &[u8]) -> bool {
+        for file in self.media().files.values_mut() {
+            let mut windows = file.written.windows(bytes.len());
+            if let Some(at) = windows.position(|window| window == bytes) {
+                file.written[at] ^= 1;
+                file.durable = file.written.clone();
+                return true;
+            }
+        }
+        false
+    }
+
     /// Flips one bit somewhere; false if there is nothing on the disk.
     pub fn flip(&self, seed: u64) -> bool {
         let mut media = self.media();

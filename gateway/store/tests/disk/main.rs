@@ -2,4 +2,5 @@
 
 mod bench;
 mod claims;
+mod custody;
 mod laws;
