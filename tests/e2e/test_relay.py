@@ -20,7 +20,8 @@ _RATES = {"send_rate_bps": _RATE, "receive_rate_bps": _RATE}
 _TERMINAL_NODE = terminal_node(0)
 
 
-def _relay_config(testbed: Testbed, *, custody: bool) -> dict[str, object]:
+def relay_config(testbed: Testbed, *, custody: bool) -> dict[str, object]:
+    """Return the configuration of a relay between the terminal and the hub."""
     return {
         "node": {
             "number": _RELAY_NODE,
@@ -47,7 +48,8 @@ def _relay_config(testbed: Testbed, *, custody: bool) -> dict[str, object]:
     }
 
 
-def _options() -> Options:
+def relay_options() -> Options:
+    """Return how terminal and hub find the relay."""
     satellite = {
         "name": "satellite",
         "neighbour": _RELAY_NODE,
@@ -68,8 +70,8 @@ def _options() -> Options:
 @pytest.mark.parametrize("custody", [True, False], ids=["custody", "no-custody"])
 def test_transfers_pass_a_relay(custody: bool) -> None:
     with Testbed(NEAR) as testbed:
-        relay = Node(testbed, "relay", testbed.hub, _relay_config(testbed, custody=custody))
-        pair = Pair(testbed, _options())
+        relay = Node(testbed, "relay", testbed.hub, relay_config(testbed, custody=custody))
+        pair = Pair(testbed, relay_options())
         relay.process.wait_until(lambda: relay.carries(2))
         for transfer in (download, upload):
             done = transfer(pair.client, addresses.ORIGIN, 3_000_000, route=pair.socks5())

@@ -117,10 +117,12 @@ impl<D: Disk> Log<D> {
                 Err(ReadError::Io(error)) => return Err(error),
             }
         }
+        let untold = self.untold.len();
         if ids.is_empty() {
             self.tell_again(number);
         }
-        self.commit(&puts)?;
+        self.commit(&puts)
+            .inspect_err(|_| self.untold.truncate(untold))?;
         if ids.is_empty() {
             if let Some(segment) = self.segments.get_mut(&number) {
                 segment.releases.clear();

@@ -92,8 +92,8 @@ impl<D: Disk> Worker<D> {
             self.write();
         }
         let mut next = match self.pending.is_empty() {
+            _ if self.stalled => Next::Wait(Some(RETRY_AFTER)),
             true => Next::Wait(None),
-            false if self.stalled => Next::Wait(Some(RETRY_AFTER)),
             false => Next::Step,
         };
         if stop && next != Next::Step {

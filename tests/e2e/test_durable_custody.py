@@ -1,0 +1,71 @@
+"""Nodes that are killed amid transfers, and what they had custody of on disk."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import NEAR, StartPair
+from tests.e2e.test_relay import relay_config, relay_options
+from tests.testbed import addresses
+from tests.testbed.client.transfer import download, upload
+from tests.testbed.node import Node, Options, Pair
+from tests.testbed.topology import Testbed
+
+pytestmark = pytest.mark.node
+
+_DISK = {"custody": {"durability": "disk"}}
+_SIZE = 6_000_000
+
+
+def _custody(node: Node) -> dict[str, Any]:
+    custody: dict[str, Any] = node.api.get("/v1/custody")
+    return custody
+
+
+def test_a_killed_relay_goes_on_with_what_it_had() -> None:
+    with Testbed(NEAR) as testbed:
+        config = {**relay_config(testbed, custody=True), **_DISK}
+        relay = Node(testbed, "relay", testbed.hub, config)
+        pair = Pair(testbed, relay_options())
+        relay.process.wait_until(lambda: relay.carries(2))
+        for transfer in (download, upload):
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(
+                    transfer, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()
+                )
+                # Held by the API, it takes custody and cannot hand it on.
+                relay.api.block()
+                relay.process.wait_until(lambda: _custody(relay)["disk"]["live_bytes"] > 0)
+                time.sleep(0.3)
+                relay.process.kill()
+                relay.start()
+                relay.process.wait_until(lambda: relay.carries(2))
+                assert _custody(relay)["disk"]["restored_bundles"] > 0
+                done = running.result(60)
+            assert done.error is None
+
+
+def test_a_killed_terminal_hands_on_what_it_had(start_pair: StartPair) -> None:
+    pair = start_pair(NEAR, Options(terminal=_DISK))
+    terminal = pair.terminal
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            upload, pair.client, addresses.ORIGIN, 4 * _SIZE, route=pair.socks5(), deadline_s=20
+        )
+        time.sleep(0.5)
+        pair.testbed.satlink.block(pair.testbed.terminal.name)
+        terminal.process.wait_until(lambda: _custody(terminal)["disk"]["live_bytes"] > 0)
+        time.sleep(0.5)
+        terminal.process.kill()
+        assert running.result(30).error is not None
+    terminal.start()
+    pair.testbed.satlink.unblock(pair.testbed.terminal.name)
+    terminal.process.wait_until(lambda: terminal.carries(1), timeout_s=30)
+    assert _custody(terminal)["disk"]["restored_bundles"] > 0
+    terminal.process.wait_until(lambda: _custody(terminal)["bundles"] == 0, timeout_s=30)
+    done = download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+    assert done.error is None
