@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dama.ledger import Entry, Kind, Ledger, LedgerError, Lot, Posting, Rule, Usage, settle
+
+_NAMES = ("A", "B", "C", "D")
+
+
+def _periods() -> st.SearchStrategy[list[list[Usage]]]:
+    bits = st.one_of(st.just(0), st.integers(0, 10**7))
+    return st.lists(
+        st.tuples(
+            *(st.builds(Usage, st.just(name), bits, bits, bits, st.booleans()) for name in _NAMES)
+        ).map(list),
+        max_size=12,
+    )
+
+
+@given(_periods())
+def test_balances_always_sum_to_zero(periods: list[list[Usage]]) -> None:
+    ledger = Ledger()
+    for second, usages in enumerate(periods):
+        for entry in settle(ledger, 1000 * second, 1000 * second + 1000, usages):
+            assert sum(posting.bits for posting in entry.postings) == 0
+        assert sum(ledger.balances().values()) == 0
+
+
+@given(_periods())
+def test_the_entries_alone_make_the_ledger_again(periods: list[list[Usage]]) -> None:
+    ledger, again = Ledger(), Ledger()
+    for second, usages in enumerate(periods):
+        for entry in settle(ledger, 1000 * second, 1000 * second + 1000, usages):
+            again.apply(entry)
+    assert again.lots() == ledger.lots() == Ledger(ledger.lots()).lots()
+
+
+@given(_periods())
+def test_settling_repays_no_more_than_is_owed_when_nothing_is_planned(
+    periods: list[list[Usage]],
+) -> None:
+    """Beyond its plan nobody earns a claim: what is left idle is shared at once."""
+    ledger = Ledger()
+    ledger.apply(Entry(0, 0, Kind.SETTLED, (Posting("A", 500_000), Posting("B", -500_000))))
+    for second, usages in enumerate(periods):
+        as_fair = [
+            Usage(usage.terminal, usage.fair_bits, usage.fair_bits, usage.sent_bits, usage.blocked)
+            for usage in usages
+        ]
+        before = ledger.balances()
+        settle(ledger, 1000 * second, 1000 * second + 1000, as_fair)
+        for name, bits in ledger.balances().items():
+            assert abs(bits) <= abs(before.get(name, 0))
+            assert bits * before.get(name, 0) > 0
+
+
+@given(st.lists(st.tuples(st.sampled_from(_NAMES), st.integers(-(10**9), 10**9)), min_size=1))
+def test_every_borrow_is_matched_by_its_repayment(moves: list[tuple[str, int]]) -> None:
+    """What closes older lots and what opens new ones is all that is posted."""
+    ledger = Ledger()
+    for at, (name, bits) in enumerate(moves):
+        before = sum(abs(balance) for balance in ledger.balances().values())
+        other = "beam" if name != "beam" else "A"
+        entry = Entry(at, at, Kind.SETTLED, (Posting(name, bits), Posting(other, -bits)))
+        closed = sum(abs(lot.bits) for lots in ledger.apply(entry).values() for lot in lots)
+        after = sum(abs(balance) for balance in ledger.balances().values())
+        assert after == before + 2 * abs(bits) - 2 * closed
+
+
+def test_lent_and_repaid_as_planned_leaves_nothing() -> None:
+    ledger = Ledger()
+    lend = [Usage("A", 2000, 3000, 3000), *(Usage(name, 2000, 1667, 1667) for name in "BC")]
+    lend.append(Usage("D", 2000, 1666, 1666))
+    settle(ledger, 0, 1000, lend)
+    assert ledger.balances() == {"A": -1000, "B": 333, "C": 333, "D": 334}
+    repay = [Usage("A", 2000, 0, 0, blocked=True)]
+    repay += [
+        Usage(name, 2000, 2000 + ledger.balance(name), 2000 + ledger.balance(name))
+        for name in "BCD"
+    ]
+    # A gave its whole share, of which only what it owed was taken.
+    settle(ledger, 1000, 2000, repay)
+    assert ledger.balances() == {}
+
+
+def test_a_debtor_that_never_entered_still_owes() -> None:
+    ledger = Ledger()
+    settle(ledger, 0, 1000, [Usage("A", 2000, 3000, 3000), Usage("B", 2000, 1000, 1000)])
+    # Inside the planned blockage it was heard, and kept its guaranteed rate.
+    settle(ledger, 1000, 2000, [Usage("A", 2000, 0, 1500), Usage("B", 2000, 3000, 2500)])
+    assert ledger.balances() == {"A": -500, "B": 500}
+
+
+def test_a_debtor_blocked_earlier_than_planned_repays_with_what_it_leaves() -> None:
+    ledger = Ledger()
+    settle(ledger, 0, 1000, [Usage("A", 2000, 2600, 2600), Usage("B", 2000, 1400, 1400)])
+    early = [Usage("A", 2000, 2600, 0, blocked=True), Usage("B", 2000, 1400, 4000)]
+    settle(ledger, 1000, 2000, early)
+    assert ledger.balances() == {}
+
+
+def test_an_unplanned_blockage_earns_no_claim() -> None:
+    ledger = Ledger()
+    usages = [Usage("A", 2000, 2000, 0, blocked=True), Usage("B", 2000, 2000, 4000)]
+    assert settle(ledger, 0, 1000, usages) == []
+
+
+def test_what_a_borrower_did_not_use_is_no_debt() -> None:
+    ledger = Ledger()
+    settle(ledger, 0, 1000, [Usage("A", 2000, 3000, 2100), Usage("B", 2000, 1000, 1900)])
+    assert ledger.balances() == {"A": -100, "B": 100}
+
+
+def test_a_repayment_that_the_creditor_leaves_unused_is_forgiven_by_rule() -> None:
+    ledger = Ledger()
+    settle(ledger, 0, 1000, [Usage("A", 2000, 3000, 3000), Usage("B", 2000, 1000, 1000)])
+    offer = [Usage("A", 2000, 0, 0, blocked=True), Usage("B", 2000, 3000, 2200)]
+    entries = settle(ledger, 1000, 2000, offer)
+    assert [(entry.kind, entry.rule) for entry in entries] == [
+        (Kind.SETTLED, None),
+        (Kind.FORGIVEN, Rule.UNUSED),
+    ]
+    assert entries[1].postings == (Posting("A", 800), Posting("B", -800))
+    assert ledger.balances() == {}
+
+
+def test_who_leaves_the_beam_is_forgiven_and_its_creditors_bear_it() -> None:
+    ledger = Ledger({"A": [Lot(0, -300)], "B": [Lot(0, 200)], "C": [Lot(0, 100)]})
+    entry = ledger.forgive("A", Rule.LEFT, 5000)
+    ledger.apply(entry)
+    assert entry.rule is Rule.LEFT
+    assert ledger.balances() == {}
+
+
+def test_debts_expire_by_age_and_younger_ones_stay() -> None:
+    ledger = Ledger({"A": [Lot(0, -300), Lot(100_000, -50)], "B": [Lot(0, 300), Lot(100_000, 50)]})
+    entries = ledger.expire(50_000, 200_000)
+    assert [entry.rule for entry in entries] == [Rule.EXPIRED]
+    assert ledger.lots() == {"A": (Lot(100_000, -50),), "B": (Lot(100_000, 50),)}
+
+
+def test_reports_in_bytes_count_as_capacity() -> None:
+    usage = Usage.measured(
+        "A", fair_bits=0, planned_bits=0, sent_bytes=1000, efficiency=Fraction(8, 5)
+    )
+    assert usage.sent_bits == 5000
+    with pytest.raises(LedgerError, match="efficiency"):
+        Usage.measured("A", fair_bits=0, planned_bits=0, sent_bytes=0, efficiency=0)
+
+
+def test_what_does_not_balance_is_refused() -> None:
+    with pytest.raises(LedgerError, match="sum to zero"):
+        Entry(0, 1, Kind.SETTLED, (Posting("A", 1),))
+    with pytest.raises(LedgerError, match="twice"):
+        Entry(0, 1, Kind.SETTLED, (Posting("A", 1), Posting("A", -1)))
+    with pytest.raises(LedgerError, match="rule"):
+        Entry(0, 1, Kind.FORGIVEN, ())
+    with pytest.raises(LedgerError, match="before it begins"):
+        Entry(1, 0, Kind.SETTLED, ())
+    with pytest.raises(LedgerError, match="sum to zero"):
+        Ledger({"A": [Lot(0, 1)]})
+    with pytest.raises(LedgerError, match="both signs"):
+        Ledger({"A": [Lot(0, 1), Lot(1, -1)]})
+    with pytest.raises(LedgerError, match="cannot be forgiven"):
+        Ledger().forgive("A", Rule.OPERATOR, 0, 1)
+    with pytest.raises(LedgerError, match="twice"):
+        settle(Ledger(), 0, 1, [Usage("A", 0, 0, 0)] * 2)
+    with pytest.raises(LedgerError, match="below 0"):
+        settle(Ledger(), 0, 1, [Usage("A", 0, 0, -1)])
