@@ -1,0 +1,149 @@
+"""The paper's experiment in virtual time: a fluid beam whose sessions follow the plan.
+
+8 Mbit/s on the forward link, 500 ms of RTT, N terminals with one greedy download each for 300 s;
+A is in a road tunnel from 180 to 240 s, which is known from 60 s on. Control plans anew as reports
+come in; the hub sends by plan, gives what is left over to whoever has the link, and holds what is
+for a terminal without.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dama.formulas import jain_index
+from dama.ledger import Entry, Ledger, Usage, settle
+from dama.planner import Blockage, CapacityStep, Line, Link, Request, Terminal, plan
+from dama.rounding import largest_remainder
+
+BEAM_BPS = 8_000_000
+ONE_WAY_MS = 250
+END_MS = 300_000
+# What TCP/IP headers with timestamps leave of a packet of 1500 bytes.
+HEADERS_LEAVE = Fraction(1448, 1500)
+_STEP_MS = 250
+_REPORT_MS = 1_000
+# What the hub sends to a terminal that it hears in a planned blockage.
+_GUARANTEED_BPS = 500_000
+
+
+@dataclass(frozen=True)
+class Drive:
+    """When A is in the road tunnel, and what control knows of it at which time.
+
+    Attributes:
+        entry_ms: at the antenna.
+        exit_ms: the same.
+        foreseen: gives, for the time of planning, the blockages that control then predicts.
+    """
+
+    entry_ms: int
+    exit_ms: int
+    foreseen: Callable[[int], tuple[Blockage, ...]]
+
+    def blocked(self, sent_ms: int) -> bool:
+        """Tell whether what the hub sends to A now meets the blockage."""
+        return self.entry_ms <= sent_ms + ONE_WAY_MS < self.exit_ms
+
+
+def paper_drive(*, lend: bool = True) -> Drive:
+    """Return the paper's drive: recognised at 60 s, in the tunnel from 180 to 240 s."""
+    tunnel = (Blockage("A", 180_000, 240_000),)
+    return Drive(180_000, 240_000, lambda now_ms: tunnel if lend and now_ms >= 60_000 else ())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it.
+
+    Attributes:
+        sent_bits: IP bits to each terminal until the end.
+        curves: by terminal, the bits of each second.
+        ledger: at the end.
+        entries: all that was entered.
+    """
+
+    sent_bits: dict[str, int]
+    curves: dict[str, list[int]]
+    ledger: Ledger
+    entries: list[Entry]
+
+    @property
+    def payload_mbit(self) -> dict[str, float]:
+        """What TCP/IP headers leave, in Mbit."""
+        return {name: float(bits * HEADERS_LEAVE / 10**6) for name, bits in self.sent_bits.items()}
+
+    @property
+    def jain(self) -> Fraction:
+        """Jain's index of what was sent."""
+        return jain_index(list(self.sent_bits.values()))
+
+
+def run(sessions: int, drive: Drive, *, end_ms: int = END_MS, replan_ms: int = 5_000) -> Outcome:
+    """Let so many sessions share the beam until the end."""
+    names = string.ascii_uppercase[:sessions]
+    ledger = Ledger()
+    entries: list[Entry] = []
+    curves: dict[str, list[int]] = {name: [] for name in names}
+    lines: dict[str, Line] = {}
+    for second in range(0, end_ms, _REPORT_MS):
+        if second % replan_ms == 0:
+            lines = _plan(names, ledger, drive, second, end_ms)
+        sent = dict.fromkeys(names, 0)
+        for now_ms in range(second, second + _REPORT_MS, _STEP_MS):
+            for name, bits in _step(lines, drive, now_ms).items():
+                sent[name] += bits
+        usages = []
+        for name in names:
+            planned, fair = lines[name].amounts(second, second + _REPORT_MS)
+            times = range(second, second + _REPORT_MS, _STEP_MS)
+            blocked = name == "A" and any(map(drive.blocked, times))
+            usages.append(Usage(name, fair, planned, sent[name], blocked))
+            curves[name].append(sent[name])
+        entries += settle(ledger, second, second + _REPORT_MS, usages)
+    totals = {name: sum(curve) for name, curve in curves.items()}
+    return Outcome(totals, curves, ledger, entries)
+
+
+def _plan(names: str, ledger: Ledger, drive: Drive, now_ms: int, end_ms: int) -> dict[str, Line]:
+    terminals = tuple(
+        Terminal(name, minimum_bps=_GUARANTEED_BPS, owed_bits=ledger.balance(name))
+        for name in names
+    )
+    made = plan(
+        Request(
+            beam="beam",
+            link=Link.FORWARD,
+            now_ms=now_ms,
+            end_ms=end_ms,
+            capacity=(CapacityStep(0, BEAM_BPS),),
+            terminals=terminals,
+            blockages=drive.foreseen(now_ms),
+            one_way_delay_ms=ONE_WAY_MS,
+        )
+    )
+    return {line.terminal: line for line in made.lines()}
+
+
+def _step(lines: dict[str, Line], drive: Drive, now_ms: int) -> dict[str, int]:
+    """Return what the hub sends to each terminal in a step."""
+    bits = {name: line.amounts(now_ms, now_ms + _STEP_MS)[0] for name, line in lines.items()}
+    heard = [name for name in lines if name != "A" or not drive.blocked(now_ms)]
+    bits = {name: bits[name] if name in heard else 0 for name in bits}
+    whole = BEAM_BPS * _STEP_MS // 1000
+    # Heard beats planned; what that needs, the others go without.
+    if "A" in heard and not bits["A"]:
+        guaranteed = _GUARANTEED_BPS * _STEP_MS // 1000
+        others = [name for name in heard if name != "A"]
+        cut = largest_remainder([Fraction(guaranteed, len(others))] * len(others), guaranteed)
+        for name, less in zip(others, cut, strict=True):
+            bits[name] -= less
+        bits["A"] = guaranteed
+    left = whole - sum(bits.values())
+    for name, more in zip(
+        heard, largest_remainder([Fraction(left, len(heard))] * len(heard), left), strict=True
+    ):
+        bits[name] += more
+    return bits
