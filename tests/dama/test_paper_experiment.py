@@ -9,8 +9,8 @@ import pytest
 from dama.planner import Blockage
 from tests.dama.experiment import BEAM_BPS, Drive, paper_drive, run
 
-# A round of planning and rounding leaves at most so much unsettled at the end.
-_ROUNDING_BITS = 64
+# Rounding leaves at most a bit of each report unsettled.
+_ROUNDING_BITS = 400
 # A report says what was sent in its second, not in which order: what a terminal that is heard at
 # the planned entry gets in the rest of that second, at its guaranteed rate, is shared by three.
 _WITHIN_A_REPORT_BITS = 250 * 500 // 3 + _ROUNDING_BITS
