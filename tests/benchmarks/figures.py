@@ -237,6 +237,14 @@ _ALL = [
             ),
         )
     ),
+    Figure(
+        "planner.1000",
+        "Planning a beam of 1,000 terminals with 100 overlapping blockages, one core",
+        "ms",
+        target=200.0,
+    ),
+    Figure("planner.10000", "The same blockages among 10,000 terminals", "ms"),
+    Figure("planner.ratio", "The second against the first", "ratio", target=2.0),
     *(
         Figure(
             f"goodput-rtt.{part}.{rtt}",

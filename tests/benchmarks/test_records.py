@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.experiments import EXPERIMENTS
-from tests.benchmarks.experiments.fairness import jain
 from tests.benchmarks.figures import FIGURES
 from tests.benchmarks.records import Result, load, quantile, record
 
@@ -36,11 +35,6 @@ def test_a_target_is_met_by_median_and_p90(
 def test_quantiles_interpolate() -> None:
     assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.5
     assert quantile([7.0], 0.9) == 7.0
-
-
-def test_jain_is_1_for_equals_and_1_over_n_for_one_alone() -> None:
-    assert jain([5.0, 5.0, 5.0]) == pytest.approx(1)
-    assert jain([5.0, 0.0, 0.0]) == pytest.approx(1 / 3)
 
 
 def test_a_saved_result_reads_back_the_same(tmp_path: Path) -> None:

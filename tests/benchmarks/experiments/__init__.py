@@ -17,6 +17,7 @@ from tests.benchmarks.experiments import (
     loopback,
     objects,
     pep_and_cc,
+    planner,
     prediction,
     satlink,
     start_up,
@@ -51,4 +52,5 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "goodput-rtt": goodput_rtt.run,
     "fairness": fairness.run,
     "prediction": prediction.run,
+    "planner": planner.run,
 }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from dama.formulas import jain_index
 from tests.benchmarks.bench import Bench, Settings, say
 from tests.benchmarks.experiments.flows import run_flows, steady_bps
 from tests.benchmarks.experiments.goodput_rtt import WAN, satellite
@@ -34,7 +33,7 @@ def run(settings: Settings) -> Result:
                 testbed.satlink.seed(settings.seed + number)
                 ways = [subject.access()] * _FLOWS + [ground] * _FLOWS
                 rates = [steady_bps(flow, _SECONDS) for flow in run_flows(ways, _SECONDS, 1)]
-                indices.append(jain(rates))
+                indices.append(float(jain_index(rates)))
                 parts.append(100 * sum(rates[:_FLOWS]) / sum(rates))
                 result.notes[f"{subject.name}, run {number}: Mbit/s, satellite flows first"] = [
                     round(rate / 1e6, 3) for rate in rates
@@ -50,9 +49,3 @@ def run(settings: Settings) -> Result:
             say(f"fairness  {subject.name}: Jain {indices[0]:.3f}, satellite {parts[0]:.0f} %")
         result.notes |= bench.notes()
     return result
-
-
-def jain(rates: Sequence[float]) -> float:
-    """Return Jain's fairness index: 1 when all are equal, 1/n when one has all."""
-    squares = len(rates) * sum(rate * rate for rate in rates)
-    return sum(rates) ** 2 / squares if squares else 0.0
