@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from dama.planner.classes import Class
 from dama.planner.intervals import MS_PER_S, Integers
+from dama.planner.request import MOST_BITS
 
 # The part of a fair share that has to be free on both sides for unequal members to be together.
 _ROOM = 0.05
@@ -20,21 +20,19 @@ class Bounds:
 
     def __init__(self, group: Class, times: Sequence[int], capacity: Integers) -> None:
         terms = group.terms
-        durations = [end - begin for begin, end in itertools.pairwise(times)]
+        bounds = np.array(times, dtype=np.int64)
+        durations: Integers = bounds[1:] - bounds[:-1]
         self._members = terms.members
         self._capacity = capacity
-        self._least = np.array([_bits(terms.least_bps, ms) for ms in durations], dtype=np.int64)
-        self._greatest: Integers = capacity
+        self._least = _bits(terms.least_bps, durations)
+        self._greatest = capacity
         if terms.greatest_bps is not None:
-            ceilings = [_bits(terms.greatest_bps, ms) for ms in durations]
-            self._greatest = np.array(
-                [min(a, int(b)) for a, b in zip(ceilings, capacity, strict=True)], dtype=np.int64
-            )
+            self._greatest = np.minimum(_bits(terms.greatest_bps, durations), capacity)
 
     def of(self, fair: Integers, members: int) -> tuple[Integers, Integers]:
         """Return those of so many members; rounding never takes the fair share out of them."""
-        least = np.minimum(self._least * members, fair)
-        return least, np.maximum(np.minimum(self._greatest * members, self._capacity), fair)
+        least = _together(self._least, members, fair)
+        return least, np.maximum(_together(self._greatest, members, self._capacity), fair)
 
     def apart(self, fair: Integers) -> bool:
         """Tell whether the class's fair share leaves its members some room on both sides.
@@ -60,6 +58,19 @@ class Bounds:
         )
 
 
-def _bits(rate_bps: Fraction, ms: int) -> int:
-    """Return the whole bits that a rate gives in a time."""
-    return rate_bps.numerator * ms // (rate_bps.denominator * MS_PER_S)
+def _together(bits: Integers, members: int, most: Integers) -> Integers:
+    """Return the bits of so many members, at most `most`; what is more might not be reckoned."""
+    return np.where(bits > most // members, most, bits * members)
+
+
+def _bits(rate_bps: Fraction, durations_ms: Integers) -> Integers:
+    """Return the whole bits that a rate gives in each of some times."""
+    whole, part = divmod(rate_bps.numerator, rate_bps.denominator)
+    # Beyond the most that a beam carries nothing is a bound, and nothing overflows.
+    whole = min(whole, MOST_BITS * MS_PER_S // max(1, int(durations_ms.sum())))
+    thousandths = durations_ms * whole
+    if part:
+        thousandths += np.array(
+            [ms * part // rate_bps.denominator for ms in durations_ms.tolist()], dtype=np.int64
+        )
+    return thousandths // MS_PER_S

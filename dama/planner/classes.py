@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from dama.planner.intervals import MS_PER_S, Integers, rates
 from dama.planner.request import Request, Terminal
 from dama.planner.shares import Terms, fair_shares
-from dama.rounding import largest_remainder
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,14 @@ class Class:
         members: affected ones first.
         affected: how many.
         fair: bits per column of all members together; the members' parts are within a bit.
+        content: the fair share is at the ceiling whatever the capacity is: nobody can use more.
     """
 
     terms: Terms
     members: tuple[Terminal, ...]
     affected: int
     fair: Integers
+    content: bool
 
     def fair_of(self, first: int, last: int) -> Integers:
         """Return the fair share of the members at places first to last - 1, together, by column.
@@ -69,45 +71,63 @@ def classes(
             key = known.setdefault(stated, terminal.terms)
         members[key].append(terminal)
     terms = [Terms(*key, len(group)) for key, group in members.items()]
-    fair = _fair(request, times, capacity, terms)
+    capacities = rates(request, times)
+    shares = {rate: fair_shares(rate, terms) for rate in set(capacities)}
+    fair = _fair(times, capacity, terms, [shares[rate] for rate in capacities])
     found = []
     for place, (class_terms, group) in enumerate(zip(terms, members.values(), strict=True)):
         group.sort(key=lambda terminal: (terminal.id not in affected, terminal.owed_bits))
         first = sum(terminal.id in affected for terminal in group)
-        found.append(Class(class_terms, tuple(group), first, fair[place]))
+        content = all(share[place] == class_terms.greatest_bps for share in shares.values())
+        found.append(Class(class_terms, tuple(group), first, fair[place], content))
     return found
 
 
 def _fair(
-    request: Request, times: Sequence[int], capacity: Integers, terms: Sequence[Terms]
+    times: Sequence[int],
+    capacity: Integers,
+    terms: Sequence[Terms],
+    shares: Sequence[Sequence[Fraction]],
 ) -> Integers:
-    """Return the fair bits per class and column.
+    """Return the fair bits per class and column, of shares by column and class.
 
-    Columns sum exactly, by largest remainder; what a class lost by it in one column it has as
-    remainder in the next, so that its sum over time is right as well.
+    Columns sum to what the shares sum to, exactly. Within a column classes are rounded by largest
+    remainder, and what a class lost by it is added to its next column, so that its sum over time
+    is right as well. Remainders are doubles: they decide nothing but who is rounded up.
     """
-    capacities = rates(request, times)
-    shares = {rate: fair_shares(rate, terms) for rate in set(capacities)}
-    fair = np.zeros((len(terms), len(capacities)), dtype=np.int64)
-    carried = [Fraction()] * len(terms)
-    for column, rate in enumerate(capacities):
+    counts = np.array([of.members for of in terms], dtype=np.float64)
+    rates_bps: dict[int, tuple[Fraction, npt.NDArray[np.float64]]] = {}
+    fair = np.zeros((len(terms), len(shares)), dtype=np.int64)
+    carried = np.zeros(len(terms))
+    exact_until, given = Fraction(), 0
+    for column, share in enumerate(shares):
+        if id(share) not in rates_bps:
+            whole = sum(
+                (one * of.members for one, of in zip(share, terms, strict=True)), Fraction()
+            )
+            rates_bps[id(share)] = whole, np.array([float(one) for one in share]) * counts
+        whole, each_bps = rates_bps[id(share)]
         ms = times[column + 1] - times[column]
-        exact = [
-            max(share * of.members * ms / MS_PER_S + carry, Fraction())
-            for share, of, carry in zip(shares[rate], terms, carried, strict=True)
-        ]
-        rounded = _rounded(exact, int(capacity[column]))
-        carried = [part - given for part, given in zip(exact, rounded, strict=True)]
-        fair[:, column] = rounded
+        exact_until += whole * ms / MS_PER_S
+        total = min(int(capacity[column]), int(exact_until) - given)
+        exact = each_bps * ms / MS_PER_S + carried
+        fair[:, column] = _rounded(exact, total)
+        carried = exact - fair[:, column]
+        given += total
     return fair
 
 
-def _rounded(exact: Sequence[Fraction], capacity: int) -> list[int]:
-    whole = sum(exact, Fraction())
-    floors = sum(part.numerator // part.denominator for part in exact)
-    total = min(capacity, whole.numerator // whole.denominator)
-    rounded = largest_remainder(exact, max(floors, total))
-    # Where a remainder below nothing was passed over, the others have to make room for it.
-    for _ in range(floors - total):
-        rounded[rounded.index(max(rounded))] -= 1
+def _rounded(exact: npt.NDArray[np.float64], total: int) -> Integers:
+    """Round to whole numbers, none below 0, that sum to `total`; the largest remainders go up."""
+    rounded = np.maximum(np.floor(exact), 0).astype(np.int64)
+    missing = total - int(rounded.sum())
+    order = np.argsort(rounded - exact, kind="stable")
+    while missing > 0 and len(order):
+        rounded[order[:missing]] += 1
+        missing -= len(order)
+    while missing < 0:
+        most = int(rounded.argmax())
+        less = min(-missing, max(1, int(rounded[most]) // 2))
+        rounded[most] -= less
+        missing += less
     return rounded

@@ -105,12 +105,15 @@ def network(request: Request) -> Network:
     left = whole.copy()
     rows: list[Row] = []
     for group in groups:
+        if group.content and not group.affected and group.members[0].owed_bits >= 0:
+            left -= group.fair
+            continue
         bounds = Bounds(group, bounds_ms, whole)
         for place, terminal in enumerate(group.members[: group.affected]):
             sure = certainty(blockages[terminal.id], bounds_ms)
             rows.append(_affected(group, bounds, place, terminal, sure))
         for row in _unaffected(group, bounds):
-            if row.owed >= 0 and not (row.greatest > row.fair).any():
+            if group.content and row.owed >= 0:
                 left -= row.fair
             else:
                 rows.append(row)

@@ -174,3 +174,23 @@ def test_two_that_are_blocked_in_turn_lend_to_each_other() -> None:
     )
     rates = [[segment.rate for segment in line.segments] for line in plan(request).lines()]
     assert rates == [[4_000_000, 0, 4_000_000, 8_000_000], [4_000_000, 8_000_000, 4_000_000, 0]]
+
+
+def test_huge_beams_and_groups_are_reckoned_without_overflow() -> None:
+    beam_bps = 10**12
+    request = Request(
+        beam="beam",
+        link=Link.RETURN,
+        now_ms=0,
+        end_ms=9_000_000,
+        capacity=(CapacityStep(0, beam_bps),),
+        terminals=tuple(
+            Terminal(f"t{number}", minimum_bps=number % 2 * 10**18) for number in range(4_000)
+        ),
+        blockages=(Blockage("t0", 5_000_000, 6_000_000),),
+    )
+    made = plan(request)
+    assert int(made.flow.sum()) <= beam_bps * 9_000
+    # Half of them have guarantees beyond everything, which shrink in proportion.
+    assert made.line("t1").segments[0].rate == beam_bps // 2_000
+    assert made.line("t2").segments[0].rate == 0
