@@ -19,12 +19,14 @@ _MAP_M = 5.0
 _HEADING_NOISE_DEG = 15.0
 # Off the map fits as well as a road that is so many standard deviations away.
 _OFF_DEVIATIONS = 3.0
-# No single fix rules a road out by more than this: receivers do leap.
+# Neither place nor heading of a single fix rules a road out by more: receivers do leap.
 _LEAST_LOG = -8.0
 # A fix under a roof is rare.
 _COVERED_LOG = -2.0
-# Noise is correlated over some seconds, so a fix each second counts only this much.
+# Noise is correlated over some seconds, so a fix each second counts only this much; headings,
+# which come from Doppler shifts, less so.
 _NEWS_PER_S = 0.35
+_HEADING_NEWS_PER_S = 0.7
 # Probabilities per second: coming upon the map's roads, and leaving or changing the road
 # against the topology (a U-turn, a car park, a road that the map lacks).
 _COMING = 0.2
@@ -80,7 +82,7 @@ def match(
     each = (max(off_before, 0.0) * coming + left / 2.0) / len(places)
     news = min(1.0, _NEWS_PER_S * sighting.elapsed_s)
     weights = [
-        ((1.0 - leaving) * prior + each) * math.exp(news * _log_likelihood(on, place, sighting))
+        ((1.0 - leaving) * prior + each) * math.exp(_log_likelihood(on, place, sighting))
         for place, prior in zip(places, continued, strict=True)
     ]
     total = math.fsum(weights) + off * math.exp(news * -0.5 * _OFF_DEVIATIONS**2)
@@ -123,9 +125,13 @@ def _continued(
 
 
 def _log_likelihood(on: ObstructionMap, place: Near, sighting: Sighting) -> float:
-    log = -0.5 * (place.foot.lateral_m / sighting.noise_m) ** 2
+    """Return the logarithm of a place's likelihood, as far as the sighting is news."""
+    log = max(-0.5 * (place.foot.lateral_m / sighting.noise_m) ** 2, _LEAST_LOG)
+    if on.cover(place.road_id):
+        log += _COVERED_LOG
+    log *= min(1.0, _NEWS_PER_S * sighting.elapsed_s)
     if sighting.heading_deg is not None:
         turned = turn_deg(place.foot.heading_deg, sighting.heading_deg)
-        log -= 0.5 * (turned / _HEADING_NOISE_DEG) ** 2
-    log = max(log, _LEAST_LOG)
-    return log + _COVERED_LOG if on.cover(place.road_id) else log
+        aligned = max(-0.5 * (turned / _HEADING_NOISE_DEG) ** 2, _LEAST_LOG)
+        log += aligned * min(1.0, _HEADING_NEWS_PER_S * sighting.elapsed_s)
+    return log

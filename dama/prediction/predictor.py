@@ -100,7 +100,7 @@ class Predictor:
         pace = track.pace
         if speed is not None:
             limit = self.map.limit_mps(hypotheses[0].road_id) if hypotheses else None
-            pace = pace.after(speed, elapsed_s, limit) if last else replace(pace, now_mps=speed)
+            pace = pace.after(speed, elapsed_s, limit)
         self.track = Track(
             last=fix,
             pace=pace,

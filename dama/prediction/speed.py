@@ -38,7 +38,7 @@ class Pace:
 
     `now_mps` is the present speed, smoothed; `cruise_mps` the one it last kept when nothing
     hindered it, `usual_mps` its mean over minutes; `ratio` and `usual_ratio` are the same as parts
-    of the limit where one is posted.
+    of the limit where one is posted. `moved_s` is how long it has been moving.
     """
 
     now_mps: float = 0.0
@@ -46,26 +46,34 @@ class Pace:
     ratio: float = 1.0
     usual_mps: float | None = None
     usual_ratio: float = 1.0
+    moved_s: float = 0.0
 
     def after(self, speed_mps: float, elapsed_s: float, limit_mps: float | None) -> Pace:
         """Return the pace after a further measurement."""
-        now = self.now_mps + (speed_mps - self.now_mps) * _part(elapsed_s, _RECENT_TIME_S)
+        now = speed_mps
+        if self.moved_s:
+            now = self.now_mps + (speed_mps - self.now_mps) * _part(elapsed_s, _RECENT_TIME_S)
         if now < STANDING_MPS or elapsed_s <= 0.0:
             return replace(self, now_mps=now)
+        moved_s = self.moved_s + elapsed_s
+
+        def part(time_s: float) -> float:
+            # At first a plain mean: one start from a light must not count for minutes.
+            return max(_part(elapsed_s, time_s), elapsed_s / moved_s)
+
         cruise = now if self.cruise_mps is None else self.cruise_mps
         usual = now if self.usual_mps is None else self.usual_mps
         ratio, usual_ratio = self.ratio, self.usual_ratio
-        slowly = _part(elapsed_s, _USUAL_S)
         if now > _HINDERED * cruise:
-            cruise += (now - cruise) * _part(elapsed_s, _MEANT_S)
-            usual += (now - usual) * slowly
+            cruise += (now - cruise) * part(_MEANT_S)
+            usual += (now - usual) * part(_USUAL_S)
         else:
             cruise += (now - cruise) * _part(elapsed_s, _HINDERED_S)
         if limit_mps and now > _HINDERED * limit_mps:
             driven = min(max(now / limit_mps, _RATIOS[0]), _RATIOS[1])
             ratio += (driven - ratio) * _part(elapsed_s, _MEANT_S)
-            usual_ratio += (driven - usual_ratio) * slowly
-        return Pace(now, cruise, ratio, usual, usual_ratio)
+            usual_ratio += (driven - usual_ratio) * _part(elapsed_s, _USUAL_S)
+        return Pace(now, cruise, ratio, usual, usual_ratio, moved_s)
 
     def drive(self, approach: Sequence[Stretch], inside: Sequence[Stretch]) -> tuple[float, float]:
         """Return the seconds to the portal, and those from there to the exit."""
@@ -114,19 +122,37 @@ def _times(free: list[float], lengths: list[float], speed: float) -> list[float]
 
 
 def _time(speed: float, free: float, end: float, length_m: float) -> tuple[float, float]:
-    """Return time and final speed of one length: towards the free speed, then towards `end`."""
-    brake_m = max(free * free - end * end, 0.0) / (2.0 * _BRAKING)
-    first_s, reached, left_m = _change(speed, free, max(length_m - brake_m, 0.0))
-    steady_s = left_m / reached if reached > 0.0 else 0.0
-    last_s, final, rest_m = _change(reached, min(end, reached), min(brake_m, length_m))
-    return first_s + steady_s + last_s + (rest_m / final if final > 0.0 else 0.0), final
+    """Return time and final speed of one length, driven so as to end it at `end` at most.
+
+    The vehicle speeds up to a top speed, keeps it, and brakes in time: the quickest way.
+    """
+    if speed > free:
+        # Whoever is too fast brakes first; what is left of the length is driven as any other.
+        taken_s, reached, left_m = _brake(speed, free, length_m)
+        if left_m <= 0.0:
+            return taken_s, reached
+        more_s, final = _time(free, free, end, left_m)
+        return taken_s + more_s, final
+    if speed**2 + 2.0 * _ACCELERATION * length_m <= end**2:
+        final = math.sqrt(speed**2 + 2.0 * _ACCELERATION * length_m)
+        return (final - speed) / _ACCELERATION, final
+    if speed**2 - 2.0 * _BRAKING * length_m >= end**2:
+        taken_s, final, _ = _brake(speed, end, length_m)
+        return taken_s, final
+    highest = (
+        2.0 * _ACCELERATION * _BRAKING * length_m + _BRAKING * speed**2 + _ACCELERATION * end**2
+    ) / (_ACCELERATION + _BRAKING)
+    top = min(free, math.sqrt(highest))
+    up_m = (top**2 - speed**2) / (2.0 * _ACCELERATION)
+    down_m = (top**2 - end**2) / (2.0 * _BRAKING)
+    steady_s = max(length_m - up_m - down_m, 0.0) / top if top > 0.0 else 0.0
+    return (top - speed) / _ACCELERATION + steady_s + (top - end) / _BRAKING, end
 
 
-def _change(speed: float, wanted: float, length_m: float) -> tuple[float, float, float]:
-    """Return the time that a change of speed takes, the speed then, and the metres left."""
-    rate = _ACCELERATION if wanted >= speed else -_BRAKING
-    needed_m = (wanted * wanted - speed * speed) / (2.0 * rate)
+def _brake(speed: float, wanted: float, length_m: float) -> tuple[float, float, float]:
+    """Return the time that braking takes, the speed then, and the metres left."""
+    needed_m = (speed**2 - wanted**2) / (2.0 * _BRAKING)
     if needed_m <= length_m:
-        return (wanted - speed) / rate, wanted, length_m - needed_m
-    final = math.sqrt(max(speed * speed + 2.0 * rate * length_m, 0.0))
-    return (final - speed) / rate, final, 0.0
+        return (speed - wanted) / _BRAKING, wanted, length_m - needed_m
+    final = math.sqrt(speed**2 - 2.0 * _BRAKING * length_m)
+    return (speed - final) / _BRAKING, final, 0.0
