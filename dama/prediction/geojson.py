@@ -135,7 +135,7 @@ def _feature(document: object, where: str) -> Obstruction:
 
 
 def _drawn(
-    name: str, axis: Line, properties: Mapping[str, Any], where: str, **common: Any
+    obstruction_id: str, axis: Line, properties: Mapping[str, Any], where: str, **common: Any
 ) -> Obstruction:
     if len(axis) < 2:
         raise GeoJsonError(f"{where}.geometry: the axis has no length")
@@ -153,7 +153,7 @@ def _drawn(
     if not isinstance(oneway, bool):
         raise GeoJsonError(f"{where}.properties.oneway: neither true nor false")
     return road_tunnel(
-        name, axis, into_start=into_start, into_end=into_end, oneway=oneway, **common
+        obstruction_id, axis, into_start=into_start, into_end=into_end, oneway=oneway, **common
     )
 
 

@@ -31,6 +31,7 @@ _LINK = 0.25
 _SAME_ROAD = 4.0
 _TURN_DEG = 45.0
 _NO = ("no", "private")
+_RINGS = ("roundabout", "circular")
 _MPH = 0.44704
 _KMH = 1 / 3.6
 
@@ -80,7 +81,7 @@ def _directions(tags: Mapping[str, str]) -> tuple[bool, bool]:
     given = tags.get("oneway")
     if given in ("-1", "reverse"):
         return False, True
-    implied = tags.get("highway") == "motorway" or tags.get("junction") == "roundabout"
+    implied = tags.get("highway") == "motorway" or tags.get("junction") in _RINGS
     return True, not (given in ("yes", "true", "1") or (implied and given is None))
 
 
@@ -160,6 +161,9 @@ class Network:
 def _draw(before: Edge, after: Edge) -> float:
     highway = after.way.tags["highway"]
     draw = _TRAFFIC[highway.removesuffix("_link")] * (_LINK if highway.endswith("_link") else 1.0)
+    if before.way.tags.get("junction") in _RINGS:
+        # In a ring each exit is as good as going round: neither angle nor name says which.
+        return draw
     turned = turn_deg(_end_heading(before.line), _end_heading(after.line[1::-1]) + 180.0)
     draw *= math.exp(-((turned / _TURN_DEG) ** 2) / 2) + 0.02
     for key in ("ref", "name"):

@@ -107,7 +107,7 @@ class Predictor:
             standing_since_ms=standing_since_ms,
             course_deg=course,
             hypotheses=hypotheses,
-            trail=track.trail_with(fix),
+            trail=track.trail_with(fix, standing=standing_since_ms is not None),
             recent=recent,
         )
         return True

@@ -39,8 +39,9 @@ class Point:
 class Track:
     """All that a prediction needs to know of the past.
 
-    `trail` holds places at least 25 m apart, the oldest first; `recent` the last seconds' fixes;
-    `standing_since_ms` is None while the vehicle moves; `course_deg` is its last sure direction.
+    `trail` holds places 25 m or more apart, and those of stops, the oldest first; `recent` the
+    last seconds' fixes; `standing_since_ms` is None while the vehicle moves; `course_deg` is its
+    last sure direction.
     """
 
     last: Fix | None = None
@@ -68,14 +69,19 @@ class Track:
             recent=tuple(Point(**item) for item in document["recent"]),
         )
 
-    def trail_with(self, fix: Fix) -> tuple[Point, ...]:
-        """Return the trail after a further fix."""
+    def trail_with(self, fix: Fix, *, standing: bool) -> tuple[Point, ...]:
+        """Return the trail after a further fix.
+
+        Where a stop or a loss of fix began and ended is kept too: losses of link are judged by it.
+        """
         trail, last = self.trail, self.last
-        if trail and distance_m(trail[-1].place, fix.place) < _TRAIL_STEP_M:
+        stopped_or_left = standing != (self.standing_since_ms is not None)
+        if trail and distance_m(trail[-1].place, fix.place) < _TRAIL_STEP_M and not stopped_or_left:
             return trail
-        if last and trail[-1].time_ms < last.time_ms <= fix.time_ms - _GAP_MS:
-            # Where reception ended is what a loss is learned by.
-            trail = (*trail, Point(last.time_ms, last.lon, last.lat))
+        if last and trail[-1].time_ms < last.time_ms:
+            gap = last.time_ms <= fix.time_ms - _GAP_MS
+            if gap or (stopped_or_left and not standing):
+                trail = (*trail, Point(last.time_ms, last.lon, last.lat))
         return (*trail, Point(fix.time_ms, fix.lon, fix.lat))[-MAX_TRAIL:]
 
     def recent_with(self, fix: Fix) -> tuple[Point, ...]:

@@ -1,0 +1,225 @@
+"""OpenStreetMap extracts: which obstructions come of them, and with which roads."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from pyproj import Geod
+
+from dama.prediction import Obstruction, ObstructionMap
+from dama.prediction.cover import REACH_M
+from dama.prediction.geojson import GeoJsonError, from_geojson, to_geojson
+from dama.prediction.places import Course
+from tests.drives import field
+from tests.drives.island import ISLAND_OSM, PLANE, as_osm, island
+from underpass_control.obstructions.geojson import import_geojson
+from underpass_control.obstructions.osm import ExtractError, import_osm
+
+NO_ANDORRA = field.missing(field.ANDORRA)
+
+
+def extract(path: Path, *ways: tuple[str, dict[str, str]]) -> list[Obstruction]:
+    """Import ways drawn as `x,y x,y …` in metres, nodes joined where they are at one place."""
+    nodes: dict[str, int] = {}
+    lines = []
+    for number, (points, tags) in enumerate(ways, 1):
+        refs = "".join(
+            f'<nd ref="{nodes.setdefault(point, len(nodes) + 1)}"/>' for point in points.split()
+        )
+        text = "".join(f'<tag k="{key}" v="{value}"/>' for key, value in tags.items())
+        lines.append(f'<way id="{number}" version="1">{refs}{text}</way>')
+    placed = []
+    for point, number in nodes.items():
+        lon, lat = PLANE.position(*map(float, point.split(",")))
+        placed.append(f'<node id="{number}" version="1" lon="{lon:.7f}" lat="{lat:.7f}"/>')
+    path.write_text('<osm version="0.6">' + "".join([*placed, *lines]) + "</osm>")
+    return import_osm(path)
+
+
+def road(**tags: str) -> dict[str, str]:
+    return {"highway": "secondary"} | tags
+
+
+def test_the_committed_island_is_the_one_that_is_drawn() -> None:
+    assert ISLAND_OSM.read_text() == as_osm(island())
+
+
+def test_the_same_extract_gives_the_same_obstructions() -> None:
+    first, second = import_osm(ISLAND_OSM), import_osm(ISLAND_OSM)
+    assert first == second
+    assert len({obstruction.id for obstruction in first}) == len(first) == 9
+    assert from_geojson(to_geojson(first)) == first
+
+
+def test_roads_lead_into_each_portal_for_at_least_the_reach() -> None:
+    for obstruction in import_osm(ISLAND_OSM):
+        longest = _longest_way_in(obstruction)
+        # The mountain road's far end and the town are nearer than that.
+        assert longest >= REACH_M - 100.0, obstruction.id
+
+
+def _longest_way_in(obstruction: Obstruction) -> float:
+    """Return the farthest road from which a portal is reached, along the network."""
+    roads = {road.id: road for road in obstruction.roads}
+    away = {road.id: 0.0 for road in obstruction.covered}
+    changed = True
+    while changed:
+        changed = False
+        for one in roads.values():
+            ways = [away[step.road_id] for step in one.onward if step.road_id in away]
+            if ways and one.covered_by != obstruction.id:
+                far = min(ways) + Course(one.line).length_m
+                if far < away.get(one.id, math.inf):
+                    away[one.id], changed = far, True
+    return max(away.values())
+
+
+def test_touching_pieces_are_one_obstruction_named_after_the_least(tmp_path: Path) -> None:
+    (made,) = extract(
+        tmp_path / "x.osm",
+        ("-500,0 0,0", road()),
+        ("0,0 100,0", road(tunnel="yes", name="Long Hole", layer="-2")),
+        ("100,0 150,0", road(tunnel="yes", maxspeed="50")),
+        ("150,0 900,0", road()),
+    )
+    assert (made.id, made.name, made.layer) == ("osm:way/2", "Long Hole", -2)
+    assert len(made.covered) == 4
+
+
+def test_a_oneway_is_entered_from_one_side_only(tmp_path: Path) -> None:
+    for number, (oneway, begins) in enumerate([("yes", 0.0), ("-1", 200.0)]):
+        (made,) = extract(
+            tmp_path / f"{number}.osm",
+            ("-500,0 0,0", road()),
+            ("0,0 200,0", road(tunnel="yes", oneway=oneway)),
+            ("200,0 700,0", road()),
+        )
+        (inside,) = made.covered
+        assert PLANE.xy(inside.line[0])[0] == pytest.approx(begins, abs=0.1)
+        leading = [r for r in made.roads if any(s.road_id == inside.id for s in r.onward)]
+        assert len(leading) == 1
+
+
+@pytest.mark.parametrize(
+    ("tags", "kind"),
+    [
+        (road(tunnel="yes"), "tunnel"),
+        (road(tunnel="building_passage"), "building_passage"),
+        (road(tunnel="avalanche_protector"), "avalanche_protector"),
+        (road(covered="yes"), "covered"),
+        (road(tunnel="no"), None),
+        (road(tunnel="culvert"), None),
+        (road(covered="no"), None),
+        (road(tunnel="yes", motor_vehicle="no"), None),
+        ({"highway": "footway", "tunnel": "yes"}, None),
+        ({"highway": "service", "tunnel": "yes"}, None),
+        ({"railway": "rail", "tunnel": "yes"}, None),
+    ],
+)
+def test_what_hides_the_sky_from_vehicles_is_an_obstruction(
+    tmp_path: Path, tags: dict[str, str], kind: str | None
+) -> None:
+    made = extract(tmp_path / "x.osm", ("-500,0 0,0", road()), ("0,0 200,0", tags))
+    assert [obstruction.kind for obstruction in made] == ([kind] if kind else [])
+
+
+def test_a_short_cover_is_none(tmp_path: Path) -> None:
+    assert extract(tmp_path / "x.osm", ("0,0 15,0", road(tunnel="yes"))) == []
+
+
+def test_limits_are_metres_per_second_whatever_their_unit(tmp_path: Path) -> None:
+    (made,) = extract(
+        tmp_path / "x.osm",
+        ("-900,0 -500,0", road(maxspeed="walk")),
+        ("-500,0 0,0", road(maxspeed="30 mph")),
+        ("0,0 200,0", road(tunnel="yes", maxspeed="50", oneway="yes")),
+    )
+    limits = {r.id.split("/")[1]: r.limit_mps for r in made.roads}
+    assert limits == {"1": None, "2": 13.41, "3": 13.89}
+
+
+def test_the_road_straight_on_gets_most_of_the_traffic(tmp_path: Path) -> None:
+    (made,) = extract(
+        tmp_path / "x.osm",
+        ("-900,0 -100,0", road(name="Main")),
+        ("-100,0 0,0", road(name="Main")),
+        ("-100,0 -100,300", {"highway": "residential"}),
+        ("0,0 200,0", road(name="Main", tunnel="yes", oneway="yes")),
+    )
+    before = next(r for r in made.roads if r.id == "osm:way/1/0-1")
+    chances = {step.road_id.split("/")[1]: step.probability for step in before.onward}
+    assert chances["2"] > 0.9
+    assert sum(chances.values()) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_in_a_ring_the_exits_are_as_good_as_going_round(tmp_path: Path) -> None:
+    (made,) = extract(
+        tmp_path / "x.osm",
+        ("-900,0 -20,0", road()),
+        ("-20,0 0,-20 20,0 0,20 -20,0", road(junction="roundabout")),
+        ("0,-20 0,-300", road()),
+        ("20,0 200,0", road()),
+        ("200,0 400,0", road(tunnel="yes", oneway="yes")),
+    )
+    ring = next(r for r in made.roads if r.id == "osm:way/2/1-2")
+    assert {step.probability for step in ring.onward} == {0.5}
+    assert any(r.id == "osm:way/1/0-1" for r in made.roads)
+
+
+@pytest.mark.parametrize("content", ["", "no map", "<osm", "\x00\x01\x02"])
+@pytest.mark.parametrize("name", ["x.osm", "x.osm.pbf"])
+def test_a_broken_extract_is_an_error_that_names_it(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    try:
+        assert import_osm(path) == []
+    except ExtractError as error:
+        assert name in str(error)
+
+
+def test_an_absent_extract_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ExtractError, match="no such file"):
+        import_osm(tmp_path / "absent.osm.pbf")
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[str, int, int | None]] = []
+    import_osm(ISLAND_OSM, progress=lambda *step: told.append(step))
+    assert [step for step, _, _ in told[:2]] == ["tunnels", "roads"]
+    assert told[-1] == ("obstructions", 9, 9)
+
+
+def test_a_geojson_file_is_read_and_a_broken_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.geojson"
+    path.write_text("{")
+    with pytest.raises(GeoJsonError, match=r"x\.geojson"):
+        import_geojson(path)
+    with pytest.raises(GeoJsonError, match="absent"):
+        import_geojson(tmp_path / "absent")
+    path.write_text(
+        '{"type": "Feature", "properties": {"name": "T"}, "geometry": '
+        '{"type": "LineString", "coordinates": [[7, 46], [7.01, 46]]}}'
+    )
+    assert [obstruction.name for obstruction in import_geojson(path)] == ["T"]
+
+
+@pytest.mark.skipif(bool(NO_ANDORRA), reason=NO_ANDORRA or "")
+def test_andorra_has_its_13_road_tunnels() -> None:
+    made = import_osm(field.FIELD / field.ANDORRA)
+    assert len(made) == 13
+    geod = Geod(ellps="WGS84")
+    lengths = sorted(
+        max(
+            geod.line_length([lon for lon, _ in road.line], [lat for _, lat in road.line])
+            for road in tunnel.covered
+        )
+        for tunnel in made
+    )
+    assert lengths[6] == pytest.approx(195, abs=1)
+    assert lengths[-1] == pytest.approx(2_952, abs=2)
+    known = ObstructionMap(made)
+    assert all(road.id in known for tunnel in made for road in tunnel.roads)

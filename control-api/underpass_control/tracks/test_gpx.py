@@ -1,0 +1,73 @@
+"""GPX: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dama.prediction import Fix
+from underpass_control.tracks.gpx import GpxError, read_gpx
+
+HEAD = '<?xml version="1.0"?><gpx version="1.1" xmlns="http://www.topografix.com/GPX/1/1"><trk>'
+TAIL = "</trk></gpx>"
+
+
+def read(text: str, piece: int = 1 << 16) -> list[Fix]:
+    data = text.encode()
+    return list(read_gpx(data[at : at + piece] for at in range(0, len(data), piece)))
+
+
+def point(time: str = "2026-06-01T12:00:00Z", lon: str = "7.5", lat: str = "46.5") -> str:
+    return f'<trkpt lon="{lon}" lat="{lat}"><ele>500</ele><time>{time}</time></trkpt>'
+
+
+@given(st.integers(1, 400))
+def test_points_come_back_whatever_the_pieces(piece: int) -> None:
+    more = point("2026-06-01T12:00:01.5Z").replace(
+        "</trkpt>", "<speed>20.5</speed><course>90</course><hdop>1.5</hdop></trkpt>"
+    )
+    first, second = read(f"{HEAD}<trkseg>{point()}{more}</trkseg>{TAIL}", piece)
+    assert (first.lon, first.lat, first.speed_mps) == (7.5, 46.5, None)
+    assert second.time_ms - first.time_ms == 1500
+    assert (second.speed_mps, second.heading_deg, second.accuracy_m) == (20.5, 90.0, 4.5)
+
+
+def test_gpx_1_0_and_times_without_zone_are_read() -> None:
+    text = '<gpx version="1.0" xmlns="http://www.topografix.com/GPX/1/0"><trk><trkseg>'
+    (fix,) = read(f"{text}{point('2026-06-01T12:00:00')}</trkseg></trk></gpx>")
+    assert fix.time_ms == 1_780_315_200_000
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        point(time="yesterday"),
+        point(time=""),
+        point(lon="nan"),
+        point(lat="91"),
+        point(lon="x"),
+        '<trkpt lat="46"><time>2026-06-01T12:00:00Z</time></trkpt>',
+        point().replace("</trkpt>", "<speed>inf</speed></trkpt>"),
+        point(time="9" * 10_000),
+    ],
+)
+def test_points_without_place_or_time_are_passed_over(broken: str) -> None:
+    assert len(read(f"{HEAD}<trkseg>{broken}{point()}</trkseg>{TAIL}")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no XML",
+        "<kml/>",
+        HEAD,
+        f"{HEAD}<trkseg>{point()}",
+        '<!DOCTYPE gpx [<!ENTITY a "aaaa">]><gpx/>',
+        "<gpx>" + "<a>" * 100,
+    ],
+)
+def test_what_is_no_gpx_is_refused(text: str) -> None:
+    with pytest.raises(GpxError):
+        read(text)

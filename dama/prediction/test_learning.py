@@ -1,0 +1,108 @@
+"""What is learned from losses of link, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dama.prediction import Fix, ObstructionMap
+from dama.prediction.learning import Learned, Observation, held, learn, observe, passage
+from dama.prediction.places import distance_m
+from dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix, line, now
+
+NOTHING = ObstructionMap([])
+
+
+def ms(second: float) -> int:
+    return START_MS + round(1000 * second)
+
+
+def through(y: float = 500.0, to: int = 90) -> list[Fix]:
+    """Drive east at 20 m/s from x = -600, far from the mapped tunnel."""
+    return [fix(second, -600.0 + 20.0 * second, y, 20.0) for second in range(to)]
+
+
+def test_a_loss_in_motion_becomes_an_obstruction_and_is_predicted() -> None:
+    seen = observe(after(through()).track, ms(30), ms(45))
+    assert seen is not None
+    assert distance_m(seen.axis[0], at(0.0, 500.0)) < 1.0
+    assert distance_m(seen.axis[-1], at(300.0, 500.0)) < 1.0
+    (place,) = learn((), seen, NOTHING, new_id="learned:1")
+    (blockage,) = now(after(through(to=20), ObstructionMap([place.obstruction])))
+    assert blockage.obstruction_id == "learned:1"
+    assert blockage.entry_ms == pytest.approx(ms(30), abs=1_000)
+    assert blockage.duration_s == pytest.approx(15.0, abs=1.0)
+    assert blockage.confidence == pytest.approx(place.certainty, abs=0.05)
+
+
+def test_a_loss_while_the_fix_is_lost_too_is_learned_from_its_ends() -> None:
+    fixes = [f for f in through() if not 30_000 < f.time_ms - START_MS < 45_000]
+    seen = observe(after(fixes).track, ms(30), ms(45))
+    assert seen is not None
+    assert distance_m(seen.axis[0], at(0.0, 500.0)) < 1.0
+    assert distance_m(seen.axis[-1], at(300.0, 500.0)) < 1.0
+
+
+@given(st.integers(5, 300), st.floats(0.0, 12.0))
+def test_a_stop_is_not_learned(seconds: int, drift: float) -> None:
+    stood = [
+        *eastwards(-500.0, 15.0),
+        fix(33, -490.0, 0.0, 0.0, None),
+        fix(33 + seconds, -490.0 + drift, 0.0, 0.3, None),
+        *(fix(34 + seconds + s, -480.0 + 10.0 * s, 0.0, 10.0) for s in range(8)),
+    ]
+    assert observe(after(stood).track, ms(33), ms(33 + seconds)) is None
+
+
+def test_a_loss_whose_end_the_track_does_not_reach_is_not_learned_yet() -> None:
+    assert observe(after(through(to=40)).track, ms(30), ms(45)) is None
+
+
+def test_repeated_observations_become_one() -> None:
+    known: tuple[Learned, ...] = ()
+    for number, (lost, restored) in enumerate([(30, 45), (31, 45.5), (29.5, 46)]):
+        seen = observe(after(through()).track, ms(lost), ms(restored))
+        assert seen is not None
+        known = learn(known, seen, NOTHING, new_id=f"learned:{number}")
+    (place,) = known
+    assert place.id == "learned:0"
+    assert place.lost == 3
+    assert place.certainty == pytest.approx(4 / 5)
+    # The mean of entries at 0, 20 and -10 m.
+    assert distance_m(place.axis[0], at(10.0 / 3, 500.0)) < 1.0
+
+
+def test_the_opposite_direction_is_learned_apart() -> None:
+    east = observe(after(through()).track, ms(30), ms(45))
+    back = [fix(s, 900.0 - 20.0 * s, 505.0, 20.0, 270.0) for s in range(80)]
+    west = observe(after(back).track, ms(30), ms(45))
+    assert east is not None
+    assert west is not None
+    known = learn(learn((), east, NOTHING, new_id="a"), west, NOTHING, new_id="b")
+    assert [place.id for place in known] == ["a", "b"]
+
+
+def test_what_a_mapped_tunnel_explains_is_not_learned() -> None:
+    seen = Observation(line((-1000, 0), (5, 0)), line((5, 0), (590, 3)))
+    assert learn((), seen, MAP, new_id="learned:1") == ()
+
+
+def test_a_place_where_the_link_mostly_holds_is_forgotten() -> None:
+    known: tuple[Learned, ...] = (Learned("a", line((-500, 0), (0, 0)), line((0, 0), (80, 0))),)
+    certainties = []
+    while known:
+        certainties.append(known[0].certainty)
+        known = held(known, "a")
+        assert len(certainties) < 20
+    assert certainties == sorted(certainties, reverse=True)
+
+
+def test_a_passage_is_found_in_its_direction_only() -> None:
+    place = Learned("a", line((-500, 500), (0, 500)), line((0, 500), (300, 500)))
+    when = passage(place, after(through()).track)
+    assert when is not None
+    assert when[0] == pytest.approx(ms(30), abs=4_000)
+    assert when[1] == pytest.approx(ms(45), abs=4_000)
+    back = [fix(s, 900.0 - 20.0 * s, 500.0, 20.0, 270.0) for s in range(80)]
+    assert passage(place, after(back).track) is None
