@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
-from tests.testbed.node import Node, Pair
+from tests.testbed.node import Node, Options, Pair
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
@@ -90,6 +90,31 @@ def test_both_ends_find_out_a_blockage_without_a_plan_and_its_end(
             _wait_until_blocked_by(node, None, 3.0)
         done = running.result(60)
     assert done.error is None
+
+
+def test_an_origin_with_a_send_timeout_goes_on_through_a_longer_blockage(
+    start_pair: StartPair,
+) -> None:
+    # A server's full buffers must be read from before it can write again.
+    timeout_s, blocked_s = 45, 55.0
+    pair = start_pair(options=Options(hub={"custody": {"durability": "disk"}}))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            download,
+            pair.client,
+            addresses.ORIGIN,
+            40_000_000,
+            route=pair.socks5(),
+            deadline_s=140.0,
+            query=f"&send_timeout_s={timeout_s}",
+        )
+        time.sleep(0.6)
+        assert not running.done()
+        pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=blocked_s)
+        done = running.result(150)
+    assert done.error is None
+    assert done.last_byte_s is not None
+    assert done.last_byte_s > blocked_s
 
 
 def test_a_path_held_by_the_local_api_holds_a_download_and_releases_it(
