@@ -64,6 +64,13 @@ impl Engine {
         }
     }
 
+    /// Links that will be judged at `now`: what their sessions have heard by
+    /// then should be told before.
+    pub fn links_due(&self, now: Instant) -> Vec<HopId> {
+        let due = self.link_times.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, id)| *id).collect()
+    }
+
     /// Judges the links whose time has come.
     pub(crate) fn watch_links(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.link_times.first() {

@@ -96,6 +96,14 @@ impl Shell {
             .collect()
     }
 
+    /// Asks the sessions of silent links what they have heard, before these
+    /// are judged.
+    pub(super) fn look_at_due_links(&self) {
+        for hop in self.read(|engine| engine.links_due(Instant::now())) {
+            self.signs(hop);
+        }
+    }
+
     /// What the hop's sessions have heard and sent; the engine learns of it.
     fn signs(&self, hop: HopId) -> Signs {
         let figures: Vec<PathFigures> = {

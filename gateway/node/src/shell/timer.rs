@@ -11,6 +11,7 @@ pub async fn drive(shell: Arc<Shell>) {
         let deadline = shell.arm();
         tokio::select! {
             () = sleep_until(deadline) => {
+                shell.look_at_due_links();
                 shell.with(|engine, now| engine.handle_timeout(now));
             }
             () = shell.timer.notified() => {}
