@@ -9,6 +9,7 @@ mod config;
 mod incarnation;
 mod interception;
 mod logging;
+mod modem;
 mod pki;
 mod run;
 mod security;

@@ -29,6 +29,7 @@ use crate::clock;
 use crate::config::{Config, Role};
 use crate::incarnation::{self, IncarnationError};
 use crate::interception::{self, Interceptor};
+use crate::modem::{self, ModemError};
 use crate::security::{Security, SecurityError};
 use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
 
@@ -83,6 +84,9 @@ pub enum RunError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A modem cannot be waited for.
+    #[error(transparent)]
+    Modem(#[from] ModemError),
     /// A rule names no class.
     #[error("edge.rule: {0}")]
     Class(#[from] UnknownClass),
@@ -147,6 +151,12 @@ async fn serve(config: Config) -> Result<(), RunError> {
     tasks.push(background(
         security.watch(move |is_revoked| watched.close_revoked(is_revoked)),
     ));
+    for config in &config.modems {
+        let listener = modem::listen(config).await?;
+        let (shell, path) = (shell.clone(), config.path.clone());
+        let said = move |blocked| shell.modem_says(&path, blocked);
+        tasks.push(background(modem::serve(listener, config.clone(), said)));
+    }
     let direct = DirectOutlet::new(dialler.clone());
     let outlets = config
         .outlets

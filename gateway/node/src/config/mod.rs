@@ -9,6 +9,7 @@ mod custody;
 mod deferred;
 mod edge;
 mod link;
+mod modem;
 mod node;
 mod route;
 mod traffic;
@@ -26,6 +27,7 @@ pub use deferred::DeferredConfig;
 pub use link::{
     BeamConfig, ListenerConfig, PathConfig, RATES_BPS, TcpConfig, TerminalConfig, TlsConfig,
 };
+pub use modem::ModemConfig;
 pub use node::{ApiConfig, LogConfig, LogFormat, NodeConfig, Role};
 pub use route::{OutletConfig, RouteConfig};
 pub use traffic::{ClassSettings, StreamsConfig, class_named};
@@ -95,6 +97,9 @@ pub struct Config {
     /// The capacity that the terminals share.
     #[serde(default)]
     pub beam: BeamConfig,
+    /// Modems that tell of their lock.
+    #[serde(default, rename = "modem")]
+    pub modems: Vec<ModemConfig>,
     /// Static routes for bundles to nodes that are no neighbours.
     #[serde(default, rename = "route")]
     pub routes: Vec<RouteConfig>,
@@ -221,6 +226,11 @@ impl Config {
             }
             if !names.insert(terminal.name()) {
                 problems.push(format!("{:?} is there twice", terminal.name()));
+            }
+        }
+        for modem in &self.modems {
+            if !self.paths.iter().any(|path| path.name == modem.path) {
+                problems.push(format!("modem: there is no [[path]] {:?}", modem.path));
             }
         }
         self.check_role(problems);

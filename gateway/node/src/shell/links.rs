@@ -76,6 +76,15 @@ impl Inner {
 }
 
 impl Shell {
+    /// The modem of a path has said whether it is blocked.
+    pub fn modem_says(&self, path: &str, blocked: bool) {
+        self.with(|engine, now| {
+            if let Some(hop) = engine.hop_named(path) {
+                engine.block_by_modem(now, hop, blocked);
+            }
+        });
+    }
+
     /// Blockages by hop since the start.
     pub fn link_totals(&self) -> BTreeMap<HopId, LinkTotals> {
         self.lock().links.totals.clone()
