@@ -34,6 +34,10 @@ pub(super) enum ContactFailure {
     Io(#[from] io::Error),
     #[error("TLS: {0}")]
     Tls(io::Error),
+    #[error(
+        "TLS: the peer's certificate is refused: the log has the reason (invalid peer certificate)"
+    )]
+    Certificate,
     #[error("{0}")]
     Identity(#[from] IdentityError),
     #[error("the contact timed out")]
@@ -139,13 +143,13 @@ async fn shake_hands(tcp: TcpStream, side: TlsSide<'_>) -> Result<Contact, Conta
             let name = ServerName::IpAddress(remote.into());
             let connector = TlsConnector::from((tls.source)());
             let stream = connector.connect(name, tcp).await;
-            let stream = TlsStream::Client(stream.map_err(ContactFailure::Tls)?);
+            let stream = TlsStream::Client(stream.map_err(handshake_failure)?);
             (stream, tls.uris, tls.is_revoked.clone())
         }
         TlsSide::Server(tls) => {
             let acceptor = TlsAcceptor::from((tls.source)());
             let stream = acceptor.accept(tcp).await;
-            let stream = TlsStream::Server(stream.map_err(ContactFailure::Tls)?);
+            let stream = TlsStream::Server(stream.map_err(handshake_failure)?);
             (stream, tls.uris, tls.is_revoked.clone())
         }
     };
@@ -178,4 +182,13 @@ where
         .export_keying_material([0; 32], EXPORTER_LABEL, None)
         .map(ExportedKey)
         .map_err(|error| ContactFailure::Tls(io::Error::other(error)))
+}
+
+/// [`crate::tls::PathVerifier`] has told the reason to the log.
+fn handshake_failure(error: io::Error) -> ContactFailure {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    match cause {
+        Some(rustls::Error::InvalidCertificate(_)) => ContactFailure::Certificate,
+        _ => ContactFailure::Tls(error),
+    }
 }

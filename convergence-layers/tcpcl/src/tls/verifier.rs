@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use thiserror::Error as ThisError;
+use tracing::warn;
 use webpki::{EndEntityCert, KeyUsage};
 
 use super::identity::without_leading_zeros;
@@ -65,7 +66,7 @@ impl PathVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {
-        let certificate = EndEntityCert::try_from(end_entity).map_err(path_error)?;
+        let certificate = EndEntityCert::try_from(end_entity).map_err(|error| refused(&error))?;
         let path = certificate
             .verify_for_usage(
                 self.algorithms.all,
@@ -76,29 +77,23 @@ impl PathVerifier {
                 None,
                 None,
             )
-            .map_err(path_error)?;
+            .map_err(|error| refused(&error))?;
         let revoked = |serial: &[u8]| (self.is_revoked)(without_leading_zeros(serial));
         let mut issuers = path.intermediate_certificates();
         if revoked(certificate.serial()) || issuers.any(|issuer| revoked(issuer.serial())) {
-            return Err(CertificateError::Revoked.into());
+            return Err(refused(&"it or its issuer's is revoked"));
         }
         Ok(())
     }
 }
 
-/// The error that keeps its reason in the log; the alert follows from it.
-fn path_error(error: webpki::Error) -> Error {
-    use webpki::Error as E;
-    let certificate_error = match error {
-        E::BadDer | E::BadDerTime | E::TrailingData(_) => CertificateError::BadEncoding,
-        E::CertExpired { .. } | E::InvalidCertValidity => CertificateError::Expired,
-        E::CertNotValidYet { .. } => CertificateError::NotValidYet,
-        E::UnknownIssuer => CertificateError::UnknownIssuer,
-        E::RequiredEkuNotFoundContext(_) | E::EmptyEkuExtension => CertificateError::InvalidPurpose,
-        E::InvalidSignatureForPublicKey => CertificateError::BadSignature,
-        other => CertificateError::Other(rustls::OtherError(Arc::new(other))),
-    };
-    certificate_error.into()
+/// A path that is not valid ends the handshake with the alert
+/// `bad_certificate` (RFC 9174, 4.4.4). rustls derives the alert from the
+/// error, and this is one of the errors that lead to it; so the reason itself
+/// goes to the log.
+fn refused(reason: &dyn fmt::Display) -> Error {
+    warn!(%reason, "the peer's certificate is refused");
+    CertificateError::BadEncoding.into()
 }
 
 impl fmt::Debug for PathVerifier {
