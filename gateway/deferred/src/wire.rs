@@ -239,6 +239,7 @@ impl Body {
                 own: flag(rest.try_get_u8().map_err(short)?)?,
                 part: Part::decode(rest)?,
             }),
+            3 if rest.len() > 5 => Err(WireError::Value),
             3 => Ok(Body::Ack {
                 of: match rest.try_get_u8().map_err(short)? {
                     1 => Of::Request,
@@ -258,6 +259,7 @@ impl Body {
                 },
                 text: notice_text(&rest)?,
             }),
+            5 if rest.len() > 8 => Err(WireError::Value),
             5 => Ok(Body::Cancel {
                 lifetime_ms: rest.try_get_u64().map_err(short)?,
             }),
