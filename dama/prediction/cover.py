@@ -11,7 +11,7 @@ import shapely
 
 from dama.prediction.network import Edge, Network, Way, is_covered, limit_mps
 from dama.prediction.obstruction import MAX_ROADS, Obstruction, Road
-from dama.prediction.places import Line, Plane
+from dama.prediction.places import METRES_PER_DEGREE, Line, Plane
 
 # Roads are followed back from each portal so far, or for so long at their limit.
 REACH_M = 1_500.0
@@ -125,7 +125,9 @@ def _beside(kept: dict[str, Edge], lines: list[Edge], tree: shapely.STRtree) -> 
     middle = shapely.MultiLineString([_metres(edge.line, plane) for edge in leading])
     degrees = shapely.MultiLineString([edge.line for edge in leading])
     # A degree of latitude is the same everywhere; one of longitude shrinks towards the poles.
-    margin = _BESIDE_M / 111_000.0 / max(math.cos(math.radians(leading[0].line[0][1])), 0.05)
+    margin = (
+        _BESIDE_M / METRES_PER_DEGREE / max(math.cos(math.radians(leading[0].line[0][1])), 0.05)
+    )
     shapely.prepare(middle)
     near: list[tuple[float, str, Edge]] = []
     for entry in tree.query(degrees, predicate="dwithin", distance=margin):

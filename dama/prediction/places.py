@@ -14,6 +14,8 @@ Position: TypeAlias = tuple[float, float]
 Line: TypeAlias = tuple[Position, ...]
 """Positions in the order in which they are driven."""
 
+# A degree of latitude, where a per cent does not matter.
+METRES_PER_DEGREE = 111_320.0
 # WGS 84: semi-major axis in metres, and the square of the first eccentricity.
 _A_M = 6_378_137.0
 _E2 = 6.694_379_990_14e-3

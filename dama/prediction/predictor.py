@@ -11,7 +11,14 @@ import shapely
 from dama.prediction.blockage import Blockage
 from dama.prediction.fix import MAX_SPEED_MPS, Fix
 from dama.prediction.matching import Hypothesis, Sighting, match
-from dama.prediction.places import Line, Plane, distance_m, turn_deg
+from dama.prediction.places import (
+    METRES_PER_DEGREE,
+    Line,
+    Plane,
+    Position,
+    distance_m,
+    turn_deg,
+)
 from dama.prediction.roadmap import ObstructionMap, Passage, Stretch, area_in_plane
 from dama.prediction.speed import STANDING_MPS
 from dama.prediction.track import Track, direction_of, speed_of
@@ -55,6 +62,24 @@ class _Way:
     inside: tuple[Stretch, ...]
 
 
+class _Route:
+    """The line that a terminal will drive, prepared to be asked what it passes."""
+
+    def __init__(self, line: Line) -> None:
+        # Degrees of longitude shrunk as in the route's middle: exact enough for what is asked.
+        self._shrink = max(math.cos(math.radians(line[len(line) // 2][1])), 1e-3)
+        self._line = shapely.LineString([self._flat(position) for position in line])
+        shapely.prepare(self._line)
+
+    def _flat(self, position: Position) -> Position:
+        return position[0] * self._shrink, position[1]
+
+    def passes(self, place: Position) -> bool:
+        """Tell whether it passes so near that it may lead there."""
+        point = shapely.Point(self._flat(place))
+        return bool(shapely.dwithin(self._line, point, _ROUTE_M / METRES_PER_DEGREE))
+
+
 class Predictor:
     """Predicts one terminal's blockages.
 
@@ -67,7 +92,7 @@ class Predictor:
     ) -> None:
         self.map = obstructions
         self.track = track or Track()
-        self.route = route
+        self._route = _Route(route) if route else None
 
     def feed(self, fix: Fix) -> bool:
         """Take a fix in; False where it is not newer than the last one, and changes nothing.
@@ -209,12 +234,10 @@ class Predictor:
 
     def _kept(self, passage: Passage) -> float:
         """Return the probability of a passage, by the route where there is one."""
-        if self.route is None:
+        if self._route is None:
             return passage.probability
-        plane = Plane(passage.portal)
-        route = shapely.LineString([plane.xy(position) for position in self.route])
-        on_route = route.distance(shapely.Point(0.0, 0.0)) <= _ROUTE_M
-        return _ROUTE_KEPT if on_route else min(passage.probability, 1.0 - _ROUTE_KEPT)
+        kept = self._route.passes(passage.portal)
+        return _ROUTE_KEPT if kept else min(passage.probability, 1.0 - _ROUTE_KEPT)
 
     def _straight_ahead(self) -> Iterator[_Way]:
         """Yield the areas that a fan of straight lines from the last fix meets."""

@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 
 from dama.prediction.obstruction import Obstruction, Onward, Road
-from dama.prediction.places import Course, Foot, Plane, Position
+from dama.prediction.places import METRES_PER_DEGREE, Course, Foot, Plane, Position
 
 # Segments of one entry of the index: few, so that a long road costs no more than its near part.
 _CHUNK = 8
@@ -19,7 +19,6 @@ MAX_NEAR = 24
 # Branches of the road followed at most, and the least probable one that is followed.
 _MAX_STEPS = 256
 _LEAST = 0.03
-_METRES_PER_DEGREE = 111_320.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +49,8 @@ class Passage:
     portal: Position
 
     @property
-    def entry_m(self) -> float:
-        """Metres to the entry."""
-        return math.fsum(stretch.length_m for stretch in self.approach)
-
-    @property
     def inside_m(self) -> float:
-        """Metres from there to the exit."""
+        """Metres from the entry to the exit."""
         return math.fsum(stretch.length_m for stretch in self.inside)
 
 
@@ -253,7 +247,7 @@ def _passage(branch: _Branch, entered: tuple[str, int, Position]) -> Passage:
 
 def _box(place: Position, radius_m: float) -> shapely.Geometry:
     lon, lat = place
-    north = radius_m / _METRES_PER_DEGREE
+    north = radius_m / METRES_PER_DEGREE
     east = north / max(math.cos(math.radians(lat)), 1e-3)
     return shapely.box(lon - east, lat - north, lon + east, lat + north)
 

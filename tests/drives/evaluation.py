@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dama.prediction import Blockage, Fix, ObstructionMap, Predictor
+from dama.prediction.places import Line
 
 AHEAD_MS = 30_000
 LATEST_MS = 10_000
@@ -81,10 +82,15 @@ def held_along(predictor: Predictor, fixes: Iterable[Fix]) -> list[Held]:
     return held
 
 
-def score(obstructions: ObstructionMap, fixes: Sequence[Fix], entries: Sequence[Entry]) -> Score:
-    """Score one drive."""
+def score(
+    obstructions: ObstructionMap,
+    fixes: Sequence[Fix],
+    entries: Sequence[Entry],
+    route: Line | None = None,
+) -> Score:
+    """Score one drive, with its route known or not."""
     result = Score()
-    held = held_along(Predictor(obstructions), fixes)
+    held = held_along(Predictor(obstructions, route=route), fixes)
     times = [fix.time_ms for fix in fixes]
     for entry in entries:
         if times[0] > entry.time_ms - AHEAD_MS:

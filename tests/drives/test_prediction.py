@@ -12,6 +12,7 @@ from dama.prediction.learning import Learned, learn, observe
 from dama.prediction.places import distance_m
 from tests.drives import field
 from tests.drives.evaluation import Entry, Score, held_along, score
+from tests.drives.island import PLANE
 from tests.drives.synthetic import drives, entries_of, island_map, score_drives
 
 _NO_DRIVE = field.missing_drive()
@@ -35,6 +36,18 @@ def test_no_entry_is_missed(synthetic: Score) -> None:
 def test_at_most_one_prediction_in_twenty_is_false(synthetic: Score) -> None:
     assert synthetic.predicted >= 50
     assert synthetic.false_percent <= 5.0
+
+
+def test_a_known_route_leaves_nothing_false() -> None:
+    island = island_map()
+    total = Score()
+    for drive in drives(40):
+        if drive.covered or drive.u_turned:
+            route = tuple(PLANE.position(*point) for point in drive.route[::4])
+            total.add(score(island, drive.fixes, entries_of(drive, island), route))
+    assert total.predicted >= 15
+    assert total.false == []
+    assert total.missed == []
 
 
 def test_stops_without_fix_are_neither_entries_nor_learned() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dama.prediction import Fix, ObstructionMap
 from dama.prediction.learning import Learned, Observation, held, learn, observe, passage
 from dama.prediction.places import distance_m
-from dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix, line, now
+from tests.dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix, line, now
 
 NOTHING = ObstructionMap([])
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from pyproj import Geod
+from underpass_control.obstructions.geojson import import_geojson
+from underpass_control.obstructions.osm import ExtractError, import_osm
 
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction.cover import REACH_M
@@ -14,8 +16,6 @@ from dama.prediction.geojson import GeoJsonError, from_geojson, to_geojson
 from dama.prediction.places import Course
 from tests.drives import field
 from tests.drives.island import ISLAND_OSM, PLANE, as_osm, island
-from underpass_control.obstructions.geojson import import_geojson
-from underpass_control.obstructions.osm import ExtractError, import_osm
 
 NO_ANDORRA = field.missing(field.ANDORRA)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyproj import Geod
 
 from dama.prediction.places import Course, Plane, distance_m, heading_deg, turn_deg
-from dama.prediction.test_laws import line
+from tests.dama.prediction.test_laws import line
 
 GEOD = Geod(ellps="WGS84")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from underpass_control.tracks.gpx import GpxError, read_gpx
 
 from dama.prediction import Fix
-from underpass_control.tracks.gpx import GpxError, read_gpx
 
 HEAD = '<?xml version="1.0"?><gpx version="1.1" xmlns="http://www.topografix.com/GPX/1/1"><trk>'
 TAIL = "</trk></gpx>"

@@ -16,7 +16,7 @@ from dama.prediction import (
     road_tunnel,
     ruling_time,
 )
-from dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix, line, now
+from tests.dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix, line, now
 
 
 def forked(straight: float) -> ObstructionMap:

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from underpass_control.tracks.nmea import MAX_SENTENCE, NmeaReader, read_nmea
 
 from dama.prediction import Fix
 from tests.drives.drive import drive
 from tests.drives.island import island
 from tests.drives.nmea_log import nmea_log
 from tests.drives.roads import Roads
-from underpass_control.tracks.nmea import MAX_SENTENCE, NmeaReader, read_nmea
 
 PLACE = "4619.0000,N,00655.5000,E"
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dama.prediction import Obstruction
 from dama.prediction.geojson import GeoJsonError, from_geojson, to_feature, to_geojson
-from dama.prediction.test_laws import MAP, line
-from dama.prediction.test_predictor import forked
+from tests.dama.prediction.test_laws import MAP, line
+from tests.dama.prediction.test_predictor import forked
 
 AXIS = [[7.0, 46.0], [7.01, 46.0]]
 
