@@ -13,6 +13,7 @@ use underpass_bundle::BundleId;
 use underpass_streams::HeldBack;
 
 use crate::engine::Engine;
+use crate::pump::BUNDLE_OVERHEAD_BYTES;
 use crate::streams::StreamKey;
 
 /// How long bytes wait for more at most before they are sealed.
@@ -106,8 +107,21 @@ impl Engine {
         }
     }
 
+    /// The largest payload that may be sealed ahead for a peer: of a bundle
+    /// that every way to it takes, since under custody none is fragmented.
+    fn largest_ahead(&self, peer: u64) -> Option<u64> {
+        let hops = self.hops_to(self.neighbour_to(peer));
+        let mrus = hops.iter().map(|id| self.hops.get(id)?.mru_bytes);
+        let least = mrus.collect::<Option<Vec<_>>>()?.into_iter().min()?;
+        Some(least.saturating_sub(BUNDLE_OVERHEAD_BYTES))
+    }
+
     /// Takes into custody what the streams with a peer have waiting.
     fn seal_ahead(&mut self, now: Instant, peer: u64) {
+        // What a neighbour takes that was never up is not known.
+        let Some(most) = self.largest_ahead(peer) else {
+            return;
+        };
         let Some(streams) = self.peers.get_mut(&peer) else {
             return;
         };
@@ -115,9 +129,11 @@ impl Engine {
         for id in streams.current().streams_with_output() {
             let key = StreamKey { peer, epoch, id };
             // Where the store has no room, bytes wait and slow their source.
-            while self.agent.free_bytes() > self.least_free()
+            while let free = self.agent.free_bytes()
+                && free > self.least_free()
                 && let Some(mux) = self.streams_of(key)
-                && let Some(ahead) = mux.seal_ahead(id)
+                && let limit = usize::try_from(most.min(free)).unwrap_or(usize::MAX)
+                && let Some(ahead) = mux.seal_ahead(id, limit)
             {
                 let send = self.stream_bundle(peer, ahead.class, ahead.payload.clone(), false);
                 match self.agent.hold_back(now, send) {

@@ -61,6 +61,8 @@ pub(crate) struct Hop {
     pub link_at: Option<Instant>,
     /// Sending is held.
     pub blocked: bool,
+    /// The largest bundle that the neighbour takes, as it said last.
+    pub mru_bytes: Option<u64>,
     /// Traffic the scheduler does not send, bit/s of IP bytes.
     pub subtracted_bps: u64,
     /// The rate that the sessions were told, bit/s of IP bytes.
@@ -84,6 +86,7 @@ impl Hop {
             sessions: vec![BTreeSet::new(); classes],
             classless: BTreeSet::new(),
             blocked: false,
+            mru_bytes: None,
             subtracted_bps: 0,
             paced_bps: config_rate,
             traffic: vec![HopTraffic::default(); classes],

@@ -15,7 +15,7 @@ use crate::sessions::InFlight;
 /// What a bundle adds to its payload at most: primary block, age, hop count,
 /// previous node, custody, CRCs, as the agent estimates them before it offers
 /// a bundle to a session of limited MRU.
-const BUNDLE_OVERHEAD_BYTES: u64 = 512;
+pub(crate) const BUNDLE_OVERHEAD_BYTES: u64 = 512;
 
 /// Streams seal no less than this where they have more: a session with a
 /// smaller MRU gets nothing.

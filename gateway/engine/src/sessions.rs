@@ -65,6 +65,7 @@ impl Engine {
         let (class, incarnation) = (info.class, info.incarnation);
         let was_up = state.is_up();
         state.insert(info.class, id);
+        state.mru_bytes = Some(info.transfer_mru_bytes);
         self.actions.push_back(Action::SetRate {
             session: id,
             ip_bps: state.paced_bps,

@@ -142,6 +142,27 @@ fn a_blocked_stream_is_read_on_by_2_mb_in_each_45_s() {
 }
 
 #[test]
+fn no_bundle_read_on_is_larger_than_the_neighbour_takes() {
+    let (mut terminal, _) = pair(|_| {});
+    terminal.session(0, 202, Some(BULK), 10_000);
+    let mut sources = sources(&mut terminal, 2);
+    block(&mut terminal, true);
+    write_on(&mut terminal, &mut sources, 10 * SECOND);
+    let held = terminal.engine.held(terminal.now, usize::MAX);
+    assert!(held.iter().all(|held| held.bytes <= 10_000 - 100));
+    assert!(held.iter().map(|held| held.bytes).sum::<u64>() > 200_000);
+}
+
+#[test]
+fn a_store_too_small_for_what_waits_slows_streams_and_ends_none() {
+    let (mut terminal, _) = pair(|config| config.agent.store_bytes = 24 << 10);
+    let mut sources = sources(&mut terminal, 3);
+    block(&mut terminal, true);
+    write_on(&mut terminal, &mut sources, 10 * SECOND);
+    assert!(!terminal.has(|event| matches!(event, Event::Reset { .. })));
+}
+
+#[test]
 fn with_custody_in_memory_no_more_is_read_than_the_send_buffer_holds() {
     let (mut terminal, mut hub) = pair(|_| {});
     let mut downloads = vec![Source {

@@ -56,17 +56,18 @@ impl Mux {
     }
 
     /// Seals what a stream has waiting, a floor of it at most, whether there
-    /// is credit or not; `None` if it has nothing. Payloads of a stream are
-    /// released in the order in which they are sealed.
-    pub fn seal_ahead(&mut self, id: StreamId) -> Option<Ahead> {
+    /// is credit or not, into a payload of at most `limit` bytes; `None` if it
+    /// has nothing, or there is no room for the heads. Payloads of a stream
+    /// are released in the order in which they are sealed.
+    pub fn seal_ahead(&mut self, id: StreamId, limit: usize) -> Option<Ahead> {
         let floor = usize::try_from(self.peer_credit.floor).unwrap_or(usize::MAX);
         let receiver = self.peer_incarnation.unwrap_or(0);
-        if !self.streams.get(&id)?.has_output() {
+        if !self.streams.get(&id)?.has_output() || limit <= HEAD_BYTES {
             return None;
         }
         self.dequeue(id);
         let stream = self.streams.get_mut(&id)?;
-        let limit = floor.min(stream.send.pieces.len()) + HEAD_BYTES;
+        let limit = limit.min(floor.min(stream.send.pieces.len()) + HEAD_BYTES);
         let mut sealer = Sealer::new(limit, self.incarnation, receiver);
         if let Some(open) = stream.open.take() {
             // A name and two addresses are less than the room for heads.
