@@ -139,8 +139,10 @@ impl Engine {
         self.settle(now);
     }
 
-    /// A session is gone; its transfers have been reported.
+    /// A session is gone. Most of its transfers have been reported; one that
+    /// was offered while it went down may have been seen by nobody there.
     pub fn session_down(&mut self, now: Instant, id: SessionId) {
+        self.give_back_transfers(now, id);
         let Some(session) = self.sessions.remove(&id) else {
             return;
         };
@@ -156,6 +158,21 @@ impl Engine {
             self.agent.neighbour_down(now, NeighbourId(neighbour));
         }
         self.settle(now);
+    }
+
+    /// Takes all that was offered to a session and not ended from it: it is
+    /// sent again, on another one.
+    pub(crate) fn give_back_transfers(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        session.ready = false;
+        for key in std::mem::take(&mut session.in_flight) {
+            let transfer = self.transfers.remove(&key);
+            let acknowledged = transfer.map_or(0, |transfer| transfer.acknowledged);
+            let outcome = Outcome::Broken { acknowledged };
+            self.agent.transfer_finished(now, key, outcome);
+        }
     }
 
     /// Tells the scheduler which leaves of a hop can send.

@@ -11,7 +11,7 @@
 
 use std::time::Instant;
 
-use underpass_cla::{Class, Outcome, SessionId};
+use underpass_cla::{Class, SessionId};
 
 use crate::engine::{Action, Engine};
 use crate::hop::HopId;
@@ -113,17 +113,11 @@ impl Engine {
     /// Ends a session; what was in flight there waits for the next one, before
     /// all else.
     fn give_up_session(&mut self, now: Instant, id: SessionId, reason: &'static str) {
-        let Some(session) = self.sessions.get_mut(&id) else {
+        let Some(session) = self.sessions.get(&id) else {
             return;
         };
         let (hop, class) = (session.hop, session.info.class);
-        session.ready = false;
-        for key in std::mem::take(&mut session.in_flight) {
-            let transfer = self.transfers.remove(&key);
-            let acknowledged = transfer.map_or(0, |transfer| transfer.acknowledged);
-            let outcome = Outcome::Broken { acknowledged };
-            self.agent.transfer_finished(now, key, outcome);
-        }
+        self.give_back_transfers(now, id);
         if let Some(state) = self.hops.get_mut(&hop) {
             state.remove(class, id);
         }

@@ -147,6 +147,22 @@ fn without_a_standby_the_next_session_takes_over_unless_the_old_one_moves() {
 }
 
 #[test]
+fn what_a_session_going_down_was_offered_unseen_goes_to_the_next() {
+    let (mut terminal, _hub) = pair();
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 20_000);
+    let before = terminal.offers().remove(0);
+    terminal.engine.transfer_progress(before.1.key, 1_000);
+    terminal.engine.session_down(terminal.now, ACTIVE);
+    terminal.session(0, STANDBY.0, Some(BULK), MRU);
+    let again = terminal.offers().remove(0);
+    assert_eq!(again.0, STANDBY);
+    let offset = 1_000;
+    let key = before.1.key;
+    assert_eq!(again.1.resume, Some(Resume { key, offset }));
+}
+
+#[test]
 fn sessions_of_a_peers_earlier_incarnation_are_not_used() {
     let (mut terminal, _hub) = pair();
     for (id, incarnation) in [(301, 7), (302, 8)] {

@@ -26,8 +26,12 @@ impl World {
         let taken = link.transmission_time(length);
         let delay = link.plan.delay;
         let eager = link.plan.eager;
+        // A session that is going down may not look at what comes any more.
+        let swallowed = self.pairs[pair].broken && self.random.chance(50);
         let flow = &mut self.pairs[pair].flows[end];
-        flow.unfinished.insert(transfer.key, length);
+        if !swallowed {
+            flow.unfinished.insert(transfer.key, length);
+        }
         let begins = flow.busy_until.max(self.now);
         flow.busy_until = begins + taken;
         flow.last_arrival = flow.last_arrival.max(flow.busy_until + delay);
@@ -45,6 +49,10 @@ impl World {
                 self.resumed += 1;
             }
             None => assert!(encoded.insert(key, raw.clone()).is_none()),
+        }
+        if swallowed {
+            self.pairs[pair].flows[end].cut = true;
+            return;
         }
         self.at(
             arrival,
