@@ -15,16 +15,17 @@ use crate::recovery::{Damage, RecoveryError};
 use crate::segment::Identity;
 use crate::worker::Worker;
 
-/// What comes from the disk has this part (1/n) of the memory, whatever waits
-/// to be written.
-const LEAST_RESIDENT_PART: u64 = 4;
+/// What is on the disk too has this part (1/n) of the memory beside what is
+/// not.
+const RESIDENT_PART: u64 = 4;
 
 /// How much of what a store takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of one segment file.
     pub segment_bytes: u64,
-    /// Payload in memory that is under custody, bytes.
+    /// Payload in memory that is not on the disk yet, bytes; and a quarter of
+    /// that of payload that is.
     pub memory_bytes: u64,
     /// What nobody upstream waits for is written when it is so old.
     pub write_behind: Duration,
@@ -34,7 +35,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             segment_bytes: 64 << 20,
-            memory_bytes: 96 << 20,
+            memory_bytes: 128 << 20,
             write_behind: Duration::from_millis(250),
         }
     }
@@ -268,11 +269,7 @@ impl DiskStore {
 
     /// Lets payloads that are on the disk leave memory.
     fn evict(&mut self) {
-        let most = self
-            .limits
-            .memory_bytes
-            .saturating_sub(self.uncommitted_bytes)
-            .max(self.limits.memory_bytes / LEAST_RESIDENT_PART);
+        let most = self.limits.memory_bytes / RESIDENT_PART;
         while let Some(id) = self.residents.evict(most) {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.state = State::Durable(None);
@@ -335,8 +332,9 @@ impl Store for DiskStore {
             self.entries.insert(id, entry);
             self.behind.push_back((now + self.limits.write_behind, id));
             self.behind_bytes += bytes;
-            // Memory is for what is released soon; beyond, the disk begins.
-            while self.behind_bytes > self.limits.memory_bytes / 2 {
+            // Memory is for what is released soon; when it is nearly full, the
+            // disk begins.
+            while self.behind_bytes > self.limits.memory_bytes / 4 * 3 {
                 self.submit_next();
             }
         }
@@ -369,8 +367,8 @@ impl Store for DiskStore {
         let Some(entry) = entry.filter(|entry| matches!(entry.state, State::Durable(None))) else {
             return;
         };
-        // Half of the memory at most is for what may be needed.
-        if self.asked_bytes + entry.bytes <= self.limits.memory_bytes / 2 {
+        // More would push each other out again.
+        if self.asked_bytes + entry.bytes <= self.limits.memory_bytes / RESIDENT_PART {
             self.ask(id.0);
         }
     }

@@ -248,7 +248,7 @@ impl Inner {
                 service,
                 ..
             } => {
-                tracing::info!(%destination, service, "a message of a former run is in custody");
+                tracing::debug!(%destination, service, "a message of a former run is in custody");
             }
             bundle::Event::Unreadable(id) => {
                 tracing::error!(bundle = id.0, "in the store, but not of this version");
