@@ -528,16 +528,19 @@ impl<S: Store> Node<S> {
 
     pub(crate) fn send_requests(&mut self, now_ms: u64) -> Result<(), StoreError> {
         let mut active: HashMap<u64, usize> = HashMap::new();
-        let order: Vec<Id> = self.order.values().copied().collect();
-        for id in order {
-            let Some(peer) = self.entries.get(&id).map(|entry| entry.request.peer) else {
-                continue;
-            };
-            if self.is_paused(peer) {
-                continue;
-            }
+        let speaking = self.entries.values().filter(|entry| {
+            let says = entry.parts.is_some() || entry.word.is_some();
+            says && !self.is_paused(entry.request.peer)
+        });
+        let mut order: Vec<(u64, Id, u64, bool)> = speaking
+            .map(|entry| {
+                let Request { id, peer, .. } = entry.request;
+                (entry.number, id, peer, entry.parts.is_some())
+            })
+            .collect();
+        order.sort_unstable();
+        for (_, id, peer, sending) in order {
             self.send_cancellation(now_ms, id);
-            let sending = self.entries.get(&id).is_some_and(|e| e.parts.is_some());
             let count = active.entry(peer).or_default();
             if sending && *count < ACTIVE {
                 *count += 1;

@@ -133,3 +133,25 @@ pub struct Request {
     /// The response's.
     pub response: Option<Object>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(client: [u8; 4], user: Option<&str>) -> Owner {
+        Owner {
+            client: client.into(),
+            user: user.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_request_is_its_user_s_and_without_users_its_address_s() {
+        let (here, there) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+        assert!(owner(here, None).admits(&owner(here, None)));
+        assert!(!owner(here, None).admits(&owner(there, None)));
+        assert!(owner(here, Some("a")).admits(&owner(there, Some("a"))));
+        assert!(!owner(here, Some("a")).admits(&owner(here, Some("b"))));
+        assert!(!owner(here, Some("a")).admits(&owner(here, None)));
+    }
+}

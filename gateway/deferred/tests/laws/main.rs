@@ -6,7 +6,7 @@ mod world;
 use proptest::prelude::*;
 use underpass_deferred::wire::Key;
 use underpass_deferred::{Id, Refusal, State};
-use world::{HUB, LIFETIME_MS, TERMINAL, World, body_of, response_length};
+use world::{HUB, LIFETIME_MS, LIMITS, TERMINAL, World, body_of, response_length};
 
 /// Times each attempt of a request was sent to the origin.
 fn sent(world: &World, id: Id, attempt: u32) -> u32 {
@@ -126,8 +126,49 @@ fn a_client_that_dies_in_mid_request_leaves_nothing() {
     assert_eq!(world.terminal().request(id, None), Err(Refusal::Unknown));
 }
 
+#[test]
+fn what_is_beyond_the_bounds_is_refused_and_leaves_nothing() {
+    let mut world = World::new(9);
+    let part = vec![0; 1024];
+    let mut id = Id([1; 16]);
+    world.terminal().begin_upload(id).unwrap();
+    for _ in 0..LIMITS.request_bytes / 1024 {
+        world.terminal().upload(id, &part).unwrap().unwrap();
+    }
+    let too_large = world.terminal().upload(id, &part).unwrap();
+    assert_eq!(too_large, Err(Refusal::TooLarge(LIMITS.request_bytes)));
+    world.terminal().abandon(id).unwrap();
+    assert_eq!(world.terminal().bytes(), 0);
+    // Requests find half of the quota.
+    let largest = vec![0; 1 << 20];
+    for number in 0..(LIMITS.quota_bytes / 2) >> 20 {
+        id = Id((number as u128 + 7).to_be_bytes());
+        world.terminal().begin_upload(id).unwrap();
+        world.terminal().upload(id, &largest).unwrap().unwrap();
+    }
+    id = Id([2; 16]);
+    world.terminal().begin_upload(id).unwrap();
+    let full = world.terminal().upload(id, &part).unwrap();
+    assert_eq!(full, Err(Refusal::Full));
+}
+
+#[test]
+fn a_request_is_forgotten_after_its_time_on_both_nodes() {
+    let mut world = World::new(10);
+    let id = world.submit(false);
+    world.pass(10_000, 0);
+    let now = world.now;
+    world.terminal().fetched(now, id).unwrap();
+    world.commit(TERMINAL, false);
+    world.pass(now + LIMITS.keep_fetched_ms + 1, 0);
+    assert_eq!(world.terminal().request(id, None), Err(Refusal::Unknown));
+    assert_eq!(world.terminal().bytes(), 0);
+    assert_eq!(world.hub().figures().dispatching, 0);
+    assert_eq!(world.hub().bytes(), 0);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Whatever is lost, doubled, reordered, and whoever dies when: the origin
     /// gets a request at most once unless it may be repeated, every request

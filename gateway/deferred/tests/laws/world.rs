@@ -115,6 +115,10 @@ impl World {
         self.nodes[TERMINAL].as_mut().unwrap()
     }
 
+    pub fn hub(&mut self) -> &mut Node<MemoryStore> {
+        self.nodes[HUB].as_mut().unwrap()
+    }
+
     fn later(&mut self, at: u64, event: Event) {
         self.count += 1;
         self.events.insert((at, self.count), event);
