@@ -85,3 +85,22 @@ def test_a_download_goes_on_on_the_standby_when_the_link_is_back(start_pair: Sta
     # Of a bundle that has several segments, the blockage finds the first ones
     # acknowledged or not, as it happens.
     assert _resumed(pair.hub) >= 1
+
+
+def test_a_terminal_restarted_in_a_blockage_has_its_sessions_after_it(
+    start_pair: StartPair,
+) -> None:
+    pair = start_pair()
+    classes = set(_carrying(pair.hub))
+    pair.testbed.satlink.block(pair.testbed.terminal.name)
+    pair.terminal.process.kill()
+    pair.terminal.start()
+    # So long that the kernel repeats a lost SYN only seconds later.
+    time.sleep(8.0)
+    pair.testbed.satlink.unblock(pair.testbed.terminal.name)
+    deadline = time.monotonic() + 10.0
+    while set(_carrying(pair.terminal)) != classes:
+        assert time.monotonic() < deadline, _path(pair.terminal)
+        time.sleep(0.02)
+    done = download(pair.client, addresses.ORIGIN, 100_000, route=pair.socks5())
+    assert done.error is None

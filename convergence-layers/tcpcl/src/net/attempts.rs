@@ -26,6 +26,9 @@ const MOST_ATTEMPTS: usize = 20;
 /// that took, which is a round trip, before the next connection is begun.
 const HANDSHAKE_ROUND_TRIPS: u32 = 5;
 
+/// After so many connections without an answer the link is taken for blocked.
+const DARK_AFTER: u32 = 4;
+
 /// What a dial leads to.
 type Reached = (Contact, SessionCore);
 
@@ -39,7 +42,8 @@ pub(super) async fn dial(
     let interval = shared.config.backoff.base;
     let patient_until = Arc::new(Mutex::new(Instant::now()));
     let mut attempts = JoinSet::new();
-    let mut next = Instant::now();
+    let start = Instant::now();
+    let (mut next, mut begun) = (start, 0);
     loop {
         let held = *patient_until.lock().unwrap_or_else(PoisonError::into_inner);
         let due = next.max(held);
@@ -54,6 +58,10 @@ pub(super) async fn dial(
                 let held = *patient_until.lock().unwrap_or_else(PoisonError::into_inner);
                 if held <= Instant::now() && attempts.len() < MOST_ATTEMPTS {
                     attempts.spawn(attempt(shared.clone(), class, patient_until.clone()));
+                    begun += 1;
+                }
+                if begun >= DARK_AFTER && held <= start {
+                    shared.dark.send_replace(true);
                 }
                 next = Instant::now() + interval;
             }

@@ -44,6 +44,8 @@ pub(super) enum ContactFailure {
     TimedOut,
     #[error("{0:?}")]
     Refused(Down),
+    #[error("the peer does not know classes and has its one session")]
+    OneSession,
     #[error("dialling was stopped")]
     Stopped,
 }

@@ -101,6 +101,9 @@ pub(super) struct Shared {
     pub(super) stop: CancellationToken,
     /// Whether the peer knows classes; `None` until it was asked.
     pub(super) peer_has_classes: watch::Sender<Option<bool>>,
+    /// Nobody answers: each class dials, lest one after the other should when
+    /// the link is back.
+    pub(super) dark: watch::Sender<bool>,
     status: Mutex<DialerStatus>,
 }
 
@@ -132,6 +135,7 @@ impl Dialer {
             registry: Arc::new(Registry::default()),
             stop: CancellationToken::new(),
             peer_has_classes: watch::Sender::new(None),
+            dark: watch::Sender::new(false),
             status: Mutex::default(),
         });
         let tracker = TaskTracker::new();

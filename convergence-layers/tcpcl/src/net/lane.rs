@@ -1,10 +1,10 @@
 //! The sessions of one class at the side that dials: one active, one standby.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::info;
 use underpass_cla::Class;
@@ -15,6 +15,10 @@ use super::dialer::{LaneStatus, Shared, SlotStatus};
 use super::driver::{Ended, Surroundings};
 use super::task;
 use crate::session::Established;
+
+/// How long a class waits for the first session. The peer waits for SESS_INIT
+/// a little longer.
+const CLASSES_TIME: Duration = Duration::from_secs(20);
 
 /// Tells the lane how an attempt fares.
 enum Notice {
@@ -76,14 +80,17 @@ impl Lane {
     pub(super) async fn run(mut self) {
         let stop = self.shared.stop.clone();
         let mut peer = self.shared.peer_has_classes.subscribe();
+        let mut dark = self.shared.dark.subscribe();
         loop {
             let knows_classes = *peer.borrow_and_update();
-            let idle = !self.dial_missing(knows_classes);
+            let in_dark = *dark.borrow_and_update();
+            let idle = !self.dial_missing(knows_classes, in_dark);
             self.report();
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(notice) = self.notices.recv() => self.notice(notice),
                 _ = peer.changed() => {}
+                _ = dark.changed() => {}
                 () = sleep_until(self.retry_at.into()), if !idle => {}
             }
         }
@@ -94,8 +101,8 @@ impl Lane {
 
     /// Dials what is missing and may be dialled now; true while something has
     /// to wait for its time.
-    fn dial_missing(&mut self, knows_classes: Option<bool>) -> bool {
-        if !self.leads && knows_classes != Some(true) {
+    fn dial_missing(&mut self, knows_classes: Option<bool>, in_dark: bool) -> bool {
+        if !self.leads && !knows_classes.unwrap_or(in_dark) {
             return false;
         }
         let active_up = self
@@ -241,6 +248,7 @@ impl Dial {
             return Err(ContactFailure::Stopped);
         };
         let (contact, core) = contact?;
+        self.await_classes(shared).await?;
         let deciding = shared.clone();
         let around = Surroundings {
             id: defaults.next_id(),
@@ -252,6 +260,24 @@ impl Dial {
             on_up: Box::new(move |established| self.on_up(&deciding, established)),
         };
         Ok(task::run(contact, core, around, &shared.registry).await)
+    }
+
+    /// In the dark every class has dialled: the first session tells whether
+    /// this one is wanted.
+    async fn await_classes(&self, shared: &Shared) -> Result<(), ContactFailure> {
+        if self.decides {
+            return Ok(());
+        }
+        let mut known = shared.peer_has_classes.subscribe();
+        let known = timeout(CLASSES_TIME, known.wait_for(Option::is_some));
+        let Some(known) = shared.stop.run_until_cancelled(known).await else {
+            return Err(ContactFailure::Stopped);
+        };
+        match known {
+            Ok(Ok(known)) if *known == Some(true) => Ok(()),
+            Ok(_) => Err(ContactFailure::OneSession),
+            Err(_) => Err(ContactFailure::TimedOut),
+        }
     }
 
     fn on_up(&self, shared: &Shared, established: &Established) -> Result<(), String> {
