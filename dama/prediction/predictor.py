@@ -23,8 +23,7 @@ from dama.prediction.roadmap import ObstructionMap, Passage, Stretch, area_in_pl
 from dama.prediction.speed import STANDING_MPS
 from dama.prediction.track import Track, direction_of, speed_of
 
-# How far and how long ahead is looked.
-HORIZON_M = 5_000.0
+# How long ahead is told.
 HORIZON_S = 240.0
 # What is less probable is not told.
 MIN_CONFIDENCE = 0.2
@@ -190,7 +189,7 @@ class Predictor:
         for hypothesis, weight in self._weighed():
             if weight < MIN_CONFIDENCE / 4:
                 continue
-            passages = self.map.ahead(hypothesis.road_id, hypothesis.offset_m, HORIZON_M)
+            passages = self.map.ahead(hypothesis.road_id, hypothesis.offset_m)
             for passage in passages:
                 if not passage.approach and passage.inside_m < _AT_EXIT_M:
                     continue

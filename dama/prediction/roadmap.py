@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import shapely
@@ -19,6 +21,8 @@ MAX_NEAR = 24
 # Branches of the road followed at most, and the least probable one that is followed.
 _MAX_STEPS = 256
 _LEAST = 0.03
+# How far ahead is looked.
+HORIZON_M = 5_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +52,37 @@ class Passage:
     # The portal, which the longer ways of a terminal's route are compared with.
     portal: Position
 
+    def from_m(self, offset_m: float) -> Passage:
+        """Return it as it is from a place on its first road."""
+        if self.approach:
+            return replace(self, approach=_shortened(self.approach, offset_m))
+        return replace(self, inside=_shortened(self.inside, offset_m))
+
     @property
     def inside_m(self) -> float:
         """Metres from the entry to the exit."""
         return math.fsum(stretch.length_m for stretch in self.inside)
 
 
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    """A way ahead, not yet followed to its end."""
+def _shortened(stretches: tuple[Stretch, ...], by_m: float) -> tuple[Stretch, ...]:
+    first, *rest = stretches
+    return (Stretch(max(first.length_m - by_m, 0.0), first.limit_mps), *rest)
 
+
+class _Branch(NamedTuple):
+    """A way ahead, not yet followed to its end; the most probable, then the oldest, comes first."""
+
+    minus_probability: float
+    number: int
     road_id: str
-    from_m: float
-    probability: float
     done_m: float
-    approach: tuple[Stretch, ...]
+    ways: tuple[Stretch, ...]
     entered: tuple[str, int, Position] | None
+
+    @property
+    def probability(self) -> float:
+        """How probably it is taken."""
+        return -self.minus_probability
 
 
 class ObstructionMap:
@@ -81,6 +100,7 @@ class ObstructionMap:
                 self._add(road)
         self._drawings = _drawings(self.obstructions.values())
         self._courses = {road.id: Course(road.line) for road in self._roads.values()}
+        self._passages: dict[str, tuple[Passage, ...]] = {}
         self._chunks, self._tree = self._index()
         self._areas = [o for o in self.obstructions.values() if o.area]
         self._area_tree = shapely.STRtree([shapely.Polygon(o.area[0]) for o in self._areas])
@@ -174,45 +194,48 @@ class ObstructionMap:
                 )
         return found
 
-    def ahead(self, road_id: str, offset_m: float, horizon_m: float) -> list[Passage]:
+    def ahead(self, road_id: str, offset_m: float) -> list[Passage]:
         """Return the passages of obstructions that begin within the horizon, on every way."""
-        passages: list[Passage] = []
-        todo = [_Branch(road_id, offset_m, 1.0, 0.0, (), None)]
-        for _ in range(_MAX_STEPS):
+        if road_id not in self._passages:
+            # The map never changes, and many vehicles ask the same of each of its roads.
+            self._passages[road_id] = tuple(self._follow(road_id))
+        return [passage.from_m(offset_m) for passage in self._passages[road_id]]
+
+    def _follow(self, road_id: str) -> Iterator[Passage]:
+        """Follow a road onward from its beginning, the most probable ways first."""
+        todo = [_Branch(-1.0, 0, road_id, 0.0, (), None)]
+        for step in range(1, _MAX_STEPS + 1):
             if not todo:
                 break
-            branch = todo.pop()
+            branch = heapq.heappop(todo)
             road, course = self._roads[branch.road_id], self._courses[branch.road_id]
             entered = branch.entered
             if entered and entered[0] != road.covered_by:
-                passages.append(_passage(branch, entered))
+                yield _passage(branch.ways, entered, branch.probability)
                 entered = None
             if road.covered_by and not entered:
-                place, _ = course.at(branch.from_m)
-                entered = (road.covered_by, len(branch.approach), place)
-            length_m = max(course.length_m - branch.from_m, 0.0)
-            on = replace(
-                branch,
-                from_m=0.0,
-                done_m=branch.done_m + length_m,
-                approach=(*branch.approach, Stretch(length_m, road.limit_mps)),
-                entered=entered,
-            )
-            todo.extend(follow := list(self._onward(on, road, horizon_m)))
-            left = on.probability - math.fsum(step.probability for step in follow)
+                entered = (road.covered_by, len(branch.ways), road.line[0])
+            done_m = branch.done_m + course.length_m
+            ways = (*branch.ways, Stretch(course.length_m, road.limit_mps))
+            left = branch.probability
+            # Who is inside at the horizon is followed until outside.
+            for onward in road.onward if done_m <= HORIZON_M or entered else ():
+                probability = branch.probability * onward.probability
+                if onward.road_id in self._roads and probability >= _LEAST:
+                    left -= probability
+                    heapq.heappush(
+                        todo, _Branch(-probability, step, onward.road_id, done_m, ways, entered)
+                    )
             if entered and left > _LEAST:
                 # What the map does not follow leaves the obstruction here.
-                passages.append(_passage(replace(on, probability=left), entered))
-        return passages
+                yield _passage(ways, entered, left)
 
-    def _onward(self, on: _Branch, road: Road, horizon_m: float) -> Iterator[_Branch]:
-        # Who is inside at the horizon is followed until outside.
-        if on.done_m > horizon_m and not on.entered:
-            return
-        for step in road.onward:
-            probability = on.probability * step.probability
-            if step.road_id in self._roads and probability >= _LEAST:
-                yield replace(on, road_id=step.road_id, probability=probability)
+
+def _passage(
+    ways: tuple[Stretch, ...], entered: tuple[str, int, Position], probability: float
+) -> Passage:
+    obstruction_id, stretches, portal = entered
+    return Passage(obstruction_id, probability, ways[:stretches], ways[stretches:], portal)
 
 
 def _drawings(obstructions: Iterable[Obstruction]) -> dict[str, str]:
@@ -232,17 +255,6 @@ def _drawings(obstructions: Iterable[Obstruction]) -> dict[str, str]:
                 members[name] += members.pop(small)
             names[road_id] = name
     return names
-
-
-def _passage(branch: _Branch, entered: tuple[str, int, Position]) -> Passage:
-    obstruction_id, stretches, portal = entered
-    return Passage(
-        obstruction_id,
-        branch.probability,
-        branch.approach[:stretches],
-        branch.approach[stretches:],
-        portal,
-    )
 
 
 def _box(place: Position, radius_m: float) -> shapely.Geometry:
