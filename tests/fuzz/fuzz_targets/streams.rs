@@ -24,13 +24,19 @@ fuzz_target!(|data: &[u8]| {
         let payload = Bytes::copy_from_slice(piece);
         let taken = peer.handle_payload(now, Class(2), payload.clone());
         if taken.is_err() {
-            assert!(peer.poll_event().is_none(), "a refused payload has no effect");
+            assert!(
+                peer.poll_event().is_none(),
+                "a refused payload has no effect"
+            );
         }
         let _ = peer.handle_expired(payload);
         while peer.poll_event().is_some() {}
         while peer.poll_payload(Class(2), 4096).is_some() {}
         while peer.poll_settled(Class(0)).is_some() {}
-        let keys: Vec<_> = peer.streams().map(|(epoch, info)| (epoch, info.id)).collect();
+        let keys: Vec<_> = peer
+            .streams()
+            .map(|(epoch, info)| (epoch, info.id))
+            .collect();
         for (epoch, id) in keys {
             let Some(mux) = peer.streams_of(epoch) else {
                 continue;
