@@ -95,8 +95,8 @@ def test_both_ends_find_out_a_blockage_without_a_plan_and_its_end(
 def test_an_origin_with_a_send_timeout_goes_on_through_a_longer_blockage(
     start_pair: StartPair,
 ) -> None:
-    # A server's full buffers must be read from before it can write again.
-    timeout_s, blocked_s = 45, 55.0
+    # A server with full buffers can write again only after much of them was read.
+    timeout_s, blocked_s = 45.0, 55.0
     pair = start_pair(options=Options(hub={"custody": {"durability": "disk"}}))
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(
@@ -106,15 +106,25 @@ def test_an_origin_with_a_send_timeout_goes_on_through_a_longer_blockage(
             40_000_000,
             route=pair.socks5(),
             deadline_s=140.0,
-            query=f"&send_timeout_s={timeout_s}",
+            query=f"&send_timeout_s={timeout_s:.0f}",
         )
         time.sleep(0.6)
         assert not running.done()
         pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=blocked_s)
+        # By then it has what there was credit for.
+        time.sleep(5.0)
+        before = _bytes_in_custody(pair.hub)
+        time.sleep(timeout_s)
+        assert _bytes_in_custody(pair.hub) - before >= 2_000_000
         done = running.result(150)
     assert done.error is None
     assert done.last_byte_s is not None
     assert done.last_byte_s > blocked_s
+
+
+def _bytes_in_custody(node: Node) -> int:
+    used: int = node.status()["custody"]["used_bytes"]
+    return used
 
 
 def test_a_path_held_by_the_local_api_holds_a_download_and_releases_it(
