@@ -115,8 +115,10 @@ pub struct Engine {
     pub(crate) hops: BTreeMap<HopId, Hop>,
     /// Streams, by the edge node at their other end.
     pub(crate) peers: BTreeMap<u64, Peer>,
-    /// When streams of former runs of peers have waited long enough.
-    pub(crate) estates: BTreeMap<u64, Instant>,
+    /// When streams are to be looked at for what has expired, by peer.
+    pub(crate) peer_due: HashMap<u64, Instant>,
+    /// The same, in order.
+    pub(crate) peer_times: BTreeSet<(Instant, u64)>,
     /// Edge nodes with something to seal, by the neighbour that leads to them.
     pub(crate) waiting: BTreeMap<(u64, Class), BTreeSet<u64>>,
     /// The peer whose bytes were sealed last, by neighbour and class.
@@ -202,7 +204,8 @@ impl Engine {
             scheduler,
             hops,
             peers: BTreeMap::new(),
-            estates: BTreeMap::new(),
+            peer_due: HashMap::new(),
+            peer_times: BTreeSet::new(),
             waiting: BTreeMap::new(),
             last_sealed: HashMap::new(),
             sessions: HashMap::new(),
@@ -238,9 +241,8 @@ impl Engine {
         let links = self.link_times.first().map(|(at, _)| *at);
         let own = self.wake_at.into_iter().chain(self.flush_at).chain(links);
         let own = own.chain(self.ahead.next_timeout());
-        // Few peers have restarted of late.
-        let estates = self.estates.values().copied();
-        own.chain(self.agent.next_timeout()).chain(estates).min()
+        let peers = self.peer_times.first().map(|(at, _)| *at);
+        own.chain(self.agent.next_timeout()).chain(peers).min()
     }
 
     /// Does what is due at `now`.
@@ -249,7 +251,7 @@ impl Engine {
         self.watch_links(now);
         self.flush(now);
         self.read_ahead(now);
-        self.end_estates(now);
+        self.end_expired(now);
         self.settle(now);
     }
 

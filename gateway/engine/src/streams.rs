@@ -151,11 +151,13 @@ impl Engine {
         self.settle(now);
     }
 
-    /// Ends streams of former runs of peers whose custody has expired.
-    pub(crate) fn end_estates(&mut self, now: Instant) {
-        let due = self.estates.iter().filter(|(_, at)| **at <= now);
-        let due: Vec<u64> = due.map(|(peer, _)| *peer).collect();
-        for peer in due {
+    /// Ends streams whose bundles have expired on the way.
+    pub(crate) fn end_expired(&mut self, now: Instant) {
+        while let Some((at, peer)) = self.peer_times.first().copied()
+            && at <= now
+        {
+            self.peer_times.remove(&(at, peer));
+            self.peer_due.remove(&peer);
             if let Some(streams) = self.peers.get_mut(&peer) {
                 streams.handle_timeout(now);
             }
@@ -199,10 +201,15 @@ impl Engine {
                 false => peers.remove(&peer),
             };
         }
-        match streams.next_timeout() {
-            Some(due) => self.estates.insert(peer, due),
-            None => self.estates.remove(&peer),
+        let due = streams.next_timeout();
+        let before = match due {
+            Some(due) => self.peer_due.insert(peer, due),
+            None => self.peer_due.remove(&peer),
         };
+        if before != due {
+            before.map(|before| self.peer_times.remove(&(before, peer)));
+            due.map(|due| self.peer_times.insert((due, peer)));
+        }
     }
 
     /// The peer's streams, made at first use.
@@ -244,7 +251,7 @@ impl Engine {
             send_buffer_bytes: usize::try_from(send_buffer).unwrap_or(usize::MAX),
             send_buffer_total_bytes: usize::try_from(total).unwrap_or(usize::MAX),
             max_streams: self.config.max_streams,
-            estate_lifetime: self.config.lifetime,
+            bundle_lifetime: self.config.lifetime,
             ..underpass_streams::Config::default()
         }
     }

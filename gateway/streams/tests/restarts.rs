@@ -162,7 +162,7 @@ fn an_upload_in_custody_is_delivered_to_a_hub_that_never_heard_the_run() {
 #[test]
 fn an_estate_ends_when_its_bundles_have_expired() {
     let config = Config {
-        estate_lifetime: Duration::from_secs(60),
+        bundle_lifetime: Duration::from_secs(60),
         ..Config::default()
     };
     let mut pair = Pair::acquainted(config);

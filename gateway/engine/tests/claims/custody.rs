@@ -209,3 +209,63 @@ fn a_stream_in_a_class_that_is_not_known_here_is_answered_in_the_default_class()
     let offers = hub.offers();
     assert_eq!(offers[0].0, SessionId(100 + u64::from(BULK.0)));
 }
+
+/// A terminal, a relay that takes custody, and a hub behind it.
+fn relayed(lifetime: Duration) -> [Node; 3] {
+    let now = Instant::now();
+    let mut terminal = config(10, &[5]);
+    terminal.routes.push(route(1, 5, true));
+    let mut relay = config(5, &[1, 10]);
+    relay.edge = false;
+    relay.routes = vec![route(1, 1, true), route(10, 10, true)];
+    let mut hub = config(1, &[5]);
+    hub.routes.push(route(10, 5, true));
+    for config in [&mut terminal, &mut relay, &mut hub] {
+        config.lifetime = lifetime;
+    }
+    let [mut terminal, mut relay, mut hub] =
+        [terminal, relay, hub].map(|config| Node::new(now, config));
+    terminal.up(0, 100);
+    relay.up(1, 100);
+    relay.up(0, 200);
+    hub.up(0, 200);
+    for _ in 0..100 {
+        exchange_three(&mut terminal, &mut relay, &mut hub);
+    }
+    [terminal, relay, hub]
+}
+
+#[test]
+fn a_bundle_that_expires_at_a_relay_resets_its_stream_at_both_ends() {
+    let lifetime = Duration::from_secs(10);
+    for opened_before in [true, false] {
+        let [mut terminal, mut relay, mut hub] = relayed(lifetime);
+        let early = opened_before.then(|| terminal.open(1, BULK));
+        for _ in 0..100 {
+            exchange_three(&mut terminal, &mut relay, &mut hub);
+        }
+        for session in 200..203 {
+            relay.engine.session_down(relay.now, SessionId(session));
+            hub.engine.session_down(hub.now, SessionId(session));
+        }
+        let key = early.unwrap_or_else(|| terminal.open(1, BULK));
+        terminal.write(key, 5_000);
+        live(&mut terminal, &mut relay, Duration::from_millis(500));
+        assert!(terminal.destinations().is_empty(), "the relay has it");
+        assert_eq!(relay.destinations().len(), 1);
+        live(&mut terminal, &mut relay, lifetime);
+        assert!(relay.destinations().is_empty(), "its lifetime is over");
+        hub.pass(relay.now);
+        relay.up(0, 300);
+        hub.up(0, 300);
+        for _ in 0..2_500 {
+            exchange_three(&mut terminal, &mut relay, &mut hub);
+        }
+        let expired = |event: &Event| match event {
+            Event::Reset { id, code, .. } => *id == key.id && *code == ResetCode::Expired,
+            _ => false,
+        };
+        assert!(terminal.has(expired));
+        assert_eq!(hub.has(expired), opened_before);
+    }
+}

@@ -9,6 +9,9 @@ use crate::random::Random;
 /// Faults cease and everything is mended at this time.
 pub const CALM: Duration = Duration::from_secs(20);
 
+/// A payload that is sealed ahead has half a floor of its stream, and heads.
+const SEALED_AHEAD_BYTES: u64 = 36 << 10;
+
 pub const HUB: usize = 0;
 pub const CLASSES: u8 = 3;
 
@@ -142,6 +145,11 @@ impl Schedule {
         let mru_bytes = stores.chain([mru_bytes]).min().unwrap_or(mru_bytes);
         for link in &mut links {
             link.mru_bytes = mru_bytes;
+        }
+        // What is sealed ahead into durable custody while no session is up
+        // knows no MRU.
+        if mru_bytes < SEALED_AHEAD_BYTES {
+            nodes.iter_mut().for_each(|node| node.disk = None);
         }
         let first_terminal = nodes.len() - terminals;
         let streams = (0..random.between(1, 6))

@@ -3,7 +3,7 @@
 //! its credit comes.
 //!
 //! A payload that is sealed ahead has frames of one stream only and no more of
-//! its bytes than a floor, so that some credit always covers it at last. Until
+//! its bytes than half a floor, so that credit covers it at last. Until
 //! all of a stream is released nothing else of it is sealed.
 
 use bytes::Bytes;
@@ -46,35 +46,39 @@ impl Mux {
         self.writers_retry = true;
     }
 
-    /// Streams with something to seal, in no order.
+    /// Streams with something to seal, by id.
     pub fn streams_with_output(&self) -> Vec<StreamId> {
         let streams = self.streams.iter();
         let able = streams.filter(|(_, stream)| {
             stream.has_output() && (stream.life != Life::Early || stream.open.is_some())
         });
-        able.map(|(id, _)| *id).collect()
+        let mut ids: Vec<StreamId> = able.map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
     }
 
-    /// Seals what a stream has waiting, a floor of it at most, whether there
-    /// is credit or not, into a payload of at most `limit` bytes; `None` if it
+    /// Seals what a stream has waiting, half a floor of it at most, whether
+    /// there is credit or not, into a payload of at most `limit` bytes; `None` if it
     /// has nothing, or there is no room for the heads. Payloads of a stream
     /// are released in the order in which they are sealed.
     pub fn seal_ahead(&mut self, id: StreamId, limit: usize) -> Option<Ahead> {
-        let floor = usize::try_from(self.peer_credit.floor).unwrap_or(usize::MAX);
+        // A reader never tells of its last half floor: more might never be
+        // covered.
+        let most = usize::try_from(self.peer_credit.floor / 2).unwrap_or(usize::MAX);
         let receiver = self.peer_incarnation.unwrap_or(0);
         if !self.streams.get(&id)?.has_output() || limit <= HEAD_BYTES {
             return None;
         }
         self.dequeue(id);
         let stream = self.streams.get_mut(&id)?;
-        let limit = limit.min(floor.min(stream.send.pieces.len()) + HEAD_BYTES);
+        let limit = limit.min(most.min(stream.send.pieces.len()) + HEAD_BYTES);
         let mut sealer = Sealer::new(limit, self.incarnation, receiver);
         if let Some(open) = stream.open.take() {
             // A name and two addresses are less than the room for heads.
             sealer.frame(&Frame::Open { id, open: *open });
         }
         let queued = stream.send.pieces.len();
-        let count = queued.min(floor).min(sealer.data_room());
+        let count = queued.min(most).min(sealer.data_room());
         let fin = stream.send.state == Sending::Finishing && count == queued;
         if count > 0 || fin {
             let (at, pieces) = (stream.send.sent, &mut stream.send.pieces);

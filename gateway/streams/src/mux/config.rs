@@ -78,9 +78,9 @@ pub struct Config {
     /// The class whose payloads carry the frames about streams and nodes
     /// (HELLO, CREDIT, RESET, STOP, OPENED): they are few and urgent.
     pub control_class: Class,
-    /// For how long streams wait for what a former run of the peer had sealed:
-    /// the lifetime of its bundles.
-    pub estate_lifetime: Duration,
+    /// The lifetime of the bundles that carry payloads, both ways: beyond it
+    /// nothing is waited for.
+    pub bundle_lifetime: Duration,
 }
 
 impl Default for Config {
@@ -94,7 +94,7 @@ impl Default for Config {
             max_streams: 65_536,
             quantum_bytes: 64 << 10,
             control_class: Class::SIGNALLING,
-            estate_lifetime: Duration::from_secs(24 * 3600),
+            bundle_lifetime: Duration::from_secs(24 * 3600),
         }
     }
 }

@@ -110,6 +110,12 @@ impl Mux {
             }
             stream.control.opened = false;
         }
+        if let Some(below) = stream.control.expired {
+            if !sealer.frame(&Frame::Expired { id, below }) {
+                return false;
+            }
+            stream.control.expired = None;
+        }
         if let Some(code) = stream.control.stop {
             if !sealer.frame(&Frame::Stop { id, code }) {
                 return false;

@@ -1,6 +1,8 @@
 //! Payloads of this node that custody gave up.
 
 use super::Mux;
+use super::ingress::{MAX_CLOSED_RANGES, MAX_LOOSE_FRAMES};
+use crate::stream::{Life, Receiving};
 use crate::wire::{Frame, ResetCode, StreamId};
 
 const REASON: &str = "a bundle of the stream expired on its way";
@@ -17,11 +19,54 @@ impl Mux {
                 Frame::Data {
                     id, offset, data, ..
                 } => self.lost(id, offset + data.len() as u64),
-                Frame::Settled | Frame::Unknown { .. } => {}
+                // EXPIRED is said again when the next lifetime has passed.
+                Frame::Settled | Frame::Expired { .. } | Frame::Unknown { .. } => {}
                 // They are idempotent and cumulative.
                 control => self.loose.push_back(control),
             }
         }
+    }
+
+    /// To be called each time that a bundle's lifetime has passed. Tells the
+    /// peer what was sealed before the last call: its bundles have ended
+    /// wherever they were, and a relay that deletes one tells nobody.
+    pub(crate) fn look_for_expired(&mut self) {
+        for id in self.sorted_ids() {
+            let Some(stream) = self.streams.get_mut(&id) else {
+                continue;
+            };
+            let old = stream.send.marked.replace(stream.send.sent);
+            let open = stream.life == Life::Open && stream.open.is_none();
+            if let Some(below) = old.filter(|_| open) {
+                stream.control.expired = Some(below);
+                self.list_control(id);
+            }
+        }
+    }
+
+    /// The peer's bytes below `below` have arrived by now or never will.
+    pub(super) fn on_expired(&mut self, id: StreamId, below: u64) {
+        let Some(stream) = self.streams.get(&id) else {
+            return self.on_expired_unknown(id);
+        };
+        let recv = &stream.recv;
+        let lost = recv.state == Receiving::Open && recv.assembler.ready_end() < below;
+        if lost || stream.life == Life::Early {
+            self.counters.expired += 1;
+            self.end_both(id, ResetCode::Expired, REASON);
+        }
+    }
+
+    /// Not even the stream's OPEN has arrived.
+    fn on_expired_unknown(&mut self, id: StreamId) {
+        let index = id.0 / 2;
+        let ranges = self.closed.count() < MAX_CLOSED_RANGES || self.closed.touches(index);
+        let room = ranges && self.loose.len() < MAX_LOOSE_FRAMES;
+        if !self.is_peers(id) || self.closed.contains(index) || self.former || !room {
+            return;
+        }
+        self.closed.insert(index);
+        self.loose.push_back(expired(id, 0));
     }
 
     /// Resets a stream whose bytes below `end` are lost.
@@ -41,14 +86,18 @@ impl Mux {
             None if void => {}
             None => {
                 self.counters.expired += 1;
-                self.loose.push_back(Frame::Reset {
-                    id,
-                    code: ResetCode::Expired,
-                    final_offset: end,
-                    at_once: true,
-                    reason: REASON.to_owned(),
-                });
+                self.loose.push_back(expired(id, end));
             }
         }
+    }
+}
+
+fn expired(id: StreamId, final_offset: u64) -> Frame {
+    Frame::Reset {
+        id,
+        code: ResetCode::Expired,
+        final_offset,
+        at_once: true,
+        reason: REASON.to_owned(),
     }
 }

@@ -114,7 +114,7 @@ impl Mux {
         self.streams.is_empty()
     }
 
-    fn sorted_ids(&self) -> Vec<StreamId> {
+    pub(super) fn sorted_ids(&self) -> Vec<StreamId> {
         let mut ids: Vec<StreamId> = self.streams.keys().copied().collect();
         ids.sort_unstable();
         ids

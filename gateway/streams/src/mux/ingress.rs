@@ -13,13 +13,13 @@ use crate::wire::{Frame, Frames, Hello, Open, ResetCode, StreamId};
 /// Ranges of closed ids that are kept beside one per stream. A range more is
 /// a payload with an OPEN that is still on its way, so only a peer that skips
 /// ids on purpose comes near.
-const MAX_CLOSED_RANGES: usize = 65_536;
+pub(super) const MAX_CLOSED_RANGES: usize = 65_536;
 
 /// Runs of bytes beyond a gap that are kept of all streams.
 const MAX_RUNS: usize = 65_536;
 
 /// CREDIT frames kept about streams that are not here.
-const MAX_LOOSE_FRAMES: usize = 4096;
+pub(super) const MAX_LOOSE_FRAMES: usize = 4096;
 
 impl Mux {
     /// Takes in the frames of a well-formed payload. Received bytes are
@@ -67,6 +67,7 @@ impl Mux {
             | Frame::Credit { id, .. }
             | Frame::Reset { id, .. }
             | Frame::Stop { id, .. }
+            | Frame::Expired { id, .. }
             | Frame::Data { id, .. } => *id,
         };
         // A peer that does not know this incarnation cannot mean its streams.
@@ -85,6 +86,7 @@ impl Mux {
                 ..
             } => self.on_reset(id, code, final_offset, at_once, reason),
             Frame::Stop { code, .. } => self.on_stop(now, class, id, code),
+            Frame::Expired { below, .. } => self.on_expired(id, below),
             Frame::Data {
                 offset, fin, data, ..
             } => {

@@ -46,7 +46,7 @@ impl Peer {
     }
 
     fn keep(&mut self, now: Instant, incarnation: u64, epoch: Epoch, mux: Mux) {
-        let until = now + self.config.estate_lifetime;
+        let until = now + self.config.bundle_lifetime;
         self.estates
             .insert(incarnation, Estate { epoch, mux, until });
         while self.estates.len() > MAX_ESTATES
@@ -116,16 +116,32 @@ impl Peer {
     /// When [`Peer::handle_timeout`] must be called at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
         let open = self.estates.range(self.settled_below..);
-        open.map(|(_, estate)| estate.until).min()
+        let look = self.look_at.filter(|_| !self.current.is_empty());
+        open.map(|(_, estate)| estate.until).chain(look).min()
     }
 
     /// Settles estates whose time is over: what custody had of them has
-    /// expired.
+    /// expired. Tells the peer what else may have.
     pub fn handle_timeout(&mut self, now: Instant) {
         let open = self.estates.range(self.settled_below..);
         let due = open.filter(|(_, estate)| estate.until <= now);
         if let Some(last) = due.map(|(incarnation, _)| *incarnation).max() {
             self.settle_below(last + 1);
+        }
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.current.look_for_expired();
+            self.look_at = None;
+            self.watch_expiry(now);
+        }
+    }
+
+    /// Sees to it that streams are looked at when what they have sealed by now
+    /// has ended. Bundles do not age while they are under way between nodes,
+    /// which an eighth of their lifetime allows for.
+    pub(super) fn watch_expiry(&mut self, now: Instant) {
+        if self.look_at.is_none() && !self.current.is_empty() {
+            let lifetime = self.config.bundle_lifetime;
+            self.look_at = Some(now + lifetime + lifetime / 8);
         }
     }
 }

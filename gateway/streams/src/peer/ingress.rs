@@ -35,6 +35,7 @@ impl Peer {
         if settled {
             self.settle_below(header.sender);
         }
+        self.watch_expiry(now);
         Ok(())
     }
 

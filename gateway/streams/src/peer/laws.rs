@@ -30,7 +30,7 @@ const CONFIG: Config = Config {
     max_streams: 10,
     quantum_bytes: 10_000,
     control_class: Class(0),
-    estate_lifetime: Duration::from_secs(1_000_000),
+    bundle_lifetime: Duration::from_secs(1_000_000),
 };
 
 /// What happens next; numbers are taken modulo what there is.

@@ -50,6 +50,8 @@ pub struct Peer {
     estates: BTreeMap<u64, Estate>,
     /// Runs below have nothing on its way any more.
     settled_below: u64,
+    /// When bundles sealed before the last look have ended.
+    look_at: Option<Instant>,
     /// The peer shall hear that this node's former runs are settled.
     settled_due: bool,
     /// Last events of streams that are gone with their run.
@@ -70,6 +72,7 @@ impl Peer {
             next_epoch: Epoch(1),
             estates: BTreeMap::new(),
             settled_below: 0,
+            look_at: None,
             settled_due: false,
             events: VecDeque::new(),
             past: Counters::default(),
@@ -117,6 +120,7 @@ impl Peer {
     /// When the request or the count of streams does not allow it.
     pub fn open(&mut self, now: Instant, open: Open) -> Result<(Epoch, StreamId), OpenError> {
         let id = self.current.open(now, open)?;
+        self.watch_expiry(now);
         Ok((self.epoch, id))
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct SendSide {
     pub sent: u64,
     /// The peer's application took all below this, as the peer says.
     pub returned: u64,
+    /// All below was sealed when expired bundles were last looked for.
+    pub marked: Option<u64>,
     /// Of the bytes sealed, the last so many are held back for want of credit.
     pub ahead: u64,
     /// In so many payloads.
@@ -108,6 +110,8 @@ pub(crate) struct Control {
     pub listed: bool,
     pub opened: bool,
     pub credit: bool,
+    /// Bundles with bytes below have ended.
+    pub expired: Option<u64>,
     pub stop: Option<ResetCode>,
     /// Code, reason, and whether bytes on their way are given up.
     pub reset: Option<Box<(ResetCode, String, bool)>>,
@@ -163,6 +167,7 @@ impl Stream {
                 pieces: Pieces::default(),
                 sent: 0,
                 returned: 0,
+                marked: None,
                 ahead: 0,
                 ahead_payloads: 0,
                 state: Sending::Open,

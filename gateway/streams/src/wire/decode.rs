@@ -157,6 +157,10 @@ impl Body<'_> {
                     data: payload.slice_ref(self.rest),
                 }
             }
+            kind::EXPIRED => Frame::Expired {
+                id: self.id()?,
+                below: self.number()?,
+            },
             kind => Frame::Unknown { kind },
         })
     }

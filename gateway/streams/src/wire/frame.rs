@@ -147,6 +147,14 @@ pub enum Frame {
         /// The bytes: a slice of the payload.
         data: Bytes,
     },
+    /// Payloads with the sender's bytes below an offset are all delivered, or
+    /// their bundles have expired.
+    Expired {
+        /// The stream.
+        id: StreamId,
+        /// That offset.
+        below: u64,
+    },
     /// A frame of a type this version does not know; it is skipped.
     Unknown {
         /// Its type.

@@ -37,4 +37,5 @@ pub(crate) mod kind {
     pub const SETTLED: u64 = 0x07;
     pub const DATA: u64 = 0x08;
     pub const DATA_FIN: u64 = 0x09;
+    pub const EXPIRED: u64 = 0x0a;
 }

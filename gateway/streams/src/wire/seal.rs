@@ -158,6 +158,11 @@ fn emit(frame: &Frame, out: &mut Vec<u8>) -> u64 {
             kind::STOP
         }
         Frame::Settled => kind::SETTLED,
+        Frame::Expired { id, below } => {
+            varint::put(out, id.0);
+            varint::put(out, *below);
+            kind::EXPIRED
+        }
         Frame::Data { .. } | Frame::Unknown { .. } => {
             unreachable!("DATA is sealed from its pieces, unknown frames are never sent")
         }

@@ -71,6 +71,7 @@ fn as_json(frame: &Frame) -> Value {
             "data_hex": data.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
         }}),
         Frame::Settled => json!({"settled": {}}),
+        Frame::Expired { id, below } => json!({"expired": {"id": id.0, "below": below}}),
         Frame::Unknown { kind } => json!({"unknown": {"type": kind}}),
     }
 }
