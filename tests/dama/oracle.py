@@ -16,7 +16,7 @@ from dama.planner import Request, Terminal
 Reals = npt.NDArray[np.float64]
 
 # Part of all bits by which an amount may differ and still count as equal.
-_EQUAL = 1e-4
+_EQUAL = 4e-5
 # What the solver takes as nothing: bounds that touch are feasible only with so much between them.
 _SLIGHT = 1e-6
 
@@ -66,7 +66,7 @@ class _Problem:
             objective,
             A_ub=np.array(matrix),
             b_ub=np.array(limits),
-            bounds=[*map(tuple, bounds.tolist()), (0, None)],
+            bounds=[*map(tuple, bounds.tolist()), (None, None)],
             method="highs",
         )
         if not answer.success:
@@ -127,7 +127,7 @@ def fair_amounts(request: Request) -> dict[str, float]:
     fair = shares * seconds / whole
     owed = np.array([terminal.owed_bits for terminal in terminals]) / whole
     doubt = (fair * np.where(open_, 0, 1 - sure)).sum(axis=1)
-    doubtful = ((sure > 0) & (sure < 1)).any(axis=1)
+    doubtful = doubt > 0
     problem = _Problem(
         weights=weights,
         offsets=doubt - owed,

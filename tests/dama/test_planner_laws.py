@@ -70,8 +70,10 @@ def test_ceilings_and_guaranteed_rates_are_kept(request: Request) -> None:
     for begin, end, segments in _columns(made):
         for name, segment in segments.items():
             terminal = terminals[name]
-            # Whole bits per interval: less than one of capacity, and one of rounding.
-            bit = 2 * terminal.efficiency * Fraction(1000, min(end - begin, 10**9))
+            # Whole bits per interval: of each terminal at most one, which the largest may bear.
+            bit = (
+                (2 + len(terminals)) * terminal.efficiency * Fraction(1000, min(end - begin, 10**9))
+            )
             bounds = [r for r in (terminal.maximum_bps, terminal.demand_bps) if r is not None]
             if bounds:
                 assert segment.rate <= min(bounds) + bit
