@@ -1,0 +1,164 @@
+//! The payload of a bundle of reports.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::report::Report;
+
+/// The ipn service of reports; 1 to 127 are for private use.
+pub const SERVICE: u64 = 82;
+
+/// Reports in one message at most.
+pub const MAX_REPORTS: usize = 64;
+
+/// The largest message, bytes.
+pub const MAX_MESSAGE_BYTES: usize = 256 << 10;
+
+/// The version of the format.
+const VERSION: u64 = 1;
+
+/// Reports of one node, the oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    version: u64,
+    /// The reports.
+    pub reports: Vec<Report>,
+}
+
+/// Why a payload is no message.
+#[derive(Debug, Error)]
+pub enum MessageError {
+    /// It is too large to be looked at.
+    #[error("a message of {0} bytes is more than {MAX_MESSAGE_BYTES}")]
+    Large(usize),
+    /// It is not the JSON that it should be.
+    #[error("malformed reports: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Another version.
+    #[error("reports of version {0}, not {VERSION}")]
+    Version(u64),
+    /// More reports than allowed.
+    #[error("{0} reports in a message, more than {MAX_REPORTS}")]
+    Many(usize),
+}
+
+/// Read before the rest, so that a later version is told from nonsense.
+#[derive(Deserialize)]
+struct Head {
+    version: u64,
+}
+
+impl Message {
+    /// A message of reports.
+    pub fn new(reports: Vec<Report>) -> Message {
+        Message {
+            version: VERSION,
+            reports,
+        }
+    }
+
+    /// Its bytes: JSON in UTF-8.
+    ///
+    /// # Errors
+    /// When the reports make more than a message holds.
+    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+        if self.reports.len() > MAX_REPORTS {
+            return Err(MessageError::Many(self.reports.len()));
+        }
+        let bytes = serde_json::to_vec(self)?;
+        match bytes.len() {
+            0..=MAX_MESSAGE_BYTES => Ok(bytes),
+            length => Err(MessageError::Large(length)),
+        }
+    }
+
+    /// Reads a payload. Unknown members are ignored; unknown kinds are not,
+    /// since nothing else of the message could be trusted to be understood.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn decode(payload: &[u8]) -> Result<Message, MessageError> {
+        if payload.len() > MAX_MESSAGE_BYTES {
+            return Err(MessageError::Large(payload.len()));
+        }
+        let head: Head = serde_json::from_slice(payload)?;
+        if head.version != VERSION {
+            return Err(MessageError::Version(head.version));
+        }
+        let message: Message = serde_json::from_slice(payload)?;
+        match message.reports.len() {
+            0..=MAX_REPORTS => Ok(message),
+            count => Err(MessageError::Many(count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Direction, LinkReport, LinkState, Status};
+
+    fn status(uptime_ms: u64) -> Report {
+        Report::Status(Status {
+            time_ms: Some(1_795_230_000_123),
+            uptime_ms,
+            incarnation: 7,
+            links: vec![LinkReport {
+                terminal: 10,
+                path: "satellite".into(),
+                direction: Direction::Return,
+                state: LinkState::Blocked,
+                offered_bytes: 1000,
+                backlogged_bytes: 400,
+                sent_bytes: 655,
+                streams: 2,
+                rate_bps: None,
+            }],
+        })
+    }
+
+    #[test]
+    fn message_is_what_the_specification_shows() {
+        let text = String::from_utf8(Message::new(vec![status(5000)]).encode().unwrap()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"version":1,"reports":[{"kind":"status","time_ms":1795230000123,"uptime_ms":5000,"incarnation":7,"links":[{"terminal":10,"path":"satellite","direction":"return","state":"blocked","offered_bytes":1000,"backlogged_bytes":400,"sent_bytes":655,"streams":2}]}]}"#
+        );
+        let document = include_str!("../../../docs/control-protocol.md");
+        assert!(document.contains(&text), "the document's example");
+        let back = Message::decode(text.as_bytes()).unwrap();
+        assert_eq!(back, Message::new(vec![status(5000)]));
+    }
+
+    #[test]
+    fn later_versions_and_nonsense_are_told_apart() {
+        let later = Message::decode(br#"{"version":2,"something":{}}"#);
+        assert!(matches!(later, Err(MessageError::Version(2))));
+        for nonsense in [&b"\xff"[..], b"[]", b"{}", br#"{"version":1}"#] {
+            let read = Message::decode(nonsense);
+            assert!(matches!(read, Err(MessageError::Malformed(_))), "{read:?}");
+        }
+        let unknown = br#"{"version":1,"reports":[{"kind":"weather"}]}"#;
+        assert!(Message::decode(unknown).is_err());
+        let more = br#"{"version":1,"reports":[],"new":true}"#;
+        assert!(Message::decode(more).unwrap().reports.is_empty());
+    }
+
+    #[test]
+    fn no_message_exceeds_its_bounds() {
+        let many = Message::new(vec![status(0); MAX_REPORTS + 1]);
+        assert!(matches!(many.encode(), Err(MessageError::Many(_))));
+        let large = vec![b' '; MAX_MESSAGE_BYTES + 1];
+        assert!(matches!(
+            Message::decode(&large),
+            Err(MessageError::Large(_))
+        ));
+        let reports: Vec<_> =
+            std::iter::repeat_n(serde_json::to_value(status(0)).unwrap(), 65).collect();
+        let text = serde_json::json!({ "version": 1, "reports": reports }).to_string();
+        assert!(matches!(
+            Message::decode(text.as_bytes()),
+            Err(MessageError::Many(65))
+        ));
+    }
+}
