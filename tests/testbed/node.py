@@ -251,9 +251,12 @@ class Pair(Generic[B]):
         return Route("forward", (addresses.terminal_lan(index), HTTP_PORT + self._offset))
 
     def plan_blockages(self, blockages: Sequence[tuple[float, float]]) -> None:
-        """Tell all nodes when the link will be blocked: s since the Unix epoch, and durations."""
-        for node in (self.hub, *self.terminals):
+        """Tell all nodes when the terminals will be blocked: s since the Unix epoch, durations."""
+        for node in self.terminals:
             node.api.plan_blockages(blockages)
+        # A plan's times are those of sending, and what the hub sends arrives later.
+        delay_s = self.testbed.profile.forward.delay_ms / 1000
+        self.hub.api.plan_blockages([(at - delay_s, length) for at, length in blockages])
 
     def _make_certificates(self) -> None:
         underpass = built("underpass")

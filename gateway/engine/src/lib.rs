@@ -36,5 +36,7 @@ pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, SILENCE, Sign, Source};
 pub use links::LinkSnapshot;
 pub use restored::FormerRun;
 pub use services::Message;
-pub use snapshot::{HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals};
+pub use snapshot::{
+    HopDemand, HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals,
+};
 pub use streams::StreamKey;

@@ -1,6 +1,7 @@
 //! What operators may see of an engine.
 
 use serde::{Deserialize, Serialize};
+use underpass_bundle::NeighbourId;
 use underpass_cla::{Class, SessionId};
 use underpass_streams::{Epoch, StreamInfo, StreamState};
 
@@ -80,6 +81,17 @@ pub struct StreamTotals {
     pub backlog_bytes: u64,
 }
 
+/// What streams ask of a hop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HopDemand {
+    /// Bytes that applications have written for it since the start.
+    pub offered_bytes: u64,
+    /// What of them waits here: to be sealed, or sealed and not handed on.
+    pub backlogged_bytes: u64,
+    /// Streams that have not ended.
+    pub streams: u64,
+}
+
 /// What became of streams since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamEvents {
@@ -117,6 +129,36 @@ impl Engine {
             sums.expired += counters.expired;
         }
         sums
+    }
+
+    /// What the streams that a hop leads to ask of it; of several hops to one
+    /// neighbour, of all together.
+    pub fn demand(&self, id: HopId) -> HopDemand {
+        let mut demand = HopDemand::default();
+        let Some(hop) = self.hops.get(&id) else {
+            return demand;
+        };
+        let neighbour = hop.config.neighbour;
+        for (_, streams) in self
+            .peers
+            .iter()
+            .filter(|(peer, _)| self.neighbour_to(**peer) == neighbour)
+        {
+            demand.streams += streams.streams().count() as u64;
+            demand.offered_bytes += streams.counters().sent_bytes.iter().sum::<u64>();
+            for class in &self.classes {
+                let waiting = streams.backlog(*class).bytes;
+                demand.offered_bytes += waiting;
+                demand.backlogged_bytes += waiting;
+            }
+        }
+        let to = NeighbourId(neighbour);
+        let sealed = self
+            .classes
+            .iter()
+            .map(|class| self.agent.backlog_bytes(to, *class));
+        demand.backlogged_bytes += sealed.sum::<u64>();
+        demand
     }
 
     /// Where a session belongs.

@@ -7,6 +7,7 @@ mod descriptors;
 pub(crate) mod engine;
 mod inbound;
 mod links;
+pub(crate) mod reports;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -145,6 +146,18 @@ async fn serve(config: Config) -> Result<(), RunError> {
     tasks.extend(custody.as_ref().map(|c| background(c.watch(shell.clone()))));
     let (deferred, exchanges) = deferred::start(&config, &shell, &dialler)?.unzip();
     tasks.extend(exchanges);
+    let started = Instant::now();
+    let reporter = reports::Reporter::new(shell.clone(), &config, incarnation, started);
+    let reporter = Arc::new(reporter);
+    let intake = reports::takes_in(&config).then(|| reports::Intake::start(&shell));
+    let reports_sent = config.reports.clone().map(|settings| {
+        let sent = Arc::new(reports::Sent::default());
+        let lowest = engine::lowest_class(&config);
+        let lifetime = Duration::from_secs(config.custody.lifetime_s);
+        let sending = reports::send(reporter.clone(), settings, lowest, lifetime, sent.clone());
+        tasks.push(background(sending));
+        sent
+    });
     shell.set_beacons(beacons::open(&config, incarnation, &shell)?);
     let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
     let watched = links.clone();
@@ -174,9 +187,12 @@ async fn serve(config: Config) -> Result<(), RunError> {
         edge: edge.clone(),
         interceptor: interceptor.clone(),
         deferred,
+        reporter,
+        reports_sent,
+        reports: intake,
         config: config.clone(),
         incarnation,
-        started: Instant::now(),
+        started,
         congestion_controls,
     });
     let api = api::serve(state).await?;

@@ -12,6 +12,7 @@ mod metrics;
 mod problem;
 mod queries;
 mod removals;
+mod reports;
 mod server;
 mod text;
 mod view;
@@ -29,6 +30,7 @@ use underpass_store::Monitor;
 
 use crate::config::Config;
 use crate::interception::Interceptor;
+use crate::run::reports::{Intake, Reporter, Sent};
 use crate::shell::Shell;
 use problem::Problem;
 
@@ -51,6 +53,12 @@ pub struct ApiState {
     pub interceptor: Option<Arc<Interceptor>>,
     /// Requests that are kept for later, where they are.
     pub deferred: Option<Handle>,
+    /// What this node says of itself.
+    pub reporter: Arc<Reporter>,
+    /// What became of its reports, where it sends any.
+    pub reports_sent: Option<Arc<Sent>>,
+    /// Reports of terminals, at a hub.
+    pub reports: Option<Arc<Intake>>,
     /// The configuration in force.
     pub config: Arc<Config>,
     /// This process' incarnation.
@@ -77,6 +85,7 @@ fn router(state: Arc<ApiState>) -> Router {
         .route("/v1/link/block", post(links::block))
         .route("/v1/link/unblock", post(links::unblock))
         .route("/v1/edge", get(edge::show).patch(edge::change))
+        .route("/v1/reports", get(reports::reports))
         .route("/v1/deferred", get(deferred::list))
         .route(
             "/v1/deferred/{id}",

@@ -19,6 +19,7 @@ use underpass_streams::{Open, Target};
 
 use super::*;
 use crate::run::engine::configure;
+use crate::run::reports::Reporter;
 use crate::shell::NeighbourNames;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -65,15 +66,20 @@ impl World {
         let dialler = Arc::new(Dialler::new(config.edge.dial.clone()));
         let outlet = Arc::new(DirectOutlet::new(dialler));
         let edge = Edge::start(&config.edge, config.classifier().unwrap(), outlet).unwrap();
+        let shell = Shell::new(engine, names, inbound);
+        let started = Instant::now();
         let state = Arc::new(ApiState {
-            shell: Shell::new(engine, names, inbound),
+            reporter: Arc::new(Reporter::new(shell.clone(), &config, 7, started)),
+            reports_sent: None,
+            reports: None,
+            shell,
             custody: None,
             edge: Arc::new(edge),
             interceptor: None,
             deferred: None,
             config,
             incarnation: 7,
-            started: Instant::now(),
+            started,
             congestion_controls: vec!["in use: cubic".to_owned()],
         });
         World { state, folder }

@@ -11,6 +11,7 @@ mod edge;
 mod link;
 mod modem;
 mod node;
+mod reports;
 mod route;
 mod traffic;
 
@@ -29,6 +30,7 @@ pub use link::{
 };
 pub use modem::ModemConfig;
 pub use node::{ApiConfig, LogConfig, LogFormat, NodeConfig, Role};
+pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RouteConfig};
 pub use traffic::{ClassSettings, StreamsConfig, class_named};
 
@@ -112,6 +114,9 @@ pub struct Config {
     /// HTTP requests that are kept for later.
     #[serde(default)]
     pub deferred: DeferredConfig,
+    /// What this node says of itself to another.
+    #[serde(default)]
+    pub reports: Option<ReportsConfig>,
     /// Which node a taken-in connection goes to, by its destination.
     #[serde(default, rename = "outlet")]
     pub outlets: Vec<OutletConfig>,
@@ -169,6 +174,10 @@ impl Config {
         self.check_listeners(&mut problems);
         self.check_neighbours(&mut problems);
         self.check_outlets(&mut problems);
+        if let Some(reports) = &self.reports {
+            reports.check(&mut problems);
+            self.check_reports(reports.to, &mut problems);
+        }
         problems
     }
 
@@ -278,6 +287,18 @@ impl Config {
         let edge = !self.edge.listener.is_empty() || !self.outlets.is_empty();
         if self.node.role == Role::Relay && edge {
             problems.push("a relay has no edge: no [[edge.listener]], no [[outlet]]".to_owned());
+        }
+    }
+
+    fn check_reports(&self, to: u64, problems: &mut Vec<String>) {
+        let reachable =
+            self.neighbours().contains(&to) || self.routes.iter().any(|route| route.node == to);
+        if self.node.role != Role::Terminal {
+            problems.push("[reports] is for terminals".to_owned());
+        } else if !reachable {
+            problems.push(format!(
+                "reports to node {to}: neither a neighbour nor routed"
+            ));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The engine's configuration, from the node's.
 
+use std::cmp::Reverse;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use underpass_engine::{EngineConfig, HopConfig, HopId, RouteEntry};
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
-use super::deferred;
+use super::{deferred, reports};
 use crate::config::{Config, CustodyDialect, Role, class_named};
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -73,7 +74,18 @@ fn agent(config: &Config) -> bundle::Config {
     if deferred::takes_part(config) {
         agent.services.insert(underpass_deferred::wire::SERVICE);
     }
+    if reports::takes_in(config) {
+        agent.services.insert(underpass_reports::SERVICE);
+    }
     agent
+}
+
+/// The class that waits for all others.
+pub(super) fn lowest_class(config: &Config) -> Class {
+    let classes = config.classes.iter().zip(0..);
+    // Of the lowest priority, which is the highest number, the least weight.
+    let lowest = classes.max_by_key(|(class, _)| (class.priority, Reverse(class.weight)));
+    lowest.map_or(Class::SIGNALLING, |(_, number)| Class(number))
 }
 
 fn classes(config: &Config) -> Vec<scheduler::ClassConfig> {

@@ -17,6 +17,8 @@ pub struct TransportTotals {
     pub retransmitted_bytes: u64,
     /// Bytes received.
     pub received_bytes: u64,
+    /// What was sent, headers of TCP and IP and pure ACKs included.
+    pub sent_ip_bytes: u64,
 }
 
 /// A hop and a class; sessions without a class carry all.
@@ -41,6 +43,9 @@ impl TransportLedger {
         total.sent_bytes += step(new.sent_bytes, old.sent_bytes);
         total.retransmitted_bytes += step(new.retransmitted_bytes, old.retransmitted_bytes);
         total.received_bytes += step(new.received_bytes, old.received_bytes);
+        let segments = step(new.segments_sent, old.segments_sent);
+        total.sent_ip_bytes +=
+            step(new.sent_bytes, old.sent_bytes) + segments * reading.place.ack_bytes;
     }
 
     /// A session is gone; its share of the sums stays.
@@ -71,6 +76,7 @@ mod tests {
             },
             figures: PathFigures {
                 sent_bytes,
+                segments_sent: sent_bytes / 10,
                 ..PathFigures::default()
             },
         }
@@ -86,5 +92,6 @@ mod tests {
         ledger.observe(&reading(2, 30));
         let total = ledger.totals[&(HopId(0), Some(Class(1)))];
         assert_eq!(total.sent_bytes, 180);
+        assert_eq!(total.sent_ip_bytes, 180 + 18 * 52);
     }
 }

@@ -7,6 +7,7 @@ mod deferred;
 mod disk;
 mod families;
 mod links;
+mod reports;
 mod traffic;
 
 use std::fmt;
@@ -65,6 +66,7 @@ impl Collector for NodeCollector {
         links::encode(&self.state, &mut families)?;
         traffic::encode(&self.state, &mut families)?;
         disk::encode(&self.state, &mut families)?;
+        reports::encode(&self.state, &mut families)?;
         match &self.deferred {
             Some(figures) => deferred::encode(figures, &mut families),
             None => Ok(()),

@@ -1,0 +1,39 @@
+//! Reports: a terminal's own, and those that a hub has had.
+
+use std::fmt;
+
+use prometheus_client::registry::Unit;
+
+use super::super::ApiState;
+use super::families::Families;
+
+pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    if let Some(sent) = &state.reports_sent {
+        families.gauge(
+            "reports_waiting",
+            "Reports that wait to be sent",
+            None,
+            [(vec![], sent.waiting())],
+        )?;
+        families.counter(
+            "reports_dropped",
+            "Reports given up for want of room",
+            None,
+            [(vec![], sent.dropped())],
+        )?;
+    }
+    let Some(intake) = &state.reports else {
+        return Ok(());
+    };
+    let latest = intake.latest();
+    let ages = latest.iter().map(|(node, latest)| {
+        let labels = vec![("terminal", node.to_string())];
+        (labels, latest.at.elapsed().as_secs_f64())
+    });
+    families.gauge(
+        "report_age",
+        "Since a terminal's latest report was made",
+        Some(&Unit::Seconds),
+        ages,
+    )
+}

@@ -1,0 +1,34 @@
+//! What this node says of itself.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// `[reports]`: status reports to another node. A hub takes in its terminals'
+/// without being told.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportsConfig {
+    /// The node that they go to: the hub's ipn node number.
+    pub to: u64,
+    /// How often one is made, ms, 100 to 3,600,000. Default 1000.
+    #[serde(default = "default_interval_ms")]
+    pub interval_ms: u64,
+}
+
+fn default_interval_ms() -> u64 {
+    1000
+}
+
+impl ReportsConfig {
+    /// How often one is made.
+    pub fn interval(&self) -> Duration {
+        Duration::from_millis(self.interval_ms)
+    }
+
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        if !(100..=3_600_000).contains(&self.interval_ms) {
+            problems.push("reports.interval_ms: must be 100 to 3600000".to_owned());
+        }
+    }
+}
