@@ -250,6 +250,32 @@ fn when_the_link_is_back_all_arrives_in_order_within_credit_and_then_the_end() {
 }
 
 #[test]
+fn what_was_read_on_arrives_though_its_reader_owes_credit() {
+    let (mut terminal, mut hub) = pair(|config| config.window_bytes = Some(0));
+    let mut sources = sources(&mut terminal, 1);
+    // Less than half a floor that is consumed is not told.
+    sources[0].write(&mut terminal, 30_000);
+    live(&mut terminal, &mut hub, SECOND);
+    let key = StreamKey {
+        peer: 10,
+        ..sources[0].key
+    };
+    let mut read = 0;
+    read_all(&mut hub, key, &mut read);
+    assert_eq!(read, 30_000);
+    block(&mut terminal, true);
+    terminal.pass(terminal.now + SECOND);
+    write_on(&mut terminal, &mut sources, 10 * SECOND);
+    hub.pass(terminal.now);
+    block(&mut terminal, false);
+    for _ in 0..1_000 {
+        live(&mut terminal, &mut hub, Duration::from_millis(10));
+        read_all(&mut hub, key, &mut read);
+    }
+    assert_eq!(read, sources[0].written);
+}
+
+#[test]
 fn what_a_peer_wants_no_more_is_forgotten() {
     let (mut terminal, mut hub) = pair(|_| {});
     let mut sources = sources(&mut terminal, 1);
