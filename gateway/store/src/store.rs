@@ -35,7 +35,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             segment_bytes: 64 << 20,
-            memory_bytes: 128 << 20,
+            memory_bytes: 96 << 20,
             write_behind: Duration::from_millis(250),
         }
     }

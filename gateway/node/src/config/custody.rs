@@ -44,7 +44,7 @@ pub struct CustodyConfig {
     pub durability: Durability,
     /// Folder of the store, with disk. Default "custody" in node.state_dir.
     pub dir: Option<PathBuf>,
-    /// Payload in memory until it is on disk, bytes. Default 128 MiB.
+    /// Payload in memory until it is on disk, bytes. Default 96 MiB.
     pub memory_bytes: u64,
     /// Size of the store's files, with disk, bytes. Default 64 MiB.
     pub segment_bytes: u64,
@@ -73,7 +73,7 @@ impl Default for CustodyConfig {
         CustodyConfig {
             durability: Durability::Memory,
             dir: None,
-            memory_bytes: 128 << 20,
+            memory_bytes: 96 << 20,
             segment_bytes: 64 << 20,
             write_behind_ms: 250,
             quota_bytes: 1 << 30,
