@@ -226,9 +226,14 @@ _ALL = [
             ),
             Figure(
                 f"prediction.{drives}.false",
-                "The same: predictions within 30 s of their entry that no entry follows",
+                "The same: predictions held 10 s before their entry that no entry follows",
                 "%",
                 target=5.0,
+            ),
+            Figure(
+                f"prediction.{drives}.withdrawn",
+                "The same: predictions held 30 s before their entry and given up 10 s before",
+                "%",
             ),
             Figure(
                 f"prediction.{drives}.cost",

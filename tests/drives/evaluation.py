@@ -3,8 +3,9 @@
 A blockage counts as predicted while its confidence is at least a half. Its entry is the last fix
 before the loss, and the error is that of the prediction held 30 s before. An entry that is not
 predicted 10 s before is *missed*; one that is not yet predicted 30 s before is *unseen* then: the
-vehicle had still to turn into the road, or round on it. A prediction that comes within 30 s of its
-own entry, and that no entry follows, is *false*.
+vehicle had still to turn into the road, or round on it. A prediction that no entry follows is
+*false* if it was still held 10 s before its own entry, *withdrawn* if it was held 30 s before but
+given up by then: the vehicle turned off, or stopped for long.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Score:
     unseen: list[Entry] = field(default_factory=list)
     predicted: int = 0
     false: list[Held] = field(default_factory=list)
+    withdrawn: list[Held] = field(default_factory=list)
     # Entries less than 30 s after the drive began, and predictions open when it ended.
     too_early: int = 0
     undecided: int = 0
@@ -60,6 +62,7 @@ class Score:
         self.unseen += other.unseen
         self.predicted += other.predicted
         self.false += other.false
+        self.withdrawn += other.withdrawn
         self.too_early += other.too_early
         self.undecided += other.undecided
 
@@ -67,6 +70,11 @@ class Score:
     def false_percent(self) -> float:
         """Which part of the predictions was false."""
         return 100.0 * len(self.false) / self.predicted if self.predicted else 0.0
+
+    @property
+    def withdrawn_percent(self) -> float:
+        """Which part of the predictions was given up in time."""
+        return 100.0 * len(self.withdrawn) / self.predicted if self.predicted else 0.0
 
 
 def held_along(predictor: Predictor, fixes: Iterable[Fix]) -> list[Held]:
@@ -110,7 +118,9 @@ def score(
             continue
         result.predicted += 1
         if not entered:
-            result.false.append(episode[-1])
+            nearest = min(episode, key=_ahead_ms)
+            late = _ahead_ms(nearest) <= LATEST_MS
+            (result.false if late else result.withdrawn).append(nearest)
     return result
 
 
@@ -125,12 +135,16 @@ def _held_at(
     return None
 
 
+def _ahead_ms(item: Held) -> int:
+    return item.blockage.entry_ms - item.time_ms
+
+
 def _episodes(held: Iterable[Held]) -> list[list[Held]]:
     """Group the predictions within 30 s of their entry, by obstruction and without silence."""
     open_episodes: dict[str | None, list[Held]] = {}
     episodes = []
     for item in held:
-        if item.blockage.entry_ms - item.time_ms > AHEAD_MS:
+        if _ahead_ms(item) > AHEAD_MS:
             continue
         known = open_episodes.get(item.blockage.obstruction_id)
         if known is None or item.time_ms - known[-1].time_ms > _SILENCE_MS:

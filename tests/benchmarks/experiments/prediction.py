@@ -58,6 +58,7 @@ def _measure(
         ("missed", [float(len(total.missed))]),
         ("unseen", [100.0 * len(total.unseen) / judged]),
         ("false", [total.false_percent]),
+        ("withdrawn", [total.withdrawn_percent]),
         ("cost", [taken_us]),
     ):
         made_record = record(f"prediction.{name}.{part}", "underpass", values)
