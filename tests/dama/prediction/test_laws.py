@@ -160,7 +160,8 @@ def test_a_gap_changes_nothing_but_the_time_left(x: float, speed: float, gap: in
     if back_x < -10.0:
         predictor.feed(fix(30 + gap, back_x, 0.0, speed))
         (after_gap,) = now(predictor)
-        assert abs(after_gap.entry_ms - before.entry_ms) < 1_500
+        # Who was expected to slow down for the tunnel, and did not, comes earlier.
+        assert abs(after_gap.entry_ms - before.entry_ms) < (4_000 if speed > 25.0 else 1_500)
 
 
 @given(places, speeds, st.integers(1, 29))
