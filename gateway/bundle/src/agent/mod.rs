@@ -20,6 +20,7 @@ mod timestamps;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use bp7::dtntime::CreationTimestamp;
 use underpass_cla::Class;
 
 pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
@@ -112,6 +113,8 @@ pub struct HeldBundle {
     pub id: BundleId,
     /// Who sent it.
     pub source: Eid,
+    /// Its creation timestamp: with the source, its name in the network.
+    pub timestamp: CreationTimestamp,
     /// Where it goes.
     pub destination: Eid,
     /// The next hop.
@@ -285,6 +288,7 @@ impl Agent {
             HeldBundle {
                 id: *id,
                 source: held.primary.source.clone(),
+                timestamp: held.primary.creation_timestamp.clone(),
                 destination: held.primary.destination.clone(),
                 neighbour: held.neighbour,
                 class: held.class,

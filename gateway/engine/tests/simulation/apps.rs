@@ -27,8 +27,9 @@ pub struct End {
     pub finished: bool,
     pub peer_finished: bool,
     pub stopped: bool,
-    /// Bytes for it that were sealed when the other node stopped, and which
-    /// its disk had.
+    /// Bytes of it that were sealed, and on the disk or handed on.
+    pub durable: u64,
+    /// As many of the other end's when its node stopped.
     pub promised: u64,
     pub ended: Option<Ended>,
     /// When the application looks again by itself.
@@ -44,6 +45,7 @@ impl End {
             finished: false,
             peer_finished: false,
             stopped: false,
+            durable: 0,
             promised: 0,
             ended: None,
             due: None,

@@ -1,7 +1,5 @@
 //! What must hold at any time, and in the end.
 
-use underpass_streams::StreamState;
-
 use crate::apps::Ended;
 use crate::schedule::HUB;
 use crate::world::World;
@@ -12,10 +10,15 @@ const FLOOR_BYTES: u64 = 64 << 10;
 const RECORDS: u64 = 8;
 /// A signal's bundle, as the quota counts it, some at once.
 const SIGNALS_BYTES: u64 = 64 << 10;
+/// Their number, at once.
+const SIGNALS: usize = 16;
 
 impl World {
     /// What must hold at any time.
-    pub fn check(&self) {
+    pub fn check(&mut self) {
+        for node in 0..self.nodes.len() {
+            self.note_durable(node);
+        }
         self.check_stores();
         self.check_windows();
         self.check_custody();
@@ -25,10 +28,16 @@ impl World {
         let now = self.instant();
         for (number, node) in self.nodes.iter().enumerate() {
             let Some(engine) = &node.engine else { continue };
-            let used = engine.custody(now).used_bytes;
+            let custody = engine.custody(now);
+            let used = custody.used_bytes;
             let quota = self.schedule.nodes[number].store_bytes;
             let most = quota + quota / RECORDS + SIGNALS_BYTES;
             assert!(used <= most, "node {number} keeps {used} bytes of {quota}");
+            let undelivered = custody.undelivered_bytes;
+            assert!(undelivered <= quota, "{undelivered} wait at node {number}");
+            let count = self.schedule.nodes[number].store_bundles;
+            let most = count + count / RECORDS as usize + SIGNALS;
+            assert!(custody.bundles <= most, "node {number}: {custody:?}");
         }
     }
 
@@ -47,40 +56,6 @@ impl World {
         }
     }
 
-    /// What was sealed and has not arrived is in somebody's custody.
-    fn check_custody(&self) {
-        for (serial, stream) in self.streams.iter().enumerate() {
-            for from in 0..2 {
-                let (sender, receiver) = (stream.node_of(from), stream.node_of(1 - from));
-                let (Some(sent), Some(got)) =
-                    (self.info(serial, from), self.info(serial, 1 - from))
-                else {
-                    continue;
-                };
-                let open = |state| !matches!(state, StreamState::Draining | StreamState::Early);
-                if !open(sent.state) || !open(got.state) || self.restarting(sender, receiver) {
-                    continue;
-                }
-                // A direction that was ended here counts no further.
-                if stream.ends[1 - from].peer_finished {
-                    continue;
-                }
-                let arrived = got.read_bytes + got.unread_bytes;
-                let held = self.held_between(sender, receiver);
-                assert!(
-                    sent.sent_bytes <= arrived || held > 0,
-                    "stream {serial}: {} bytes sealed, {arrived} arrived, none held: {}",
-                    sent.sent_bytes,
-                    self.describe()
-                );
-            }
-        }
-    }
-
-    fn restarting(&self, sender: usize, receiver: usize) -> bool {
-        self.schedule.restarts(sender) || self.schedule.restarts(receiver)
-    }
-
     pub fn info(&self, serial: usize, end: usize) -> Option<underpass_streams::StreamInfo> {
         let stream = &self.streams[serial];
         let key = stream.ends[end].key?;
@@ -90,20 +65,6 @@ impl World {
             .into_iter()
             .find(|(peer, epoch, info)| (*peer, *epoch, info.id) == (key.peer, key.epoch, key.id));
         found.map(|(.., info)| info)
-    }
-
-    fn held_between(&self, sender: usize, receiver: usize) -> usize {
-        let source = format!("ipn:{}.80", self.schedule.nodes[sender].number);
-        let destination = format!("ipn:{}.80", self.schedule.nodes[receiver].number);
-        let now = self.instant();
-        let engines = self.nodes.iter().filter_map(|node| node.engine.as_ref());
-        let held = engines.flat_map(|engine| engine.held(now, usize::MAX));
-        held.filter(|held| {
-            held.custody
-                && held.source.to_string() == source
-                && held.destination.to_string() == destination
-        })
-        .count()
     }
 
     /// What must hold when nothing happens any more.
@@ -125,6 +86,7 @@ impl World {
         for serial in 0..self.streams.len() {
             self.check_stream_end(serial);
         }
+        self.check_messages();
     }
 
     fn check_stream_end(&self, serial: usize) {
@@ -146,7 +108,7 @@ impl World {
             // are owed nothing.
             let lives = matches!(own.ended, Some(Ended::Closed | Ended::Reset(_)));
             assert!(
-                !lives || stream.unheard || own.received >= own.promised,
+                !lives || stream.unheard || self.schedule.flips() || own.received >= own.promised,
                 "stream {serial} end {end}: custody of {} bytes is not kept: {}",
                 own.promised,
                 self.describe()

@@ -1,165 +1,252 @@
-//! A disk that outlives its node, and the durable store on it.
+//! Disks that outlive their nodes: the durable store over a simulated disk,
+//! whose worker has its own times.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_bundle::{BundleId, Keep, Payload, Restored, Store, StoreEvent};
+use underpass_store::simulated::{Crash, SimulatedDisk};
+use underpass_store::{DiskStore, Identity, Limits, Next, Worker};
 
-/// What is on stable storage.
-#[derive(Debug, Default)]
-struct Kept {
-    bundles: BTreeMap<BundleId, Bundle>,
-    next_id: u64,
-}
+use crate::random::Random;
+use crate::schedule::{DiskPlan, HowStopped};
+use crate::world::{Happening, World};
 
-#[derive(Clone, Debug)]
-struct Bundle {
-    record: Bytes,
-    payload: Bytes,
-    at: Instant,
-}
+/// A disk that could not be written is tried again so late.
+const RETRY: Duration = Duration::from_secs(1);
+/// Steps in which a worker that is told to write all has done so.
+const MOST_STEPS: usize = 10_000;
 
 /// A node's disk.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    kept: Arc<Mutex<Kept>>,
-    /// What a commit takes.
+    pub media: SimulatedDisk,
+    plan: DiskPlan,
+    /// Losses of power so far.
+    boots: u8,
+    /// Bits flipped so far.
+    pub flipped: u64,
+    /// The last end was such that damage may be found.
+    suspect: bool,
+}
+
+/// What the store has told those around it.
+#[derive(Debug, Default)]
+struct Flags {
+    /// Something was asked of the worker.
+    asked: AtomicBool,
+    /// All that was put for good is on the disk.
+    quiet: AtomicBool,
+}
+
+/// The worker of a store in one run of its node.
+pub struct DiskWork {
+    worker: Worker<SimulatedDisk>,
+    flags: Arc<Flags>,
     latency: Duration,
+    /// Its next step.
+    pub due: Option<Duration>,
+    retry_at: Duration,
 }
 
 impl Disk {
-    pub fn new(latency: Duration) -> Disk {
+    pub fn new(plan: DiskPlan) -> Disk {
         Disk {
-            kept: Arc::default(),
-            latency,
+            media: SimulatedDisk::default(),
+            plan,
+            boots: 0,
+            flipped: 0,
+            suspect: false,
         }
     }
 
-    /// The store of the node's next run.
-    pub fn store(&self, now: Instant) -> DiskStore {
-        DiskStore {
-            disk: self.clone(),
-            started: now,
-            memory: HashMap::new(),
-            writing: VecDeque::new(),
-            events: VecDeque::new(),
+    /// The store of the node's next run, at `at` of the simulation's time.
+    pub fn open(&self, node: u64, at: Duration, now: Instant) -> (Box<dyn Store>, DiskWork) {
+        let at_ms = at.as_millis() as u64;
+        let identity = Identity {
+            node,
+            boot: [self.boots; 16],
+            boot_ms: at_ms as i64,
+            seed: Random::new(node ^ at_ms << 8 ^ u64::from(self.boots)).next(),
+        };
+        let limits = Limits {
+            segment_bytes: self.plan.segment_bytes,
+            memory_bytes: self.plan.memory_bytes,
+            write_behind: Duration::from_millis(250),
+        };
+        let opened = DiskStore::over(self.media.clone(), identity, limits, now, || ());
+        let (store, worker, report) = opened.expect("a disk of this node");
+        let damaged = &report.damaged;
+        assert!(damaged.is_empty() || self.suspect, "{damaged:?}");
+        let flags = Arc::<Flags>::default();
+        let work = DiskWork {
+            worker,
+            flags: flags.clone(),
+            latency: self.plan.latency,
+            due: None,
+            retry_at: Duration::ZERO,
+        };
+        (Box::new(Watched { store, flags }), work)
+    }
+}
+
+impl DiskWork {
+    /// Whether all that was put for good is on the disk.
+    pub fn is_quiet(&self) -> bool {
+        self.flags.quiet.load(Ordering::Relaxed)
+    }
+
+    /// Writes until nothing is left to be written, or the disk fails.
+    fn drain(&mut self) {
+        for _ in 0..MOST_STEPS {
+            if self.worker.step(true) != Next::Step {
+                return;
+            }
         }
-    }
-
-    fn on<R>(&self, call: impl FnOnce(&mut Kept) -> R) -> R {
-        call(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+        panic!("a worker never ends");
     }
 }
 
-/// The store of one run; what it has not committed goes with it.
-pub struct DiskStore {
-    disk: Disk,
-    started: Instant,
-    /// Payloads that are not on the disk.
-    memory: HashMap<BundleId, Bytes>,
-    /// What is being written, and until when.
-    writing: VecDeque<(Instant, BundleId, Bundle)>,
-    events: VecDeque<StoreEvent>,
+/// A durable store that says when its worker has something to do.
+struct Watched {
+    store: DiskStore,
+    flags: Arc<Flags>,
 }
 
-impl DiskStore {
-    fn commit(&mut self, id: BundleId, bundle: Bundle) {
-        self.disk.on(|kept| {
-            kept.next_id = kept.next_id.max(id.0 + 1);
-            kept.bundles.insert(id, bundle);
-        });
-        self.memory.remove(&id);
-        self.events.push_back(StoreEvent::Committed(id));
+impl Watched {
+    fn asks<R>(&mut self, call: impl FnOnce(&mut DiskStore) -> R) -> R {
+        let result = call(&mut self.store);
+        self.flags.asked.store(true, Ordering::Relaxed);
+        self.note();
+        result
+    }
+
+    fn note(&self) {
+        // Only a store with nothing to write takes whatever comes.
+        let quiet = self.store.free_bytes() == u64::MAX;
+        self.flags.quiet.store(quiet, Ordering::Relaxed);
     }
 }
 
-impl Store for DiskStore {
+impl Store for Watched {
     fn is_durable(&self) -> bool {
-        true
+        self.store.is_durable()
     }
 
     fn restore(&mut self) -> Vec<Restored> {
-        let restored = |(id, bundle): (&BundleId, &Bundle)| Restored {
-            id: *id,
-            record: bundle.record.clone(),
-            payload_bytes: bundle.payload.len() as u64,
-            kept_for: self.started.saturating_duration_since(bundle.at),
-        };
-        self.disk
-            .on(|kept| kept.bundles.iter().map(restored).collect())
+        self.asks(DiskStore::restore)
     }
 
     fn first_free_id(&self) -> BundleId {
-        BundleId(self.disk.on(|kept| kept.next_id))
+        self.store.first_free_id()
     }
 
     fn free_bytes(&self) -> u64 {
-        u64::MAX
+        self.store.free_bytes()
     }
 
     fn burst_bytes(&self) -> u64 {
-        u64::MAX
+        self.store.burst_bytes()
     }
 
     fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>) {
-        let payload = Bytes::from(payload.concat());
-        let Some(keep) = keep else {
-            self.memory.insert(id, payload);
-            return;
-        };
-        let bundle = Bundle {
-            record: keep.record,
-            payload: payload.clone(),
-            at: now,
-        };
-        if self.disk.latency.is_zero() {
-            return self.commit(id, bundle);
-        }
-        self.memory.insert(id, payload);
-        self.writing
-            .push_back((now + self.disk.latency, id, bundle));
+        self.asks(|store| store.put(now, id, keep, payload));
     }
 
     fn payload(&mut self, id: BundleId) -> Payload {
-        if let Some(payload) = self.memory.get(&id) {
-            return Payload::Here(vec![payload.clone()]);
-        }
-        let kept = |kept: &mut Kept| kept.bundles.get(&id).map(|bundle| bundle.payload.clone());
-        match self.disk.on(kept) {
-            Some(payload) => Payload::Here(vec![payload]),
-            None => Payload::Lost,
-        }
+        self.asks(|store| store.payload(id))
     }
 
-    fn expect(&mut self, _id: BundleId) {}
-
-    fn flush(&mut self) {
-        while let Some((_, id, bundle)) = self.writing.pop_front() {
-            self.commit(id, bundle);
-        }
+    fn expect(&mut self, id: BundleId) {
+        self.asks(|store| store.expect(id));
     }
 
-    fn remove(&mut self, _now: Instant, id: BundleId) {
-        self.memory.remove(&id);
-        self.writing.retain(|(_, writing, _)| *writing != id);
-        self.disk.on(|kept| kept.bundles.remove(&id));
+    fn remove(&mut self, now: Instant, id: BundleId) {
+        self.asks(|store| store.remove(now, id));
     }
 
     fn poll_event(&mut self) -> Option<StoreEvent> {
-        self.events.pop_front()
+        let event = self.store.poll_event();
+        self.note();
+        event
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        self.writing.front().map(|(at, ..)| *at)
+        self.store.next_timeout()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        while self.writing.front().is_some_and(|(at, ..)| *at <= now)
-            && let Some((_, id, bundle)) = self.writing.pop_front()
-        {
-            self.commit(id, bundle);
+        self.asks(|store| store.handle_timeout(now));
+    }
+
+    fn flush(&mut self) {
+        self.asks(DiskStore::flush);
+    }
+}
+
+impl World {
+    /// After a node's engine was called: its disk works on what was asked.
+    pub fn wake_disk(&mut self, node: usize) {
+        let Some(work) = &mut self.nodes[node].work else {
+            return;
+        };
+        let at = self.now + work.latency;
+        if work.flags.asked.swap(false, Ordering::Relaxed) && work.due.is_none_or(|due| due > at) {
+            work.due = Some(at);
+            self.at(at, Happening::DiskWork(node));
+        }
+    }
+
+    pub fn work_disk(&mut self, number: usize) {
+        let now = self.now;
+        let Some(work) = &mut self.nodes[number].work else {
+            return;
+        };
+        // Another step has come before, or it is an earlier run's.
+        if work.due != Some(now) {
+            return;
+        }
+        let retry = now >= work.retry_at;
+        if retry {
+            work.retry_at = now + RETRY;
+        }
+        work.due = match work.worker.step(retry) {
+            Next::Step => Some(now + work.latency),
+            Next::Wait(pause) => pause.map(|pause| now + pause),
+            Next::Stop => None,
+        };
+        if let Some(at) = work.due {
+            self.at(at, Happening::DiskWork(number));
+        }
+        self.call(number, |engine, now| engine.store_moved(now));
+    }
+
+    /// What becomes of a node's disk when the node ends.
+    pub fn crash_disk(&mut self, number: usize, how: HowStopped, dice: u64) {
+        let node = &mut self.nodes[number];
+        let (Some(disk), Some(mut work)) = (&mut node.disk, node.work.take()) else {
+            return;
+        };
+        match how {
+            HowStopped::InOrder => {
+                work.drain();
+                disk.suspect = false;
+            }
+            HowStopped::Crash { crash, torn, flip } => {
+                if torn {
+                    disk.media.die_after(dice % 8_192);
+                    work.worker.step(true);
+                }
+                let power = crash != Crash::Kill;
+                disk.boots += u8::from(power);
+                disk.suspect = power || torn || flip;
+                disk.media.crash(crash, dice);
+                if flip {
+                    disk.flipped += u64::from(disk.media.flip(dice));
+                }
+            }
         }
     }
 }

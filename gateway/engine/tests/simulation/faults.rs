@@ -5,8 +5,10 @@ use underpass_engine::{Engine, HopId};
 use underpass_streams::ResetCode;
 
 use crate::apps::Ended;
+use crate::custody::custody_of;
+use crate::disk::DiskWork;
 use crate::nodes;
-use crate::schedule::Fault;
+use crate::schedule::{Fault, HowStopped};
 use crate::world::{Happening, World};
 use std::time::Duration;
 
@@ -46,7 +48,9 @@ impl World {
                     self.call(node, |engine, now| engine.set_rate(now, hop, rate_bps));
                 }
             }
-            Fault::Stop { node } => self.stop(node),
+            Fault::Stop { node, how, dice } => self.stop(node, how, dice),
+            Fault::DiskFails { node, room_bytes } => self.disk_fails(node, room_bytes),
+            Fault::DiskMended { node } => self.mend_disk(node),
             Fault::Start { node } => self.start(node),
         }
     }
@@ -90,9 +94,30 @@ impl World {
         self.dial_missing(link);
     }
 
-    pub fn stop(&mut self, number: usize) {
+    fn disk_fails(&mut self, node: usize, room_bytes: Option<u64>) {
+        if let Some(disk) = &self.nodes[node].disk {
+            let room = room_bytes.map(|room| disk.media.used_bytes() + room);
+            disk.media.set_capacity(room);
+            disk.media.set_broken(room.is_none());
+        }
+    }
+
+    fn mend_disk(&mut self, node: usize) {
+        if let Some(disk) = &self.nodes[node].disk {
+            disk.media.set_capacity(None);
+            disk.media.set_broken(false);
+        }
+    }
+
+    pub fn stop(&mut self, number: usize, how: HowStopped, dice: u64) {
         self.note_unheard(number);
+        self.note_durable(number);
         self.note_promises(number);
+        self.note_custody(number);
+        if let (HowStopped::InOrder, Some(engine)) = (how, &mut self.nodes[number].engine) {
+            engine.flush_store();
+        }
+        self.crash_disk(number, how, dice);
         let node = &mut self.nodes[number];
         node.engine = None;
         node.ready.clear();
@@ -118,20 +143,38 @@ impl World {
         }
     }
 
-    /// What a node has sealed when it stops is due to the other ends that live
-    /// on, if its disk has it.
-    fn note_promises(&mut self, number: usize) {
-        let kept = self.schedule.nodes[number].disk == Some(Duration::ZERO);
+    /// What is on a node's disk now of what its streams have sealed, or has
+    /// been handed on.
+    pub fn note_durable(&mut self, number: usize) {
+        let quiet = self.nodes[number].work.as_ref().map(DiskWork::is_quiet);
+        if quiet != Some(true) {
+            return;
+        }
+        let now = self.instant();
+        let node = &mut self.nodes[number];
+        if let Some(engine) = &node.engine {
+            node.durable = custody_of(engine, now);
+        }
         for stream in 0..self.streams.len() {
             for end in 0..2 {
-                if self.streams[stream].node_of(end) != number {
-                    continue;
+                if self.streams[stream].node_of(end) == number
+                    && let Some(info) = self.info(stream, end)
+                {
+                    self.streams[stream].ends[end].durable = info.sent_bytes;
                 }
-                let sealed = self.info(stream, end).map(|info| info.sent_bytes);
-                if let Some(sealed) = sealed.filter(|_| kept) {
-                    self.streams[stream].ends[1 - end].promised = sealed;
+            }
+        }
+    }
+
+    /// What a node has made durable when it stops is due to the other ends
+    /// that live on.
+    fn note_promises(&mut self, number: usize) {
+        for stream in &mut self.streams {
+            for end in 0..2 {
+                if stream.node_of(end) == number {
+                    stream.ends[1 - end].promised = stream.ends[end].durable;
+                    stream.ends[end].promised = 0;
                 }
-                self.streams[stream].ends[end].promised = 0;
             }
         }
     }
@@ -156,6 +199,16 @@ impl World {
         }
     }
 
+    /// What a flipped bit has destroyed in somebody's custody never arrives:
+    /// the applications give up some day.
+    pub fn expect_losses(&mut self) {
+        for stream in 0..self.streams.len() {
+            for end in 0..2 {
+                self.at(PATIENCE, Happening::GiveUp { stream, end });
+            }
+        }
+    }
+
     pub fn give_up(&mut self, stream: usize, end: usize) {
         let node = self.streams[stream].node_of(end);
         let own = &mut self.streams[stream].ends[end];
@@ -173,8 +226,14 @@ impl World {
         self.nodes[number].incarnation += 1;
         let incarnation = self.nodes[number].incarnation;
         let disk = self.nodes[number].disk.as_ref();
-        let engine = nodes::engine(&self.schedule, number, incarnation, disk, now);
+        let identity = self.schedule.nodes[number].number;
+        let opened = disk.map(|disk| disk.open(identity, self.now, now));
+        let (store, work) = opened.unzip();
+        self.nodes[number].work = work;
+        let engine = nodes::engine(&self.schedule, number, incarnation, store, now);
         self.nodes[number].engine = Some(engine);
+        self.wake_disk(number);
+        self.forgive(number);
         for link in 0..self.links.len() {
             let told_rate = self.links[link].plan.rate_bps;
             if self.links[link].plan.ends.contains(&number) {
@@ -187,6 +246,9 @@ impl World {
 
     pub fn become_calm(&mut self) {
         self.calm = true;
+        for node in 0..self.nodes.len() {
+            self.mend_disk(node);
+        }
         for link in 0..self.links.len() {
             self.links[link].refuse_percent = [0, 0];
             self.unblock(link);

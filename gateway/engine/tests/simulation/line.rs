@@ -86,6 +86,8 @@ pub enum Moving {
         from: usize,
         key: u64,
         raw: bytes::Bytes,
+        name: crate::custody::Name,
+        destination: u64,
     },
     /// What became of a bundle, on its way back to the end that sent it.
     Answer {

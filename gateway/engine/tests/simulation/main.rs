@@ -7,9 +7,11 @@
 
 mod apps;
 mod checks;
+mod custody;
 mod disk;
 mod faults;
 mod line;
+mod messages;
 mod nodes;
 mod pattern;
 mod random;

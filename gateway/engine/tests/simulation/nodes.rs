@@ -3,13 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use underpass_bundle as bundle;
+use underpass_bundle::{self as bundle, Store};
 use underpass_cla::{Class, SessionInfo};
 use underpass_engine::{Engine, EngineConfig, HopConfig, HopId, RouteEntry};
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::Announcement;
 
-use crate::disk::Disk;
+use crate::messages;
 use crate::random::Random;
 use crate::schedule::{CLASSES, HUB, LinkPlan, Schedule};
 
@@ -18,7 +18,7 @@ pub fn engine(
     schedule: &Schedule,
     node: usize,
     incarnation: u64,
-    disk: Option<&Disk>,
+    store: Option<Box<dyn Store>>,
     now: Instant,
 ) -> Engine {
     let plan = &schedule.nodes[node];
@@ -26,6 +26,7 @@ pub fn engine(
     let mut agent = bundle::Config::new(plan.number, Random::new(run).next());
     agent.store_bytes = plan.store_bytes;
     agent.store_bundles = plan.store_bundles;
+    agent.services.insert(messages::SERVICE);
     let config = EngineConfig {
         node: plan.number,
         incarnation,
@@ -49,8 +50,8 @@ pub fn engine(
         },
         default_class: Class(1),
     };
-    let made = match disk {
-        Some(disk) => Engine::with_store(now, config, Box::new(disk.store(now))),
+    let made = match store {
+        Some(store) => Engine::with_store(now, config, store),
         None => Engine::new(now, config),
     };
     let mut engine = made.expect("a valid configuration");

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use underpass_cla::Class;
+use underpass_store::simulated::Crash;
 
 use crate::random::Random;
 
 /// Faults cease and everything is mended at this time.
 pub const CALM: Duration = Duration::from_secs(20);
-
-/// A payload that is sealed ahead has half a floor of its stream, and heads.
-const SEALED_AHEAD_BYTES: u64 = 36 << 10;
 
 pub const HUB: usize = 0;
 pub const CLASSES: u8 = 3;
@@ -22,6 +20,7 @@ pub struct Schedule {
     pub nodes: Vec<NodePlan>,
     pub links: Vec<LinkPlan>,
     pub streams: Vec<StreamPlan>,
+    pub messages: Vec<MessagePlan>,
     pub faults: Vec<(Duration, Fault)>,
     pub equal_priority: bool,
     pub beam_rate_bps: Option<u64>,
@@ -38,8 +37,30 @@ pub struct NodePlan {
     pub send_buffer_bytes: u64,
     pub max_streams: usize,
     pub clock: bool,
-    /// Whether custody survives the node's process, and what a commit takes.
-    pub disk: Option<Duration>,
+    /// Custody survives the node's process.
+    pub disk: Option<DiskPlan>,
+}
+
+#[derive(Clone, Debug)]
+pub struct DiskPlan {
+    /// What each step of its worker takes.
+    pub latency: Duration,
+    pub segment_bytes: u64,
+    pub memory_bytes: u64,
+}
+
+/// How a node ends.
+#[derive(Clone, Copy, Debug)]
+pub enum HowStopped {
+    /// It writes what is to be written first.
+    InOrder,
+    Crash {
+        crash: Crash,
+        /// In the midst of a write.
+        torn: bool,
+        /// A bit on the disk is another one afterwards.
+        flip: bool,
+    },
 }
 
 /// A link between two nodes; the first is the hub's side.
@@ -65,6 +86,16 @@ pub struct StreamPlan {
     pub class: Class,
     pub report_connected: bool,
     pub ends: [EndPlan; 2],
+}
+
+/// A message of a service.
+#[derive(Clone, Debug)]
+pub struct MessagePlan {
+    pub at: Duration,
+    pub from: usize,
+    pub to: usize,
+    pub class: Class,
+    pub bytes: usize,
 }
 
 /// What an application does with its end of a stream.
@@ -111,6 +142,17 @@ pub enum Fault {
     },
     Stop {
         node: usize,
+        how: HowStopped,
+        dice: u64,
+    },
+    /// A disk takes no more than so many bytes beyond what it has, or
+    /// nothing at all.
+    DiskFails {
+        node: usize,
+        room_bytes: Option<u64>,
+    },
+    DiskMended {
+        node: usize,
     },
     Start {
         node: usize,
@@ -146,11 +188,6 @@ impl Schedule {
         for link in &mut links {
             link.mru_bytes = mru_bytes;
         }
-        // What is sealed ahead into durable custody while no session is up
-        // knows no MRU.
-        if mru_bytes < SEALED_AHEAD_BYTES {
-            nodes.iter_mut().for_each(|node| node.disk = None);
-        }
         let first_terminal = nodes.len() - terminals;
         let streams = (0..random.between(1, 6))
             .map(|_| {
@@ -158,9 +195,25 @@ impl Schedule {
                 stream(random, terminal as usize)
             })
             .collect();
+        let messages = (0..random.pick(&[0, 3, 12]))
+            .map(|_| {
+                let terminal = random.between(first_terminal as u64, nodes.len() as u64 - 1);
+                let least = nodes.iter().map(|node| node.store_bytes).min();
+                message(
+                    random,
+                    terminal as usize,
+                    mru_bytes.min(least.unwrap_or(0) / 2),
+                )
+            })
+            .collect();
         let mut faults = Vec::new();
         for number in 0..links.len() {
             link_faults(random, number, &mut faults);
+        }
+        for (place, plan) in nodes.iter().enumerate() {
+            if plan.disk.is_some() && random.chance(15) {
+                disk_fails(random, place, &mut faults);
+            }
         }
         // A relay that holds custody in memory alone loses it when it stops:
         // that is not asked of it.
@@ -176,6 +229,7 @@ impl Schedule {
             nodes,
             links,
             streams,
+            messages,
             faults,
             equal_priority: random.chance(30),
             beam_rate_bps: random
@@ -185,10 +239,21 @@ impl Schedule {
         }
     }
 
+    /// Whether bits flip on some disk.
+    pub fn flips(&self) -> bool {
+        let flips = |fault: &Fault| {
+            let Fault::Stop { how, .. } = fault else {
+                return false;
+            };
+            matches!(how, HowStopped::Crash { flip: true, .. })
+        };
+        self.faults.iter().any(|(_, fault)| flips(fault))
+    }
+
     /// Whether a node restarts in this run.
     pub fn restarts(&self, node: usize) -> bool {
         let stops =
-            |fault: &Fault| matches!(fault, Fault::Stop { node: stopped } if *stopped == node);
+            |fault: &Fault| matches!(fault, Fault::Stop { node: stopped, .. } if *stopped == node);
         self.faults.iter().any(|(_, fault)| stops(fault))
     }
 }
@@ -203,9 +268,15 @@ fn node(random: &mut Random, number: u64, edge: bool) -> NodePlan {
         send_buffer_bytes: random.pick(&[10_000, 64 << 10, 1 << 20]),
         max_streams: random.pick(&[2, 100, 100]),
         clock: random.chance(50),
-        disk: random
-            .chance(60)
-            .then(|| random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_millis(20)])),
+        disk: random.chance(60).then(|| disk(random)),
+    }
+}
+
+fn disk(random: &mut Random) -> DiskPlan {
+    DiskPlan {
+        latency: Duration::from_millis(random.pick(&[0, 0, 3, 20])),
+        segment_bytes: random.pick(&[16 << 10, 256 << 10, 64 << 20]),
+        memory_bytes: random.pick(&[64 << 10, 1 << 20, 96 << 20]),
     }
 }
 
@@ -241,6 +312,18 @@ fn stream(random: &mut Random, terminal: usize) -> StreamPlan {
     }
 }
 
+fn message(random: &mut Random, terminal: usize, most_bytes: u64) -> MessagePlan {
+    let up = random.chance(70);
+    let (from, to) = if up { (terminal, HUB) } else { (HUB, terminal) };
+    MessagePlan {
+        at: random.ms(0, 15_000),
+        from,
+        to,
+        class: Class(random.between(0, u64::from(CLASSES) - 1) as u8),
+        bytes: random.between(0, most_bytes.min(20_000) / 4) as usize,
+    }
+}
+
 fn end(random: &mut Random) -> EndPlan {
     let most = random.pick(&[0, 100, 5_000, 80_000, 300_000]);
     EndPlan {
@@ -256,14 +339,33 @@ fn end(random: &mut Random) -> EndPlan {
 /// A node stops and comes back, once or some times in a row.
 fn restarts_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
     let times = random.pick(&[1, 1, 3]);
+    let flips = random.chance(10);
     let mut back = Duration::ZERO;
     for _ in 0..times {
         // The last stop is before the calm.
         let at = back + random.ms(100, 14_000 / times);
-        faults.push((at, Fault::Stop { node }));
+        let how = match random.chance(25) {
+            true => HowStopped::InOrder,
+            false => HowStopped::Crash {
+                crash: random.pick(&[Crash::Kill, Crash::PowerInOrder, Crash::PowerInAnyOrder]),
+                torn: random.chance(40),
+                flip: flips && random.chance(50),
+            },
+        };
+        let dice = random.next();
+        faults.push((at, Fault::Stop { node, how, dice }));
         back = at + random.ms(0, 4_000 / times);
         faults.push((back, Fault::Start { node }));
     }
+}
+
+/// A disk is full, or broken, for a time.
+fn disk_fails(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
+    let at = random.ms(0, 8_000);
+    let room_bytes = random.chance(70).then(|| random.between(0, 100_000));
+    faults.push((at, Fault::DiskFails { node, room_bytes }));
+    let mended = at + random.ms(100, 8_000);
+    faults.push((mended, Fault::DiskMended { node }));
 }
 
 fn link_faults(random: &mut Random, link: usize, faults: &mut Vec<(Duration, Fault)>) {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use underpass_cla::{Class, Outcome, Refusal, SessionId};
 use underpass_engine::HopId;
 
+use crate::custody::{Name, name_of};
 use crate::line::{Flow, Moving, Pair};
 use crate::nodes;
 use crate::schedule::CLASSES;
@@ -41,15 +42,23 @@ impl World {
         let raw = Bytes::from(transfer.chunks.concat());
         let key = transfer.key;
         let encoded = &mut self.nodes[node].encoded;
-        match transfer.resume {
+        let (name, destination) = match transfer.resume {
             // The neighbour has the bytes of the earlier transfer.
             Some(resume) => {
                 assert!(resume.offset < length);
-                assert!(encoded[&resume.key] == raw, "other bytes are resumed");
+                let (before, name, destination) = &encoded[&resume.key];
+                assert!(*before == raw, "other bytes are resumed");
                 self.resumed += 1;
+                (*name, *destination)
             }
-            None => assert!(encoded.insert(key, raw.clone()).is_none()),
-        }
+            None => {
+                let (name, destination) = name_of(&raw);
+                let before = encoded.insert(key, (raw.clone(), name, destination));
+                assert!(before.is_none());
+                self.ledger.bound.insert(name);
+                (name, destination)
+            }
+        };
         if swallowed {
             self.pairs[pair].flows[end].cut = true;
             return;
@@ -61,6 +70,8 @@ impl World {
                 from: end,
                 key,
                 raw,
+                name,
+                destination,
             }),
         );
         let ready = if eager { begins } else { sent };
@@ -214,7 +225,9 @@ impl World {
                 from,
                 key,
                 raw,
-            } => self.bundle_arrives(pair, from, key, raw),
+                name,
+                destination,
+            } => self.bundle_arrives(pair, from, key, raw, name, destination),
             Moving::Answer {
                 pair,
                 to,
@@ -232,7 +245,15 @@ impl World {
         }
     }
 
-    pub fn bundle_arrives(&mut self, number: usize, from: usize, key: u64, raw: Bytes) {
+    pub fn bundle_arrives(
+        &mut self,
+        number: usize,
+        from: usize,
+        key: u64,
+        raw: Bytes,
+        name: Name,
+        destination: u64,
+    ) {
         let to = 1 - from;
         let pair = &mut self.pairs[number];
         if pair.broken && (!pair.up[to] || pair.flows[from].cut || self.random.chance(50)) {
@@ -259,6 +280,9 @@ impl World {
             "a good bundle is refused"
         );
         self.note(length + u64::from(outcome.is_ok()));
+        if outcome.is_ok() && destination == self.schedule.nodes[node].number {
+            self.delivered(name);
+        }
         let outcome = outcome.map_or_else(Outcome::Refused, |()| Outcome::Acknowledged);
         let back = self.now + self.links[link].plan.delay;
         self.at(

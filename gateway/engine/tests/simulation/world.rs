@@ -9,8 +9,10 @@ use underpass_cla::{Class, SessionId};
 use underpass_engine::{Action, Engine, StreamKey};
 
 use crate::apps::StreamRun;
-use crate::disk::Disk;
+use crate::custody::{Ledger, Name};
+use crate::disk::{Disk, DiskWork};
 use crate::line::{Link, Moving, Pair};
+use crate::messages::MessageRun;
 use crate::nodes;
 use crate::random::Random;
 use crate::schedule::{CALM, Fault, Schedule};
@@ -22,12 +24,19 @@ pub struct Node {
     pub incarnation: u64,
     /// What outlives its process.
     pub disk: Option<Disk>,
+    /// What writes to it, in this run.
+    pub work: Option<DiskWork>,
     /// Sessions that have said that they are ready and got no bundle since.
     pub ready: BTreeSet<SessionId>,
     /// Sessions that are up, with their pair and end.
     pub sessions: BTreeMap<SessionId, (usize, usize)>,
-    /// What was offered, by the first transfer of it.
-    pub encoded: HashMap<u64, Bytes>,
+    /// What was offered, by the first transfer of it, with its name and
+    /// destination.
+    pub encoded: HashMap<u64, (Bytes, Name, u64)>,
+    /// While it is stopped: what it had custody of.
+    pub kept: BTreeSet<Name>,
+    /// Of its own, what its disk is known to have, or was handed on.
+    pub durable: BTreeSet<Name>,
     pub streams: HashMap<StreamKey, (usize, usize)>,
     /// Deadlines served at one moment.
     pub spun: (Duration, u32),
@@ -42,8 +51,10 @@ pub enum Happening {
     Down { pair: usize, end: usize },
     Dial { link: usize, class: Option<Class> },
     Fault(Fault),
+    DiskWork(usize),
     Calm,
     OpenStream(usize),
+    SendMessage(usize),
     Work { stream: usize, end: usize },
     GiveUp { stream: usize, end: usize },
 }
@@ -63,6 +74,8 @@ pub struct World {
     pub links: Vec<Link>,
     pub pairs: Vec<Pair>,
     pub streams: Vec<StreamRun>,
+    pub messages: Vec<MessageRun>,
+    pub ledger: Ledger,
     pub now: Duration,
     pub random: Random,
     /// How much of broken transfers was acknowledged.
@@ -83,14 +96,22 @@ impl World {
     pub fn new(schedule: Schedule) -> World {
         let start = Instant::now();
         let nodes = (0..schedule.nodes.len()).map(|node| {
-            let disk = schedule.nodes[node].disk.map(Disk::new);
+            let plan = &schedule.nodes[node];
+            let disk = plan.disk.clone().map(Disk::new);
+            let opened = disk
+                .as_ref()
+                .map(|disk| disk.open(plan.number, Duration::ZERO, start));
+            let (store, work) = opened.unzip();
             Node {
-                engine: Some(nodes::engine(&schedule, node, 1, disk.as_ref(), start)),
+                engine: Some(nodes::engine(&schedule, node, 1, store, start)),
                 incarnation: 1,
                 disk,
+                work,
                 ready: BTreeSet::new(),
                 sessions: BTreeMap::new(),
                 encoded: HashMap::new(),
+                kept: BTreeSet::new(),
+                durable: BTreeSet::new(),
                 streams: HashMap::new(),
                 spun: (Duration::ZERO, 0),
             }
@@ -105,6 +126,8 @@ impl World {
                 .cloned()
                 .map(StreamRun::new)
                 .collect(),
+            messages: Vec::new(),
+            ledger: Ledger::default(),
             now: Duration::ZERO,
             random: Random::new(!schedule.seed),
             parts: Random::new(schedule.seed.rotate_left(32)),
@@ -123,6 +146,17 @@ impl World {
         }
         for stream in 0..world.streams.len() {
             world.at(world.streams[stream].plan.at, Happening::OpenStream(stream));
+        }
+        for (serial, plan) in world.schedule.messages.clone().into_iter().enumerate() {
+            world.at(plan.at, Happening::SendMessage(serial));
+            world.messages.push(MessageRun {
+                plan,
+                taken: None,
+                arrived: 0,
+            });
+        }
+        if world.schedule.flips() {
+            world.expect_losses();
         }
         world.at(CALM, Happening::Calm);
         for link in 0..world.links.len() {
@@ -222,6 +256,7 @@ impl World {
             assert!(actions < MOST_ACTIONS, "node {node} never stops acting");
             self.act(node, action);
         }
+        self.wake_disk(node);
         Some(result)
     }
 
@@ -236,7 +271,7 @@ impl World {
                 self.break_pair(pair);
             }
             Action::Stream { peer, epoch, event } => self.stream_event(node, peer, epoch, &event),
-            Action::Message(message) => panic!("node {node}: {message:?}"),
+            Action::Message(message) => self.message_arrives(node, &message),
             Action::Bundle(event) => self.bundle_event(node, &event),
             Action::FormerRunEnded { .. } => assert!(self.nodes[node].disk.is_some()),
             Action::Link { .. } => {}
@@ -245,7 +280,19 @@ impl World {
     }
 
     pub fn bundle_event(&mut self, node: usize, event: &bundle::Event) {
-        panic!("node {node}: {event:?}");
+        let disk = self.nodes[node].disk.as_ref();
+        let expected = match event {
+            bundle::Event::StoreStalled(_)
+            | bundle::Event::StoreResumed
+            | bundle::Event::Restored { .. } => disk.is_some(),
+            // What a flipped bit was in.
+            bundle::Event::Deleted { reason, .. } => {
+                *reason == bundle::DeleteReason::DepletedStorage
+                    && disk.is_some_and(|disk| disk.flipped > 0)
+            }
+            _ => false,
+        };
+        assert!(expected, "node {node}: {event:?}");
     }
 
     pub fn happen(&mut self, happening: Happening) {
@@ -256,8 +303,10 @@ impl World {
             Happening::Down { pair, end } => self.session_down(pair, end),
             Happening::Dial { link, class } => self.dialled(link, class),
             Happening::Fault(fault) => self.fault(fault),
+            Happening::DiskWork(node) => self.work_disk(node),
             Happening::Calm => self.become_calm(),
             Happening::OpenStream(stream) => self.open(stream),
+            Happening::SendMessage(message) => self.send_message(message),
             Happening::Work { stream, end } => self.work(stream, end),
             Happening::GiveUp { stream, end } => self.give_up(stream, end),
         }

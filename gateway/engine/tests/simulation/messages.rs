@@ -1,0 +1,83 @@
+//! Services' messages beside the streams.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use underpass_bundle::SendError;
+use underpass_engine::Message;
+
+use crate::pattern::{is_pattern, pattern};
+use crate::schedule::MessagePlan;
+use crate::world::{Happening, World};
+
+pub const SERVICE: u64 = 81;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// A service whose node's store is full tries again so late.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// A message, and what has become of it.
+#[derive(Clone, Debug)]
+pub struct MessageRun {
+    pub plan: MessagePlan,
+    /// The node has taken it, in this incarnation.
+    pub taken: Option<u64>,
+    pub arrived: u32,
+}
+
+impl World {
+    pub fn send_message(&mut self, serial: usize) {
+        let plan = self.messages[serial].plan.clone();
+        let peer = self.schedule.nodes[plan.to].number;
+        let head = Bytes::copy_from_slice(&(serial as u64).to_be_bytes());
+        let body = pattern(serial, 0, 0, plan.bytes);
+        let message = Message {
+            peer,
+            service: SERVICE,
+            class: plan.class,
+            age: Duration::ZERO,
+            payload: [head, body].concat().into(),
+        };
+        let sent = self.call(plan.from, |engine, now| {
+            engine.send_message(now, message, DAY)
+        });
+        match sent {
+            Some(Ok(_)) => {
+                self.messages[serial].taken = Some(self.nodes[plan.from].incarnation);
+            }
+            // Its node is stopped, or its store is full.
+            None | Some(Err(SendError::NoRoom)) => {
+                self.at(self.now + RETRY, Happening::SendMessage(serial));
+            }
+            Some(Err(error)) => panic!("message {serial}: {error}"),
+        }
+    }
+
+    pub fn message_arrives(&mut self, node: usize, message: &Message) {
+        let (head, body) = message.payload.split_at(8);
+        let serial = u64::from_be_bytes(head.try_into().expect("eight bytes")) as usize;
+        let run = &mut self.messages[serial];
+        assert_eq!(run.plan.to, node);
+        assert_eq!(message.peer, self.schedule.nodes[run.plan.from].number);
+        assert_eq!(body.len(), run.plan.bytes);
+        assert!(
+            is_pattern(serial, 0, 0, body),
+            "message {serial} is another"
+        );
+        run.arrived += 1;
+        // A node that was stopped may be given again what it had already.
+        let again = self.nodes[node].incarnation > 1;
+        assert!(run.arrived == 1 || again, "message {serial} comes twice");
+    }
+
+    pub fn check_messages(&self) {
+        for (serial, run) in self.messages.iter().enumerate() {
+            // What its sender had only in memory may have gone with it.
+            let kept = run.taken == Some(self.nodes[run.plan.from].incarnation);
+            assert!(
+                run.arrived > 0 || !kept || self.schedule.flips(),
+                "message {serial} is lost: {}",
+                self.describe()
+            );
+        }
+    }
+}
