@@ -305,6 +305,28 @@ _ALL = [
             ),
         )
     ),
+    *(
+        figure
+        for streams, what in ((1, "1 stream"), (64, "64 streams"))
+        for figure in (
+            Figure(
+                f"disk-throughput-{streams}.rate",
+                f"Two nodes on loopback, {what}, by where custody is",
+                "Mbit/s",
+                more_is_better=True,
+            ),
+            Figure(
+                f"disk-throughput-{streams}.ratio",
+                "The same on disk, against what is asked: 70 % of memory, or 80 % of the disk's "
+                "rate by the copies written, whichever is less",
+                "ratio",
+                target=1.0,
+                more_is_better=True,
+            ),
+        )
+    ),
+    Figure("disk-restart", "Restart with 1 GiB in custody until it serves", "s", target=2.0),
+    Figure("disk-memory", "Memory with 1 GiB in custody, above idle", "MiB", target=150.0),
     Figure(
         "resumption.v",
         "From the link's return to the first new byte at the client, over blockages of 1 to "

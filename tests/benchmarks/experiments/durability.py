@@ -1,0 +1,214 @@
+"""Custody on disk: what it costs in throughput, memory and time to start."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from pathlib import Path
+
+from tests.benchmarks.bench import Settings, say
+from tests.benchmarks.records import Result, record
+from tests.testbed import addresses, ports
+from tests.testbed.client.drain import drain_bps
+from tests.testbed.client.transfer import Transfer, download
+from tests.testbed.loopback import Loopback
+from tests.testbed.node import HUB_NODE, TCPCL_PORT, Node, Options, Pair, terminal_node
+from tests.testbed.programs import missing
+
+_BYTES = 2_000_000_000
+_DEADLINE_S = 300.0
+# The part of the memory's rate, or of the disk's, that is asked for.
+_OF_MEMORY, _OF_DISK = 0.7, 0.8
+
+_IN_CUSTODY_BYTES = 1 << 30
+_QUOTA_BYTES = 2 << 30
+_DISK = {"custody": {"durability": "disk", "quota_bytes": _QUOTA_BYTES}}
+_RELAY_NODE, _RELAY_PORT = 5, 4600
+
+
+def run_throughput(settings: Settings) -> Result:
+    """Two nodes on loopback, custody on disk against custody in memory, in turns."""
+    result = Result("disk-throughput")
+    if reason := missing("underpass"):
+        result.notes["left out"] = reason
+        return result
+    for streams in (1, 64):
+        rates: dict[str, list[float]] = {"memory": [], "disk": []}
+        written: list[float] = []
+        with Loopback() as bed:
+            disk_bps = _disk_bps(bed.dir)
+            pairs = {
+                "memory": Pair(bed, Options(tls=False), name="-memory"),
+                "disk": Pair(
+                    bed,
+                    Options(tls=False, terminal=_DISK, hub=_DISK),
+                    name="-disk",
+                    port_offset=1,
+                ),
+            }
+            for _ in range(settings.runs or 10):
+                for name, pair in pairs.items():
+                    before = _committed_bytes(pair)
+                    rate = drain_bps(
+                        bed.hub,
+                        addresses.ORIGIN,
+                        ports.HTTP,
+                        route=pair.http_connect(),
+                        streams=streams,
+                        size=_BYTES // streams,
+                        deadline_s=_DEADLINE_S,
+                    )
+                    rates[name].append(rate / 1e6)
+                    if name == "disk":
+                        written.append((_committed_bytes(pair) - before) / _BYTES)
+        memory = statistics.median(rates["memory"])
+        copies = statistics.median(written)
+        # What was never written does not depend on the disk.
+        least = _OF_MEMORY * memory
+        if copies > 0:
+            least = min(least, _OF_DISK * disk_bps / 1e6 / copies)
+        for name, of_name in rates.items():
+            figure = f"disk-throughput-{streams}.rate"
+            result.records.append(record(figure, f"underpass-{name}", of_name))
+        ratios = [rate / least for rate in rates["disk"]]
+        result.records.append(record(f"disk-throughput-{streams}.ratio", "underpass", ratios))
+        result.notes[f"{streams} streams"] = (
+            f"the disk sustains {disk_bps / 1e6:.0f} Mbit/s; copies written per byte {copies:.2f}"
+        )
+        say(
+            f"disk throughput, {streams} streams: {statistics.median(rates['disk']):.0f} of "
+            f"{memory:.0f} Mbit/s, {copies:.2f} copies written"
+        )
+    return result
+
+
+def run_restart(settings: Settings) -> Result:
+    """A relay with 1 GiB in custody: its memory, and how soon it serves again when killed."""
+    result = Result("disk-restart")
+    if reason := missing("underpass"):
+        result.notes["left out"] = reason
+        return result
+    memory: list[float] = []
+    serving: list[float] = []
+    for _ in range(settings.runs or 3):
+        above_idle, seconds, transfer = _fill_and_kill()
+        memory.append(above_idle / (1 << 20))
+        serving.append(seconds)
+        if not transfer.complete:
+            raise AssertionError(f"the download did not survive the restart: {transfer.error}")
+        say(f"1 GiB in custody: {memory[-1]:.0f} MiB above idle, serves after {seconds:.2f} s")
+    result.records.append(record("disk-memory", "underpass", memory))
+    result.records.append(record("disk-restart", "underpass", serving))
+    return result
+
+
+def _fill_and_kill() -> tuple[int, float, Transfer]:
+    with Loopback() as bed:
+        relay = Node(bed, "relay", bed.hub, _relay_config(bed))
+        pair = Pair(bed, _relayed())
+        relay.process.wait_until(lambda: relay.carries(2))
+        size = _IN_CUSTODY_BYTES + (64 << 20)
+        idle = relay.process.resident_bytes()
+        relay.api.request("POST", f"/v1/link/block?path=terminal-{terminal_node(0)}")
+        done: list[Transfer] = []
+
+        def fetch() -> None:
+            route = pair.http_connect()
+            done.append(
+                download(bed.hub, addresses.ORIGIN, size, route=route, deadline_s=_DEADLINE_S)
+            )
+
+        client = threading.Thread(target=fetch, name="client")
+        client.start()
+        relay.process.wait_until(
+            lambda: relay.status()["custody"]["disk"]["live_bytes"] >= _IN_CUSTODY_BYTES,
+            timeout_s=_DEADLINE_S,
+        )
+        above_idle = relay.process.resident_bytes() - idle
+        held = relay.status()["custody"]["bundles"]
+        relay.process.kill()
+        started = time.monotonic()
+        relay.start()
+        while not _serves(relay, held):
+            time.sleep(0.01)
+        serving = time.monotonic() - started
+        # The new process knows of no blockage: what it has custody of goes on by itself.
+        client.join()
+        return above_idle, serving, done[0]
+
+
+def _serves(relay: Node, held: int) -> bool:
+    """Tell whether the node answers, and has all that it had."""
+    try:
+        return bool(relay.status()["custody"]["disk"]["restored_bundles"] >= held)
+    except (OSError, ValueError):
+        return False
+
+
+def _relay_config(bed: Loopback) -> dict[str, object]:
+    return {
+        "node": {
+            "number": _RELAY_NODE,
+            "role": "relay",
+            "state_dir": bed.dir / "state-relay",
+            "drain_s": 2,
+        },
+        "tls": {"plain": True},
+        "listener": [{"name": "near", "listen": f"{addresses.HUB_SAT}:{_RELAY_PORT}"}],
+        "terminal": [{"node": terminal_node(0)}],
+        "path": [
+            {
+                "name": "hub",
+                "neighbour": HUB_NODE,
+                "remote": f"{addresses.HUB_SAT}:{TCPCL_PORT}",
+            }
+        ],
+        "route": [
+            {"node": HUB_NODE, "via": HUB_NODE, "custody": True},
+            {"node": terminal_node(0), "via": terminal_node(0), "custody": True},
+        ],
+        **_DISK,
+    }
+
+
+def _relayed() -> Options:
+    path = {
+        "name": "satellite",
+        "neighbour": _RELAY_NODE,
+        "remote": f"{addresses.HUB_SAT}:{_RELAY_PORT}",
+    }
+    return Options(
+        tls=False,
+        terminal={
+            "path": [path],
+            "route": [{"node": HUB_NODE, "via": _RELAY_NODE}],
+            # So wide that one download fills the relay.
+            "streams": {"window_bytes": _QUOTA_BYTES},
+        },
+        hub={
+            "terminal": [{"node": _RELAY_NODE}],
+            "route": [{"node": terminal_node(0), "via": _RELAY_NODE}],
+        },
+    )
+
+
+def _committed_bytes(pair: Pair[Loopback]) -> int:
+    nodes = (pair.hub, pair.terminal)
+    disks = [node.status()["custody"].get("disk") for node in nodes]
+    return sum(disk["committed_bytes"] for disk in disks if disk)
+
+
+def _disk_bps(folder: Path) -> float:
+    """Return what the disk sustains when bytes are written in order and made durable."""
+    block = os.urandom(4 << 20)
+    path = folder / "probe"
+    started = time.monotonic()
+    with path.open("wb") as file:
+        for _ in range(256):
+            file.write(block)
+        file.flush()
+        os.fdatasync(file.fileno())
+    path.unlink()
+    return 256 * len(block) * 8 / (time.monotonic() - started)
