@@ -95,6 +95,7 @@ def upload(
     route: Route = DIRECT,
     seed: int = 1,
     deadline_s: float = 60.0,
+    query: str = "",
 ) -> Transfer:
     """Send `size` bytes; the last byte's time is that of the origin's answer.
 
@@ -105,7 +106,7 @@ def upload(
     try:
         with route.connect(namespace, host, port, timeout_s=clock.left()) as sock:
             transfer.connected_s = clock.now()
-            target = route.target(host, port, "/sink")
+            target = route.target(host, port, f"/sink?seed={seed}{query}")
             sock.sendall(_head("POST", target, host, port, f"Content-Length: {size}\r\n"))
             for piece in pieces(seed, size):
                 digest.update(piece)
@@ -113,6 +114,8 @@ def upload(
             sock.settimeout(clock.left())
             head = receive_head(sock)
             transfer.first_byte_s = clock.now()
+            if not head.startswith(b"HTTP/1.1 200"):
+                raise ConnectionError(f"answer: {head[:200]!r}")
             answer = json.loads(_receive_body(sock, head))
             if answer["sha256"] != digest.hexdigest():
                 raise AssertionError(f"the origin got other bytes: {answer}")

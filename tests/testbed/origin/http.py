@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from tests.testbed.content import BLOCK_BYTES, block_body, block_header
 from tests.testbed.origin.proxy_protocol import read_source
+from tests.testbed.origin.receipts import Receipts, Receiving
 
 _HEAD_LIMIT = 64 << 10
 _TIMED_BYTES = 64 << 10
@@ -39,16 +40,29 @@ class Request:
         return int(self.query.get(name, default))
 
 
+class _Reader(asyncio.StreamReader):
+    """Gives all that came before a reset, as the kernel does; asyncio's own drops it."""
+
+    broken: Exception | None = None
+
+    def set_exception(self, exc: Exception) -> None:
+        """Take the error for an end whose reason is told behind the bytes."""
+        self.broken = exc
+        self.feed_eof()
+
+
 class HttpOrigin:
     """Answers on one or more ports; `proxy_protocol` ports expect a PROXY v2 header first."""
 
     def __init__(self) -> None:
         self._files: dict[int, BinaryIO] = {}
+        self._receipts = Receipts()
 
     async def serve(self, port: int, *, proxy_protocol: bool = False) -> asyncio.Server:
         """Listen on a port of every local address, IPv4 and IPv6."""
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            assert isinstance(reader, _Reader)
             try:
                 await self._connection(reader, writer, proxy_protocol=proxy_protocol)
             except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -56,17 +70,19 @@ class HttpOrigin:
             finally:
                 writer.close()
 
-        return await asyncio.start_server(
-            connected,
+        def protocol() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(_Reader(limit=_HEAD_LIMIT), connected)
+
+        return await asyncio.get_running_loop().create_server(
+            protocol,
             port=port,
             host=["0.0.0.0", "::"],  # noqa: S104 - its own namespace
             backlog=4096,
-            limit=_HEAD_LIMIT,
         )
 
     async def _connection(
         self,
-        reader: asyncio.StreamReader,
+        reader: _Reader,
         writer: asyncio.StreamWriter,
         *,
         proxy_protocol: bool,
@@ -82,7 +98,7 @@ class HttpOrigin:
                 return
 
     async def _answer(
-        self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, request: Request, reader: _Reader, writer: asyncio.StreamWriter
     ) -> None:
         parts = request.path.strip("/").split("/")
         kind, argument = parts[0], parts[1] if len(parts) > 1 else ""
@@ -93,7 +109,7 @@ class HttpOrigin:
             return
         if request.header("expect") == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        size, digest = await _read_body(request, reader)
+        size, digest = await _read_body(request, reader, self._receiving(request))
         if kind == "bytes":
             await self._send_content(request, int(argument), writer)
         elif kind == "reset":
@@ -114,12 +130,22 @@ class HttpOrigin:
                     "sha256": digest,
                 },
             )
+        elif kind == "receipts":
+            _send_json(writer, self._receipts.document(argument))
         elif kind == "status":
             _send_json(writer, {"status": int(argument)}, status=int(argument))
         elif kind == "":
             _send_text(writer, "Underpass: this page came over the satellite hop.\n")
         else:
             _send_json(writer, {"error": f"no such path: {request.path}"}, status=404)
+
+    def _receiving(self, request: Request) -> Receiving | None:
+        """Keep account of a request that has a `name`, its body being the `seed`'s content."""
+        name = request.query.get("name")
+        if name is None:
+            return None
+        announced = int(request.header("content-length") or 0)
+        return self._receipts.begin(name, request.number("seed", 1), announced)
 
     async def _send_content(
         self, request: Request, size: int, writer: asyncio.StreamWriter
@@ -223,8 +249,10 @@ def _parse_head(head: bytes, peer: str) -> Request:
     return Request(method, url.path, dict(urllib.parse.parse_qsl(url.query)), headers, peer)
 
 
-async def _read_body(request: Request, reader: asyncio.StreamReader) -> tuple[int, str]:
-    """Read the body, return its length and SHA-256."""
+async def _read_body(
+    request: Request, reader: _Reader, receiving: Receiving | None
+) -> tuple[int, str]:
+    """Read the body, return its length and SHA-256; `receiving` is told of all that comes."""
     digest, size = hashlib.sha256(), 0
 
     async def take(count: int) -> None:
@@ -232,8 +260,12 @@ async def _read_body(request: Request, reader: asyncio.StreamReader) -> tuple[in
         while count:
             data = await reader.read(min(count, 1 << 20))
             if not data:
+                if receiving:
+                    receiving.ends("reset" if reader.broken else "end")
                 raise asyncio.IncompleteReadError(b"", count)
             digest.update(data)
+            if receiving:
+                receiving.feed(data)
             size += len(data)
             count -= len(data)
 
@@ -245,6 +277,8 @@ async def _read_body(request: Request, reader: asyncio.StreamReader) -> tuple[in
             pass
     else:
         await take(int(request.header("content-length") or 0))
+    if receiving:
+        receiving.ends("whole")
     return size, digest.hexdigest()
 
 

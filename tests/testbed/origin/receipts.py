@@ -1,0 +1,61 @@
+"""What an origin got of the requests that have a name: every byte checked, every end kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tests.testbed.content import ContentError, Verifier
+
+# open: it may go on; whole: all that was announced has come; end, reset: it broke off.
+Ending = Literal["open", "whole", "end", "reset"]
+
+
+@dataclass
+class Receipt:
+    """One arrival of a request whose body is a seed's content."""
+
+    announced: int
+    bytes: int = 0
+    wrong: str | None = None
+    ending: Ending = "open"
+
+
+@dataclass
+class Receipts:
+    """All of them, by the names that the requests' queries have."""
+
+    by_name: dict[str, list[Receipt]] = field(default_factory=dict)
+
+    def begin(self, name: str, seed: int, announced: int) -> Receiving:
+        """Note that a request has arrived."""
+        receipt = Receipt(announced)
+        self.by_name.setdefault(name, []).append(receipt)
+        return Receiving(receipt, Verifier(seed))
+
+    def document(self, name: str) -> list[dict[str, object]]:
+        """Return a name's arrivals in their order."""
+        return [dataclasses.asdict(receipt) for receipt in self.by_name.get(name, [])]
+
+
+@dataclass
+class Receiving:
+    """A body that arrives."""
+
+    receipt: Receipt
+    _verifier: Verifier
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes in."""
+        self.receipt.bytes += len(data)
+        if self.receipt.wrong is None:
+            try:
+                self._verifier.feed(data)
+            except ContentError as error:
+                self.receipt.wrong = str(error)
+
+    def ends(self, ending: Ending) -> None:
+        """Note how it ended; the first word counts."""
+        if self.receipt.ending == "open":
+            self.receipt.ending = ending
