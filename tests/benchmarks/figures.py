@@ -325,7 +325,19 @@ _ALL = [
             ),
         )
     ),
-    Figure("disk-restart", "Restart with 1 GiB in custody until it serves", "s", target=2.0),
+    Figure(
+        "kill-9.violations",
+        "100 runs of kill -9 amid transfers, either node: bytes lost, wrong or doubled, streams "
+        "without their right end, requests kept for later lost or doubled",
+        "violations",
+        target=0.0,
+    ),
+    Figure(
+        "disk-restart",
+        "Restart with 1 GiB in custody, until the client's next byte",
+        "s",
+        target=2.0,
+    ),
     Figure("disk-memory", "Memory with 1 GiB in custody, above idle", "MiB", target=150.0),
     Figure(
         "resumption.v",

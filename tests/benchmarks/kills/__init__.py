@@ -1,0 +1,1 @@
+"""Nodes that are killed amid transfers: the load, and what must hold of it."""
