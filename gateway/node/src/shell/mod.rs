@@ -17,7 +17,7 @@ mod streams;
 mod timer;
 mod transport;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -60,6 +60,10 @@ pub struct Shell {
 
 struct Inner {
     engine: Engine,
+    /// What is to be done outside, in the order in which the engine wanted it.
+    effects: VecDeque<Effect>,
+    /// Whether a caller is at it.
+    acting: bool,
     streams: StreamTable,
     sessions: HashMap<SessionId, Arc<dyn Session>>,
     /// Services of this node other than streams.
@@ -107,6 +111,8 @@ impl Shell {
         Arc::new(Shell {
             inner: Mutex::new(Inner {
                 engine,
+                effects: VecDeque::new(),
+                acting: false,
                 streams: StreamTable::default(),
                 sessions: HashMap::new(),
                 services: HashMap::new(),
@@ -140,7 +146,7 @@ impl Shell {
     fn with_inner<R>(&self, call: impl FnOnce(&mut Inner, Instant) -> R) -> R {
         let mut inner = self.lock();
         let result = call(&mut inner, Instant::now());
-        let effects = inner.effects();
+        inner.gather();
         let deadline = inner.engine.next_timeout();
         let earlier = match (deadline, inner.armed) {
             (Some(deadline), Some(armed)) => deadline < armed,
@@ -150,14 +156,35 @@ impl Shell {
         if earlier {
             inner.armed = deadline;
         }
+        let act = !inner.effects.is_empty() && !std::mem::replace(&mut inner.acting, true);
         drop(inner);
         if earlier {
             self.timer.notify_one();
         }
-        for effect in effects {
-            self.run(effect);
+        if act {
+            self.act();
         }
         result
+    }
+
+    /// Does what the engine wants done, until there is nothing left. One caller
+    /// at a time: what two of them did at once could come in the wrong order,
+    /// and a session be left with a rate or blockage of the past.
+    fn act(&self) {
+        let turn = Turn(self);
+        loop {
+            let mut inner = self.lock();
+            if inner.effects.is_empty() {
+                inner.acting = false;
+                std::mem::forget(turn);
+                return;
+            }
+            let effects = std::mem::take(&mut inner.effects);
+            drop(inner);
+            for effect in effects {
+                self.run(effect);
+            }
+        }
     }
 
     fn run(&self, effect: Effect) {
@@ -181,8 +208,18 @@ impl Shell {
     }
 }
 
+/// A caller's turn to act, which a panic ends too.
+struct Turn<'a>(&'a Shell);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.lock().acting = false;
+    }
+}
+
 impl Inner {
-    fn effects(&mut self) -> Vec<Effect> {
+    /// Takes up what the engine wants done.
+    fn gather(&mut self) {
         let mut effects = Vec::new();
         while let Some(action) = self.engine.poll_action() {
             match action {
@@ -221,7 +258,7 @@ impl Inner {
                 }
             }
         }
-        effects
+        self.effects.extend(effects);
     }
 
     /// Bundles that concern no stream are told to the log.
