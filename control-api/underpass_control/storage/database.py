@@ -1,0 +1,81 @@
+"""Connections to the database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sqlalchemy import event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+
+_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
+
+
+class DatabaseUrlError(ValueError):
+    """The text names no database that the service can use."""
+
+
+def database_url(text: str) -> URL:
+    """Read `sqlite:///path` or `postgresql://user@host/name`, with the driver that is used.
+
+    Raises:
+        DatabaseUrlError: It is neither.
+    """
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise DatabaseUrlError(f"{text!r} is no database URL") from error
+    driver = _DRIVERS.get(url.get_backend_name())
+    if driver is None:
+        raise DatabaseUrlError(f"{url.get_backend_name()!r} is neither sqlite nor postgresql")
+    return url.set(drivername=driver)
+
+
+class Database:
+    """A pool of connections; closed by `close`."""
+
+    def __init__(self, url: URL, *, pool_size: int = 10) -> None:
+        self.url = url
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        if self.is_sqlite:
+            self._engine = create_async_engine(url)
+            event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
+        else:
+            # A connection that the server has closed meanwhile is found before its use.
+            self._engine = create_async_engine(url, pool_size=pool_size, pool_pre_ping=True)
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """Return SQLAlchemy's engine."""
+        return self._engine
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """Begin; commit at the end, or roll back if it is an error."""
+        async with self._engine.begin() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """Connect for queries that see one state of the database."""
+        async with self._engine.connect() as connection:
+            yield connection
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._engine.dispose()
+
+
+def _prepare_sqlite(connection: object, _entry: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()  # type: ignore[attr-defined]
+    try:
+        # Readers do not wait for the writer, and a commit costs one sync of the log.
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA busy_timeout=10000")
+    finally:
+        cursor.close()

@@ -1,0 +1,191 @@
+"""Position reports: taken in by the thousand, read by terminal and time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Insert, delete, func, select, tuple_
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.storage.database import Database
+from underpass_control.storage.models import PositionReport
+
+# Reports in one transaction at most: a commit costs the same for many as for one.
+_MOST_AT_ONCE = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a terminal was; the fields are those of the table, in its units."""
+
+    terminal: int
+    time_ms: int
+    longitude: float
+    latitude: float
+    speed_mps: float | None = None
+    heading_deg: float | None = None
+    altitude_m: float | None = None
+    gnss_time_ms: int | None = None
+    node_time_ms: int | None = None
+    received_ms: int = 0
+    clocks_differ: bool = False
+
+
+class BusyError(RuntimeError):
+    """More reports wait to be stored than may."""
+
+
+@dataclass
+class _Batch:
+    positions: Sequence[Position]
+    stored: asyncio.Future[None]
+
+
+class PositionWriter:
+    """Stores reports in transactions that many callers share.
+
+    A caller returns when its own reports are committed; meanwhile the next transaction gathers.
+    """
+
+    def __init__(self, database: Database, *, capacity: int = 50_000) -> None:
+        """Take `capacity` reports that wait at most."""
+        self._database = database
+        self._capacity = capacity
+        self._waiting = 0
+        self._queue: asyncio.Queue[_Batch] = asyncio.Queue()
+        self._insert = _insert(database)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to store; `close` ends it."""
+        self._task = asyncio.create_task(self._run(), name="position-writer")
+
+    async def store(self, positions: Sequence[Position]) -> None:
+        """Return when the reports are committed; those already there are left as they are.
+
+        Raises:
+            BusyError: Too many wait already; nothing was taken.
+            SQLAlchemyError: They could not be stored.
+        """
+        if self._waiting + len(positions) > self._capacity:
+            raise BusyError(f"{self._waiting} reports wait to be stored")
+        batch = _Batch(positions, asyncio.get_running_loop().create_future())
+        self._waiting += len(positions)
+        self._queue.put_nowait(batch)
+        await batch.stored
+
+    async def close(self) -> None:
+        """Store what waits, and end."""
+        if self._task:
+            await self._queue.join()
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            batches = await self._gather()
+            try:
+                await self._commit(batches)
+            except Exception as error:
+                await self._separately(batches, error)
+            for batch in batches:
+                self._waiting -= len(batch.positions)
+                self._queue.task_done()
+
+    async def _gather(self) -> list[_Batch]:
+        batches = [await self._queue.get()]
+        count = len(batches[0].positions)
+        while count < _MOST_AT_ONCE and not self._queue.empty():
+            batches.append(self._queue.get_nowait())
+            count += len(batches[-1].positions)
+        return batches
+
+    async def _commit(self, batches: Sequence[_Batch]) -> None:
+        rows = [asdict(position) for batch in batches for position in batch.positions]
+        async with self._database.transaction() as connection:
+            await connection.execute(self._insert, rows)
+        for batch in batches:
+            if not batch.stored.done():
+                batch.stored.set_result(None)
+
+    async def _separately(self, batches: Sequence[_Batch], error: Exception) -> None:
+        """Find whose reports were at fault: the others must not suffer for them."""
+        if len(batches) == 1:
+            if not batches[0].stored.done():
+                batches[0].stored.set_exception(error)
+            return
+        for batch in batches:
+            try:
+                await self._commit([batch])
+            except Exception as own:
+                if not batch.stored.done():
+                    batch.stored.set_exception(own)
+
+
+def _insert(database: Database) -> Insert:
+    if database.is_sqlite:
+        return sqlite.insert(PositionReport).on_conflict_do_nothing()
+    return postgresql.insert(PositionReport).on_conflict_do_nothing()
+
+
+async def newest(connection: AsyncConnection, terminal: int) -> Position | None:
+    """Return a terminal's newest report."""
+    found = await track(connection, terminal, limit=1, newest_first=True)
+    return found[0] if found else None
+
+
+async def track(
+    connection: AsyncConnection,
+    terminal: int,
+    *,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    after_ms: int | None = None,
+    limit: int = 1000,
+    newest_first: bool = False,
+) -> list[Position]:
+    """Return a terminal's reports from `since_ms` to before `until_ms`, in order of time.
+
+    `after_ms` is the time of the last one of the page before.
+    """
+    table = PositionReport.__table__
+    query = select(table).where(PositionReport.terminal == terminal)
+    if since_ms is not None:
+        query = query.where(PositionReport.time_ms >= since_ms)
+    if until_ms is not None:
+        query = query.where(PositionReport.time_ms < until_ms)
+    if after_ms is not None:
+        beyond = (
+            PositionReport.time_ms < after_ms if newest_first else PositionReport.time_ms > after_ms
+        )
+        query = query.where(beyond)
+    order = PositionReport.time_ms.desc() if newest_first else PositionReport.time_ms
+    rows = await connection.execute(query.order_by(order).limit(limit))
+    return [Position(**row) for row in rows.mappings()]
+
+
+async def prune(connection: AsyncConnection, before_ms: int, *, limit: int = 50_000) -> int:
+    """Delete at most `limit` reports older than a time, but never a terminal's newest.
+
+    Return how many: another call is due while it is the limit.
+    """
+    last = (
+        select(PositionReport.terminal, func.max(PositionReport.time_ms).label("time_ms"))
+        .group_by(PositionReport.terminal)
+        .subquery()
+    )
+    old = (
+        select(PositionReport.terminal, PositionReport.time_ms)
+        .join(last, last.c.terminal == PositionReport.terminal)
+        .where(PositionReport.time_ms < before_ms, PositionReport.time_ms < last.c.time_ms)
+        .limit(limit)
+    )
+    result = await connection.execute(
+        delete(PositionReport).where(
+            tuple_(PositionReport.terminal, PositionReport.time_ms).in_(old)
+        )
+    )
+    return result.rowcount

@@ -1,0 +1,71 @@
+"""The schema's version: brought up or down by the migrations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from underpass_control.storage.database import Database
+
+# Beside the package in a work tree and in the images alike.
+_FOLDER = Path(__file__).resolve().parents[3] / "migrations"
+# One process migrates at a time; the number only has to be the same for all.
+_ADVISORY_LOCK = 0x756E_6465
+
+
+class SchemaError(RuntimeError):
+    """The database's schema is not the one that this program needs."""
+
+
+async def migrate(database: Database, revision: str = "head") -> None:
+    """Bring the schema up to a revision, whatever it is now."""
+    await _run(database, lambda config: command.upgrade(config, revision))
+
+
+async def migrate_down(database: Database, revision: str) -> None:
+    """Bring the schema down to an earlier revision; `base` leaves nothing."""
+    await _run(database, lambda config: command.downgrade(config, revision))
+
+
+async def check_schema(database: Database) -> None:
+    """Make sure that the schema is the newest.
+
+    Raises:
+        SchemaError: It is older, or made by a later version.
+    """
+    async with database.reading() as connection:
+        found = await connection.run_sync(_revision)
+    newest = ScriptDirectory(str(_FOLDER)).get_current_head()
+    if found != newest:
+        raise SchemaError(
+            f"the database's schema is {found or 'empty'}, not {newest}: "
+            "run `underpass-control migrate`"
+        )
+
+
+async def _run(database: Database, migration: Callable[[Config], None]) -> None:
+    def run(connection: Connection) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(_FOLDER))
+        config.attributes["connection"] = connection
+        migration(config)
+
+    async with database.engine.connect() as connection:
+        if not database.is_sqlite:
+            await connection.execute(text(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})"))
+            await connection.commit()
+        await connection.run_sync(run)
+        await connection.commit()
+        if not database.is_sqlite:
+            await connection.execute(text(f"SELECT pg_advisory_unlock({_ADVISORY_LOCK})"))
+            await connection.commit()
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
