@@ -1,0 +1,99 @@
+"""Who may do what: bearer tokens and their roles."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.storage.models import Token
+
+_PREFIX = "upc_"
+_RANDOM_BYTES = 32
+
+
+class Role(StrEnum):
+    """What a token is for."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    GATEWAY = "gateway"
+    TERMINAL = "terminal"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whoever has shown a token."""
+
+    token_id: int
+    name: str
+    role: Role
+    # The node that a gateway's or terminal's token is for.
+    node: int | None
+
+    def may_report_for(self, terminal: int) -> bool:
+        """Tell whether it may speak for a terminal: gateways and operators do for all."""
+        if self.role is Role.TERMINAL:
+            return self.node == terminal
+        return self.role in (Role.GATEWAY, Role.OPERATOR)
+
+    def may_read(self, terminal: int) -> bool:
+        """Tell whether it may see a terminal's data: a terminal sees its own only."""
+        return self.role is not Role.TERMINAL or self.node == terminal
+
+
+async def create_token(
+    connection: AsyncConnection,
+    *,
+    name: str,
+    role: Role,
+    node: int | None,
+    now_ms: int,
+    expires_ms: int | None,
+) -> str:
+    """Make a token and return it: it is not stored and cannot be shown again."""
+    text = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    await connection.execute(
+        insert(Token).values(
+            name=name,
+            digest=_digest(text),
+            role=role.value,
+            node=node,
+            created_ms=now_ms,
+            expires_ms=expires_ms,
+        )
+    )
+    return text
+
+
+async def revoke_token(connection: AsyncConnection, token_id: int, now_ms: int) -> bool:
+    """Revoke a token; return whether there was one in force."""
+    result = await connection.execute(
+        update(Token)
+        .where(Token.id == token_id, Token.revoked_ms.is_(None))
+        .values(revoked_ms=now_ms)
+    )
+    return result.rowcount > 0
+
+
+async def find_caller(connection: AsyncConnection, text: str, now_ms: int) -> Caller | None:
+    """Return whose token this is; None if nobody's, or no longer."""
+    # What is looked up is a hash of what was sent, so how long it takes tells nothing of tokens.
+    row = (
+        await connection.execute(
+            select(Token.id, Token.name, Token.role, Token.node).where(
+                Token.digest == _digest(text),
+                Token.revoked_ms.is_(None),
+                Token.expires_ms.is_(None) | (Token.expires_ms > now_ms),
+            )
+        )
+    ).one_or_none()
+    return None if row is None else Caller(row.id, row.name, Role(row.role), row.node)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,1 @@
+"""The REST API: what is asked, by whom, and what is answered."""

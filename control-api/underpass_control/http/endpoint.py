@@ -1,0 +1,280 @@
+"""Endpoints: declared once, for the router, for the checks of input, and for the description.
+
+A handler is given a `Call` with what its declaration says is there, checked, and returns a model,
+which becomes the answer's JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from underpass_control.access import Caller, Role
+from underpass_control.http.problem import Problem
+
+EVERYBODY = frozenset(Role)
+READERS = frozenset({Role.VIEWER, Role.OPERATOR, Role.GATEWAY})
+OPERATORS = frozenset({Role.OPERATOR})
+REPORTERS = frozenset({Role.OPERATOR, Role.GATEWAY, Role.TERMINAL})
+
+# Problems named in one answer at most: the rest is told once these are mended.
+_MOST_ERRORS = 20
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass
+class Call:
+    """One request to an endpoint."""
+
+    request: web.Request
+    # None where the endpoint asks for no token.
+    caller: Caller | None
+    path: Mapping[str, str]
+    _query: BaseModel | None = None
+    _body: BaseModel | None = None
+
+    def query(self, model: type[M]) -> M:
+        """Return the query, checked."""
+        assert isinstance(self._query, model)
+        return self._query
+
+    def body(self, model: type[M]) -> M:
+        """Return the body, checked."""
+        assert isinstance(self._body, model)
+        return self._body
+
+    @property
+    def known_caller(self) -> Caller:
+        """Return the caller of an endpoint that asks for a token."""
+        assert self.caller is not None
+        return self.caller
+
+    def path_number(self, name: str) -> int:
+        """Return a node number of the path."""
+        text = self.path[name]
+        if not (text.isascii() and text.isdigit() and len(text) <= 19):
+            raise Problem(HTTPStatus.NOT_FOUND, f"{name} {text!r} is no number")
+        return int(text)
+
+
+@dataclass
+class Answer:
+    """A model with what else belongs to its answer."""
+
+    model: BaseModel | None
+    status: HTTPStatus = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handle = Callable[[Call], Awaitable["Answer | BaseModel | web.StreamResponse"]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What is at a method and path, who may ask, and what is asked and answered."""
+
+    method: str
+    path: str
+    summary: str
+    handle: Handle
+    # None: without a token.
+    roles: frozenset[Role] | None
+    query: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    answers: type[BaseModel] | None = None
+    status: HTTPStatus = HTTPStatus.OK
+    media_type: str = "application/json"
+    # Beside those that every endpoint may give.
+    problems: Iterable[HTTPStatus] = ()
+
+
+Authenticate = Callable[[web.Request], Awaitable[Caller]]
+
+
+def route(endpoint: Endpoint, authenticate: Authenticate) -> web.RouteDef:
+    """Return the endpoint for aiohttp's router."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        caller = None
+        if endpoint.roles is not None:
+            caller = await authenticate(request)
+            if caller.role not in endpoint.roles:
+                needed = " or ".join(sorted(endpoint.roles))
+                raise Problem(HTTPStatus.FORBIDDEN, f"this needs the role {needed}")
+        call = Call(
+            request,
+            caller,
+            request.match_info,
+            _query(request, endpoint.query),
+            await _body(request, endpoint.body),
+        )
+        return _response(await endpoint.handle(call), endpoint)
+
+    return web.route(endpoint.method, endpoint.path, handler)
+
+
+def _query(request: web.Request, model: type[BaseModel] | None) -> BaseModel | None:
+    if model is None:
+        return None
+    repeated = {name for name in request.query if len(request.query.getall(name)) > 1}
+    if repeated:
+        names = ", ".join(sorted(repeated))
+        raise Problem(HTTPStatus.BAD_REQUEST, f"given more than once: {names}")
+    try:
+        return model.model_validate(dict(request.query))
+    except ValidationError as error:
+        raise _invalid("the query", HTTPStatus.BAD_REQUEST, error) from error
+
+
+async def _body(request: web.Request, model: type[BaseModel] | None) -> BaseModel | None:
+    if model is None:
+        return None
+    if request.content_type not in ("application/json", "application/geo+json"):
+        kind = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        raise Problem(kind, f"the body is {request.content_type}, not application/json")
+    text = await request.read()
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        kind = HTTPStatus.UNPROCESSABLE_ENTITY
+        if any(one["type"] == "json_invalid" for one in error.errors(include_context=False)):
+            kind = HTTPStatus.BAD_REQUEST
+        raise _invalid("the body", kind, error) from error
+
+
+def _invalid(what: str, status: HTTPStatus, error: ValidationError) -> Problem:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    errors: list[dict[str, object]] = [
+        {"pointer": "/" + "/".join(map(str, one["loc"])), "detail": one["msg"]}
+        for one in found[:_MOST_ERRORS]
+    ]
+    return Problem(status, f"{what} is not as it should be", errors=errors)
+
+
+def _response(
+    answer: Answer | BaseModel | web.StreamResponse, endpoint: Endpoint
+) -> web.StreamResponse:
+    if isinstance(answer, web.StreamResponse):
+        return answer
+    if isinstance(answer, BaseModel):
+        answer = Answer(answer, endpoint.status)
+    if answer.model is None:
+        return web.Response(status=answer.status.value, headers=answer.headers)
+    return web.Response(
+        status=answer.status.value,
+        headers=answer.headers,
+        text=answer.model.model_dump_json(by_alias=True, exclude_none=True),
+        content_type=endpoint.media_type,
+    )
+
+
+def describe(endpoints: Iterable[Endpoint], *, title: str, version: str) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of the endpoints."""
+    schemas: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
+    for endpoint in endpoints:
+        operation = _operation(endpoint, schemas)
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
+    schemas["Problem"] = {
+        "type": "object",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "errors": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"pointer": {"type": "string"}, "detail": {"type": "string"}},
+                },
+            },
+        },
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _path_names(endpoint.path)
+    ]
+    if endpoint.query:
+        schema = _schema(endpoint.query, schemas, by_name=False)
+        required = schema.get("required", [])
+        parameters += [
+            {"name": name, "in": "query", "required": name in required, "schema": of}
+            for name, of in schema["properties"].items()
+        ]
+    operation: dict[str, Any] = {"summary": endpoint.summary, "responses": {}}
+    if parameters:
+        operation["parameters"] = parameters
+    if endpoint.body:
+        content = {"application/json": {"schema": _schema(endpoint.body, schemas)}}
+        operation["requestBody"] = {"required": True, "content": content}
+    success: dict[str, Any] = {"description": endpoint.status.phrase}
+    if endpoint.answers:
+        success["content"] = {endpoint.media_type: {"schema": _schema(endpoint.answers, schemas)}}
+    elif endpoint.media_type != "application/json":
+        success["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
+    operation["responses"][str(endpoint.status.value)] = success
+    for status in _problems_of(endpoint):
+        operation["responses"][str(status.value)] = {
+            "description": status.phrase,
+            "content": {
+                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+            },
+        }
+    if endpoint.roles is not None:
+        operation["security"] = [{"token": []}]
+        operation["description"] = "Roles: " + ", ".join(sorted(endpoint.roles)) + "."
+    return operation
+
+
+def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
+    problems = set(endpoint.problems)
+    if endpoint.roles is not None:
+        problems |= {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+    if endpoint.query:
+        problems.add(HTTPStatus.BAD_REQUEST)
+    if endpoint.body:
+        problems |= {
+            HTTPStatus.BAD_REQUEST,
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+        }
+    if _path_names(endpoint.path):
+        problems.add(HTTPStatus.NOT_FOUND)
+    return sorted(problems)
+
+
+def _path_names(path: str) -> list[str]:
+    return [part.split("}")[0] for part in path.split("{")[1:]]
+
+
+def _schema(
+    model: type[BaseModel], schemas: dict[str, Any], *, by_name: bool = True
+) -> dict[str, Any]:
+    """Return a model's schema: a reference to it among `schemas`, or the schema itself."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(schema.pop("$defs", {}))
+    if not by_name:
+        return schema
+    schemas[model.__name__] = schema
+    return {"$ref": f"#/components/schemas/{model.__name__}"}

@@ -1,0 +1,71 @@
+"""Errors as problem documents (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+
+import structlog
+from aiohttp import web
+
+_LOG = structlog.get_logger()
+
+
+class Problem(Exception):  # noqa: N818 - the RFC's word
+    """An answer other than success."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        errors: list[dict[str, object]] | None = None,
+    ) -> None:
+        """Say what is wrong; `errors` names the members of the request that are."""
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+        self.errors = errors
+
+    def response(self) -> web.Response:
+        """Return it as an answer."""
+        document: dict[str, object] = {
+            "type": "about:blank",
+            "title": self.status.phrase,
+            "status": self.status.value,
+            "detail": self.detail,
+        }
+        if self.errors:
+            document["errors"] = self.errors
+        return web.Response(
+            status=self.status.value,
+            text=json.dumps(document),
+            content_type="application/problem+json",
+            headers=self.headers,
+        )
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer every error with a problem document, and tell the log of our own."""
+    try:
+        return await handler(request)
+    except Problem as problem:
+        return problem.response()
+    except web.HTTPException as error:
+        if error.status < HTTPStatus.BAD_REQUEST:
+            raise
+        allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+        return Problem(HTTPStatus(error.status), error.reason, headers=allow).response()
+    except (ConnectionError, TimeoutError):
+        raise
+    except Exception:
+        _LOG.exception("request failed", method=request.method, path=request.path)
+        detail = "the service has failed; its log says more"
+        return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail).response()
