@@ -1,0 +1,190 @@
+"""The operator's command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Annotated, NoReturn, TypeVar
+
+import structlog
+import typer
+from aiohttp import web
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy import select
+
+from underpass_control import access
+from underpass_control.http.models import moment_of, rfc3339
+from underpass_control.service import Service
+from underpass_control.storage import models, schema
+from underpass_control.storage.database import Database, DatabaseUrlError, database_url
+
+app = typer.Typer(
+    name="underpass-control",
+    help="The Underpass control service: where vehicles are, and what capacity they get.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+tokens = typer.Typer(help="Bearer tokens of the REST API.", no_args_is_help=True)
+app.add_typer(tokens, name="token")
+
+DatabaseOption = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        envvar="UNDERPASS_DATABASE",
+        help="sqlite:///PATH or postgresql://USER@HOST/NAME",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+_DEFAULT = "sqlite:///underpass-control.db"
+
+R = TypeVar("R")
+
+
+@app.command()
+def serve(
+    database: DatabaseOption = _DEFAULT,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8470,
+    migrate_first: Annotated[
+        bool, typer.Option("--migrate/--no-migrate", help="Bring the schema up at the start.")
+    ] = True,
+) -> None:
+    """Run the service until SIGTERM or Ctrl-C."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
+
+    async def application() -> web.Application:
+        opened = _open(database)
+        if migrate_first:
+            await schema.migrate(opened)
+        await schema.check_schema(opened)
+        return Service(opened).application()
+
+    try:
+        web.run_app(application(), host=host, port=port, access_log=None)
+    except schema.SchemaError as error:
+        _fail(str(error))
+
+
+@app.command()
+def migrate(
+    database: DatabaseOption = _DEFAULT,
+    down_to: Annotated[
+        str | None, typer.Option(help="Go down to this revision; `base` leaves nothing.")
+    ] = None,
+) -> None:
+    """Bring the database's schema up to the newest, or down."""
+
+    async def run(opened: Database) -> None:
+        if down_to is None:
+            await schema.migrate(opened)
+        else:
+            await schema.migrate_down(opened, down_to)
+
+    _with_database(database, run)
+
+
+@tokens.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(help="Whose it is, for people.")],
+    role: Annotated[access.Role, typer.Option(help="What it may do.")],
+    node: Annotated[
+        int | None, typer.Option(min=1, help="The node that a gateway or terminal is.")
+    ] = None,
+    valid_days: Annotated[
+        int | None, typer.Option(min=1, help="Without it, valid until revoked.")
+    ] = None,
+    database: DatabaseOption = _DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token and print it: it cannot be shown again."""
+    if role is access.Role.TERMINAL and node is None:
+        _fail("a terminal's token needs --node")
+
+    async def run(opened: Database) -> str:
+        now_ms = time.time_ns() // 1_000_000
+        expires = None
+        if valid_days is not None:
+            expires = now_ms + int(timedelta(days=valid_days).total_seconds() * 1000)
+        async with opened.transaction() as connection:
+            return await access.create_token(
+                connection, name=name, role=role, node=node, now_ms=now_ms, expires_ms=expires
+            )
+
+    token = _with_database(database, run)
+    typer.echo(json.dumps({"token": token}) if as_json else token)
+
+
+@tokens.command("list")
+def list_tokens(database: DatabaseOption = _DEFAULT, as_json: JsonOption = False) -> None:
+    """Show all tokens, but for themselves."""
+
+    async def run(opened: Database) -> list[dict[str, object]]:
+        async with opened.reading() as connection:
+            rows = await connection.execute(select(models.Token.__table__).order_by("id"))
+            return [_shown(row._mapping) for row in rows]
+
+    found = _with_database(database, run)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    columns = ("id", "name", "role", "node", "created", "expires", "revoked")
+    table = Table(*columns)
+    for row in found:
+        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
+    Console().print(table)
+
+
+@tokens.command("revoke")
+def revoke_token(
+    token_id: Annotated[int, typer.Argument(help="Its id in the list.")],
+    database: DatabaseOption = _DEFAULT,
+) -> None:
+    """Revoke a token: the service refuses it within seconds."""
+
+    async def run(opened: Database) -> bool:
+        async with opened.transaction() as connection:
+            return await access.revoke_token(connection, token_id, time.time_ns() // 1_000_000)
+
+    if not _with_database(database, run):
+        _fail(f"there is no token {token_id} in force")
+
+
+def _shown(row: object) -> dict[str, object]:
+    values = dict(row)  # type: ignore[call-overload]
+
+    def moment(ms: int | None) -> str | None:
+        return None if ms is None else rfc3339(moment_of(ms))
+
+    return {
+        **{name: values[name] for name in ("id", "name", "role", "node")},
+        **{name: moment(values[f"{name}_ms"]) for name in ("created", "expires", "revoked")},
+    }
+
+
+def _with_database(url: str, run: Callable[[Database], Awaitable[R]]) -> R:
+    async def opened() -> R:
+        database = _open(url)
+        try:
+            return await run(database)
+        finally:
+            await database.close()
+
+    return asyncio.run(opened())
+
+
+def _open(url: str) -> Database:
+    try:
+        return Database(database_url(url))
+    except DatabaseUrlError as error:
+        _fail(str(error))
+
+
+def _fail(text: str) -> NoReturn:
+    typer.echo(f"underpass-control: {text}", err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,191 @@
+"""What the API takes and gives.
+
+Times are UTC, RFC 3339, kept to the millisecond; rates bit/s; positions WGS 84 in degrees; speeds
+m/s; headings degrees from true north.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
+
+# JSON numbers are exact up to here.
+_MOST_BPS = 1_000_000_000_000
+MOST_NODE = 2**32 - 2
+MOST_BATCH = 10_000
+MOST_PAGE = 1_000
+
+Rate = Annotated[int, Field(ge=0, le=_MOST_BPS)]
+NodeNumber = Annotated[int, Field(ge=1, le=MOST_NODE)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+BeamId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
+Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
+Instant = AwareDatetime
+
+
+class Model(BaseModel):
+    """What all have in common: no member may be misspelt, and nothing is guessed."""
+
+    model_config = ConfigDict(extra="forbid", strict=False)
+
+    @field_serializer("*", when_used="json", check_fields=False)
+    def _instants(self, value: Any) -> Any:
+        return rfc3339(value) if isinstance(value, datetime) else value
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return a moment as the API writes it."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def milliseconds(moment: datetime) -> int:
+    """Return a moment in ms since the Unix epoch."""
+    return round(moment.timestamp() * 1000)
+
+
+def moment_of(ms: int) -> datetime:
+    """Return the moment of ms since the Unix epoch."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+class BeamBody(Model):
+    """A beam, as it is set."""
+
+    name: Name
+    forward_capacity_bps: Rate
+    return_capacity_bps: Rate
+    one_way_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = 300
+
+
+class Beam(BeamBody):
+    """A beam."""
+
+    id: BeamId
+
+
+class BeamList(Model):
+    """A page of beams."""
+
+    beams: list[Beam]
+    next: str | None = None
+
+
+class TerminalBody(Model):
+    """A terminal, as it is set. Rates are those of its part of the beam."""
+
+    beam: BeamId
+    name: Name
+    weight: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    forward_minimum_bps: Rate = 0
+    forward_maximum_bps: Rate | None = None
+    return_minimum_bps: Rate = 0
+    return_maximum_bps: Rate | None = None
+
+
+class Terminal(TerminalBody):
+    """A terminal, named by its ipn node number."""
+
+    node: NodeNumber
+
+
+class TerminalList(Model):
+    """A page of terminals."""
+
+    terminals: list[Terminal]
+    next: str | None = None
+
+
+class PositionBody(Model):
+    """A terminal's position at a time.
+
+    `time` is the one that counts. Where both are known, `gnss_time` and `node_time` say what the
+    receiver's and the node's clocks showed.
+    """
+
+    time: Instant
+    longitude: Longitude
+    latitude: Latitude
+    speed_mps: Annotated[float, Field(ge=0, le=400, allow_inf_nan=False)] | None = None
+    heading_deg: Annotated[float, Field(ge=0, le=360, allow_inf_nan=False)] | None = None
+    altitude_m: Annotated[float, Field(ge=-1_000, le=30_000, allow_inf_nan=False)] | None = None
+    gnss_time: Instant | None = None
+    node_time: Instant | None = None
+
+
+class PositionOfTerminal(PositionBody):
+    """The same, with whose it is."""
+
+    terminal: NodeNumber
+
+
+class PositionBatch(Model):
+    """Positions of any terminals, in any order; those already known change nothing."""
+
+    positions: Annotated[list[PositionOfTerminal], Field(min_length=1, max_length=MOST_BATCH)]
+
+
+class Position(PositionOfTerminal):
+    """A stored position."""
+
+    received: Instant
+    # GNSS and node time are more than 2 s apart.
+    clocks_differ: bool = False
+
+
+class Track(Model):
+    """A page of a terminal's positions, in order of time."""
+
+    positions: list[Position]
+    next: str | None = None
+
+
+class Accepted(Model):
+    """How many reports were taken in."""
+
+    accepted: int
+
+
+class Feature(Model):
+    """A GeoJSON feature (RFC 7946)."""
+
+    type: Literal["Feature"] = "Feature"
+    geometry: dict[str, Any]
+    properties: dict[str, Any]
+
+
+class FeatureCollection(Model):
+    """GeoJSON features."""
+
+    type: Literal["FeatureCollection"] = "FeatureCollection"
+    features: list[Feature]
+
+
+class Page(Model):
+    """Which page of a list."""
+
+    limit: Annotated[int, Field(ge=1, le=MOST_PAGE)] = 100
+    cursor: Annotated[str, Field(max_length=200)] | None = None
+
+
+class TerminalQuery(Page):
+    """Which terminals."""
+
+    beam: BeamId | None = None
+
+
+class TrackQuery(Page):
+    """Which part of a track: from `since` to before `until`."""
+
+    since: Instant | None = None
+    until: Instant | None = None
+    order: Literal["time", "newest"] = "time"
+
+
+class Health(Model):
+    """Whether the service runs, and for readiness what is amiss."""
+
+    status: Literal["ok", "unready"]
+    detail: str | None = None

@@ -1,0 +1,208 @@
+"""Positions: taken in one by one or in batches, read as newest, as track, as GeoJSON."""
+
+from __future__ import annotations
+
+import time
+from http import HTTPStatus
+
+from sqlalchemy.exc import IntegrityError
+
+from underpass_control.http import models
+from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
+from underpass_control.http.problem import Problem
+from underpass_control.storage import positions as stored
+from underpass_control.storage.database import Database
+
+# A clock may be a little ahead of ours; more is a mistake that would hide all that follow.
+_AHEAD_MS = 60_000
+# Before this no satellite navigation: such a time is a receiver's that has none.
+_EARLIEST_MS = 315_964_800_000
+_CLOCKS_APART_MS = 2_000
+
+
+class Positions:
+    """The endpoints of positions."""
+
+    def __init__(self, database: Database, writer: stored.PositionWriter) -> None:
+        self._database = database
+        self._writer = writer
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        of_terminal = "/v1/terminals/{terminal}/positions"
+        busy = HTTPStatus.SERVICE_UNAVAILABLE
+        return [
+            Endpoint(
+                "POST",
+                "/v1/positions",
+                "Report positions, of any terminals",
+                self._batch,
+                REPORTERS,
+                body=models.PositionBatch,
+                answers=models.Accepted,
+                status=HTTPStatus.ACCEPTED,
+                problems=[HTTPStatus.CONFLICT, busy],
+            ),
+            Endpoint(
+                "POST",
+                of_terminal,
+                "Report a position",
+                self._one,
+                REPORTERS,
+                body=models.PositionBody,
+                answers=models.Accepted,
+                status=HTTPStatus.ACCEPTED,
+                problems=[busy],
+            ),
+            Endpoint(
+                "GET",
+                of_terminal,
+                "A terminal's track, or part of it",
+                self._track,
+                EVERYBODY,
+                query=models.TrackQuery,
+                answers=models.Track,
+            ),
+            Endpoint(
+                "GET",
+                of_terminal + "/newest",
+                "A terminal's newest position",
+                self._newest,
+                EVERYBODY,
+                answers=models.Position,
+            ),
+            Endpoint(
+                "GET",
+                of_terminal + ".geojson",
+                "A terminal's track as GeoJSON points",
+                self._geojson,
+                EVERYBODY,
+                query=models.TrackQuery,
+                answers=models.FeatureCollection,
+                media_type="application/geo+json",
+            ),
+        ]
+
+    async def _batch(self, call: Call) -> models.Accepted:
+        batch = call.body(models.PositionBatch).positions
+        foreign = {p.terminal for p in batch if not call.known_caller.may_report_for(p.terminal)}
+        if foreign:
+            raise Problem(HTTPStatus.FORBIDDEN, "a terminal reports its own positions only")
+        now_ms = time.time_ns() // 1_000_000
+        await self._store([_stored(p.terminal, p, now_ms) for p in batch])
+        return models.Accepted(accepted=len(batch))
+
+    async def _one(self, call: Call) -> models.Accepted:
+        terminal = call.path_number("terminal")
+        if not call.known_caller.may_report_for(terminal):
+            raise Problem(HTTPStatus.FORBIDDEN, "a terminal reports its own positions only")
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            await self._store([_stored(terminal, call.body(models.PositionBody), now_ms)])
+        except Problem as problem:
+            if problem.status is HTTPStatus.CONFLICT:
+                raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from None
+            raise
+        return models.Accepted(accepted=1)
+
+    async def _store(self, positions: list[stored.Position]) -> None:
+        try:
+            await self._writer.store(positions)
+        except stored.BusyError as error:
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "1"}
+            ) from error
+        except IntegrityError as error:
+            detail = "a terminal of the batch is not known; nothing was stored"
+            raise Problem(HTTPStatus.CONFLICT, detail) from error
+
+    async def _track(self, call: Call) -> models.Track:
+        query = call.query(models.TrackQuery)
+        found = await self._find(call, query)
+        last = cursor_of(found[-1].time_ms) if len(found) == query.limit else None
+        return models.Track(positions=[_shown(position) for position in found], next=last)
+
+    async def _newest(self, call: Call) -> models.Position:
+        terminal = _readable(call)
+        async with self._database.reading() as connection:
+            found = await stored.newest(connection, terminal)
+        if found is None:
+            raise Problem(HTTPStatus.NOT_FOUND, f"terminal {terminal} has reported no position")
+        return _shown(found)
+
+    async def _geojson(self, call: Call) -> models.FeatureCollection:
+        found = await self._find(call, call.query(models.TrackQuery))
+        return models.FeatureCollection(features=[_feature(position) for position in found])
+
+    async def _find(self, call: Call, query: models.TrackQuery) -> list[stored.Position]:
+        terminal = _readable(call)
+        async with self._database.reading() as connection:
+            return await stored.track(
+                connection,
+                terminal,
+                since_ms=None if query.since is None else models.milliseconds(query.since),
+                until_ms=None if query.until is None else models.milliseconds(query.until),
+                after_ms=number_after(query.cursor),
+                limit=query.limit,
+                newest_first=query.order == "newest",
+            )
+
+
+def _readable(call: Call) -> int:
+    terminal = call.path_number("terminal")
+    if not call.known_caller.may_read(terminal):
+        raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
+    return terminal
+
+
+def _stored(terminal: int, body: models.PositionBody, now_ms: int) -> stored.Position:
+    time_ms = models.milliseconds(body.time)
+    if not _EARLIEST_MS <= time_ms <= now_ms + _AHEAD_MS:
+        detail = f"{models.rfc3339(body.time)} cannot be the time of a position reported now"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    gnss_ms = None if body.gnss_time is None else models.milliseconds(body.gnss_time)
+    node_ms = None if body.node_time is None else models.milliseconds(body.node_time)
+    apart = gnss_ms is not None and node_ms is not None and abs(gnss_ms - node_ms)
+    return stored.Position(
+        terminal=terminal,
+        time_ms=time_ms,
+        longitude=body.longitude,
+        latitude=body.latitude,
+        speed_mps=body.speed_mps,
+        heading_deg=body.heading_deg,
+        altitude_m=body.altitude_m,
+        gnss_time_ms=gnss_ms,
+        node_time_ms=node_ms,
+        received_ms=now_ms,
+        clocks_differ=apart > _CLOCKS_APART_MS,
+    )
+
+
+def _shown(position: stored.Position) -> models.Position:
+    def moment(ms: int | None) -> models.Instant | None:
+        return None if ms is None else models.moment_of(ms)
+
+    return models.Position(
+        terminal=position.terminal,
+        time=models.moment_of(position.time_ms),
+        longitude=position.longitude,
+        latitude=position.latitude,
+        speed_mps=position.speed_mps,
+        heading_deg=position.heading_deg,
+        altitude_m=position.altitude_m,
+        gnss_time=moment(position.gnss_time_ms),
+        node_time=moment(position.node_time_ms),
+        received=models.moment_of(position.received_ms),
+        clocks_differ=position.clocks_differ,
+    )
+
+
+def _feature(position: stored.Position) -> models.Feature:
+    place = [position.longitude, position.latitude]
+    if position.altitude_m is not None:
+        place.append(position.altitude_m)
+    shown = _shown(position).model_dump(
+        mode="json", exclude={"longitude", "latitude", "altitude_m"}, exclude_none=True
+    )
+    return models.Feature(geometry={"type": "Point", "coordinates": place}, properties=shown)

@@ -1,0 +1,254 @@
+"""Beams and terminals."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import ColumnElement
+from sqlalchemy.engine import Row
+from sqlalchemy.exc import IntegrityError
+
+from underpass_control.http import models
+from underpass_control.http.cursor import cursor_of, number_after, text_after
+from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
+from underpass_control.http.problem import Problem
+from underpass_control.storage import models as tables
+from underpass_control.storage import registry
+from underpass_control.storage.database import Database
+
+_BEAM_ID: TypeAdapter[str] = TypeAdapter(models.BeamId)
+
+
+class Registry:
+    """The endpoints of what the service knows of beams and terminals."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        beam, terminal = "/v1/beams/{beam}", "/v1/terminals/{terminal}"
+        conflict, gone = HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED
+        return [
+            Endpoint(
+                "GET",
+                "/v1/beams",
+                "All beams",
+                self._beams,
+                READERS,
+                query=models.Page,
+                answers=models.BeamList,
+            ),
+            Endpoint("GET", beam, "A beam", self._beam, READERS, answers=models.Beam),
+            Endpoint(
+                "PUT",
+                beam,
+                "Set a beam",
+                self._put_beam,
+                OPERATORS,
+                body=models.BeamBody,
+                answers=models.Beam,
+                problems=[gone],
+            ),
+            Endpoint(
+                "DELETE",
+                beam,
+                "Delete a beam that has no terminals",
+                self._delete_beam,
+                OPERATORS,
+                status=HTTPStatus.NO_CONTENT,
+                problems=[conflict],
+            ),
+            Endpoint(
+                "GET",
+                "/v1/terminals",
+                "All terminals, or those of a beam",
+                self._terminals,
+                READERS,
+                query=models.TerminalQuery,
+                answers=models.TerminalList,
+            ),
+            Endpoint(
+                "GET", terminal, "A terminal", self._terminal, EVERYBODY, answers=models.Terminal
+            ),
+            Endpoint(
+                "PUT",
+                terminal,
+                "Set a terminal",
+                self._put_terminal,
+                OPERATORS,
+                body=models.TerminalBody,
+                answers=models.Terminal,
+                problems=[conflict, gone],
+            ),
+            Endpoint(
+                "DELETE",
+                terminal,
+                "Delete a terminal with all that it has reported",
+                self._delete_terminal,
+                OPERATORS,
+                status=HTTPStatus.NO_CONTENT,
+            ),
+        ]
+
+    async def _beams(self, call: Call) -> models.BeamList:
+        query = call.query(models.Page)
+        async with self._database.reading() as connection:
+            rows = await registry.page(
+                connection, tables.Beam, after=text_after(query.cursor), limit=query.limit
+            )
+        last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
+        return models.BeamList(beams=[_beam(row) for row in rows], next=last)
+
+    async def _beam(self, call: Call) -> Answer:
+        return _tagged(_beam, await self._row(tables.Beam, call.path["beam"]), call)
+
+    async def _put_beam(self, call: Call) -> Answer:
+        body = call.body(models.BeamBody)
+        beam = models.Beam.model_validate({"id": _beam_id(call), **body.model_dump()})
+        return await self._put(tables.Beam, beam.id, body.model_dump(), beam, call)
+
+    async def _delete_beam(self, call: Call) -> Answer:
+        await self._delete(tables.Beam, call.path["beam"])
+        return Answer(None, HTTPStatus.NO_CONTENT)
+
+    async def _terminals(self, call: Call) -> models.TerminalList:
+        query = call.query(models.TerminalQuery)
+        where: list[ColumnElement[bool]] = []
+        if query.beam is not None:
+            where.append(tables.Terminal.beam_id == query.beam)
+        async with self._database.reading() as connection:
+            rows = await registry.page(
+                connection,
+                tables.Terminal,
+                after=number_after(query.cursor),
+                limit=query.limit,
+                where=where,
+            )
+        last = cursor_of(rows[-1].node) if len(rows) == query.limit else None
+        return models.TerminalList(terminals=[_terminal(row) for row in rows], next=last)
+
+    async def _terminal(self, call: Call) -> Answer:
+        node = call.path_number("terminal")
+        if not call.known_caller.may_read(node):
+            raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
+        return _tagged(_terminal, await self._row(tables.Terminal, node), call)
+
+    async def _put_terminal(self, call: Call) -> Answer:
+        body = call.body(models.TerminalBody)
+        node = _node(call)
+        for direction in ("forward", "return"):
+            least = getattr(body, f"{direction}_minimum_bps")
+            most = getattr(body, f"{direction}_maximum_bps")
+            if most is not None and most < least:
+                raise Problem(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    f"{direction}_maximum_bps is below {direction}_minimum_bps",
+                )
+        values = body.model_dump()
+        values["beam_id"] = values.pop("beam")
+        terminal = models.Terminal.model_validate({"node": node, **body.model_dump()})
+        return await self._put(tables.Terminal, node, values, terminal, call)
+
+    async def _delete_terminal(self, call: Call) -> Answer:
+        await self._delete(tables.Terminal, call.path_number("terminal"))
+        return Answer(None, HTTPStatus.NO_CONTENT)
+
+    async def _row(
+        self, table: type[tables.Beam] | type[tables.Terminal], key: str | int
+    ) -> Row[Any]:
+        async with self._database.reading() as connection:
+            row = await registry.get(connection, table, key)
+        if row is None:
+            raise Problem(HTTPStatus.NOT_FOUND, f"there is no {table.__tablename__} {key}")
+        return row
+
+    async def _put(
+        self,
+        table: type[tables.Beam] | type[tables.Terminal],
+        key: str | int,
+        values: dict[str, Any],
+        model: models.Model,
+        call: Call,
+    ) -> Answer:
+        try:
+            async with self._database.transaction() as connection:
+                revision, new = await registry.put(
+                    connection, table, key, values, revision=_expected(call)
+                )
+        except registry.RevisionError as error:
+            detail = "it has been changed since that ETag"
+            raise Problem(HTTPStatus.PRECONDITION_FAILED, detail) from error
+        except IntegrityError as error:
+            beam = values.get("beam_id")
+            raise Problem(HTTPStatus.CONFLICT, f"there is no beam {beam}") from error
+        status = HTTPStatus.CREATED if new else HTTPStatus.OK
+        return Answer(model, status, {"ETag": f'"{revision}"'})
+
+    async def _delete(
+        self, table: type[tables.Beam] | type[tables.Terminal], key: str | int
+    ) -> None:
+        try:
+            async with self._database.transaction() as connection:
+                found = await registry.remove(connection, table, key)
+        except IntegrityError as error:
+            raise Problem(HTTPStatus.CONFLICT, f"{key} still has terminals") from error
+        if not found:
+            raise Problem(HTTPStatus.NOT_FOUND, f"there is no {table.__tablename__} {key}")
+
+
+def _beam(row: Row[Any]) -> models.Beam:
+    return models.Beam(
+        id=row.id,
+        name=row.name,
+        forward_capacity_bps=row.forward_capacity_bps,
+        return_capacity_bps=row.return_capacity_bps,
+        one_way_delay_ms=row.one_way_delay_ms,
+    )
+
+
+def _terminal(row: Row[Any]) -> models.Terminal:
+    return models.Terminal(
+        node=row.node,
+        beam=row.beam_id,
+        name=row.name,
+        weight=row.weight,
+        forward_minimum_bps=row.forward_minimum_bps,
+        forward_maximum_bps=row.forward_maximum_bps,
+        return_minimum_bps=row.return_minimum_bps,
+        return_maximum_bps=row.return_maximum_bps,
+    )
+
+
+def _tagged(model_of: Any, row: Row[Any], call: Call) -> Answer:
+    tag = f'"{row.revision}"'
+    if tag in call.request.headers.get("If-None-Match", "").split(", "):
+        return Answer(None, HTTPStatus.NOT_MODIFIED, {"ETag": tag})
+    return Answer(model_of(row), HTTPStatus.OK, {"ETag": tag})
+
+
+def _expected(call: Call) -> int | None:
+    """Return the revision that a conditional request expects (RFC 9110 § 13.1.1)."""
+    header = call.request.headers.get("If-Match")
+    if header is None or header == "*":
+        return None
+    text = header.strip('"')
+    # An ETag that was never given matches nothing.
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+def _beam_id(call: Call) -> str:
+    try:
+        return _BEAM_ID.validate_python(call.path["beam"])
+    except ValidationError as error:
+        detail = "a beam's id has 1 to 64 of a-z, 0-9, - and _, and begins with one of a-z, 0-9"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+
+
+def _node(call: Call) -> int:
+    node = call.path_number("terminal")
+    if not 1 <= node <= models.MOST_NODE:
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{node} is no ipn node number")
+    return node

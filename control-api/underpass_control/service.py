@@ -1,0 +1,113 @@
+"""The service: the API over a database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+
+from aiohttp import web
+from sqlalchemy.exc import SQLAlchemyError
+
+from underpass_control.access import Caller, find_caller
+from underpass_control.http import models
+from underpass_control.http.endpoint import Call, Endpoint, describe, route
+from underpass_control.http.positions import Positions
+from underpass_control.http.problem import Problem, problems
+from underpass_control.http.registry import Registry
+from underpass_control.storage.database import Database
+from underpass_control.storage.positions import PositionWriter
+from underpass_control.storage.schema import SchemaError, check_schema
+
+_TITLE = "Underpass control service"
+_VERSION = "1"
+_LARGEST_BODY_BYTES = 8 << 20
+# Tokens are looked up again after this: a revoked one is of use for so long.
+_TOKEN_KEPT_S = 5.0
+_MOST_TOKENS_KEPT = 10_000
+
+
+class Service:
+    """The HTTP application, and what it needs while it runs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writer = PositionWriter(database)
+        self._callers: dict[str, tuple[float, Caller]] = {}
+        self.endpoints = [
+            *Registry(database).endpoints(),
+            *Positions(database, self._writer).endpoints(),
+            *self._own_endpoints(),
+        ]
+
+    def application(self) -> web.Application:
+        """Return the application, which closes the database at its end."""
+        application = web.Application(middlewares=[problems], client_max_size=_LARGEST_BODY_BYTES)
+        application.add_routes(route(one, self._authenticate) for one in self.endpoints)
+        application.cleanup_ctx.append(self._run)
+        return application
+
+    def openapi(self) -> dict[str, object]:
+        """Return the OpenAPI document."""
+        return describe(self.endpoints, title=_TITLE, version=_VERSION)
+
+    async def _run(self, _application: web.Application) -> AsyncIterator[None]:
+        self._writer.start()
+        yield
+        await self._writer.close()
+        await self._database.close()
+
+    def _own_endpoints(self) -> list[Endpoint]:
+        unready = HTTPStatus.SERVICE_UNAVAILABLE
+        return [
+            Endpoint(
+                "GET", "/health", "Whether the service runs", _health, None, answers=models.Health
+            ),
+            Endpoint(
+                "GET",
+                "/ready",
+                "Whether it can serve: its database answers and has the right schema",
+                self._ready,
+                None,
+                answers=models.Health,
+                problems=[unready],
+            ),
+            Endpoint("GET", "/openapi.json", "This document", self._describe, None),
+        ]
+
+    async def _ready(self, _call: Call) -> models.Health:
+        try:
+            await check_schema(self._database)
+        except (SchemaError, SQLAlchemyError, OSError) as error:
+            detail = f"the database cannot be used: {error}"
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail) from error
+        return models.Health(status="ok")
+
+    async def _describe(self, _call: Call) -> web.Response:
+        return web.json_response(self.openapi())
+
+    async def _authenticate(self, request: web.Request) -> Caller:
+        scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not text:
+            raise _unauthorized("this needs a bearer token")
+        now = time.monotonic()
+        until, caller = self._callers.get(text, (0.0, None))
+        if caller is None or until < now:
+            async with self._database.reading() as connection:
+                caller = await find_caller(connection, text, time.time_ns() // 1_000_000)
+            if caller is None:
+                raise _unauthorized("the token is unknown, expired or revoked")
+            if len(self._callers) >= _MOST_TOKENS_KEPT:
+                self._callers.clear()
+            self._callers[text] = (now + _TOKEN_KEPT_S, caller)
+        return caller
+
+
+async def _health(_call: Call) -> models.Health:
+    return models.Health(status="ok")
+
+
+def _unauthorized(detail: str) -> Problem:
+    return Problem(
+        HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": 'Bearer realm="underpass"'}
+    )

@@ -1,0 +1,79 @@
+"""Beams and their terminals: set, read, deleted; each change raises a row's revision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.storage.models import Beam, Terminal
+
+
+class RevisionError(RuntimeError):
+    """The row is not at the revision that the caller knows."""
+
+
+async def put(
+    connection: AsyncConnection,
+    table: type[Beam] | type[Terminal],
+    key: str | int,
+    values: Mapping[str, Any],
+    *,
+    revision: int | None = None,
+) -> tuple[int, bool]:
+    """Set a row's columns; return its revision, and whether it is new.
+
+    Raises:
+        RevisionError: `revision` is given and is not the row's.
+    """
+    name = _key(table)
+    found = await connection.execute(select(table.revision).where(name == key).with_for_update())
+    known = found.scalar_one_or_none()
+    if revision is not None and known != revision:
+        raise RevisionError
+    if known is None:
+        await connection.execute(insert(table).values({name.key: key, **values, "revision": 1}))
+        return 1, True
+    await connection.execute(
+        update(table).where(name == key).values({**values, "revision": known + 1})
+    )
+    return known + 1, False
+
+
+async def get(
+    connection: AsyncConnection, table: type[Beam] | type[Terminal], key: str | int
+) -> Row[Any] | None:
+    """Return a row."""
+    found = await connection.execute(select(table.__table__).where(_key(table) == key))
+    return found.one_or_none()
+
+
+async def page(
+    connection: AsyncConnection,
+    table: type[Beam] | type[Terminal],
+    *,
+    after: str | int | None,
+    limit: int,
+    where: Sequence[ColumnElement[bool]] = (),
+) -> Sequence[Row[Any]]:
+    """Return rows behind a key, in order of keys."""
+    name = _key(table)
+    query = select(table.__table__).where(*where).order_by(name).limit(limit)
+    if after is not None:
+        query = query.where(name > after)
+    return (await connection.execute(query)).all()
+
+
+async def remove(
+    connection: AsyncConnection, table: type[Beam] | type[Terminal], key: str | int
+) -> bool:
+    """Delete a row; tell whether it was there."""
+    result = await connection.execute(delete(table).where(_key(table) == key))
+    return result.rowcount > 0
+
+
+def _key(table: type[Beam] | type[Terminal]) -> Any:
+    return Beam.id if table is Beam else Terminal.node
