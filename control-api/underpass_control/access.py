@@ -34,6 +34,7 @@ class Caller:
     role: Role
     # The node that a gateway's or terminal's token is for.
     node: int | None
+    expires_ms: int | None
 
     def may_report_for(self, terminal: int) -> bool:
         """Tell whether it may speak for a terminal: gateways and operators do for all."""
@@ -85,14 +86,16 @@ async def find_caller(connection: AsyncConnection, text: str, now_ms: int) -> Ca
     # What is looked up is a hash of what was sent, so how long it takes tells nothing of tokens.
     row = (
         await connection.execute(
-            select(Token.id, Token.name, Token.role, Token.node).where(
+            select(Token.id, Token.name, Token.role, Token.node, Token.expires_ms).where(
                 Token.digest == _digest(text),
                 Token.revoked_ms.is_(None),
                 Token.expires_ms.is_(None) | (Token.expires_ms > now_ms),
             )
         )
     ).one_or_none()
-    return None if row is None else Caller(row.id, row.name, Role(row.role), row.node)
+    if row is None:
+        return None
+    return Caller(row.id, row.name, Role(row.role), row.node, row.expires_ms)
 
 
 def _digest(text: str) -> bytes:

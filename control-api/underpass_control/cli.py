@@ -20,8 +20,14 @@ from sqlalchemy import select
 from underpass_control import access
 from underpass_control.http.models import moment_of, rfc3339
 from underpass_control.service import Service
+from underpass_control.settings import Settings
 from underpass_control.storage import models, schema
-from underpass_control.storage.database import Database, DatabaseUrlError, database_url
+from underpass_control.storage.database import (
+    Database,
+    DatabaseLostError,
+    DatabaseUrlError,
+    database_url,
+)
 
 app = typer.Typer(
     name="underpass-control",
@@ -54,8 +60,17 @@ def serve(
     migrate_first: Annotated[
         bool, typer.Option("--migrate/--no-migrate", help="Bring the schema up at the start.")
     ] = True,
+    keep_positions_days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            envvar="UNDERPASS_KEEP_POSITIONS_DAYS",
+            help="Delete older position reports, all but each terminal's newest; 0 keeps them.",
+        ),
+    ] = 30,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
+    settings = Settings(keep_positions_s=keep_positions_days * 86_400 or None)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
 
     async def application() -> web.Application:
@@ -63,11 +78,11 @@ def serve(
         if migrate_first:
             await schema.migrate(opened)
         await schema.check_schema(opened)
-        return Service(opened).application()
+        return Service(opened, settings).application()
 
     try:
         web.run_app(application(), host=host, port=port, access_log=None)
-    except schema.SchemaError as error:
+    except (DatabaseLostError, schema.SchemaError) as error:
         _fail(str(error))
 
 
@@ -86,7 +101,7 @@ def migrate(
         else:
             await schema.migrate_down(opened, down_to)
 
-    _with_database(database, run)
+    _with_database(database, run, needs_schema=False)
 
 
 @tokens.command("create")
@@ -167,15 +182,22 @@ def _shown(row: object) -> dict[str, object]:
     }
 
 
-def _with_database(url: str, run: Callable[[Database], Awaitable[R]]) -> R:
+def _with_database(
+    url: str, run: Callable[[Database], Awaitable[R]], *, needs_schema: bool = True
+) -> R:
     async def opened() -> R:
         database = _open(url)
         try:
+            if needs_schema:
+                await schema.check_schema(database)
             return await run(database)
         finally:
             await database.close()
 
-    return asyncio.run(opened())
+    try:
+        return asyncio.run(opened())
+    except (DatabaseLostError, schema.SchemaError) as error:
+        _fail(str(error))
 
 
 def _open(url: str) -> Database:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from aiohttp import web
-from sqlalchemy.exc import SQLAlchemyError
 
 from underpass_control.access import Caller, find_caller
 from underpass_control.http import models
@@ -15,7 +15,9 @@ from underpass_control.http.endpoint import Call, Endpoint, describe, route
 from underpass_control.http.positions import Positions
 from underpass_control.http.problem import Problem, problems
 from underpass_control.http.registry import Registry
-from underpass_control.storage.database import Database
+from underpass_control.pruning import prune_for_ever
+from underpass_control.settings import Settings
+from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.positions import PositionWriter
 from underpass_control.storage.schema import SchemaError, check_schema
 
@@ -23,17 +25,18 @@ _TITLE = "Underpass control service"
 _VERSION = "1"
 _LARGEST_BODY_BYTES = 8 << 20
 # Tokens are looked up again after this: a revoked one is of use for so long.
-_TOKEN_KEPT_S = 5.0
+_TOKEN_KEPT_MS = 5_000
 _MOST_TOKENS_KEPT = 10_000
 
 
 class Service:
     """The HTTP application, and what it needs while it runs."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
+        self._settings = settings
         self._writer = PositionWriter(database)
-        self._callers: dict[str, tuple[float, Caller]] = {}
+        self._callers: dict[str, tuple[int, Caller]] = {}
         self.endpoints = [
             *Registry(database).endpoints(),
             *Positions(database, self._writer).endpoints(),
@@ -53,7 +56,10 @@ class Service:
 
     async def _run(self, _application: web.Application) -> AsyncIterator[None]:
         self._writer.start()
+        pruning = asyncio.create_task(prune_for_ever(self._database, self._settings))
         yield
+        pruning.cancel()
+        await asyncio.gather(pruning, return_exceptions=True)
         await self._writer.close()
         await self._database.close()
 
@@ -78,7 +84,7 @@ class Service:
     async def _ready(self, _call: Call) -> models.Health:
         try:
             await check_schema(self._database)
-        except (SchemaError, SQLAlchemyError, OSError) as error:
+        except (SchemaError, DatabaseLostError) as error:
             detail = f"the database cannot be used: {error}"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail) from error
         return models.Health(status="ok")
@@ -90,16 +96,19 @@ class Service:
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not text:
             raise _unauthorized("this needs a bearer token")
-        now = time.monotonic()
-        until, caller = self._callers.get(text, (0.0, None))
-        if caller is None or until < now:
+        now_ms = time.time_ns() // 1_000_000
+        until_ms, caller = self._callers.get(text, (0, None))
+        if caller is None or until_ms <= now_ms:
             async with self._database.reading() as connection:
-                caller = await find_caller(connection, text, time.time_ns() // 1_000_000)
+                caller = await find_caller(connection, text, now_ms)
             if caller is None:
                 raise _unauthorized("the token is unknown, expired or revoked")
             if len(self._callers) >= _MOST_TOKENS_KEPT:
                 self._callers.clear()
-            self._callers[text] = (now + _TOKEN_KEPT_S, caller)
+            until_ms = now_ms + _TOKEN_KEPT_MS
+            if caller.expires_ms is not None:
+                until_ms = min(until_ms, caller.expires_ms)
+            self._callers[text] = (until_ms, caller)
         return caller
 
 

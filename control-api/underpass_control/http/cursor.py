@@ -9,6 +9,9 @@ from http import HTTPStatus
 
 from underpass_control.http.problem import Problem
 
+# No column holds more.
+_BEYOND = 2**63
+
 
 def cursor_of(key: int | str) -> str:
     """Return the cursor for a page behind an entry's key."""
@@ -18,7 +21,7 @@ def cursor_of(key: int | str) -> str:
 def number_after(cursor: str | None) -> int | None:
     """Return the number that a cursor was made of."""
     key = _key(cursor)
-    if key is None or (isinstance(key, int) and not isinstance(key, bool)):
+    if key is None or (type(key) is int and abs(key) < _BEYOND):
         return key
     raise _foreign()
 
@@ -26,7 +29,7 @@ def number_after(cursor: str | None) -> int | None:
 def text_after(cursor: str | None) -> str | None:
     """Return the text that a cursor was made of."""
     key = _key(cursor)
-    if key is None or isinstance(key, str):
+    if key is None or (isinstance(key, str) and key.isprintable()):
         return key
     raise _foreign()
 

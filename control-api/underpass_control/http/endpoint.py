@@ -6,6 +6,7 @@ which becomes the answer's JSON.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -24,6 +25,8 @@ REPORTERS = frozenset({Role.OPERATOR, Role.GATEWAY, Role.TERMINAL})
 
 # Problems named in one answer at most: the rest is told once these are mended.
 _MOST_ERRORS = 20
+# A client slower than this holds a connection for nothing.
+_BODY_WITHIN_S = 30.0
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -58,8 +61,8 @@ class Call:
     def path_number(self, name: str) -> int:
         """Return a node number of the path."""
         text = self.path[name]
-        if not (text.isascii() and text.isdigit() and len(text) <= 19):
-            raise Problem(HTTPStatus.NOT_FOUND, f"{name} {text!r} is no number")
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise Problem(HTTPStatus.NOT_FOUND, f"there is no {name} {text!r}")
         return int(text)
 
 
@@ -107,6 +110,9 @@ def route(endpoint: Endpoint, authenticate: Authenticate) -> web.RouteDef:
             if caller.role not in endpoint.roles:
                 needed = " or ".join(sorted(endpoint.roles))
                 raise Problem(HTTPStatus.FORBIDDEN, f"this needs the role {needed}")
+        if not all(text.isprintable() for text in request.match_info.values()):
+            # No name has such characters, and PostgreSQL does not even compare a NUL.
+            raise Problem(HTTPStatus.NOT_FOUND, "the path names nothing")
         call = Call(
             request,
             caller,
@@ -138,9 +144,14 @@ async def _body(request: web.Request, model: type[BaseModel] | None) -> BaseMode
     if request.content_type not in ("application/json", "application/geo+json"):
         kind = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
         raise Problem(kind, f"the body is {request.content_type}, not application/json")
-    text = await request.read()
     try:
-        return model.model_validate_json(text)
+        async with asyncio.timeout(_BODY_WITHIN_S):
+            text = await request.read()
+    except TimeoutError as error:
+        detail = f"the body did not come within {_BODY_WITHIN_S:.0f} s"
+        raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail) from error
+    try:
+        return model.model_validate_json(text, strict=True)
     except ValidationError as error:
         kind = HTTPStatus.UNPROCESSABLE_ENTITY
         if any(one["type"] == "json_invalid" for one in error.errors(include_context=False)):
@@ -249,12 +260,15 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
 def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
     problems = set(endpoint.problems)
     if endpoint.roles is not None:
+        # The token, at the least, is looked up in the database.
+        problems.add(HTTPStatus.SERVICE_UNAVAILABLE)
         problems |= {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
     if endpoint.query:
         problems.add(HTTPStatus.BAD_REQUEST)
     if endpoint.body:
         problems |= {
             HTTPStatus.BAD_REQUEST,
+            HTTPStatus.REQUEST_TIMEOUT,
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -9,27 +9,38 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
 
 # JSON numbers are exact up to here.
 _MOST_BPS = 1_000_000_000_000
 MOST_NODE = 2**32 - 2
 MOST_BATCH = 10_000
 MOST_PAGE = 1_000
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
 
 Rate = Annotated[int, Field(ge=0, le=_MOST_BPS)]
 NodeNumber = Annotated[int, Field(ge=1, le=MOST_NODE)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+# Without control characters: PostgreSQL stores no NUL, and nobody wants the others.
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 BeamId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
-Instant = AwareDatetime
+
+
+def _counted(moment: datetime) -> datetime:
+    # What lies outside could not be shown again in UTC.
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        raise ValueError(f"the year is not within {_FIRST_YEAR} and {_LAST_YEAR}")
+    return moment
+
+
+Instant = Annotated[AwareDatetime, AfterValidator(_counted)]
 
 
 class Model(BaseModel):
     """What all have in common: no member may be misspelt, and nothing is guessed."""
 
-    model_config = ConfigDict(extra="forbid", strict=False)
+    model_config = ConfigDict(extra="forbid")
 
     @field_serializer("*", when_used="json", check_fields=False)
     def _instants(self, value: Any) -> Any:

@@ -12,7 +12,9 @@ from underpass_control.http.cursor import cursor_of, number_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.storage import positions as stored
+from underpass_control.storage import registry
 from underpass_control.storage.database import Database
+from underpass_control.storage.models import Terminal
 
 # A clock may be a little ahead of ours; more is a mistake that would hide all that follow.
 _AHEAD_MS = 60_000
@@ -138,7 +140,7 @@ class Positions:
     async def _find(self, call: Call, query: models.TrackQuery) -> list[stored.Position]:
         terminal = _readable(call)
         async with self._database.reading() as connection:
-            return await stored.track(
+            found = await stored.track(
                 connection,
                 terminal,
                 since_ms=None if query.since is None else models.milliseconds(query.since),
@@ -147,6 +149,9 @@ class Positions:
                 limit=query.limit,
                 newest_first=query.order == "newest",
             )
+            if not found and await registry.get(connection, Terminal, terminal) is None:
+                raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
+        return found
 
 
 def _readable(call: Call) -> int:
@@ -159,7 +164,7 @@ def _readable(call: Call) -> int:
 def _stored(terminal: int, body: models.PositionBody, now_ms: int) -> stored.Position:
     time_ms = models.milliseconds(body.time)
     if not _EARLIEST_MS <= time_ms <= now_ms + _AHEAD_MS:
-        detail = f"{models.rfc3339(body.time)} cannot be the time of a position reported now"
+        detail = f"{body.time.isoformat()} cannot be the time of a position reported now"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     gnss_ms = None if body.gnss_time is None else models.milliseconds(body.gnss_time)
     node_ms = None if body.node_time is None else models.milliseconds(body.node_time)

@@ -9,6 +9,8 @@ from http import HTTPStatus
 import structlog
 from aiohttp import web
 
+from underpass_control.storage.database import DatabaseLostError
+
 _LOG = structlog.get_logger()
 
 
@@ -63,7 +65,13 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
             raise
         allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
         return Problem(HTTPStatus(error.status), error.reason, headers=allow).response()
-    except (ConnectionError, TimeoutError):
+    except DatabaseLostError as error:
+        _LOG.warning("database lost", method=request.method, path=request.path, error=str(error))
+        detail = "the database is away; try again later"
+        later = {"Retry-After": "1"}
+        return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later).response()
+    except ConnectionError:
+        # The client has gone: there is nobody to answer.
         raise
     except Exception:
         _LOG.exception("request failed", method=request.method, path=request.path)

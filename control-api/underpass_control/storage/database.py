@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -16,6 +22,10 @@ _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 class DatabaseUrlError(ValueError):
     """The text names no database that the service can use."""
+
+
+class DatabaseLostError(RuntimeError):
+    """The database cannot be reached, or not now; the transaction has not happened."""
 
 
 def database_url(text: str) -> URL:
@@ -55,18 +65,33 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Begin; commit at the end, or roll back if it is an error."""
-        async with self._engine.begin() as connection:
-            yield connection
+        with _loss():
+            async with self._engine.begin() as connection:
+                yield connection
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """Connect for queries that see one state of the database."""
-        async with self._engine.connect() as connection:
-            yield connection
+        with _loss():
+            async with self._engine.connect() as connection:
+                yield connection
 
     async def close(self) -> None:
         """Close all connections."""
         await self._engine.dispose()
+
+
+@contextmanager
+def _loss() -> Iterator[None]:
+    """Turn what the drivers raise when the database is away into one error."""
+    try:
+        yield
+    except (OperationalError, InterfaceError, PoolTimeoutError, OSError) as error:
+        raise DatabaseLostError(str(error)) from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise DatabaseLostError(str(error)) from error
+        raise
 
 
 def _prepare_sqlite(connection: object, _entry: ConnectionPoolEntry) -> None:

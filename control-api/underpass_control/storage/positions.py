@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Insert, delete, func, select, tuple_
+from sqlalchemy import Insert, delete, exists, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import aliased
 
-from underpass_control.storage.database import Database
+from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.models import PositionReport
 
 # Reports in one transaction at most: a commit costs the same for many as for one.
@@ -68,7 +69,8 @@ class PositionWriter:
 
         Raises:
             BusyError: Too many wait already; nothing was taken.
-            SQLAlchemyError: They could not be stored.
+            DatabaseLostError: They may be sent again later.
+            IntegrityError: A terminal is not known; none of them was stored.
         """
         if self._waiting + len(positions) > self._capacity:
             raise BusyError(f"{self._waiting} reports wait to be stored")
@@ -113,16 +115,20 @@ class PositionWriter:
 
     async def _separately(self, batches: Sequence[_Batch], error: Exception) -> None:
         """Find whose reports were at fault: the others must not suffer for them."""
-        if len(batches) == 1:
-            if not batches[0].stored.done():
-                batches[0].stored.set_exception(error)
+        if len(batches) == 1 or isinstance(error, DatabaseLostError):
+            for batch in batches:
+                _fail(batch, error)
             return
         for batch in batches:
             try:
                 await self._commit([batch])
             except Exception as own:
-                if not batch.stored.done():
-                    batch.stored.set_exception(own)
+                _fail(batch, own)
+
+
+def _fail(batch: _Batch, error: Exception) -> None:
+    if not batch.stored.done():
+        batch.stored.set_exception(error)
 
 
 def _insert(database: Database) -> Insert:
@@ -172,15 +178,13 @@ async def prune(connection: AsyncConnection, before_ms: int, *, limit: int = 50_
 
     Return how many: another call is due while it is the limit.
     """
-    last = (
-        select(PositionReport.terminal, func.max(PositionReport.time_ms).label("time_ms"))
-        .group_by(PositionReport.terminal)
-        .subquery()
+    newer = aliased(PositionReport)
+    has_newer = exists().where(
+        newer.terminal == PositionReport.terminal, newer.time_ms > PositionReport.time_ms
     )
     old = (
         select(PositionReport.terminal, PositionReport.time_ms)
-        .join(last, last.c.terminal == PositionReport.terminal)
-        .where(PositionReport.time_ms < before_ms, PositionReport.time_ms < last.c.time_ms)
+        .where(PositionReport.time_ms < before_ms, has_newer)
         .limit(limit)
     )
     result = await connection.execute(

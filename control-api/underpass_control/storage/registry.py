@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -30,17 +31,22 @@ async def put(
         RevisionError: `revision` is given and is not the row's.
     """
     name = _key(table)
-    found = await connection.execute(select(table.revision).where(name == key).with_for_update())
-    known = found.scalar_one_or_none()
-    if revision is not None and known != revision:
-        raise RevisionError
-    if known is None:
-        await connection.execute(insert(table).values({name.key: key, **values, "revision": 1}))
-        return 1, True
-    await connection.execute(
-        update(table).where(name == key).values({**values, "revision": known + 1})
-    )
-    return known + 1, False
+    change = update(table).where(name == key).returning(table.revision)
+    if revision is not None:
+        change = change.where(table.revision == revision)
+    change = change.values({**values, "revision": table.revision + 1})
+    while True:
+        changed = (await connection.execute(change)).scalar_one_or_none()
+        if changed is not None:
+            return changed, False
+        if revision is not None:
+            raise RevisionError
+        dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+        new = dialect.insert(table).values({name.key: key, **values, "revision": 1})
+        made = await connection.execute(new.on_conflict_do_nothing().returning(table.revision))
+        # None: another caller has made it since the update.
+        if made.scalar_one_or_none() is not None:
+            return 1, True
 
 
 async def get(

@@ -24,7 +24,11 @@ class SchemaError(RuntimeError):
 
 
 async def migrate(database: Database, revision: str = "head") -> None:
-    """Bring the schema up to a revision, whatever it is now."""
+    """Bring the schema up to a revision, whatever it is now.
+
+    Raises:
+        DatabaseLostError: The database cannot be reached.
+    """
     await _run(database, lambda config: command.upgrade(config, revision))
 
 
@@ -56,7 +60,7 @@ async def _run(database: Database, migration: Callable[[Config], None]) -> None:
         config.attributes["connection"] = connection
         migration(config)
 
-    async with database.engine.connect() as connection:
+    async with database.reading() as connection:
         if not database.is_sqlite:
             await connection.execute(text(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})"))
             await connection.commit()

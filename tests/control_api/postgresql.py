@@ -1,0 +1,122 @@
+"""A PostgreSQL of the tests' own, from Debian's package, on a loopback port and a new folder."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_START_S = 60
+# PostgreSQL refuses to run as root; Debian's package brings this user.
+_USER = "postgres"
+
+
+def missing() -> str | None:
+    """Return why no PostgreSQL can be started here, None if one can."""
+    if _programs() is None:
+        return "no PostgreSQL in /usr/lib/postgresql: Debian's package `postgresql` is missing"
+    if os.geteuid() == 0:
+        try:
+            pwd.getpwnam(_USER)
+        except KeyError:
+            return f"root may not run PostgreSQL, and there is no user {_USER}"
+    return None
+
+
+class Server:
+    """A running server; it can be stopped and started again as in a failure."""
+
+    def __init__(self, folder: Path, programs: Path, port: int) -> None:
+        self._folder = folder
+        self._programs = programs
+        self.port = port
+
+    def url(self, database: str) -> str:
+        """Return the URL of one of its databases."""
+        return f"postgresql://{_USER}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        # Its data is worth nothing after the tests, so nothing waits for a disk.
+        options = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -c max_connections=200 -c fsync=off"
+            f" -c unix_socket_directories={self._folder}"
+        )
+        log = str(self._folder / "log")
+        self._control("-w", "-t", str(_START_S), "-l", log, "-o", options, "start")
+
+    def stop(self) -> None:
+        """End it at once, as a crash does: its clients see their connections break."""
+        self._control("-m", "immediate", "-w", "stop")
+
+    def sql(self, statement: str, database: str = "postgres") -> None:
+        """Execute a statement."""
+        command = [self._programs / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.url(database)]
+        run(*map(str, command), "-c", statement)
+
+    def initialise(self) -> None:
+        """Make an empty cluster."""
+        data = str(self._folder / "data")
+        run(str(self._programs / "initdb"), "-D", data, "-U", _USER, "-A", "trust", "-E", "UTF8")
+
+    def _control(self, *arguments: str) -> None:
+        run(str(self._programs / "pg_ctl"), "-D", str(self._folder / "data"), *arguments)
+
+
+def run(*command: str) -> None:
+    """Run one of PostgreSQL's programs, as its user."""
+    as_user = {"user": _USER, "group": _USER} if os.geteuid() == 0 else {}
+    with tempfile.TemporaryFile() as output:
+        # Into a file: the server inherits the output and would keep a pipe open.
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            check=False,
+            extra_groups=[] if as_user else None,
+            **as_user,  # type: ignore[call-overload]
+        )
+        if done.returncode:
+            output.seek(0)
+            raise RuntimeError(f"{command[0]} failed: {output.read().decode(errors='replace')}")
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """Start one; it is gone afterwards, with its data."""
+    programs = _programs()
+    assert programs is not None
+    # Not in pytest's folder: that is root's alone.
+    folder = Path(tempfile.mkdtemp(prefix="underpass-postgresql-"))
+    try:
+        if os.geteuid() == 0:
+            shutil.chown(folder, _USER, _USER)
+        running = Server(folder, programs, _free_port())
+        running.initialise()
+        running.start()
+        try:
+            yield running
+        finally:
+            running.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs() -> Path | None:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    return found[-1].parent if found else None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

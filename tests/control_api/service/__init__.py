@@ -1,0 +1,1 @@
+"""Tests of the control service: its API and its database."""

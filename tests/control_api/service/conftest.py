@@ -1,0 +1,90 @@
+"""Databases that have the schema, and the service over one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from underpass_control.storage import schema
+from underpass_control.storage.database import Database, database_url
+
+from tests.control_api import postgresql
+from tests.control_api.service.api import Api, served
+
+_NAMES = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgresql.Server]:
+    """A PostgreSQL server."""
+    reason = postgresql.missing()
+    if reason:
+        pytest.skip(reason)
+    with postgresql.server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the schema, to be copied."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres: postgresql.Server) -> str:
+    """The name of a database with the schema, to be copied."""
+    postgres.sql("CREATE DATABASE template_migrated")
+    migrate(postgres.url("template_migrated"))
+    return "template_migrated"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without anything in it."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'control.db'}"
+    server: postgresql.Server = request.getfixturevalue("postgres")
+    name = f"test_{next(_NAMES)}"
+    server.sql(f"CREATE DATABASE {name}")
+    return server.url(name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database that has the schema."""
+    if request.param == "sqlite":
+        path = tmp_path / "control.db"
+        shutil.copy(request.getfixturevalue("migrated_sqlite"), path)
+        return f"sqlite:///{path}"
+    template = request.getfixturevalue("migrated_postgres")
+    server: postgresql.Server = request.getfixturevalue("postgres")
+    name = f"test_{next(_NAMES)}"
+    server.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+    return server.url(name)
+
+
+@pytest.fixture
+def api(url: str) -> Iterator[Api]:
+    """The service over it, with a beam and two terminals."""
+    with served(url) as running:
+        running.add_beam()
+        yield running
+
+
+def migrate(url: str) -> None:
+    """Bring a database up to the newest schema."""
+
+    async def run() -> None:
+        database = Database(database_url(url))
+        try:
+            await schema.migrate(database)
+        finally:
+            await database.close()
+
+    asyncio.run(run())

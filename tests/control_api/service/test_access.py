@@ -1,0 +1,93 @@
+"""Who may do what."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from sqlalchemy import select
+from underpass_control.access import Role
+from underpass_control.http.models import moment_of, rfc3339
+from underpass_control.storage.models import Token
+
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+
+
+def position(terminal: int | None = None) -> dict[str, object]:
+    body: dict[str, object] = {
+        "time": rfc3339(moment_of(now_ms())),
+        "longitude": 7.5,
+        "latitude": 46.5,
+    }
+    return body if terminal is None else {**body, "terminal": terminal}
+
+
+def test_without_a_token_nothing_but_health_is_told(api: Api) -> None:
+    for endpoint in api.service.endpoints:
+        path = endpoint.path.format(beam="ku-1", terminal=FIRST)
+        status = api.call(endpoint.method, path, caller=None).status
+        assert status == (200 if endpoint.roles is None else 401), path
+    refused = api.get("/v1/beams", caller=None)
+    assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+    assert "token" in refused.problem
+
+
+@pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Basic YTpi", "Bearer upc_x", "upc_x"])
+def test_what_is_no_token_is_refused(api: Api, header: str) -> None:
+    assert api.get("/v1/beams", caller=None, headers={"Authorization": header}).status == 401
+
+
+def test_an_expired_token_is_refused(api: Api) -> None:
+    past = now_ms() - 1000
+    token = api.run(api.token(Role.OPERATOR, created_ms=past - 1000, expires_ms=past))
+    assert "expired" in api.get("/v1/beams", caller=token).problem
+
+
+def test_a_token_expires_though_it_has_just_been_used(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = api.run(api.token(Role.OPERATOR, expires_ms=now_ms() + 60_000))
+    assert api.get("/v1/beams", caller=token).status == 200
+    later_ns = time.time_ns() + 60_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: later_ns)
+    assert api.get("/v1/beams", caller=token).status == 401
+
+
+def test_only_operators_change_beams_and_terminals(api: Api) -> None:
+    for caller in ("viewer", "gateway", "first"):
+        for path in ("/v1/beams/ku-1", f"/v1/terminals/{FIRST}"):
+            assert api.call("PUT", path, {}, caller=caller).status == 403
+            assert api.call("DELETE", path, caller=caller).status == 403
+    assert api.get("/v1/beams/ku-1").status == 200
+
+
+def test_a_terminal_reads_only_its_own(api: Api) -> None:
+    for of in ("", "/positions", "/positions.geojson"):
+        assert api.get(f"/v1/terminals/{FIRST}{of}", caller="first").status == 200
+        assert "its own" in api.get(f"/v1/terminals/{SECOND}{of}", caller="first").problem
+    assert api.get(f"/v1/terminals/{SECOND}/positions/newest", caller="first").status == 403
+    assert api.get("/v1/terminals", caller="first").status == 403
+    assert api.get("/v1/beams", caller="first").status == 403
+
+
+def test_a_terminal_reports_only_its_own(api: Api) -> None:
+    def one(node: int) -> int:
+        path = f"/v1/terminals/{node}/positions"
+        return api.call("POST", path, position(), caller="first").status
+
+    assert (one(FIRST), one(SECOND)) == (202, 403)
+    mixed = {"positions": [position(FIRST), position(SECOND)]}
+    assert api.call("POST", "/v1/positions", mixed, caller="first").status == 403
+    assert api.get(f"/v1/terminals/{SECOND}/positions").json["positions"] == []
+    assert api.call("POST", "/v1/positions", mixed, caller="gateway").status == 202
+    assert api.call("POST", "/v1/positions", mixed, caller="viewer").status == 403
+
+
+def test_tokens_are_stored_as_hashes_only(api: Api) -> None:
+    async def rows() -> list[object]:
+        async with api.database.reading() as connection:
+            return list((await connection.execute(select(Token.__table__))).all())
+
+    stored = str(api.run(rows()))
+    assert "the tests' operator" in stored
+    assert not any(token in stored for token in api.tokens.values())

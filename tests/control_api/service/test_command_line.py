@@ -1,0 +1,98 @@
+"""The operator's command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from underpass_control.cli import app
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def test_each_verb_has_help() -> None:
+    for verb in ([], ["serve"], ["migrate"], ["token"], ["token", "create"], ["token", "list"]):
+        assert "--help" in run(*verb, "--help")
+
+
+def test_a_token_is_made_listed_and_revoked(url: str) -> None:
+    where = ("--database", url)
+    made = run("token", "create", "the hub", "--role", "gateway", "--node", "1", "--json", *where)
+    token = json.loads(made)["token"]
+    assert run("token", "create", "me", "--role", "operator", *where).startswith("upc_")
+    (first, second) = json.loads(run("token", "list", "--json", *where))
+    assert (first["name"], first["role"], first["node"], first["expires"]) == (
+        "the hub",
+        "gateway",
+        1,
+        None,
+    )
+    assert token not in run("token", "list", *where)
+    assert "the hub" in run("token", "list", *where)
+    run("token", "revoke", str(first["id"]), *where)
+    assert "no token" in run("token", "revoke", str(first["id"]), *where, status=1)
+    listed = json.loads(run("token", "list", "--json", *where))
+    assert [one["revoked"] is None for one in listed] == [False, True]
+    assert second["role"] == "operator"
+
+
+def test_a_terminals_token_needs_its_node(url: str) -> None:
+    refused = run("token", "create", "x", "--role", "terminal", "--database", url, status=1)
+    assert "--node" in refused
+
+
+def test_the_schema_goes_up_and_down(empty_url: str) -> None:
+    where = ("--database", empty_url)
+    assert "underpass-control migrate" in run("token", "list", *where, status=1)
+    run("migrate", *where)
+    assert json.loads(run("token", "list", "--json", *where)) == []
+    run("migrate", "--down-to", "base", *where)
+    run("token", "list", *where, status=1)
+
+
+@pytest.mark.parametrize("url_of", ["mysql://host/name", "sqlite:////nowhere/at/all.db"])
+def test_a_database_that_cannot_be_is_told_in_a_line(url_of: str) -> None:
+    told = run("migrate", "--database", url_of, status=1)
+    assert told.startswith("underpass-control: ")
+    assert "Traceback" not in told
+
+
+def test_the_service_runs_from_the_command_line_until_sigterm(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "underpass_control", "serve", "--port", str(port)]
+    command += ["--database", f"sqlite:///{tmp_path / 'control.db'}"]
+    path = {"PYTHONPATH": f"{ROOT / 'control-api'}:{ROOT}"}
+    with subprocess.Popen(command, env=os.environ | path) as service:
+        try:
+            assert _ready(f"http://127.0.0.1:{port}/ready", service) == {"status": "ok"}
+        finally:
+            service.send_signal(signal.SIGTERM)
+        assert service.wait(30) == 0
+
+
+def _ready(url: str, service: subprocess.Popen[bytes]) -> object:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and service.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310
+                return json.load(answer)
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError("the service does not answer")

@@ -1,0 +1,142 @@
+"""The schema goes up and down with data in it, and is what the models say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+from underpass_control.storage import schema
+from underpass_control.storage.database import Database, DatabaseUrlError, database_url
+from underpass_control.storage.models import Base
+
+from tests.control_api.service.api import Api, now_ms, served
+from tests.control_api.service.test_positions import position, report, times
+
+T = TypeVar("T")
+
+
+def with_database(url: str, run: Callable[[Database], Awaitable[T]]) -> T:
+    async def opened() -> T:
+        database = Database(database_url(url))
+        try:
+            return await run(database)
+        finally:
+            await database.close()
+
+    return asyncio.run(opened())
+
+
+async def _move(
+    move: Callable[[Database, str], Awaitable[None]], revision: str, database: Database
+) -> None:
+    await move(database, revision)
+
+
+async def tables(database: Database) -> set[str]:
+    async with database.reading() as connection:
+        names = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+    return set(names) - {"alembic_version"}
+
+
+def test_up_down_and_up_again_with_data(empty_url: str) -> None:
+    with_database(empty_url, schema.migrate)
+    with served(empty_url) as api:
+        api.add_beam()
+        report(api, position(now_ms()))
+        assert len(times(api)) == 1
+    with_database(empty_url, lambda database: schema.migrate_down(database, "base"))
+    assert with_database(empty_url, tables) == set()
+    with_database(empty_url, schema.migrate)
+    with served(empty_url) as api:
+        api.add_beam()
+        assert times(api) == []
+
+
+def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> None:
+    script = ScriptDirectory(str(Path(__file__).parents[3] / "migrations"))
+    revisions = [one.revision for one in script.walk_revisions()][::-1]
+    with_database(empty_url, lambda database: schema.migrate(database, revisions[0]))
+
+    async def fill(database: Database) -> None:
+        async with database.transaction() as connection:
+            for statement in (
+                "INSERT INTO beam VALUES ('ku-1', 'Ku 1', 8000000, 2000000, 300, 1)",
+                "INSERT INTO terminal (node, beam_id, name, weight, forward_minimum_bps,"
+                " return_minimum_bps, revision) VALUES (11, 'ku-1', 'van', 1, 0, 0, 1)",
+                "INSERT INTO position_report (terminal, time_ms, longitude, latitude, received_ms,"
+                " clocks_differ) VALUES (11, 1700000000000, 7.5, 46.5, 1, false)",
+            ):
+                await connection.execute(text(statement))
+
+    async def known(database: Database) -> Any:
+        async with database.reading() as connection:
+            query = "SELECT b.name, t.name, p.longitude FROM beam b JOIN terminal t ON true JOIN"
+            rows = await connection.execute(text(query + " position_report p ON true"))
+            return [tuple(row) for row in rows]
+
+    with_database(empty_url, fill)
+    for move, to in (
+        *((schema.migrate, revision) for revision in revisions[1:]),
+        *((schema.migrate_down, revision) for revision in revisions[-2::-1]),
+        (schema.migrate, "head"),
+    ):
+        with_database(empty_url, partial(_move, move, to))
+        assert with_database(empty_url, known) == [("Ku 1", "van", 7.5)]
+
+
+def test_the_migrations_make_what_the_models_say(empty_url: str) -> None:
+    def differences(connection: Connection) -> list[Any]:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return list(compare_metadata(context, Base.metadata))
+
+    async def run(database: Database) -> list[Any]:
+        await schema.migrate(database)
+        async with database.reading() as connection:
+            return await connection.run_sync(differences)
+
+    assert with_database(empty_url, run) == []
+
+
+def test_migrating_twice_or_at_once_is_migrating_once(empty_url: str) -> None:
+    if empty_url.startswith("sqlite"):
+        pytest.skip("SQLite has one process")
+
+    async def run(database: Database) -> None:
+        other = Database(database.url)
+        try:
+            await asyncio.gather(schema.migrate(database), schema.migrate(other))
+        finally:
+            await other.close()
+        await schema.check_schema(database)
+
+    with_database(empty_url, run)
+    with_database(empty_url, schema.migrate)
+
+
+def test_another_schema_is_told(empty_url: str) -> None:
+    async def check(database: Database) -> None:
+        with pytest.raises(schema.SchemaError, match="underpass-control migrate"):
+            await schema.check_schema(database)
+
+    with_database(empty_url, check)
+
+
+def test_a_service_whose_schema_is_gone_is_not_ready(api: Api) -> None:
+    assert api.get("/ready", caller=None).json == {"status": "ok"}
+    api.run(schema.migrate_down(api.database, "base"))
+    assert api.get("/health", caller=None).status == 200
+    assert "migrate" in api.get("/ready", caller=None).problem
+
+
+@pytest.mark.parametrize("text_of", ["mysql://h/d", "postgres", "", "sqlite+pysqlite3", "://"])
+def test_what_is_no_database_is_told(text_of: str) -> None:
+    with pytest.raises(DatabaseUrlError):
+        database_url(text_of)

@@ -1,0 +1,201 @@
+"""Positions: taken in, and read."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from underpass_control.http.models import moment_of, rfc3339
+from underpass_control.storage.positions import BusyError, Position, PositionWriter
+
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+
+_CASES = itertools.count()
+TRACK = f"/v1/terminals/{FIRST}/positions"
+
+
+def moment(ms: int) -> str:
+    return rfc3339(moment_of(ms))
+
+
+def position(time_ms: int, **members: object) -> dict[str, object]:
+    place = {"terminal": FIRST, "longitude": 7.5, "latitude": 46.5}
+    return {**place, "time": moment(time_ms), **members}
+
+
+def report(api: Api, *positions: dict[str, object], caller: str = "gateway") -> Any:
+    return api.call("POST", "/v1/positions", {"positions": positions}, caller=caller)
+
+
+def times(api: Api, query: str = "", path: str = TRACK) -> list[str]:
+    return [one["time"] for one in api.get(f"{path}?{query}").json["positions"]]
+
+
+def test_a_report_comes_back_as_it_was_given(api: Api) -> None:
+    at = now_ms() - 500
+    given_members: dict[str, object] = {"speed_mps": 13.9, "heading_deg": 359.9, "altitude_m": -3.5}
+    given_members |= {"gnss_time": moment(at), "node_time": moment(at + 2500)}
+    assert report(api, position(at, **given_members)).json == {"accepted": 1}
+    newest = api.get(TRACK + "/newest").json
+    received = newest.pop("received")
+    assert newest == {**position(at, **given_members), "clocks_differ": True}
+    assert moment(at) <= received <= moment(now_ms())
+
+
+def test_a_report_that_comes_again_changes_nothing(api: Api) -> None:
+    at = now_ms() - 1000
+    first = position(at)
+    assert report(api, first, first).status == 202
+    assert report(api, position(at, longitude=8.0), position(at + 1)).status == 202
+    assert times(api) == [moment(at), moment(at + 1)]
+    assert api.get(TRACK).json["positions"][0]["longitude"] == 7.5
+
+
+def test_reports_in_any_order_make_a_track(api: Api) -> None:
+    start = now_ms() - 100_000
+    report(api, *(position(start + 1000 * n) for n in (5, 1, 9, 0, 3)))
+    report(api, *(position(start + 1000 * n) for n in (2, 4, 8, 7, 6)))
+    all_of_them = [moment(start + 1000 * n) for n in range(10)]
+    assert times(api) == all_of_them
+    assert times(api, "order=newest") == all_of_them[::-1]
+    part = f"since={moment(start + 2000)}&until={moment(start + 5000)}"
+    assert times(api, part) == all_of_them[2:5]
+    assert api.get(TRACK + "/newest").json["time"] == all_of_them[-1]
+
+
+@pytest.mark.parametrize("order", ["time", "newest"])
+def test_pages_make_up_the_track(api: Api, order: str) -> None:
+    start = now_ms() - 100_000
+    report(api, *(position(start + n) for n in range(10)))
+    found: list[str] = []
+    query = f"limit=3&order={order}"
+    while True:
+        page = api.get(f"{TRACK}?{query}").json
+        found += [one["time"] for one in page["positions"]]
+        if "next" not in page:
+            break
+        query = f"limit=3&order={order}&cursor={page['next']}"
+    wanted = [moment(start + n) for n in range(10)]
+    assert found == (wanted if order == "time" else wanted[::-1])
+
+
+def test_a_track_is_geojson_too(api: Api) -> None:
+    at = now_ms()
+    report(api, position(at, altitude_m=440.0), position(at + 1))
+    answer = api.get(TRACK + ".geojson")
+    assert answer.headers["Content-Type"].startswith("application/geo+json")
+    places = [feature["geometry"]["coordinates"] for feature in answer.json["features"]]
+    assert places == [[7.5, 46.5, 440.0], [7.5, 46.5]]
+    assert answer.json["features"][0]["properties"]["time"] == moment(at)
+
+
+def test_a_terminal_without_reports_has_an_empty_track(api: Api) -> None:
+    assert api.get(TRACK).json == {"positions": []}
+    assert "no position" in api.get(TRACK + "/newest").problem
+    assert api.get("/v1/terminals/99/positions").status == 404
+
+
+@pytest.mark.parametrize(
+    ("members", "pointer"),
+    [
+        ({"longitude": 180.1}, "longitude"),
+        ({"latitude": -91}, "latitude"),
+        ({"longitude": "7.5"}, "longitude"),
+        ({"longitude": None}, "longitude"),
+        ({"longitude": True}, "longitude"),
+        ({"speed_mps": -1}, "speed_mps"),
+        ({"heading_deg": 361}, "heading_deg"),
+        ({"terminal": 0}, "terminal"),
+        ({"terminal": -(2**70)}, "terminal"),
+        ({"terminal": "11'; DROP TABLE position_report; --"}, "terminal"),
+        ({"time": 1_700_000_000}, "time"),
+        ({"time": "2026-01-01T00:00:00"}, "time"),
+        ({"time": "9999-12-31T23:59:59-12:00"}, "time"),
+        ({"gnss_time": "0001-01-01T00:00:00Z"}, "gnss_time"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_wrong_member_refuses_the_whole_batch(
+    api: Api, members: dict[str, object], pointer: str
+) -> None:
+    refused = report(api, position(now_ms()), position(now_ms(), **members))
+    assert refused.status == 422
+    assert refused.json["errors"][0]["pointer"] == f"/positions/1/{pointer}"
+    assert times(api) == []
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_what_is_no_number_is_refused(api: Api, number: str) -> None:
+    body = f'{{"time": "{moment(now_ms())}", "longitude": {number}, "latitude": 46.5}}'
+    assert api.call("POST", TRACK, body, caller="first").status in (400, 422)
+    assert times(api) == []
+
+
+def test_positions_travel_in_time_neither_way(api: Api) -> None:
+    for time_ms in (0, now_ms() + 120_000, 300_000_000_000):
+        assert "cannot be the time" in report(api, position(time_ms)).problem
+    assert report(api, position(now_ms() + 20_000)).status == 202
+
+
+def test_an_unknown_terminal_refuses_its_batch_and_no_other(api: Api) -> None:
+    async def many() -> list[int]:
+        def batch(n: int) -> dict[str, object]:
+            mixed = [position(now_ms() - n), position(now_ms(), terminal=99)]
+            return {"positions": mixed[: 1 + n % 2]}
+
+        asked = (api.ask("POST", "/v1/positions", batch(n)) for n in range(10))
+        return [reply.status for reply in await asyncio.gather(*asked)]
+
+    assert api.run(many()) == [202, 409] * 5
+    assert 1 <= len(times(api)) <= 5
+    assert api.call("POST", "/v1/terminals/99/positions", position_of_path()).status == 404
+
+
+def position_of_path() -> dict[str, object]:
+    return {"time": moment(now_ms()), "longitude": 7.5, "latitude": 46.5}
+
+
+def test_a_huge_batch_is_refused_whole(api: Api) -> None:
+    batch = [position(now_ms())] * 10_001
+    refused = report(api, *batch)
+    assert refused.status == 422
+    assert report(api).status == 422
+    assert times(api) == []
+    assert report(api, *batch[:10_000]).json == {"accepted": 10_000}
+
+
+def test_more_than_can_wait_is_put_off(api: Api) -> None:
+    async def run() -> None:
+        writer = PositionWriter(api.database, capacity=10)
+        reports = [Position(FIRST, now_ms() + n, 7.5, 46.5) for n in range(10)]
+        stored = asyncio.create_task(writer.store(reports))
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError):
+            await writer.store(reports[:1])
+        writer.start()
+        await stored
+        await writer.store(reports)
+        await writer.close()
+
+    api.run(run())
+    assert len(times(api)) == 10
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    offsets=st.lists(st.integers(0, 50), min_size=1, max_size=60),
+    split=st.integers(1, 60),
+)
+def test_a_track_has_each_reported_time_once(api: Api, offsets: list[int], split: int) -> None:
+    # No two cases share a time.
+    start = 1_700_000_000_000 + 1000 * next(_CASES)
+    for part in (offsets[:split], offsets[split:]):
+        if part:
+            assert report(api, *(position(start + n, terminal=SECOND) for n in part)).status == 202
+    path = f"/v1/terminals/{SECOND}/positions"
+    found = times(api, f"since={moment(start)}&until={moment(start + 51)}&limit=1000", path)
+    assert found == [moment(start + n) for n in sorted(set(offsets))]

@@ -1,0 +1,52 @@
+"""Old positions go; each terminal's newest stays."""
+
+from __future__ import annotations
+
+import asyncio
+
+from underpass_control.pruning import prune
+from underpass_control.settings import Settings
+
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
+from tests.control_api.service.test_positions import moment, position, report, times
+
+HOUR_MS = 3_600_000
+
+
+def test_old_reports_are_deleted_but_never_a_terminals_newest(api: Api) -> None:
+    now = now_ms()
+    first = [position(now - n * HOUR_MS) for n in range(5)]
+    second = [position(now - n * HOUR_MS, terminal=SECOND) for n in range(3, 7)]
+    report(api, *first, *second)
+    assert api.run(prune(api.database, now - HOUR_MS - 1)) == 3 + 3
+    assert times(api) == [moment(now - HOUR_MS), moment(now)]
+    assert times(api, path=f"/v1/terminals/{SECOND}/positions") == [moment(now - 3 * HOUR_MS)]
+
+
+def test_more_than_one_transaction_takes_are_deleted(api: Api) -> None:
+    now = now_ms()
+    report(api, *(position(now - n) for n in range(7_000)))
+    assert api.run(prune(api.database, now)) == 6_999
+
+
+def test_the_service_prunes_by_itself(url: str) -> None:
+    now = now_ms()
+    with served(url) as before:
+        before.add_beam()
+        report(before, position(now - HOUR_MS), position(now - 1))
+    with served(url, Settings(keep_positions_s=1800.0)) as api:
+
+        async def until_deleted() -> None:
+            path = f"/v1/terminals/{FIRST}/positions"
+            while len((await api.ask("GET", path)).json["positions"]) > 1:
+                await asyncio.sleep(0.01)
+
+        api.run(until_deleted())
+        assert times(api) == [moment(now - 1)]
+
+
+def test_without_an_age_everything_stays(url: str) -> None:
+    with served(url, Settings(keep_positions_s=None, prune_every_s=0.001)) as api:
+        api.add_beam()
+        report(api, position(946_684_800_000), position(now_ms()))
+        assert len(times(api)) == 2

@@ -1,0 +1,188 @@
+"""Beams and terminals."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.control_api.service.api import FIRST, SECOND, Api
+
+BEAM = {"name": "Ka", "forward_capacity_bps": 40_000_000, "return_capacity_bps": 4_000_000}
+
+
+def test_a_beam_is_set_read_changed_and_deleted(api: Api) -> None:
+    made = api.call("PUT", "/v1/beams/ka-2", BEAM)
+    assert made.status == 201
+    assert made.json == {"id": "ka-2", "one_way_delay_ms": 300, **BEAM}
+    assert api.get("/v1/beams/ka-2").json == made.json
+    assert api.call("PUT", "/v1/beams/ka-2", {**BEAM, "name": "Ka 2"}).status == 200
+    assert api.get("/v1/beams/ka-2").json["name"] == "Ka 2"
+    assert api.call("DELETE", "/v1/beams/ka-2").status == 204
+    assert "no beam ka-2" in api.get("/v1/beams/ka-2").problem
+    assert api.call("DELETE", "/v1/beams/ka-2").status == 404
+
+
+def test_a_beam_with_terminals_stays(api: Api) -> None:
+    refused = api.call("DELETE", "/v1/beams/ku-1")
+    assert (refused.status, refused.problem) == (409, "ku-1 still has terminals")
+    for node in (FIRST, SECOND):
+        assert api.call("DELETE", f"/v1/terminals/{node}").status == 204
+    assert api.call("DELETE", "/v1/beams/ku-1").status == 204
+
+
+def test_a_terminal_needs_a_beam(api: Api) -> None:
+    refused = api.call("PUT", "/v1/terminals/13", {"beam": "nowhere", "name": "lost"})
+    assert (refused.status, refused.problem) == (409, "there is no beam nowhere")
+
+
+def test_pages_hold_all_terminals_once(api: Api) -> None:
+    for node in range(20, 27):
+        body = {"beam": "ku-1", "name": f"vehicle {node}"}
+        assert api.call("PUT", f"/v1/terminals/{node}", body).status == 201
+    nodes, path = [], "/v1/terminals?limit=4&beam=ku-1"
+    cursor = ""
+    while True:
+        page = api.get(path + cursor).json
+        nodes += [terminal["node"] for terminal in page["terminals"]]
+        if "next" not in page:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert nodes == [FIRST, SECOND, *range(20, 27)]
+    assert api.get("/v1/terminals?beam=other").json == {"terminals": []}
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["x", "%00", "bnVsbA", "MQ", "InUwMDAwIg", "eyJhIjoxfQ", "Ilx1MDAwMCI", "9" * 200, "W" * 200],
+)
+def test_a_foreign_cursor_is_refused(api: Api, cursor: str) -> None:
+    for path in ("/v1/beams", f"/v1/terminals/{FIRST}/positions"):
+        answer = api.get(f"{path}?cursor={cursor}")
+        assert answer.status in (200, 400)
+    # A number is none of a beam's cursors, and a text none of a track's.
+    assert api.get("/v1/beams?cursor=MQ").status == 400
+    assert api.get(f"/v1/terminals/{FIRST}/positions?cursor=ImEi").status == 400
+
+
+def test_an_etag_saves_the_answer_while_nothing_changes(api: Api) -> None:
+    first = api.get("/v1/beams/ku-1")
+    tag = {"If-None-Match": first.headers["ETag"]}
+    same = api.get("/v1/beams/ku-1", headers=tag)
+    assert (same.status, same.text) == (304, "")
+    api.call("PUT", "/v1/beams/ku-1", BEAM)
+    assert api.get("/v1/beams/ku-1", headers=tag).status == 200
+
+
+def test_a_change_based_on_an_old_state_is_refused(api: Api) -> None:
+    tag = {"If-Match": api.get("/v1/beams/ku-1").headers["ETag"]}
+    assert api.call("PUT", "/v1/beams/ku-1", BEAM, headers=tag).status == 200
+    stale = api.call("PUT", "/v1/beams/ku-1", {**BEAM, "name": "lost"}, headers=tag)
+    assert stale.status == 412
+    assert "ETag" in stale.problem
+    assert api.get("/v1/beams/ku-1").json["name"] == "Ka"
+    assert api.call("PUT", "/v1/beams/new", BEAM, headers=tag).status == 412
+
+
+def test_of_many_changes_based_on_one_state_one_holds(api: Api) -> None:
+    tag = {"If-Match": api.get("/v1/beams/ku-1").headers["ETag"]}
+
+    async def change(number: int) -> int:
+        body = {**BEAM, "name": f"change {number}"}
+        return (await api.ask("PUT", "/v1/beams/ku-1", body, headers=tag)).status
+
+    async def all_of_them() -> list[int]:
+        return await asyncio.gather(*(change(number) for number in range(8)))
+
+    assert sorted(api.run(all_of_them())) == [200] + 7 * [412]
+
+
+def test_a_beam_that_many_make_at_once_is_made_once(api: Api) -> None:
+    async def all_of_them() -> list[int]:
+        asked = (api.ask("PUT", "/v1/beams/ka-2", BEAM) for _ in range(8))
+        return [reply.status for reply in await asyncio.gather(*asked)]
+
+    assert sorted(api.run(all_of_them())) == 7 * [200] + [201]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"forward_capacity_bps": -1}, "/forward_capacity_bps"),
+        ({"forward_capacity_bps": "8000000"}, "/forward_capacity_bps"),
+        ({"forward_capacity_bps": 1.5}, "/forward_capacity_bps"),
+        ({"forward_capacity_bps": 10**30}, "/forward_capacity_bps"),
+        ({"name": ""}, "/name"),
+        ({"name": "a\0b"}, "/name"),
+        ({"name": None}, "/name"),
+        ({"naem": "Ka"}, "/naem"),
+    ],
+)
+def test_a_wrong_member_is_named(api: Api, change: dict[str, object], pointer: str) -> None:
+    refused = api.call("PUT", "/v1/beams/ka-2", {**BEAM, **change})
+    assert refused.status == 422
+    assert refused.problem
+    assert refused.json["errors"][0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status"),
+    [
+        ("{", "application/json", 400),
+        ("", "application/json", 400),
+        ("[" * 100_000, "application/json", 400),
+        ("[]", "application/json", 422),
+        ("name=Ka", "application/x-www-form-urlencoded", 415),
+        (b"\xff\xfe", "application/json", 400),
+        ('{"name": "\\ud800"}', "application/json", 400),
+        (b" " * (9 << 20), "application/json", 413),
+    ],
+)
+def test_what_is_no_beam_is_refused(
+    api: Api, body: str | bytes, content_type: str, status: int
+) -> None:
+    refused = api.call("PUT", "/v1/beams/ka-2", body, content_type=content_type)
+    assert refused.status == status
+    assert refused.problem
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/terminals/0", 422),
+        ("/v1/terminals/4294967295", 422),
+        ("/v1/terminals/x", 404),
+        ("/v1/terminals/%D9%A1", 404),
+        (f"/v1/terminals/{10**30}", 404),
+    ],
+)
+def test_a_terminal_is_a_node_number(api: Api, path: str, status: int) -> None:
+    assert api.call("PUT", path, {"beam": "ku-1", "name": "x"}).status == status
+
+
+def test_bounds_of_a_rate_are_in_order(api: Api) -> None:
+    body = {"beam": "ku-1", "name": "x", "return_minimum_bps": 2, "return_maximum_bps": 1}
+    assert "return_maximum_bps" in api.call("PUT", "/v1/terminals/13", body).problem
+
+
+@pytest.mark.parametrize(
+    "name", ["'; DROP TABLE beam; --", '" OR 1=1', "%00", "ku-1'--", "\\x27", "%F0%9F%9B%B0"]
+)
+def test_sql_in_strings_is_only_text(api: Api, name: str) -> None:
+    assert api.get(f"/v1/beams/{name}").status == 404
+    assert api.call("PUT", f"/v1/beams/{name}", BEAM).status in (404, 422)
+    assert api.get("/v1/terminals", headers={"If-None-Match": name}).status == 200
+    if "%" not in name:
+        assert api.call("PUT", "/v1/beams/ka-2", {**BEAM, "name": name}).status == 201
+        assert api.get("/v1/beams/ka-2").json["name"] == name
+    assert api.get("/v1/beams/ku-1").status == 200
+
+
+def test_paths_and_methods_that_are_none_get_problem_documents(api: Api) -> None:
+    assert api.get("/v1/nothing").problem == "Not Found"
+    wrong = api.call("POST", "/v1/beams/ku-1", BEAM)
+    assert wrong.status == 405
+    assert "PUT" in wrong.headers["Allow"]
+    assert "given more than once" in api.get("/v1/beams?limit=1&limit=2").problem
+    assert api.get("/v1/beams?limit=0").status == 400
+    assert api.get("/v1/beams?colour=red").status == 400
