@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tests.testbed import addresses, namespace
 from tests.testbed.namespace import CommandError, Namespace, command
-from tests.testbed.node import HTTP_PORT, SOCKS_PORT, Options, Pair
+from tests.testbed.node import HTTP_PORT, HUB_NODE, SOCKS_PORT, Options, Pair
 from tests.testbed.process import ProcessError
 from tests.testbed.profile import PROFILE_V
 from tests.testbed.programs import built, missing
@@ -45,12 +45,18 @@ def main() -> int:
 
 
 def _wait(ended: threading.Event, testbed: Testbed, pair: Pair[Testbed]) -> None:
-    """Wait for the signal; tell if a program ends by itself meanwhile."""
-    programs = [testbed.satlink.process, pair.hub.process, pair.terminal.process]
+    """Wait for the signal; start a node that was killed again, as a supervisor would."""
     while not ended.wait(0.5):
-        for program in programs:
-            if not program.running():
-                raise ProcessError(f"{program.name} has ended by itself:\n{program.log_tail()}")
+        satlink = testbed.satlink.process
+        if not satlink.running():
+            raise ProcessError(f"{satlink.name} has ended by itself:\n{satlink.log_tail()}")
+        for node in (pair.hub, pair.terminal):
+            if node.process.running():
+                continue
+            if not node.process.killed():
+                raise ProcessError(f"{node.name} has ended by itself:\n{node.process.log_tail()}")
+            _say(f"{node.name} was killed; starting it again")
+            node.start()
 
 
 @contextlib.contextmanager
@@ -89,7 +95,12 @@ def _options(host: str, proxy: str) -> Options:
         for place, address in (("vehicle", lan), ("host", proxy))
     ]
     networks = [addresses.CLIENT_NETWORKS, addresses.CLIENT_NETWORKS6, f"{host}/32"]
-    return Options(terminal={"edge": {"client_networks": networks, "listener": listeners}})
+    custody = {"custody": {"durability": "disk"}}
+    edge = {"client_networks": networks, "listener": listeners}
+    return Options(
+        terminal={"edge": edge, "reports": {"to": HUB_NODE}, **custody},
+        hub=custody,
+    )
 
 
 def _instructions(testbed: Testbed, pair: Pair[Testbed], proxy: str) -> str:
@@ -116,9 +127,18 @@ hold and resume; or block until told otherwise:
   sudo {satlink} block {terminal.name}
   sudo {satlink} unblock {terminal.name}
 
-What the nodes say of themselves:
+The nodes find out by themselves, by beacons. A request for later is kept through all of it, and
+through the end of either node; the answer names where its response will be:
+  curl -x http://{proxy}:{HTTP_PORT} -i -H 'Prefer: respond-async' http://{origin}/bytes/1000000
+
+Kill a node and see it go on with what it had in custody; it is started again at once:
+  sudo pkill -9 -f {pair.hub.config_path}
+  sudo pkill -9 -f {pair.terminal.config_path}
+
+What the nodes say of themselves, and what the hub knows of the terminal's link:
   sudo {underpass} status --socket {pair.terminal.api.path}
   sudo {underpass} status --socket {pair.hub.api.path}
+  sudo curl --unix-socket {pair.hub.api.path} http://node/v1/reports
   sudo {satlink} stats
 Logs and configurations: {testbed.dir}
 

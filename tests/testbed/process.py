@@ -56,6 +56,10 @@ class Process:
         """Tell whether it still runs."""
         return self._popen.poll() is None
 
+    def killed(self) -> bool:
+        """Tell whether it was ended by SIGKILL."""
+        return self._popen.poll() == -signal.SIGKILL
+
     def log_tail(self, lines: int = 30) -> str:
         """Return the end of its log."""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])

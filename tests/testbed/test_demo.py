@@ -32,6 +32,13 @@ def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
             for words in re.findall(r"^  (curl .*(?:/|/request))$", text, re.MULTILINE):
                 answer = command([*words.split(), "--silent", "--show-error", "--fail"])
                 assert "satellite hop" in answer or '"peer"' in answer
+            later = re.search(r"^  (curl .*)'Prefer: respond-async' (.*)$", text, re.MULTILINE)
+            assert later
+            words = [*later[1].split(), "Prefer: respond-async", *later[2].split(), "--silent"]
+            assert " 202 " in command(words)
+            command(re.findall(r"sudo (pkill -9 -f .*)$", text, re.MULTILINE)[0].split())
+            again = next(line for line in demo.stdout if "starting it again" in line)
+            assert again.startswith("hub")
         finally:
             demo.send_signal(signal.SIGINT)
             text += demo.stdout.read()
