@@ -1,6 +1,9 @@
 //! What must hold at any time, and in the end.
 
-use crate::apps::Ended;
+use underpass_engine::Engine;
+
+use crate::apps::{Ended, StreamRun};
+use crate::line::Pair;
 use crate::schedule::HUB;
 use crate::world::World;
 
@@ -10,8 +13,8 @@ const FLOOR_BYTES: u64 = 64 << 10;
 const RECORDS: u64 = 8;
 /// A signal's bundle, as the quota counts it, some at once.
 const SIGNALS_BYTES: u64 = 64 << 10;
-/// Their number, at once.
-const SIGNALS: usize = 16;
+/// Their number at once: what a transport that buffers much has taken.
+const SIGNALS: usize = 64;
 
 impl World {
     /// What must hold at any time.
@@ -65,6 +68,29 @@ impl World {
             .into_iter()
             .find(|(peer, epoch, info)| (*peer, *epoch, info.id) == (key.peer, key.epoch, key.id));
         found.map(|(.., info)| info)
+    }
+
+    /// Whether faults have ceased and nothing is left of what was to be
+    /// carried. Looked for now and then only.
+    pub fn is_drained(&self) -> bool {
+        if !self.calm || !self.happened.is_multiple_of(16) {
+            return false;
+        }
+        let now = self.instant();
+        let unfinished = |pair: &Pair| {
+            let mut ends = pair.up.iter().zip(&pair.flows);
+            ends.any(|(up, flow)| *up && !flow.unfinished.is_empty())
+        };
+        let empty =
+            |engine: &Engine| engine.held(now, 1).is_empty() && engine.streams(1).is_empty();
+        let sent = self.messages.iter().all(|run| run.taken.is_some());
+        let ended = |run: &StreamRun| run.ends[0].ended.is_some();
+        sent && self.streams.iter().all(ended)
+            && !self.pairs.iter().any(unfinished)
+            && self
+                .nodes
+                .iter()
+                .all(|node| node.engine.as_ref().is_some_and(empty))
     }
 
     /// What must hold when nothing happens any more.

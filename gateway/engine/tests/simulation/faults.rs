@@ -10,6 +10,7 @@ use crate::disk::DiskWork;
 use crate::nodes;
 use crate::schedule::{Fault, HowStopped};
 use crate::world::{Happening, World};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// After so long an application gives up what is never answered.
@@ -77,14 +78,19 @@ impl World {
         if !std::mem::replace(&mut self.links[link].blocked, false) {
             return;
         }
-        // TCP sends again what was lost, in order.
+        // TCP sends again what was lost, in order, when its own timer says so.
         let delay = self.links[link].plan.delay;
-        for moving in std::mem::take(&mut self.links[link].stalled) {
-            self.at(self.now + delay, Happening::Move(moving));
+        let stalled = std::mem::take(&mut self.links[link].stalled);
+        let mut timers = BTreeMap::new();
+        for moving in stalled {
+            let waits = *timers
+                .entry(moving.pair())
+                .or_insert_with(|| self.random.ms(0, 8_000));
+            self.at(self.now + delay + waits, Happening::Move(moving));
         }
-        for pair in self.pairs.iter_mut().filter(|pair| pair.link == link) {
-            for flow in &mut pair.flows {
-                flow.last_arrival = flow.last_arrival.max(self.now + delay);
+        for (pair, waits) in timers {
+            for flow in &mut self.pairs[pair].flows {
+                flow.last_arrival = flow.last_arrival.max(self.now + delay + waits);
             }
         }
         for node in self.links[link].plan.ends {
@@ -124,6 +130,7 @@ impl World {
         node.sessions.clear();
         node.encoded.clear();
         node.streams.clear();
+        node.beacons.clear();
         for stream in &mut self.streams {
             for end in 0..2 {
                 let here = stream.node_of(end) == number;
@@ -233,6 +240,7 @@ impl World {
         let engine = nodes::engine(&self.schedule, number, incarnation, store, now);
         self.nodes[number].engine = Some(engine);
         self.wake_disk(number);
+        self.watch_links(number);
         self.forgive(number);
         for link in 0..self.links.len() {
             let told_rate = self.links[link].plan.rate_bps;

@@ -38,6 +38,8 @@ pub struct Flow {
 pub struct Link {
     pub plan: LinkPlan,
     pub blocked: bool,
+    /// When each end last sent something on a session.
+    pub sent: [Option<Duration>; 2],
     /// What is under way while the link is blocked.
     pub stalled: Vec<Moving>,
     pub refuse_percent: [u64; 2],
@@ -50,6 +52,7 @@ impl Link {
         Link {
             plan,
             blocked: false,
+            sent: [None, None],
             stalled: Vec::new(),
             refuse_percent: [0, 0],
             dialling: BTreeMap::new(),

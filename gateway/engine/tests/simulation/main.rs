@@ -6,6 +6,7 @@
 //! `UNDERPASS_SIM_SEEDS=n` runs so many from 0 on.
 
 mod apps;
+mod beacons;
 mod checks;
 mod custody;
 mod disk;

@@ -76,6 +76,15 @@ pub struct LinkPlan {
     /// The transport buffers much: sessions are ready again before the bytes
     /// have left.
     pub eager: bool,
+    /// Both ends probe it.
+    pub beacons: bool,
+    /// The plan's blockages, right or wrong.
+    pub planned: Vec<(Duration, Duration)>,
+    /// Its sessions are of datagrams: what is lost nobody tells, and bundles
+    /// overtake one another.
+    pub datagrams: bool,
+    /// Of datagrams, as many are lost and as many doubled.
+    pub loss_percent: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -210,6 +219,11 @@ impl Schedule {
         for number in 0..links.len() {
             link_faults(random, number, &mut faults);
         }
+        for (number, link) in links.iter_mut().enumerate() {
+            if random.chance(40) {
+                link.planned = plan(random, number, &faults);
+            }
+        }
         for (place, plan) in nodes.iter().enumerate() {
             if plan.disk.is_some() && random.chance(15) {
                 disk_fails(random, place, &mut faults);
@@ -290,6 +304,10 @@ fn link(random: &mut Random, ends: [usize; 2]) -> LinkPlan {
         standby: random.chance(70),
         mru_bytes: 1 << 30,
         eager: random.chance(30),
+        beacons: random.chance(60),
+        planned: Vec::new(),
+        datagrams: random.chance(15),
+        loss_percent: random.pick(&[0, 0, 2, 10]),
     }
 }
 
@@ -366,6 +384,44 @@ fn disk_fails(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Faul
     faults.push((at, Fault::DiskFails { node, room_bytes }));
     let mended = at + random.ms(100, 8_000);
     faults.push((mended, Fault::DiskMended { node }));
+}
+
+/// What is planned of a link's blockages: some are foreseen as they will be,
+/// some early, late or not at all, and some never come.
+fn plan(
+    random: &mut Random,
+    number: usize,
+    faults: &[(Duration, Fault)],
+) -> Vec<(Duration, Duration)> {
+    let times = |begin: bool| {
+        let of_link = faults.iter().filter(move |(_, fault)| match fault {
+            Fault::Block { link, .. } => begin && *link == number,
+            Fault::Unblock { link } => !begin && *link == number,
+            _ => false,
+        });
+        of_link.map(|(at, _)| *at)
+    };
+    let mut planned = Vec::new();
+    for (entry, exit) in times(true).zip(times(false)) {
+        match random.pick(&[0, 0, 1, 2]) {
+            0 => planned.push((entry, exit)),
+            1 => {
+                let wrong = random.ms(0, 3_000);
+                let early = random.chance(50);
+                let shift = |at: Duration| match early {
+                    true => at.saturating_sub(wrong),
+                    false => at + wrong,
+                };
+                planned.push((shift(entry), shift(exit)));
+            }
+            _ => {}
+        }
+    }
+    if random.chance(30) {
+        let entry = random.ms(0, 12_000);
+        planned.push((entry, entry + random.ms(10, 5_000)));
+    }
+    planned
 }
 
 fn link_faults(random: &mut Random, link: usize, faults: &mut Vec<(Duration, Fault)>) {

@@ -1,5 +1,7 @@
 //! Sessions come, carry bundles, break and go.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use underpass_cla::{Class, Outcome, Refusal, SessionId};
 use underpass_engine::HopId;
@@ -7,8 +9,12 @@ use underpass_engine::HopId;
 use crate::custody::{Name, name_of};
 use crate::line::{Flow, Moving, Pair};
 use crate::nodes;
+use crate::random::Random;
 use crate::schedule::CLASSES;
 use crate::world::{Happening, World};
+
+/// Ends of a broken session look again so late whether it is.
+const NOTICE: Duration = Duration::from_millis(700);
 
 impl World {
     pub fn node_at(&self, pair: usize, end: usize) -> usize {
@@ -37,6 +43,7 @@ impl World {
         flow.busy_until = begins + taken;
         flow.last_arrival = flow.last_arrival.max(flow.busy_until + delay);
         let (arrival, sent) = (flow.last_arrival, flow.busy_until);
+        self.links[self.pairs[pair].link].sent[end] = Some(self.now);
         self.bundles_offered += 1;
         self.note(length);
         let raw = Bytes::from(transfer.chunks.concat());
@@ -63,19 +70,56 @@ impl World {
             self.pairs[pair].flows[end].cut = true;
             return;
         }
-        self.at(
-            arrival,
-            Happening::Move(Moving::Bundle {
+        let link = self.pairs[pair].link;
+        for arrival in self.arrivals(link, arrival) {
+            self.at(
+                arrival,
+                Happening::Move(Moving::Bundle {
+                    pair,
+                    from: end,
+                    key,
+                    raw: raw.clone(),
+                    name,
+                    destination,
+                }),
+            );
+        }
+        if self.links[link].plan.datagrams {
+            // All that such a session can tell is that it has sent it.
+            let outcome = Outcome::Acknowledged;
+            let to = end;
+            let answer = Moving::Answer {
                 pair,
-                from: end,
+                to,
                 key,
-                raw,
-                name,
-                destination,
-            }),
-        );
+                outcome,
+            };
+            self.at(sent, Happening::Move(answer));
+        }
         let ready = if eager { begins } else { sent };
         self.at(ready, Happening::Ready { pair, end });
+    }
+
+    /// When a bundle arrives that would in order at `arrival`: a datagram
+    /// never, twice, or later than those behind it.
+    fn arrivals(&mut self, link: usize, arrival: Duration) -> Vec<Duration> {
+        let plan = &self.links[link].plan;
+        let percent = plan.loss_percent;
+        if !plan.datagrams {
+            return vec![arrival];
+        }
+        let copies = match self.random.next() % 100 {
+            dice if dice < percent => 0,
+            dice if dice < 2 * percent => 2,
+            _ => 1,
+        };
+        let late = |random: &mut Random| match random.chance(20) {
+            true => random.ms(0, 400),
+            false => Duration::ZERO,
+        };
+        (0..copies)
+            .map(|_| arrival + late(&mut self.random))
+            .collect()
     }
 
     /// Dials the sessions that a link lacks.
@@ -142,6 +186,7 @@ impl World {
         let info = nodes::session_info(number, *class, mru, incarnation);
         self.pairs[pair].up[end] = true;
         self.nodes[node].sessions.insert(id, (pair, end));
+        self.add_key(pair, end);
         self.call(node, |engine, now| engine.session_up(now, id, hop, info));
         self.session_ready(pair, end);
     }
@@ -193,6 +238,11 @@ impl World {
 
     pub fn session_down(&mut self, pair: usize, end: usize) {
         let link = self.pairs[pair].link;
+        // Nobody hears of the other end's going while the link is silent.
+        if self.links[link].blocked && self.pairs[pair].up[end] && self.random.chance(70) {
+            self.at(self.now + NOTICE, Happening::Down { pair, end });
+            return;
+        }
         if std::mem::replace(&mut self.pairs[pair].up[end], false) {
             let node = self.node_at(pair, end);
             let id = self.pairs[pair].ids[end];
@@ -216,8 +266,13 @@ impl World {
         let pair = &mut self.pairs[number];
         let link = &mut self.links[pair.link];
         if link.blocked && !pair.broken {
-            link.stalled.push(moving);
-            return;
+            // Nobody sends a datagram again.
+            let local = matches!(moving, Moving::Answer { .. });
+            match link.plan.datagrams {
+                false => return link.stalled.push(moving),
+                true if !local => return,
+                true => {}
+            }
         }
         match moving {
             Moving::Bundle {
@@ -282,6 +337,9 @@ impl World {
         self.note(length + u64::from(outcome.is_ok()));
         if outcome.is_ok() && destination == self.schedule.nodes[node].number {
             self.delivered(name);
+        }
+        if self.links[link].plan.datagrams {
+            return;
         }
         let outcome = outcome.map_or_else(Outcome::Refused, |()| Outcome::Acknowledged);
         let back = self.now + self.links[link].plan.delay;

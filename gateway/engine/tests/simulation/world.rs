@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use underpass_beacon::{BEACON_BYTES, Endpoint};
 use underpass_bundle as bundle;
 use underpass_cla::{Class, SessionId};
 use underpass_engine::{Action, Engine, StreamKey};
@@ -38,6 +39,8 @@ pub struct Node {
     /// Of its own, what its disk is known to have, or was handed on.
     pub durable: BTreeSet<Name>,
     pub streams: HashMap<StreamKey, (usize, usize)>,
+    /// By link.
+    pub beacons: BTreeMap<usize, Endpoint>,
     /// Deadlines served at one moment.
     pub spun: (Duration, u32),
 }
@@ -46,17 +49,40 @@ pub struct Node {
 #[derive(Debug)]
 pub enum Happening {
     Move(Moving),
-    Ready { pair: usize, end: usize },
-    Up { pair: usize, end: usize },
-    Down { pair: usize, end: usize },
-    Dial { link: usize, class: Option<Class> },
+    Ready {
+        pair: usize,
+        end: usize,
+    },
+    Up {
+        pair: usize,
+        end: usize,
+    },
+    Down {
+        pair: usize,
+        end: usize,
+    },
+    Dial {
+        link: usize,
+        class: Option<Class>,
+    },
     Fault(Fault),
     DiskWork(usize),
+    Datagram {
+        link: usize,
+        to: usize,
+        datagram: [u8; BEACON_BYTES],
+    },
     Calm,
     OpenStream(usize),
     SendMessage(usize),
-    Work { stream: usize, end: usize },
-    GiveUp { stream: usize, end: usize },
+    Work {
+        stream: usize,
+        end: usize,
+    },
+    GiveUp {
+        stream: usize,
+        end: usize,
+    },
 }
 
 /// Deadlines that a node may have at one moment; more is a busy loop.
@@ -113,6 +139,7 @@ impl World {
                 kept: BTreeSet::new(),
                 durable: BTreeSet::new(),
                 streams: HashMap::new(),
+                beacons: BTreeMap::new(),
                 spun: (Duration::ZERO, 0),
             }
         });
@@ -159,15 +186,20 @@ impl World {
             world.expect_losses();
         }
         world.at(CALM, Happening::Calm);
+        for node in 0..world.nodes.len() {
+            world.watch_links(node);
+        }
         for link in 0..world.links.len() {
             world.dial_missing(link);
         }
         world
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until all is calm and nothing is left of what was to be carried.
     pub fn run(&mut self) {
-        while let Some(at) = self.next_time() {
+        while !self.is_drained()
+            && let Some(at) = self.next_time()
+        {
             assert!(at < END, "something goes on for ever: {}", self.describe());
             self.now = self.now.max(at);
             self.step();
@@ -195,7 +227,8 @@ impl World {
             let deadline = node.engine.as_ref()?.next_timeout()?;
             Some(deadline.saturating_duration_since(self.start))
         });
-        queued.into_iter().chain(deadlines).min()
+        let beacon = self.next_beacon();
+        queued.into_iter().chain(deadlines).chain(beacon).min()
     }
 
     pub fn step(&mut self) {
@@ -205,6 +238,7 @@ impl World {
         {
             return self.happen(happening);
         }
+        self.beacons_due();
         let now = self.instant();
         for number in 0..self.nodes.len() {
             let node = &mut self.nodes[number];
@@ -304,6 +338,9 @@ impl World {
             Happening::Dial { link, class } => self.dialled(link, class),
             Happening::Fault(fault) => self.fault(fault),
             Happening::DiskWork(node) => self.work_disk(node),
+            Happening::Datagram { link, to, datagram } => {
+                self.datagram_arrives(link, to, &datagram);
+            }
             Happening::Calm => self.become_calm(),
             Happening::OpenStream(stream) => self.open(stream),
             Happening::SendMessage(message) => self.send_message(message),
