@@ -4,7 +4,6 @@ use underpass_engine::Engine;
 
 use crate::apps::{Ended, StreamRun};
 use crate::line::Pair;
-use crate::schedule::HUB;
 use crate::world::World;
 
 /// The floor that every stream may fill whatever its window is.
@@ -141,8 +140,8 @@ impl World {
             );
         }
         let given = stream.plan.ends.iter().any(|end| end.reset_after.is_some());
-        let restarts = (HUB..self.nodes.len()).any(|node| self.schedule.restarts(node));
-        if given || restarts || self.is_tight(serial) {
+        let died = (0..2).any(|end| self.schedule.restarts(stream.node_of(end)));
+        if given || died || self.schedule.flips() || self.is_tight(serial) {
             return;
         }
         for end in 0..2 {

@@ -28,7 +28,7 @@ pub struct Disk {
     boots: u8,
     /// Bits flipped so far.
     pub flipped: u64,
-    /// The last end was such that damage may be found.
+    /// An end was such that damage may be found from then on.
     suspect: bool,
 }
 
@@ -230,10 +230,7 @@ impl World {
             return;
         };
         match how {
-            HowStopped::InOrder => {
-                work.drain();
-                disk.suspect = false;
-            }
+            HowStopped::InOrder => work.drain(),
             HowStopped::Crash { crash, torn, flip } => {
                 if torn {
                     disk.media.die_after(dice % 8_192);
@@ -241,7 +238,7 @@ impl World {
                 }
                 let power = crash != Crash::Kill;
                 disk.boots += u8::from(power);
-                disk.suspect = power || torn || flip;
+                disk.suspect |= power || torn || flip;
                 disk.media.crash(crash, dice);
                 if flip {
                     disk.flipped += u64::from(disk.media.flip(dice));

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schedule::Schedule;
 use world::World;
 
-const SEEDS: u64 = 1_500;
+const SEEDS: u64 = 10_000;
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;

@@ -178,7 +178,12 @@ impl Schedule {
         let mut nodes = vec![node(random, 1, true)];
         let mut links = Vec::new();
         let hub = if relayed {
-            nodes.push(node(random, 5, false));
+            let mut relay = node(random, 5, false);
+            // What a smaller one does not take at once is repeated all at
+            // once a minute later, and so on.
+            relay.store_bytes = relay.store_bytes.max(128 << 10);
+            relay.store_bundles = relay.store_bundles.max(64);
+            nodes.push(relay);
             links.push(link(random, [HUB, 1]));
             1
         } else {
@@ -315,7 +320,15 @@ fn stream(random: &mut Random, terminal: usize) -> StreamPlan {
     let from_hub = random.chance(20);
     let reset = random.chance(20);
     let resetter = random.between(0, 1) as usize;
+    let class = Class(random.between(0, u64::from(CLASSES) - 1) as u8);
     let mut ends = [end(random), end(random)];
+    if class == Class::SIGNALLING {
+        // It is never paused, so a small relay takes bulk of it a bundle a
+        // minute.
+        for end in &mut ends {
+            end.send_bytes = end.send_bytes.min(5_000);
+        }
+    }
     if reset {
         let most = ends[resetter].send_bytes + 1;
         ends[resetter].reset_after = Some(random.between(0, most));
@@ -324,7 +337,7 @@ fn stream(random: &mut Random, terminal: usize) -> StreamPlan {
         at: random.ms(0, 8_000),
         opener: if from_hub { HUB } else { terminal },
         acceptor: if from_hub { terminal } else { HUB },
-        class: Class(random.between(0, u64::from(CLASSES) - 1) as u8),
+        class,
         report_connected: random.chance(50),
         ends,
     }
