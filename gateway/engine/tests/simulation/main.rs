@@ -21,6 +21,7 @@ mod sessions;
 mod streams;
 mod world;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,5 +73,24 @@ fn streams_are_exact_or_reset_whatever_links_and_nodes_do() {
 fn a_seed_runs_the_same_way_each_time() {
     for seed in 0..20 {
         assert_eq!(run(seed).trace, run(seed).trace, "seed {seed}");
+    }
+}
+
+#[test]
+fn schedules_meet_all_that_they_are_there_for() {
+    let met: BTreeSet<&str> = (0..200).flat_map(|seed| run(seed).met).collect();
+    for what in [
+        "operator",
+        "plan",
+        "probing",
+        "contradiction",
+        "return",
+        "takeover",
+        "resumption",
+        "stall",
+        "former run",
+        "restored message",
+    ] {
+        assert!(met.contains(what), "no {what} in {met:?}");
     }
 }

@@ -55,7 +55,7 @@ impl World {
                 assert!(resume.offset < length);
                 let (before, name, destination) = &encoded[&resume.key];
                 assert!(*before == raw, "other bytes are resumed");
-                self.resumed += 1;
+                self.met.insert("resumption");
                 (*name, *destination)
             }
             None => {

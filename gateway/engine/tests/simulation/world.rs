@@ -7,7 +7,7 @@ use bytes::Bytes;
 use underpass_beacon::{BEACON_BYTES, Endpoint};
 use underpass_bundle as bundle;
 use underpass_cla::{Class, SessionId};
-use underpass_engine::{Action, Engine, StreamKey};
+use underpass_engine::{Action, Engine, LinkChange, StreamKey};
 
 use crate::apps::StreamRun;
 use crate::custody::{Ledger, Name};
@@ -112,8 +112,8 @@ pub struct World {
     /// A digest of all that happened.
     pub trace: u64,
     pub bundles_offered: u64,
-    /// Those that went on where an earlier transfer had broken.
-    pub resumed: u64,
+    /// What happened at all, of that which the schedules are there for.
+    pub met: BTreeSet<&'static str>,
     pub start: Instant,
     pub queue: BTreeMap<(Duration, u64), Happening>,
     pub happened: u64,
@@ -163,7 +163,7 @@ impl World {
             calm: false,
             trace: 0,
             bundles_offered: 0,
-            resumed: 0,
+            met: BTreeSet::new(),
             start,
             queue: BTreeMap::new(),
             happened: 0,
@@ -307,20 +307,35 @@ impl World {
                 assert!(self.nodes[node].sessions.contains_key(&session));
             }
             Action::Abort { session, .. } => {
+                self.met.insert("takeover");
                 let (pair, _) = self.nodes[node].sessions[&session];
                 self.break_pair(pair);
             }
             Action::Stream { peer, epoch, event } => self.stream_event(node, peer, epoch, &event),
             Action::Message(message) => self.message_arrives(node, &message),
             Action::Bundle(event) => self.bundle_event(node, &event),
-            Action::FormerRunEnded { .. } => assert!(self.nodes[node].disk.is_some()),
-            Action::Link { .. } => {}
+            Action::FormerRunEnded { .. } => {
+                self.met.insert("former run");
+                assert!(self.nodes[node].disk.is_some());
+            }
+            Action::Link { change, .. } => {
+                self.met.insert(match change {
+                    LinkChange::Blocked(source) | LinkChange::Source(source) => source.name(),
+                    LinkChange::PlanContradicted(_) => "contradiction",
+                    LinkChange::Free(_) => "return",
+                });
+            }
             Action::BadPayload { peer, error } => panic!("node {node} from {peer}: {error}"),
         }
     }
 
     pub fn bundle_event(&mut self, node: usize, event: &bundle::Event) {
         let disk = self.nodes[node].disk.as_ref();
+        self.met.insert(match event {
+            bundle::Event::StoreStalled(_) => "stall",
+            bundle::Event::Restored { .. } => "restored message",
+            _ => "other",
+        });
         let expected = match event {
             bundle::Event::StoreStalled(_)
             | bundle::Event::StoreResumed
