@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Annotated, NoReturn, TypeVar
 
-import structlog
 import typer
 from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 from sqlalchemy import select
 
-from underpass_control import access
-from underpass_control.http.models import moment_of, rfc3339
+from underpass_control import access, logs
+from underpass_control.instants import moment_of, rfc3339
 from underpass_control.service import Service
 from underpass_control.settings import Settings
 from underpass_control.storage import models, schema
@@ -68,10 +66,13 @@ def serve(
             help="Delete older position reports, all but each terminal's newest; 0 keeps them.",
         ),
     ] = 30,
+    log_format: Annotated[
+        logs.Format, typer.Option(envvar="UNDERPASS_LOG_FORMAT", help="For people or programs.")
+    ] = logs.Format.CONSOLE,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     settings = Settings(keep_positions_s=keep_positions_days * 86_400 or None)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
+    logs.configure(log_format)
 
     async def application() -> web.Application:
         opened = _open(database)

@@ -7,6 +7,7 @@ import time
 
 import structlog
 
+from underpass_control.metrics import Metrics
 from underpass_control.settings import Settings
 from underpass_control.storage import positions
 from underpass_control.storage.database import Database, DatabaseLostError
@@ -16,7 +17,7 @@ _LOG = structlog.get_logger()
 _AT_ONCE = 5_000
 
 
-async def prune_for_ever(database: Database, settings: Settings) -> None:
+async def prune_for_ever(database: Database, settings: Settings, metrics: Metrics) -> None:
     """Delete old reports, now and each `prune_every_s`, until cancelled."""
     if settings.keep_positions_s is None:
         return
@@ -28,6 +29,7 @@ async def prune_for_ever(database: Database, settings: Settings) -> None:
             _LOG.warning("old positions could not be deleted", error=str(error))
         else:
             if count:
+                metrics.positions_pruned.inc(count)
                 _LOG.info("old positions deleted", count=count)
         await asyncio.sleep(settings.prune_every_s)
 

@@ -8,15 +8,22 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from aiohttp import web
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
 from underpass_control.access import Caller, find_caller
+from underpass_control.events import Events
 from underpass_control.http import models
-from underpass_control.http.endpoint import Call, Endpoint, describe, route
+from underpass_control.http.endpoint import READERS, Call, Endpoint, describe, route
+from underpass_control.http.events import EventStreams
+from underpass_control.http.observed import observed
 from underpass_control.http.positions import Positions
 from underpass_control.http.problem import Problem, problems
 from underpass_control.http.registry import Registry
+from underpass_control.metrics import Metrics
 from underpass_control.pruning import prune_for_ever
 from underpass_control.settings import Settings
+from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.positions import PositionWriter
 from underpass_control.storage.schema import SchemaError, check_schema
@@ -35,19 +42,27 @@ class Service:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
-        self._writer = PositionWriter(database)
+        self._metrics = Metrics()
+        self._events = Events()
+        self._changes = Changes(database, self._events.tell, self._events.interrupt)
+        self._writer = PositionWriter(database, self._changes)
+        self._metrics.positions_waiting.set_function(lambda: self._writer.waiting)
         self._callers: dict[str, tuple[int, Caller]] = {}
         self.endpoints = [
-            *Registry(database).endpoints(),
-            *Positions(database, self._writer).endpoints(),
+            *Registry(database, self._changes).endpoints(),
+            *Positions(database, self._writer, self._metrics).endpoints(),
+            *EventStreams(self._events, self._metrics, self._authenticate).endpoints(),
             *self._own_endpoints(),
         ]
 
     def application(self) -> web.Application:
         """Return the application, which closes the database at its end."""
-        application = web.Application(middlewares=[problems], client_max_size=_LARGEST_BODY_BYTES)
+        application = web.Application(
+            middlewares=[observed(self._metrics), problems], client_max_size=_LARGEST_BODY_BYTES
+        )
         application.add_routes(route(one, self._authenticate) for one in self.endpoints)
         application.cleanup_ctx.append(self._run)
+        application.on_shutdown.append(self._end_streams)
         return application
 
     def openapi(self) -> dict[str, object]:
@@ -55,13 +70,18 @@ class Service:
         return describe(self.endpoints, title=_TITLE, version=_VERSION)
 
     async def _run(self, _application: web.Application) -> AsyncIterator[None]:
+        await self._changes.start()
         self._writer.start()
-        pruning = asyncio.create_task(prune_for_ever(self._database, self._settings))
+        pruning = asyncio.create_task(prune_for_ever(self._database, self._settings, self._metrics))
         yield
         pruning.cancel()
         await asyncio.gather(pruning, return_exceptions=True)
         await self._writer.close()
+        await self._changes.close()
         await self._database.close()
+
+    async def _end_streams(self, _application: web.Application) -> None:
+        self._events.close()
 
     def _own_endpoints(self) -> list[Endpoint]:
         unready = HTTPStatus.SERVICE_UNAVAILABLE
@@ -79,6 +99,14 @@ class Service:
                 problems=[unready],
             ),
             Endpoint("GET", "/openapi.json", "This document", self._describe, None),
+            Endpoint(
+                "GET",
+                "/metrics",
+                "Prometheus metrics",
+                self._measure,
+                READERS,
+                media_type="text/plain",
+            ),
         ]
 
     async def _ready(self, _call: Call) -> models.Health:
@@ -91,6 +119,10 @@ class Service:
 
     async def _describe(self, _call: Call) -> web.Response:
         return web.json_response(self.openapi())
+
+    async def _measure(self, _call: Call) -> web.Response:
+        text = generate_latest(self._metrics.registry)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_PLAIN_1_0_0})
 
     async def _authenticate(self, request: web.Request) -> Caller:
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")

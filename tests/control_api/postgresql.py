@@ -36,6 +36,7 @@ class Server:
         self._folder = folder
         self._programs = programs
         self.port = port
+        self._up = False
 
     def url(self, database: str) -> str:
         """Return the URL of one of its databases."""
@@ -49,10 +50,14 @@ class Server:
             f" -c unix_socket_directories={self._folder}"
         )
         log = str(self._folder / "log")
+        self._up = True
         self._control("-w", "-t", str(_START_S), "-l", log, "-o", options, "start")
 
     def stop(self) -> None:
-        """End it at once, as a crash does: its clients see their connections break."""
+        """End it at once, if it runs, as a crash does: its clients' connections break."""
+        if not self._up:
+            return
+        self._up = False
         self._control("-m", "immediate", "-w", "stop")
 
     def sql(self, statement: str, database: str = "postgres") -> None:

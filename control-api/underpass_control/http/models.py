@@ -6,10 +6,12 @@ m/s; headings degrees from true north.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
+
+from underpass_control.instants import rfc3339
 
 # JSON numbers are exact up to here.
 _MOST_BPS = 1_000_000_000_000
@@ -45,21 +47,6 @@ class Model(BaseModel):
     @field_serializer("*", when_used="json", check_fields=False)
     def _instants(self, value: Any) -> Any:
         return rfc3339(value) if isinstance(value, datetime) else value
-
-
-def rfc3339(moment: datetime) -> str:
-    """Return a moment as the API writes it."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def milliseconds(moment: datetime) -> int:
-    """Return a moment in ms since the Unix epoch."""
-    return round(moment.timestamp() * 1000)
-
-
-def moment_of(ms: int) -> datetime:
-    """Return the moment of ms since the Unix epoch."""
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 class BeamBody(Model):

@@ -11,6 +11,8 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, number_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.instants import milliseconds, moment_of
+from underpass_control.metrics import Metrics
 from underpass_control.storage import positions as stored
 from underpass_control.storage import registry
 from underpass_control.storage.database import Database
@@ -26,9 +28,10 @@ _CLOCKS_APART_MS = 2_000
 class Positions:
     """The endpoints of positions."""
 
-    def __init__(self, database: Database, writer: stored.PositionWriter) -> None:
+    def __init__(self, database: Database, writer: stored.PositionWriter, metrics: Metrics) -> None:
         self._database = database
         self._writer = writer
+        self._metrics = metrics
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -111,6 +114,7 @@ class Positions:
     async def _store(self, positions: list[stored.Position]) -> None:
         try:
             await self._writer.store(positions)
+            self._metrics.positions.inc(len(positions))
         except stored.BusyError as error:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "1"}
@@ -143,8 +147,8 @@ class Positions:
             found = await stored.track(
                 connection,
                 terminal,
-                since_ms=None if query.since is None else models.milliseconds(query.since),
-                until_ms=None if query.until is None else models.milliseconds(query.until),
+                since_ms=None if query.since is None else milliseconds(query.since),
+                until_ms=None if query.until is None else milliseconds(query.until),
                 after_ms=number_after(query.cursor),
                 limit=query.limit,
                 newest_first=query.order == "newest",
@@ -162,12 +166,12 @@ def _readable(call: Call) -> int:
 
 
 def _stored(terminal: int, body: models.PositionBody, now_ms: int) -> stored.Position:
-    time_ms = models.milliseconds(body.time)
+    time_ms = milliseconds(body.time)
     if not _EARLIEST_MS <= time_ms <= now_ms + _AHEAD_MS:
         detail = f"{body.time.isoformat()} cannot be the time of a position reported now"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-    gnss_ms = None if body.gnss_time is None else models.milliseconds(body.gnss_time)
-    node_ms = None if body.node_time is None else models.milliseconds(body.node_time)
+    gnss_ms = None if body.gnss_time is None else milliseconds(body.gnss_time)
+    node_ms = None if body.node_time is None else milliseconds(body.node_time)
     apart = gnss_ms is not None and node_ms is not None and abs(gnss_ms - node_ms)
     return stored.Position(
         terminal=terminal,
@@ -186,11 +190,11 @@ def _stored(terminal: int, body: models.PositionBody, now_ms: int) -> stored.Pos
 
 def _shown(position: stored.Position) -> models.Position:
     def moment(ms: int | None) -> models.Instant | None:
-        return None if ms is None else models.moment_of(ms)
+        return None if ms is None else moment_of(ms)
 
     return models.Position(
         terminal=position.terminal,
-        time=models.moment_of(position.time_ms),
+        time=moment_of(position.time_ms),
         longitude=position.longitude,
         latitude=position.latitude,
         speed_mps=position.speed_mps,
@@ -198,7 +202,7 @@ def _shown(position: stored.Position) -> models.Position:
         altitude_m=position.altitude_m,
         gnss_time=moment(position.gnss_time_ms),
         node_time=moment(position.node_time_ms),
-        received=models.moment_of(position.received_ms),
+        received=moment_of(position.received_ms),
         clocks_differ=position.clocks_differ,
     )
 

@@ -16,6 +16,7 @@ from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answe
 from underpass_control.http.problem import Problem
 from underpass_control.storage import models as tables
 from underpass_control.storage import registry
+from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
 _BEAM_ID: TypeAdapter[str] = TypeAdapter(models.BeamId)
@@ -24,8 +25,9 @@ _BEAM_ID: TypeAdapter[str] = TypeAdapter(models.BeamId)
 class Registry:
     """The endpoints of what the service knows of beams and terminals."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, changes: Changes) -> None:
         self._database = database
+        self._changes = changes
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -174,10 +176,12 @@ class Registry:
         call: Call,
     ) -> Answer:
         try:
-            async with self._database.transaction() as connection:
+            async with self._changes.transaction() as (connection, announce):
                 revision, new = await registry.put(
                     connection, table, key, values, revision=_expected(call)
                 )
+                state = model.model_dump(mode="json", exclude_none=True)
+                announce(_change(table, key, "set") | {"state": state})
         except registry.RevisionError as error:
             detail = "it has been changed since that ETag"
             raise Problem(HTTPStatus.PRECONDITION_FAILED, detail) from error
@@ -191,12 +195,20 @@ class Registry:
         self, table: type[tables.Beam] | type[tables.Terminal], key: str | int
     ) -> None:
         try:
-            async with self._database.transaction() as connection:
+            async with self._changes.transaction() as (connection, announce):
                 found = await registry.remove(connection, table, key)
+                if found:
+                    announce(_change(table, key, "deleted"))
         except IntegrityError as error:
             raise Problem(HTTPStatus.CONFLICT, f"{key} still has terminals") from error
         if not found:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no {table.__tablename__} {key}")
+
+
+def _change(
+    table: type[tables.Beam] | type[tables.Terminal], key: str | int, action: str
+) -> dict[str, Any]:
+    return {"kind": table.__tablename__, table.__tablename__: key, "action": action}
 
 
 def _beam(row: Row[Any]) -> models.Beam:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from sqlalchemy import Insert, delete, exists, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import aliased
 
+from underpass_control.instants import moment_of, rfc3339
+from underpass_control.storage.changes import Change, Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.models import PositionReport
 
@@ -35,6 +38,12 @@ class Position:
     clocks_differ: bool = False
 
 
+_COLUMNS = tuple(one.name for one in fields(Position))
+_values = attrgetter(*_COLUMNS)
+# Of some 150 bytes each at most, they fit into one change.
+_MOST_TOLD = 40
+
+
 class BusyError(RuntimeError):
     """More reports wait to be stored than may."""
 
@@ -51,9 +60,9 @@ class PositionWriter:
     A caller returns when its own reports are committed; meanwhile the next transaction gathers.
     """
 
-    def __init__(self, database: Database, *, capacity: int = 50_000) -> None:
+    def __init__(self, database: Database, changes: Changes, *, capacity: int = 50_000) -> None:
         """Take `capacity` reports that wait at most."""
-        self._database = database
+        self._changes = changes
         self._capacity = capacity
         self._waiting = 0
         self._queue: asyncio.Queue[_Batch] = asyncio.Queue()
@@ -78,6 +87,11 @@ class PositionWriter:
         self._waiting += len(positions)
         self._queue.put_nowait(batch)
         await batch.stored
+
+    @property
+    def waiting(self) -> int:
+        """Return how many reports wait."""
+        return self._waiting
 
     async def close(self) -> None:
         """Store what waits, and end."""
@@ -106,9 +120,12 @@ class PositionWriter:
         return batches
 
     async def _commit(self, batches: Sequence[_Batch]) -> None:
-        rows = [asdict(position) for batch in batches for position in batch.positions]
-        async with self._database.transaction() as connection:
+        positions = [position for batch in batches for position in batch.positions]
+        rows = [dict(zip(_COLUMNS, _values(one), strict=True)) for one in positions]
+        async with self._changes.transaction() as (connection, announce):
             await connection.execute(self._insert, rows)
+            for change in _told(positions):
+                announce(change)
         for batch in batches:
             if not batch.stored.done():
                 batch.stored.set_result(None)
@@ -124,6 +141,32 @@ class PositionWriter:
                 await self._commit([batch])
             except Exception as own:
                 _fail(batch, own)
+
+
+def _told(positions: Iterable[Position]) -> Iterator[Change]:
+    """Return the newest position of each terminal, some in each change."""
+    newest: dict[int, Position] = {}
+    for one in positions:
+        known = newest.get(one.terminal)
+        if known is None or known.time_ms < one.time_ms:
+            newest[one.terminal] = one
+    told = [_shown(one) for one in newest.values()]
+    for start in range(0, len(told), _MOST_TOLD):
+        yield {"kind": "positions", "positions": told[start : start + _MOST_TOLD]}
+
+
+def _shown(position: Position) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "terminal": position.terminal,
+        "time": rfc3339(moment_of(position.time_ms)),
+        "longitude": position.longitude,
+        "latitude": position.latitude,
+    }
+    if position.speed_mps is not None:
+        shown["speed_mps"] = position.speed_mps
+    if position.heading_deg is not None:
+        shown["heading_deg"] = position.heading_deg
+    return shown
 
 
 def _fail(batch: _Batch, error: Exception) -> None:

@@ -15,6 +15,7 @@ from multidict import CIMultiDictProxy
 from underpass_control.access import Role, create_token
 from underpass_control.service import Service
 from underpass_control.settings import Settings
+from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, database_url
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class Api:
         self.database = database
         self.service = Service(database, settings)
         self.tokens: dict[str, str] = {}
+        self.changes = Changes(database, lambda _: None, lambda: None)
 
     def run(self, awaitable: Awaitable[T]) -> T:
         """Wait for something in the service's event loop."""
@@ -96,6 +98,10 @@ class Api:
                 now_ms=created_ms,
                 expires_ms=expires_ms,
             )
+
+    def replica(self) -> Api:
+        """Return another service over the same database."""
+        return Api(self._runner, Database(self.database.url), Settings())
 
     def headers(self, caller: str | None) -> dict[str, str]:
         """Return the header that says who asks: one of `tokens`, or a token itself."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from underpass_control.http.models import moment_of, rfc3339
+from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.positions import BusyError, Position, PositionWriter
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
@@ -170,7 +170,7 @@ def test_a_huge_batch_is_refused_whole(api: Api) -> None:
 
 def test_more_than_can_wait_is_put_off(api: Api) -> None:
     async def run() -> None:
-        writer = PositionWriter(api.database, capacity=10)
+        writer = PositionWriter(api.database, api.changes, capacity=10)
         reports = [Position(FIRST, now_ms() + n, 7.5, 46.5) for n in range(10)]
         stored = asyncio.create_task(writer.store(reports))
         await asyncio.sleep(0)

@@ -1,0 +1,46 @@
+"""Every request is counted, and logged where it has failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from underpass_control.metrics import Metrics
+
+_LOG = structlog.get_logger()
+_FAILED = 400
+
+
+def observed(metrics: Metrics) -> Middleware:
+    """Return the middleware that counts."""
+
+    @web.middleware
+    async def middleware(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        began = time.perf_counter()
+        response = await handler(request)
+        taken_s = time.perf_counter() - began
+        # The endpoint's path, not the request's: what callers make up must not become series.
+        resource = request.match_info.route.resource
+        endpoint = "none" if resource is None else resource.canonical
+        method = request.method if resource is not None else "any"
+        metrics.requests.labels(method, endpoint, str(response.status)).inc()
+        if response.content_type != "text/event-stream":
+            metrics.request_seconds.labels(method, endpoint).observe(taken_s)
+        if response.status >= _FAILED:
+            _LOG.info(
+                "request refused",
+                method=request.method,
+                path=request.path,
+                status=response.status,
+                ms=round(1000 * taken_s, 1),
+                remote=request.remote,
+            )
+        return response
+
+    return middleware

@@ -1,0 +1,105 @@
+"""What has changed, told to every process over the database.
+
+A change is announced in the transaction that makes it. PostgreSQL passes it on to all processes
+that listen (LISTEN, NOTIFY), this one included, once the transaction is committed and in the order
+of commits; SQLite has one process, which is told after the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import asyncpg
+import structlog
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.storage.database import Database
+
+_LOG = structlog.get_logger()
+_CHANNEL = "underpass_changes"
+# PostgreSQL takes less than 8,000 bytes; JSON in ASCII has one byte per character.
+MOST_BYTES = 7_900
+_CHECK_EVERY_S = 10.0
+_AGAIN_AFTER_S = 1.0
+_START_WITHIN_S = 5.0
+
+Change = Mapping[str, Any]
+Announce = Callable[[Change], None]
+
+
+class Changes:
+    """Transactions that announce what they change, and the announcements of all processes."""
+
+    def __init__(
+        self, database: Database, tell: Callable[[str], None], interrupted: Callable[[], None]
+    ) -> None:
+        """Take who is told of each change, as JSON, and of a time in which some were missed."""
+        self._database = database
+        self._tell = tell
+        self._interrupted = interrupted
+        self._task: asyncio.Task[None] | None = None
+        self._listening = asyncio.Event()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Announce]]:
+        """Begin; what is announced meanwhile is told once it is committed, and not otherwise."""
+        told: list[str] = []
+
+        def announce(change: Change) -> None:
+            text = json.dumps(change, separators=(",", ":"))
+            assert len(text) <= MOST_BYTES, "a change is announced by what names it"
+            told.append(text)
+
+        async with self._database.transaction() as connection:
+            yield connection, announce
+            if not self._database.is_sqlite:
+                for text in told:
+                    await connection.execute(select(func.pg_notify(_CHANNEL, text)))
+        if self._database.is_sqlite:
+            for text in told:
+                self._tell(text)
+
+    async def start(self) -> None:
+        """Listen, until `close`; return once it does, or soon if the database is away."""
+        if not self._database.is_sqlite:
+            self._task = asyncio.create_task(self._listen_for_ever(), name="listen")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._listening.wait(), _START_WITHIN_S)
+
+    async def close(self) -> None:
+        """Listen no more."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _listen_for_ever(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                _LOG.warning("changes of other processes are missed", error=str(error))
+            self._interrupted()
+            await asyncio.sleep(_AGAIN_AFTER_S)
+
+    async def _listen(self) -> None:
+        url = self._database.url.set(drivername="postgresql")
+        connection = await asyncpg.connect(url.render_as_string(hide_password=False), timeout=10)
+        try:
+            lost = asyncio.Event()
+            connection.add_termination_listener(lambda *_: lost.set())
+            await connection.add_listener(_CHANNEL, lambda *heard: self._tell(heard[3]))
+            # What changed while nobody listened is missed: whoever follows has to look again.
+            self._interrupted()
+            self._listening.set()
+            while not lost.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(lost.wait(), _CHECK_EVERY_S)
+                # A host that has vanished says nothing: it has to be asked.
+                await connection.execute("SELECT 1", timeout=_CHECK_EVERY_S)
+        finally:
+            connection.terminate()

@@ -1,0 +1,237 @@
+"""Events: what is told to whom, and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from underpass_control.access import Role
+from underpass_control.events import Cut, Events, Filter
+
+from tests.control_api import postgresql
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
+from tests.control_api.service.conftest import migrate
+from tests.control_api.service.test_positions import position
+
+BEAM = {"name": "Ka", "forward_capacity_bps": 40_000_000, "return_capacity_bps": 4_000_000}
+
+
+class Stream:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    async def next(self) -> tuple[str, Any]:
+        """Return the next event's kind and data, passing over comments."""
+        kind = ""
+        async with asyncio.timeout(20):
+            async for line in self._response.content:
+                name, _, value = line.decode().rstrip("\n").partition(": ")
+                if name == "event":
+                    kind = value
+                elif name == "data":
+                    return kind, json.loads(value)
+        raise EOFError
+
+
+@asynccontextmanager
+async def following(api: Api, query: str = "", caller: str = "viewer") -> AsyncIterator[Stream]:
+    headers = api.headers(caller)
+    async with api.client.get(f"/v1/events?{query}", headers=headers) as response:
+        assert response.status == 200, await response.text()
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+        await response.content.readline()
+        yield Stream(response)
+
+
+async def send(api: Api, *nodes: int) -> None:
+    batch = [position(now_ms() - 1000 + n, terminal=node) for n, node in enumerate(nodes)]
+    assert (await api.ask("POST", "/v1/positions", {"positions": batch})).status == 202
+
+
+def test_each_change_is_told_once_it_is_stored(api: Api) -> None:
+    async def run() -> None:
+        async with following(api) as stream:
+            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+            kind, data = await stream.next()
+            assert (kind, data["beam"], data["action"]) == ("beam", "ka-2", "set")
+            assert data["state"]["name"] == "Ka"
+            await api.ask("DELETE", "/v1/beams/ka-2")
+            assert await stream.next() == ("beam", {"beam": "ka-2", "action": "deleted"})
+            body = {"beam": "ku-1", "name": "renamed"}
+            await api.ask("PUT", f"/v1/terminals/{FIRST}", body)
+            kind, data = await stream.next()
+            assert (kind, data["state"]["name"]) == ("terminal", "renamed")
+            await send(api, FIRST, SECOND, FIRST)
+            kind, data = await stream.next()
+            assert kind == "positions"
+            assert sorted(one["terminal"] for one in data["positions"]) == [FIRST, SECOND]
+
+    api.run(run())
+
+
+def test_what_fails_is_not_told(api: Api) -> None:
+    async def run() -> None:
+        async with following(api) as stream:
+            assert (await api.ask("DELETE", "/v1/beams/ku-1")).status == 409
+            lost = {"beam": "nowhere", "name": "lost"}
+            assert (await api.ask("PUT", "/v1/terminals/99", lost)).status == 409
+            await send(api, FIRST)
+            assert (await stream.next())[0] == "positions"
+
+    api.run(run())
+
+
+def test_a_follower_gets_what_it_asks_for(api: Api) -> None:
+    async def run() -> None:
+        async with (
+            following(api, f"kinds=positions,terminal&terminal={SECOND}") as second,
+            following(api, "kinds=beam") as beams,
+        ):
+            await send(api, FIRST, SECOND)
+            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+            kind, data = await second.next()
+            assert kind == "positions"
+            assert [one["terminal"] for one in data["positions"]] == [SECOND]
+            assert (await beams.next())[0] == "beam"
+
+    api.run(run())
+    assert "kinds are" in api.get("/v1/events?kinds=colour").text
+
+
+def test_a_terminal_follows_its_own_only(api: Api) -> None:
+    async def run() -> None:
+        async with following(api, caller="first") as own:
+            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+            await send(api, SECOND)
+            await send(api, FIRST)
+            _, data = await own.next()
+            assert [one["terminal"] for one in data["positions"]] == [FIRST]
+
+    api.run(run())
+    assert api.get(f"/v1/events?terminal={SECOND}", caller="first").status == 403
+
+
+def test_streams_end_with_the_service_and_say_so(url: str) -> None:
+    with served(url) as api:
+
+        async def run() -> None:
+            async with following(api) as stream:
+                closing = asyncio.create_task(api.client.server.close())
+                assert await stream.next() == ("cut", {"reason": "the service ends"})
+                await closing
+
+        api.run(run())
+
+
+def test_a_stream_ends_when_its_token_does(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("underpass_control.http.events._QUIET_S", 0.05)
+
+    async def run() -> None:
+        token = await api.token(Role.VIEWER, expires_ms=now_ms() + 1000)
+        async with following(api, caller=token) as stream:
+            kind, data = await stream.next()
+            assert kind == "cut"
+            assert "expired" in data["reason"]
+
+    api.run(run())
+
+
+def test_who_is_too_slow_is_cut_and_the_others_are_not() -> None:
+    events = Events()
+    slow, fast = events.follow(Filter()), events.follow(Filter())
+    for n in range(2000):
+        events.tell(json.dumps({"kind": "beam", "beam": str(n), "action": "deleted"}))
+        assert f'"{n}"'.encode() in fast.pending(16_384)
+    with pytest.raises(Cut, match="too slow"):
+        slow.pending(16_384)
+
+
+def test_a_thousand_followers_who_read_nothing_cost_what_one_does() -> None:
+    def cost(followers: int) -> int:
+        tracemalloc.start()
+        events = Events()
+        kept = [events.follow(Filter()) for _ in range(followers)]
+        for n in range(2000):
+            events.tell(json.dumps({"kind": "beam", "beam": "x" * 5000, "action": str(n)}))
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert kept
+        return used
+
+    assert cost(1000) < cost(1) + 1_000_000
+
+
+def test_a_thousand_subscribers_all_hear_a_change(api: Api) -> None:
+    async def run() -> None:
+        connector = aiohttp.TCPConnector(limit=0)
+        url = api.client.make_url("/v1/events")
+        async with aiohttp.ClientSession(connector=connector) as session:
+            asked = [session.get(url, headers=api.headers("viewer")) for _ in range(1000)]
+            streams = await asyncio.gather(*asked)
+            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+            heard = await asyncio.gather(*(Stream(one).next() for one in streams))
+            assert {kind for kind, _ in heard} == {"beam"}
+            metrics = await api.ask("GET", "/metrics")
+            assert "underpass_control_event_followers 1000.0" in metrics.text
+
+    api.run(run())
+
+
+def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
+    async def run() -> None:
+        reader, writer = await asyncio.open_connection(api.client.host, api.client.port, limit=1024)
+        head = f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.tokens['viewer']}"
+        writer.write(f"{head}\r\n\r\n".encode())
+        await reader.readline()
+        async with following(api) as stream:
+            for n in range(300):
+                await send(api, FIRST)
+                if n % 100 == 0:
+                    assert (await stream.next())[0] == "positions"
+        writer.close()
+
+    api.run(run())
+
+
+def test_events_cross_replicas_and_a_lost_database_cuts_them() -> None:
+    if reason := postgresql.missing():
+        pytest.skip(reason)
+    with postgresql.server() as server:
+        server.sql("CREATE DATABASE control")
+        migrate(server.url("control"))
+        with served(server.url("control")) as api:
+            api.add_beam()
+            other = api.replica()
+            api.run(other.start())
+
+            async def run() -> None:
+                async with following(other) as there, following(api) as here:
+                    await send(api, FIRST)
+                    assert (await there.next())[0] == (await here.next())[0] == "positions"
+                    await asyncio.to_thread(server.stop)
+                    kind, data = await there.next()
+                    assert kind == "cut"
+                    assert "missing" in data["reason"]
+
+            try:
+                api.run(run())
+            finally:
+                api.run(other.client.close())
+
+
+def test_requests_are_counted_by_endpoint(api: Api) -> None:
+    api.get("/v1/beams/ku-1")
+    api.get("/v1/beams/none")
+    api.get("/nowhere/at/all")
+    text = api.get("/metrics", caller="viewer").text
+    labels = 'endpoint="/v1/beams/{beam}",method="GET"'
+    assert f'underpass_control_http_requests_total{{{labels},status="200"}} 1.0' in text
+    assert f'underpass_control_http_requests_total{{{labels},status="404"}} 1.0' in text
+    assert "nowhere" not in text
+    assert api.get("/metrics", caller="first").status == 403
