@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tests.benchmarks.subjects.direct import NoProxy, set_end_to_end
 from tests.benchmarks.subjects.subject import Access, Subject, UnavailableError
@@ -19,9 +19,16 @@ _SINGLE_BOX_PORT = 4600
 class Underpass(Subject):
     """A terminal's and a hub's node, TLS on; clients use the terminal's HTTP proxy."""
 
-    def __init__(self, name: str, congestion_control: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        congestion_control: Sequence[str] | None,
+        *,
+        hub: Mapping[str, object] | None = None,
+    ) -> None:
+        """Take what is laid over the hub's configuration too."""
         self.name = name
-        self._congestion_control = congestion_control
+        self._options = Options(congestion_control=congestion_control, hub=hub or {})
 
     def start(self, testbed: Testbed) -> None:
         """Start the pair and wait for its sessions."""
@@ -32,7 +39,7 @@ class Underpass(Subject):
         self._testbed = testbed
         self.pair = Pair(
             testbed,
-            Options(congestion_control=self._congestion_control),
+            self._options,
             name=f"-{self.name}",
             port_offset=_OFFSETS[self.name],
         )
