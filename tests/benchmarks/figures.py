@@ -338,7 +338,8 @@ _ALL = [
         "s",
         target=2.0,
     ),
-    Figure("disk-memory", "Memory with 1 GiB in custody, above idle", "MiB", target=150.0),
+    Figure("disk-memory", "Memory while 1 GiB waits in custody, above idle", "MiB", target=150.0),
+    Figure("disk-memory-filling", "The most while it comes in at full speed", "MiB"),
     Figure(
         "resumption.v",
         "From the link's return to the first new byte at the client, over blockages of 1 to "
