@@ -24,9 +24,9 @@ _AFTER_S = 120.0
 _RATE_BPS = 120_000
 # More than an origin hands over at that rate.
 _SIZE = 32_000_000
-# What Linux gives a server's connection at most, by default: full in five minutes at that rate,
-# so an origin that nobody reads from gives up long before the blockage is over.
-_ORIGIN_WMEM = "4096 16384 4194304"
+# A server's send buffer: full in little more than a minute at that rate, so an origin that
+# nobody reads from gives up long before the blockage is over.
+_ORIGIN_WMEM = "4096 16384 1048576"
 _HUB = {
     "custody": {"durability": "disk", "quota_bytes": 14 << 30, "quota_bundles": 4_000_000},
 }
