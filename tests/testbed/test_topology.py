@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +19,7 @@ from tests.testbed.client.crowd import crowd
 from tests.testbed.client.echo import echo_times
 from tests.testbed.client.route import DIRECT
 from tests.testbed.client.transfer import download, request, upload
+from tests.testbed.content import pieces
 from tests.testbed.profile import Link, symmetric
 from tests.testbed.topology import Testbed
 
@@ -49,6 +54,37 @@ def test_behind_a_wan_clients_of_hub_and_ground_share_the_link_to_the_origin() -
 
 def test_an_upload_reaches_the_origin_whole(near: Testbed) -> None:
     assert upload(near.terminal.client, addresses.ORIGIN, 3_000_000).complete
+
+
+@pytest.mark.parametrize(
+    ("linger", "wrong", "ending"),
+    [(True, False, "reset"), (False, False, "end"), (True, True, "reset")],
+)
+def test_the_origin_keeps_account_of_an_upload_that_breaks_off(
+    near: Testbed, linger: bool, wrong: bool, ending: str
+) -> None:
+    name, sent = f"cut-{ending}-{wrong}", b"".join(pieces(5, 300_000))
+    if wrong:
+        sent = sent[:-1] + bytes([sent[-1] ^ 1])
+    head = f"POST /sink?seed=5&name={name} HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n"
+    client = near.terminal.client
+    with DIRECT.connect(client, addresses.ORIGIN, ports.HTTP, timeout_s=5) as sock:
+        sock.sendall(head.encode() + sent)
+        while not (receipts := _receipts(near, name)) or receipts[0]["bytes"] < len(sent):
+            time.sleep(0.02)
+        if linger:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    while (receipt := _receipts(near, name)[0])["ending"] == "open":
+        time.sleep(0.02)
+    assert receipt["ending"] == ending
+    assert receipt["announced"] == 1_000_000
+    assert (receipt["wrong"] is not None) == wrong
+
+
+def _receipts(testbed: Testbed, name: str) -> list[dict[str, Any]]:
+    _, body = request(testbed.hub, addresses.ORIGIN, f"/receipts/{name}")
+    receipts: list[dict[str, Any]] = json.loads(body)
+    return receipts
 
 
 def test_the_terrestrial_path_is_there_beside_the_satellite(near: Testbed) -> None:
