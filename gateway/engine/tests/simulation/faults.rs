@@ -178,7 +178,9 @@ impl World {
     fn note_promises(&mut self, number: usize) {
         for stream in &mut self.streams {
             for end in 0..2 {
-                if stream.node_of(end) == number {
+                // Who has reset a stream wants nothing of it.
+                let reset = matches!(stream.ends[end].ended, Some(Ended::Reset(_)));
+                if stream.node_of(end) == number && !reset {
                     stream.ends[1 - end].promised = stream.ends[end].durable;
                     stream.ends[end].promised = 0;
                 }
