@@ -10,6 +10,10 @@ use underpass_store::{Handle, Limits, Monitor, OpenError, Report};
 use crate::config::{Config, Durability};
 use crate::shell::Shell;
 
+/// How long after the store has moved what it no longer has in memory is given
+/// back: seldom enough that pages which are needed again cost nothing.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(5);
+
 /// A store on disk, seen from outside the engine.
 pub struct Custody {
     handle: Handle,
@@ -64,7 +68,15 @@ impl Custody {
         async move {
             loop {
                 moved.notified().await;
+                let give_back_at = tokio::time::Instant::now() + GIVE_BACK_AFTER;
                 shell.with(|engine, now| engine.store_moved(now));
+                while tokio::time::timeout_at(give_back_at, moved.notified())
+                    .await
+                    .is_ok()
+                {
+                    shell.with(|engine, now| engine.store_moved(now));
+                }
+                let _ = tokio::task::spawn_blocking(give_back_memory).await;
             }
         }
     }
@@ -76,3 +88,16 @@ impl Custody {
         let _ = tokio::task::spawn_blocking(move || self.handle.close()).await;
     }
 }
+
+/// Gives the system the memory of payloads that are on the disk by now. They
+/// leave holes between those that stay, and glibc keeps these by itself.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn give_back_memory() {
+    // SAFETY: malloc_trim(3) may be called by any thread at any time; it takes
+    // the allocator's own locks.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other allocators give back what is free.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn give_back_memory() {}
