@@ -252,6 +252,19 @@ _ALL = [
     Figure("planner.ratio", "The second against the first", "ratio", target=2.0),
     *(
         Figure(
+            f"position-reports.{database}",
+            f"Position reports stored, batches of 100 over HTTP with a token, one process, {name}",
+            "1/s",
+            target=target,
+            more_is_better=True,
+        )
+        for database, name, target in (
+            ("sqlite", "SQLite", 5_000.0),
+            ("postgresql", "PostgreSQL", 10_000.0),
+        )
+    ),
+    *(
+        Figure(
             f"goodput-rtt.{part}.{rtt}",
             f"Goodput at 10 Mbit/s, satellite RTT {rtt} ms, {what}",
             "Mbit/s",

@@ -32,10 +32,11 @@ def missing() -> str | None:
 class Server:
     """A running server; it can be stopped and started again as in a failure."""
 
-    def __init__(self, folder: Path, programs: Path, port: int) -> None:
+    def __init__(self, folder: Path, programs: Path, port: int, durable: bool) -> None:
         self._folder = folder
         self._programs = programs
         self.port = port
+        self._durable = durable
         self._up = False
 
     def url(self, database: str) -> str:
@@ -44,9 +45,9 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        # Its data is worth nothing after the tests, so nothing waits for a disk.
         options = (
-            f"-p {self.port} -c listen_addresses=127.0.0.1 -c max_connections=200 -c fsync=off"
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -c max_connections=200"
+            f" -c fsync={'on' if self._durable else 'off'}"
             f" -c unix_socket_directories={self._folder}"
         )
         log = str(self._folder / "log")
@@ -95,8 +96,11 @@ def run(*command: str) -> None:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
-    """Start one; it is gone afterwards, with its data."""
+def server(*, durable: bool = False) -> Iterator[Server]:
+    """Start one; it is gone afterwards, with its data.
+
+    Data that is worth nothing after a test need not wait for a disk; a measurement is `durable`.
+    """
     programs = _programs()
     assert programs is not None
     # Not in pytest's folder: that is root's alone.
@@ -104,7 +108,7 @@ def server() -> Iterator[Server]:
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, _USER, _USER)
-        running = Server(folder, programs, _free_port())
+        running = Server(folder, programs, _free_port(), durable)
         running.initialise()
         running.start()
         try:

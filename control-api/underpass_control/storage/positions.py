@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from sqlalchemy import Insert, delete, exists, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import delete, exists, select, tuple_
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import aliased
 
@@ -40,6 +40,18 @@ class Position:
 
 _COLUMNS = tuple(one.name for one in fields(Position))
 _values = attrgetter(*_COLUMNS)
+_NAMES = ", ".join(_COLUMNS)
+_INSERT_SQLITE = (
+    f"INSERT INTO position_report ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+    " ON CONFLICT DO NOTHING"
+)
+_ARRAYS = ", ".join(
+    f"${number}::{PositionReport.__table__.c[name].type.compile(postgresql.dialect())}[]"
+    for number, name in enumerate(_COLUMNS, 1)
+)
+_INSERT_POSTGRESQL = (
+    f"INSERT INTO position_report ({_NAMES}) SELECT * FROM unnest({_ARRAYS}) ON CONFLICT DO NOTHING"
+)
 # Of some 150 bytes each at most, they fit into one change.
 _MOST_TOLD = 40
 
@@ -66,7 +78,6 @@ class PositionWriter:
         self._capacity = capacity
         self._waiting = 0
         self._queue: asyncio.Queue[_Batch] = asyncio.Queue()
-        self._insert = _insert(database)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -121,9 +132,8 @@ class PositionWriter:
 
     async def _commit(self, batches: Sequence[_Batch]) -> None:
         positions = [position for batch in batches for position in batch.positions]
-        rows = [dict(zip(_COLUMNS, _values(one), strict=True)) for one in positions]
         async with self._changes.transaction() as (connection, announce):
-            await connection.execute(self._insert, rows)
+            await _insert(connection, positions)
             for change in _told(positions):
                 announce(change)
         for batch in batches:
@@ -174,10 +184,14 @@ def _fail(batch: _Batch, error: Exception) -> None:
         batch.stored.set_exception(error)
 
 
-def _insert(database: Database) -> Insert:
-    if database.is_sqlite:
-        return sqlite.insert(PositionReport).on_conflict_do_nothing()
-    return postgresql.insert(PositionReport).on_conflict_do_nothing()
+async def _insert(connection: AsyncConnection, positions: Iterable[Position]) -> None:
+    """Insert reports; those already there are left as they are."""
+    rows = [_values(one) for one in positions]
+    if connection.dialect.name == "sqlite":
+        await connection.exec_driver_sql(_INSERT_SQLITE, rows)
+    else:
+        # One array for each column: PostgreSQL takes them several times as fast as rows.
+        await connection.exec_driver_sql(_INSERT_POSTGRESQL, tuple(map(list, zip(*rows))))
 
 
 async def newest(connection: AsyncConnection, terminal: int) -> Position | None:

@@ -20,6 +20,7 @@ from tests.benchmarks.experiments import (
     objects,
     pep_and_cc,
     planner,
+    position_reports,
     prediction,
     satlink,
     start_up,
@@ -58,4 +59,5 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "fairness": fairness.run,
     "prediction": prediction.run,
     "planner": planner.run,
+    "position-reports": position_reports.run,
 }
