@@ -56,7 +56,7 @@ format: setup
 
 bench: build
 	@.ci/setup --bench
-	@$(PYTHON) -m tests.benchmarks $(ARGS)
+	@PYTHONPATH=control-api $(PYTHON) -m tests.benchmarks $(ARGS)
 
 # Stable Rust cannot link the sanitizers; coverage guidance alone works with it.
 fuzz: setup
