@@ -45,7 +45,7 @@ class Service:
         self._metrics = Metrics()
         self._events = Events()
         self._changes = Changes(database, self._events.tell, self._events.interrupt)
-        self._writer = PositionWriter(database, self._changes)
+        self._writer = PositionWriter(self._changes)
         self._metrics.positions_waiting.set_function(lambda: self._writer.waiting)
         self._callers: dict[str, tuple[int, Caller]] = {}
         self.endpoints = [

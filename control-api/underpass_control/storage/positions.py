@@ -14,7 +14,7 @@ from sqlalchemy.orm import aliased
 
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.changes import Change, Changes
-from underpass_control.storage.database import Database, DatabaseLostError
+from underpass_control.storage.database import DatabaseLostError
 from underpass_control.storage.models import PositionReport
 
 # Reports in one transaction at most: a commit costs the same for many as for one.
@@ -41,17 +41,15 @@ class Position:
 _COLUMNS = tuple(one.name for one in fields(Position))
 _values = attrgetter(*_COLUMNS)
 _NAMES = ", ".join(_COLUMNS)
-_INSERT_SQLITE = (
-    f"INSERT INTO position_report ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-    " ON CONFLICT DO NOTHING"
-)
+_POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 _ARRAYS = ", ".join(
-    f"${number}::{PositionReport.__table__.c[name].type.compile(postgresql.dialect())}[]"
+    f"${number}::{PositionReport.__table__.c[name].type.compile(_POSTGRESQL)}[]"
     for number, name in enumerate(_COLUMNS, 1)
 )
-_INSERT_POSTGRESQL = (
-    f"INSERT INTO position_report ({_NAMES}) SELECT * FROM unnest({_ARRAYS}) ON CONFLICT DO NOTHING"
-)
+# Made of nothing but the names and types of columns; what is reported goes in as parameters.
+_INTO = f"INSERT INTO position_report ({_NAMES})"
+_INSERT_SQLITE = f"{_INTO} VALUES ({', '.join('?' * len(_COLUMNS))}) ON CONFLICT DO NOTHING"
+_INSERT_POSTGRESQL = f"{_INTO} SELECT * FROM unnest({_ARRAYS}) ON CONFLICT DO NOTHING"  # noqa: S608
 # Of some 150 bytes each at most, they fit into one change.
 _MOST_TOLD = 40
 
@@ -72,7 +70,7 @@ class PositionWriter:
     A caller returns when its own reports are committed; meanwhile the next transaction gathers.
     """
 
-    def __init__(self, database: Database, changes: Changes, *, capacity: int = 50_000) -> None:
+    def __init__(self, changes: Changes, *, capacity: int = 50_000) -> None:
         """Take `capacity` reports that wait at most."""
         self._changes = changes
         self._capacity = capacity
@@ -191,7 +189,9 @@ async def _insert(connection: AsyncConnection, positions: Iterable[Position]) ->
         await connection.exec_driver_sql(_INSERT_SQLITE, rows)
     else:
         # One array for each column: PostgreSQL takes them several times as fast as rows.
-        await connection.exec_driver_sql(_INSERT_POSTGRESQL, tuple(map(list, zip(*rows))))
+        await connection.exec_driver_sql(
+            _INSERT_POSTGRESQL, tuple(map(list, zip(*rows, strict=True)))
+        )
 
 
 async def newest(connection: AsyncConnection, terminal: int) -> Position | None:

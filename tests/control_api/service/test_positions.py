@@ -170,7 +170,7 @@ def test_a_huge_batch_is_refused_whole(api: Api) -> None:
 
 def test_more_than_can_wait_is_put_off(api: Api) -> None:
     async def run() -> None:
-        writer = PositionWriter(api.database, api.changes, capacity=10)
+        writer = PositionWriter(api.changes, capacity=10)
         reports = [Position(FIRST, now_ms() + n, 7.5, 46.5) for n in range(10)]
         stored = asyncio.create_task(writer.store(reports))
         await asyncio.sleep(0)
