@@ -7,19 +7,27 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, NoReturn, TypeVar
 
 import typer
 from aiohttp import web
 from rich.console import Console
+from rich.progress import Progress, TaskID
 from rich.table import Table
 from sqlalchemy import select
 
+from dama.prediction import Obstruction
+from dama.prediction.geojson import GeoJsonError
 from underpass_control import access, logs
 from underpass_control.instants import moment_of, rfc3339
+from underpass_control.obstructions.geojson import import_geojson
+from underpass_control.obstructions.osm import ExtractError, import_osm
 from underpass_control.service import Service
 from underpass_control.settings import Settings
 from underpass_control.storage import models, schema
+from underpass_control.storage import obstructions as stored
+from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import (
     Database,
     DatabaseLostError,
@@ -35,6 +43,8 @@ app = typer.Typer(
 )
 tokens = typer.Typer(help="Bearer tokens of the REST API.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
+obstructions = typer.Typer(help="What cuts the line of sight.", no_args_is_help=True)
+app.add_typer(obstructions, name="obstruction")
 
 DatabaseOption = Annotated[
     str,
@@ -169,6 +179,45 @@ def revoke_token(
 
     if not _with_database(database, run):
         _fail(f"there is no token {token_id} in force")
+
+
+@obstructions.command("import")
+def import_obstructions(
+    path: Annotated[Path, typer.Argument(help="An OpenStreetMap extract, or GeoJSON.")],
+    database: DatabaseOption = _DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Take in the road tunnels and covered ways of a map; again, it changes nothing."""
+    try:
+        found = _read_map(path)
+    except (ExtractError, GeoJsonError) as error:
+        _fail(str(error))
+
+    async def run(opened: Database) -> None:
+        changes = Changes(opened, lambda _: None, lambda: None)
+        async with changes.transaction() as (connection, announce):
+            await stored.put(connection, announce, path.name[:64], found)
+
+    try:
+        _with_database(database, run)
+    except stored.UnstorableError as error:
+        _fail(str(error))
+    text = f"{len(found)} obstructions imported"
+    typer.echo(json.dumps({"imported": len(found)}) if as_json else text)
+
+
+def _read_map(path: Path) -> list[Obstruction]:
+    if path.suffix in (".json", ".geojson"):
+        return import_geojson(path)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(step: str, done: int, total: int | None) -> None:
+            if step not in tasks:
+                tasks[step] = bar.add_task(step, total=total)
+            bar.update(tasks[step], completed=done, total=total)
+
+        return import_osm(path, progress=tell)
 
 
 def _shown(row: object) -> dict[str, object]:

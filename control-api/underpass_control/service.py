@@ -17,6 +17,7 @@ from underpass_control.http import models
 from underpass_control.http.endpoint import READERS, Call, Endpoint, describe, route
 from underpass_control.http.events import EventStreams
 from underpass_control.http.observed import observed
+from underpass_control.http.obstructions import Obstructions
 from underpass_control.http.positions import Positions
 from underpass_control.http.problem import Problem, problems
 from underpass_control.http.registry import Registry
@@ -51,6 +52,7 @@ class Service:
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
             *Positions(database, self._writer, self._metrics).endpoints(),
+            *Obstructions(database, self._changes).endpoints(),
             *EventStreams(self._events, self._metrics, self._authenticate).endpoints(),
             *self._own_endpoints(),
         ]

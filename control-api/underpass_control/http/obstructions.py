@@ -1,0 +1,129 @@
+"""Obstructions: GeoJSON in and out."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, field_validator
+
+from dama.prediction.geojson import GeoJsonError, from_geojson
+from underpass_control.http import models
+from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
+from underpass_control.http.problem import Problem
+from underpass_control.storage import obstructions
+from underpass_control.storage.changes import Changes
+from underpass_control.storage.database import Database
+
+_MOST_AT_ONCE = 10_000
+_SIDES = 4
+
+
+class ObstructionCollection(models.Model):
+    """GeoJSON features: areas, axes of road tunnels, or what was exported here."""
+
+    # Foreign members are allowed (RFC 7946, § 6.1).
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["FeatureCollection"]
+    features: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=_MOST_AT_ONCE)]
+
+
+class ObstructionPage(models.Model):
+    """A page of obstructions, as GeoJSON."""
+
+    type: Literal["FeatureCollection"] = "FeatureCollection"
+    features: list[dict[str, Any]]
+    next: str | None = None
+
+
+class ObstructionQuery(models.Page):
+    """Which obstructions: `bbox` is west,south,east,north in degrees (RFC 7946, § 5)."""
+
+    bbox: Annotated[str, Field(max_length=200)] | None = None
+
+    @field_validator("bbox")
+    @classmethod
+    def _on_the_map(cls, value: str | None) -> str | None:
+        if value is not None:
+            _box(value)
+        return value
+
+
+class Obstructions:
+    """The endpoints of obstructions."""
+
+    def __init__(self, database: Database, changes: Changes) -> None:
+        self._database = database
+        self._changes = changes
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        return [
+            Endpoint(
+                "GET",
+                "/v1/obstructions",
+                "Obstructions, or those that touch a part of the map",
+                self._page,
+                EVERYBODY,
+                query=ObstructionQuery,
+                answers=ObstructionPage,
+                media_type="application/geo+json",
+            ),
+            Endpoint(
+                "POST",
+                "/v1/obstructions",
+                "Set obstructions: those of the same id are replaced, others stay",
+                self._set,
+                OPERATORS,
+                body=ObstructionCollection,
+                answers=models.Accepted,
+            ),
+            Endpoint(
+                "DELETE",
+                "/v1/obstructions/{obstruction}",
+                "Delete an obstruction",
+                self._delete,
+                OPERATORS,
+                status=HTTPStatus.NO_CONTENT,
+            ),
+        ]
+
+    async def _page(self, call: Call) -> ObstructionPage:
+        query = call.query(ObstructionQuery)
+        async with self._database.reading() as connection:
+            found = await obstructions.page(
+                connection,
+                box=None if query.bbox is None else _box(query.bbox),
+                after=text_after(query.cursor),
+                limit=query.limit,
+            )
+        last = cursor_of(found[-1]["id"]) if len(found) == query.limit else None
+        return ObstructionPage(features=found, next=last)
+
+    async def _set(self, call: Call) -> models.Accepted:
+        try:
+            found = from_geojson(call.body(ObstructionCollection).model_dump())
+            async with self._changes.transaction() as (connection, announce):
+                await obstructions.put(connection, announce, "rest", found)
+        except (GeoJsonError, obstructions.UnstorableError) as error:
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        return models.Accepted(accepted=len(found))
+
+    async def _delete(self, call: Call) -> Answer:
+        name = call.path["obstruction"]
+        async with self._changes.transaction() as (connection, announce):
+            if not await obstructions.remove(connection, announce, name):
+                raise Problem(HTTPStatus.NOT_FOUND, f"there is no obstruction {name}")
+        return Answer(None, HTTPStatus.NO_CONTENT)
+
+
+def _box(text: str) -> obstructions.Box:
+    sides = [float(side) for side in text.split(",")]
+    if len(sides) != _SIDES:
+        raise ValueError("a bbox has four numbers: west,south,east,north")
+    box = obstructions.Box(*sides)
+    if not (-180 <= box.west <= box.east <= 180 and -90 <= box.south <= box.north <= 90):
+        raise ValueError("the bbox is not on the map, or its sides are not in order")
+    return box

@@ -1,0 +1,122 @@
+"""Obstructions, by their ids: set again, they change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.prediction import Obstruction
+from dama.prediction.geojson import to_feature
+from underpass_control.storage.changes import Announce
+from underpass_control.storage.models import Obstruction as Table
+
+_MOST_ID, _MOST_NAME = 128, 200
+# Rows in one statement: each may be some kilobytes of roads.
+_AT_ONCE = 500
+# More are not named one by one in what is told.
+_MOST_TOLD = 8
+
+
+class UnstorableError(ValueError):
+    """The database cannot keep such an id or name."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A part of the map, in degrees."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+
+async def put(
+    connection: AsyncConnection,
+    announce: Announce,
+    source: str,
+    obstructions: Sequence[Obstruction],
+) -> None:
+    """Set obstructions; those of the same id are replaced.
+
+    Raises:
+        UnstorableError: One has such an id or name; none was set.
+    """
+    rows = [_row(source, one) for one in obstructions]
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    for start in range(0, len(rows), _AT_ONCE):
+        insert = dialect.insert(Table)
+        replaced = {name: insert.excluded[name] for name in rows[0] if name != "id"}
+        statement = insert.on_conflict_do_update(index_elements=["id"], set_=replaced)
+        await connection.execute(statement, rows[start : start + _AT_ONCE])
+    _tell(announce, "set", [one.id for one in obstructions])
+
+
+async def remove(connection: AsyncConnection, announce: Announce, obstruction_id: str) -> bool:
+    """Delete one; tell whether it was there."""
+    result = await connection.execute(delete(Table).where(Table.id == obstruction_id))
+    if result.rowcount:
+        _tell(announce, "deleted", [obstruction_id])
+    return result.rowcount > 0
+
+
+async def page(
+    connection: AsyncConnection, *, box: Box | None, after: str | None, limit: int
+) -> list[dict[str, Any]]:
+    """Return obstructions behind an id, in order of ids, as GeoJSON features."""
+    query = select(Table.__table__).order_by(Table.id).limit(limit)
+    if after is not None:
+        query = query.where(Table.id > after)
+    if box is not None:
+        query = query.where(
+            Table.west <= box.east,
+            Table.east >= box.west,
+            Table.south <= box.north,
+            Table.north >= box.south,
+        )
+    rows = await connection.execute(query)
+    return [
+        {
+            "type": "Feature",
+            "id": row.id,
+            "geometry": row.geometry,
+            "properties": {**row.properties, "source": row.source},
+        }
+        for row in rows
+    ]
+
+
+def _tell(announce: Announce, action: str, ids: Sequence[str]) -> None:
+    change: dict[str, object] = {"kind": "obstructions", "action": action, "count": len(ids)}
+    if len(ids) <= _MOST_TOLD:
+        change["ids"] = list(ids)
+    announce(change)
+
+
+def _row(source: str, obstruction: Obstruction) -> dict[str, Any]:
+    if len(obstruction.id) > _MOST_ID or len(obstruction.name) > _MOST_NAME:
+        raise UnstorableError(
+            f"{obstruction.id[:40]!r}: the id has more than {_MOST_ID} characters, "
+            f"or the name more than {_MOST_NAME}"
+        )
+    if not (obstruction.id + obstruction.name).isprintable():
+        raise UnstorableError(f"{obstruction.id[:40]!r}: id or name is not printable")
+    feature = to_feature(obstruction)
+    lines: Iterable[Any] = obstruction.area or [road.line for road in obstruction.covered]
+    places = [place for line in lines for place in line]
+    return {
+        "id": obstruction.id,
+        "source": source,
+        "name": obstruction.name or None,
+        "geometry": feature["geometry"],
+        "properties": feature["properties"],
+        "west": min(lon for lon, _ in places),
+        "south": min(lat for _, lat in places),
+        "east": max(lon for lon, _ in places),
+        "north": max(lat for _, lat in places),
+    }

@@ -1,0 +1,105 @@
+"""Obstructions: GeoJSON in and out, and the import of maps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+from underpass_control.cli import app
+
+from dama.prediction.geojson import from_geojson
+from tests.control_api.service.api import Api
+
+PATH = "/v1/obstructions"
+ISLAND = Path(__file__).parents[2] / "drives/island.osm"
+AXIS = [[7.50, 46.50], [7.51, 46.50]]
+
+
+def feature(name: str, **members: Any) -> dict[str, Any]:
+    axis = {"type": "LineString", "coordinates": AXIS}
+    return {"type": "Feature", "id": name, "geometry": axis, "properties": {}, **members}
+
+
+def collection(*features: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "FeatureCollection", "features": list(features)}
+
+
+def ids(api: Api, query: str = "") -> list[str]:
+    return [one["id"] for one in api.get(f"{PATH}?{query}").json["features"]]
+
+
+def test_what_goes_in_comes_out_the_same_to_the_predictor(api: Api) -> None:
+    given = collection(feature("osm:way/1"), feature("ridge", properties={"name": "Ridge"}))
+    assert api.call("POST", PATH, given).json == {"accepted": 2}
+    answer = api.get(PATH)
+    assert answer.headers["Content-Type"].startswith("application/geo+json")
+    assert from_geojson(answer.json) == from_geojson(given)
+
+
+def test_setting_again_replaces_by_id(api: Api) -> None:
+    api.call("POST", PATH, collection(feature("a"), feature("b")))
+    api.call("POST", PATH, collection(feature("a", properties={"name": "new"})))
+    names = [one["properties"]["name"] for one in api.get(PATH).json["features"]]
+    assert names == ["new", ""]
+
+
+def test_a_part_of_the_map_and_pages(api: Api) -> None:
+    far = {"type": "LineString", "coordinates": [[-70.0, -30.0], [-70.1, -30.0]]}
+    api.call("POST", PATH, collection(feature("a"), feature("b"), feature("far", geometry=far)))
+    assert ids(api, "bbox=7.505,46.4,8,47") == ["a", "b"]
+    assert ids(api, "bbox=-71,-31,-70,-29") == ["far"]
+    page = api.get(f"{PATH}?limit=2").json
+    assert ids(api, f"limit=2&cursor={page['next']}") == ["far"]
+    for wrong in ("1,2,3", "a,b,c,d", "8,46,7,47", "nan,0,1,1", "0,0,1,1e9"):
+        assert api.get(f"{PATH}?bbox={wrong}").status == 400
+
+
+def test_an_id_with_a_slash_is_deleted(api: Api) -> None:
+    api.call("POST", PATH, collection(feature("osm:way/1")))
+    assert api.call("DELETE", f"{PATH}/osm:way%2F1").status == 204
+    assert api.call("DELETE", f"{PATH}/osm:way%2F1").status == 404
+    assert ids(api) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"geometry": {"type": "Point", "coordinates": [7.5, 46.5]}},
+        {"geometry": None},
+        {"geometry": {"type": "LineString", "coordinates": [[7.5, 46.5]]}},
+        {"geometry": {"type": "LineString", "coordinates": [[7.5, 146.5], [7.5, 46.5]]}},
+        {"geometry": {"type": "LineString", "coordinates": "'; DROP TABLE obstruction; --"}},
+        {"properties": {"certainty": 2}},
+        {"properties": {"name": "a\0b"}},
+        {"id": "x" * 129},
+        {"type": "Thing"},
+    ],
+)
+def test_malformed_geojson_is_refused_whole(api: Api, wrong: dict[str, Any]) -> None:
+    refused = api.call("POST", PATH, collection(feature("good"), feature("bad") | wrong))
+    assert refused.status == 422
+    assert refused.problem
+    assert ids(api) == []
+
+
+def test_only_operators_set_obstructions(api: Api) -> None:
+    for caller in ("viewer", "gateway", "first"):
+        assert api.call("POST", PATH, collection(feature("a")), caller=caller).status == 403
+        assert api.call("DELETE", f"{PATH}/a", caller=caller).status == 403
+        assert api.get(PATH, caller=caller).status == 200
+
+
+def test_a_map_is_imported_twice_with_the_same_result(url: str) -> None:
+    def run(path: Path, status: int = 0) -> str:
+        command = ["obstruction", "import", str(path), "--json", "--database", url]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == status, result.output
+        return result.stdout
+
+    first = json.loads(run(ISLAND))
+    assert first["imported"] > 0
+    assert json.loads(run(ISLAND)) == first
+    run(Path("/nowhere.osm"), status=1)
