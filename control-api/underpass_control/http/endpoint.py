@@ -92,6 +92,8 @@ class Endpoint:
     body: type[BaseModel] | None = None
     answers: type[BaseModel] | None = None
     status: HTTPStatus = HTTPStatus.OK
+    # Other answers than problems: made anew, or not modified.
+    others: Iterable[HTTPStatus] = ()
     media_type: str = "application/json"
     # Beside those that every endpoint may give.
     problems: Iterable[HTTPStatus] = ()
@@ -244,6 +246,10 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     elif endpoint.media_type != "application/json":
         success["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
     operation["responses"][str(endpoint.status.value)] = success
+    for status in endpoint.others:
+        has_body = status is not HTTPStatus.NOT_MODIFIED
+        other = {**success} if has_body else {}
+        operation["responses"][str(status.value)] = {**other, "description": status.phrase}
     for status in _problems_of(endpoint):
         operation["responses"][str(status.value)] = {
             "description": status.phrase,

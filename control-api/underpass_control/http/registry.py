@@ -43,7 +43,15 @@ class Registry:
                 query=models.Page,
                 answers=models.BeamList,
             ),
-            Endpoint("GET", beam, "A beam", self._beam, READERS, answers=models.Beam),
+            Endpoint(
+                "GET",
+                beam,
+                "A beam",
+                self._beam,
+                READERS,
+                answers=models.Beam,
+                others=[HTTPStatus.NOT_MODIFIED],
+            ),
             Endpoint(
                 "PUT",
                 beam,
@@ -52,6 +60,7 @@ class Registry:
                 OPERATORS,
                 body=models.BeamBody,
                 answers=models.Beam,
+                others=[HTTPStatus.CREATED],
                 problems=[gone],
             ),
             Endpoint(
@@ -73,7 +82,13 @@ class Registry:
                 answers=models.TerminalList,
             ),
             Endpoint(
-                "GET", terminal, "A terminal", self._terminal, EVERYBODY, answers=models.Terminal
+                "GET",
+                terminal,
+                "A terminal",
+                self._terminal,
+                EVERYBODY,
+                answers=models.Terminal,
+                others=[HTTPStatus.NOT_MODIFIED],
             ),
             Endpoint(
                 "PUT",
@@ -83,6 +98,7 @@ class Registry:
                 OPERATORS,
                 body=models.TerminalBody,
                 answers=models.Terminal,
+                others=[HTTPStatus.CREATED],
                 problems=[conflict, gone],
             ),
             Endpoint(
