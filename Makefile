@@ -65,7 +65,8 @@ fuzz: setup
 	    cd tests/fuzz && for target in $$(../../.tools/bin/cargo-fuzz fuzz list --fuzz-dir .); do \
 	        printf -- '-- %s\n' "$$target"; \
 	        ../../.tools/bin/cargo-fuzz fuzz run --fuzz-dir . --sanitizer none "$$target" -- \
-	            -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=512 -verbosity=0 -print_final_stats=1; \
+	            -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=512 -verbosity=0 -print_final_stats=1 \
+	            || exit 1; \
 	    done)
 
 lock:

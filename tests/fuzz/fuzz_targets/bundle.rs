@@ -36,6 +36,7 @@ static PRIMARY: LazyLock<Bytes> = LazyLock::new(|| {
         lifetime: None,
         custody: true,
         label: 0,
+        last: false,
         reports: None,
     };
     agent.send(now, send).expect("a route and room are there");
