@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.conftest import NEAR, StartPair
 from tests.testbed import addresses, ports
 from tests.testbed.client.transfer import Transfer, download, request, upload
-from tests.testbed.node import Options, Pair, transparent
+from tests.testbed.node import HUB_NODE, TCPCL_PORT, Options, Pair, terminal_node, transparent
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
@@ -109,3 +109,78 @@ def test_an_origin_sees_the_client_itself_where_the_hub_takes_its_address(
         assert status == 200
         assert ip_address(json.loads(body)["peer"]) == ip_address(client)
         assert _taken_in(download(pair.client, origin, 500_000))
+
+
+def _with_networks(index: int) -> dict[str, object]:
+    return {
+        "node": terminal_node(index),
+        "send_rate_bps": NEAR.forward.rate_bps,
+        "receive_rate_bps": NEAR.return_.rate_bps,
+        "networks": [addresses.client_network(index), addresses.client_network6(index)],
+    }
+
+
+def _subtracted(pair: Pair[Testbed]) -> list[int]:
+    paths = {path["name"]: path for path in pair.hub.status()["paths"]}
+    return [
+        paths[f"terminal-{terminal_node(index)}"]["subtracted_bps"]
+        for index in range(len(pair.terminals))
+    ]
+
+
+def _wait_until_subtracted(pair: Pair[Testbed], index: int, least: int, most: int) -> None:
+    pair.hub.process.wait_until(lambda: least <= _subtracted(pair)[index] < most)
+
+
+@pytest.mark.parametrize("origin", _ORIGINS)
+def test_a_hub_takes_plain_ip_from_the_rate_of_the_terminal_it_goes_to(
+    start_pair: StartPair, origin: str
+) -> None:
+    hub = {
+        "terminal": [_with_networks(0), _with_networks(1)],
+        "edge": {"interception": {}},
+    }
+    # The terminals take in nothing by themselves: the downloads are plain IP.
+    pair = start_pair(options=Options(hub=hub), terminals=2)
+    clients = [terminal.client for terminal in pair.testbed.terminals]
+    with ThreadPoolExecutor(1) as pool:
+        for plain, other in ((0, 1), (1, 0)):
+            running = pool.submit(
+                download, clients[plain], origin, 5_000_000, query="&rate_bps=8000000"
+            )
+            _wait_until_subtracted(pair, plain, 6_000_000, 12_000_000)
+            assert _subtracted(pair)[other] < 500_000
+            transfer = running.result(30)
+            assert transfer.complete
+            assert not _taken_in(transfer)
+            _wait_until_subtracted(pair, plain, 0, 500_000)
+
+
+@pytest.mark.parametrize("networks", [[], ["0.0.0.0/0", "::/0"]], ids=["none", "everywhere"])
+def test_a_terminal_takes_the_plain_ip_that_its_clients_send_from_its_path(
+    start_pair: StartPair, networks: list[str]
+) -> None:
+    path = {
+        "name": "satellite",
+        "neighbour": HUB_NODE,
+        "remote": f"{addresses.HUB_SAT}:{TCPCL_PORT}",
+        "send_rate_bps": NEAR.return_.rate_bps,
+        "receive_rate_bps": NEAR.forward.rate_bps,
+        "networks": networks,
+    }
+    pair = start_pair(options=Options(terminal={**_TRANSPARENT, "path": [path]}))
+    pair.terminal.api.intercept(enabled=False)
+
+    def subtracted() -> int:
+        bps: int = pair.terminal.status()["paths"][0]["subtracted_bps"]
+        return bps
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(upload, pair.client, addresses.ORIGIN, 30_000_000)
+        pair.terminal.process.wait_until(lambda: subtracted() > 8_000_000)
+        assert not _taken_in(running.result(30))
+    pair.terminal.process.wait_until(lambda: subtracted() < 500_000)
+    # Of a download the terminal sends the ACKs alone.
+    query = "&rate_bps=20000000"
+    assert download(pair.client, addresses.ORIGIN, 7_500_000, query=query).complete
+    assert subtracted() < 2_000_000

@@ -4,10 +4,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use underpass_edge::config::{EdgeConfig, ListenerProtocol};
+use underpass_edge::config::ListenerProtocol;
 use underpass_edge::dial::Families;
-use underpass_edge::transparent::{Interception, InterceptionError, PlainBytes};
+use underpass_edge::transparent::{Beyond, Interception, InterceptionError, PlainBytes};
 use underpass_edge::{Edge, Switch};
+use underpass_engine::HopId;
+
+use crate::config::Config;
 
 /// How often the rules and their counters are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -30,13 +33,13 @@ impl Interceptor {
     /// # Errors
     /// When nft or ip fail.
     pub fn start(
-        config: &EdgeConfig,
+        config: &Config,
         edge: &Edge,
     ) -> Result<Option<Arc<Interceptor>>, InterceptionError> {
-        let Some(wanted) = &config.interception else {
+        let Some(wanted) = &config.edge.interception else {
             return Ok(None);
         };
-        let mut listeners = config.listener.iter();
+        let mut listeners = config.edge.listener.iter();
         let transparent = listeners.find(|l| l.protocol == ListenerProtocol::Transparent);
         let port = transparent.and_then(|listener| {
             let mut addresses = edge.addresses().iter();
@@ -45,14 +48,16 @@ impl Interceptor {
         let switch = Switch::default();
         let port = port.map(|(_, address)| address.port());
         let families = Families::BOTH;
-        let rules = Interception::install(wanted.clone(), port, &switch, families)?;
+        let hops = beyond_hops(config);
+        let rules = Interception::install(wanted.clone(), port, &switch, families, hops)?;
+        let plain = Mutex::new(rules.plain_ip_bytes()?);
         Ok(Some(Arc::new(Interceptor {
             state: Mutex::new(State {
                 rules,
                 switch,
                 families,
             }),
-            plain: Mutex::default(),
+            plain,
         })))
     }
 
@@ -84,7 +89,17 @@ impl Interceptor {
 
     /// Bytes of clients' traffic routed as plain IP, as last looked at.
     pub fn plain_ip_bytes(&self) -> PlainBytes {
-        *self.plain.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plain().clone()
+    }
+
+    /// Bytes of plain IP that this node has routed over a hop, as last looked
+    /// at; none where that is not known.
+    pub fn plain_ip_bytes_to(&self, hop: HopId) -> Option<u64> {
+        self.plain().to_hop(usize::try_from(hop.0).ok()?)
+    }
+
+    fn plain(&self) -> MutexGuard<'_, PlainBytes> {
+        self.plain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -101,10 +116,24 @@ impl Interceptor {
             tracing::error!(%error, "the families that the far node reaches are not followed");
         }
         match bytes {
-            Ok(bytes) => *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = bytes,
+            Ok(bytes) => *self.plain() = bytes,
             Err(error) => tracing::warn!(%error, "plain IP is not measured"),
         }
     }
+}
+
+/// What lies beyond each hop, in the order of the engine's numbers.
+fn beyond_hops(config: &Config) -> Vec<Beyond> {
+    let paths = config.paths.iter().map(|path| Beyond {
+        networks: path.networks.clone(),
+        // It may lead to everywhere, which this node's clients are part of.
+        from_clients: true,
+    });
+    let terminals = config.terminals.iter().map(|terminal| Beyond {
+        networks: terminal.networks.clone(),
+        from_clients: false,
+    });
+    paths.chain(terminals).collect()
 }
 
 impl State {

@@ -178,7 +178,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
     let outlet = StreamOutlet::new(shell.clone(), outlets, direct, deferred.clone());
     let outlet = Arc::new(outlet);
     let edge = Arc::new(Edge::start(&config.edge, config.classifier()?, outlet)?);
-    let interceptor = Interceptor::start(&config.edge, &edge)?;
+    let interceptor = Interceptor::start(&config, &edge)?;
     tasks.extend(interception_tasks(&config, &shell, interceptor.as_ref()));
     tasks.push(background(inbound::serve(inbound, shell.clone(), dialler)));
     let state = Arc::new(ApiState {
@@ -235,12 +235,9 @@ fn interception_tasks(
     shell: &Arc<Shell>,
     interceptor: Option<&Arc<Interceptor>>,
 ) -> Vec<AbortOnDropHandle<()>> {
-    // Where there are several hops, routing alone knows which one plain IP
-    // takes.
-    let single = shell.read(|engine| engine.hop_ids().len() == 1);
-    let counted = interceptor.filter(|_| single).cloned();
-    let figures = shell::watch_figures(shell.clone(), move |_| {
-        counted.as_ref().map(|rules| rules.plain_ip_bytes().up)
+    let counted = interceptor.cloned();
+    let figures = shell::watch_figures(shell.clone(), move |hop| {
+        counted.as_ref()?.plain_ip_bytes_to(hop)
     });
     let mut tasks = vec![background(figures)];
     if let Some(interceptor) = interceptor {

@@ -1,12 +1,13 @@
 //! Interception as the node uses it.
 
+use std::collections::HashMap;
 use std::io;
 
 use thiserror::Error;
 
 use super::nft::{self, Owner};
 use super::routing;
-use super::ruleset::Ruleset;
+use super::ruleset::{Beyond, Ruleset, hop_counter};
 use crate::config::{Fail, InterceptionConfig};
 use crate::dial::Families;
 use crate::switch::Switch;
@@ -34,12 +35,26 @@ pub enum InterceptionError {
 }
 
 /// Bytes of clients' traffic that was routed as plain IP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainBytes {
     /// From clients.
     pub up: u64,
     /// To clients.
     pub down: u64,
+    /// To the networks of each hop; none for a hop without networks.
+    pub to_hops: Vec<Option<u64>>,
+}
+
+impl PlainBytes {
+    /// What this node has routed over the hop of this number; none where that
+    /// is not known.
+    pub fn to_hop(&self, number: usize) -> Option<u64> {
+        match self.to_hops[..] {
+            // There is no other way for it.
+            [None] => Some(self.up),
+            ref hops => *hops.get(number)?,
+        }
+    }
 }
 
 /// The rules of a running node. They are removed when this is dropped, and
@@ -48,6 +63,7 @@ pub struct PlainBytes {
 pub struct Interception {
     config: InterceptionConfig,
     port: Option<u16>,
+    hops: Vec<Beyond>,
     table: String,
     owner: Owner,
     revision: u64,
@@ -58,7 +74,8 @@ impl Interception {
     /// has left. `port` is the transparent listener's; without one, only the
     /// answers of origins to sockets with a client's address are brought in
     /// (`origin_source = "client"`). Connections of other than `families`,
-    /// which the far end reaches, are rejected at once.
+    /// which the far end reaches, are rejected at once. What is routed to the
+    /// networks of each of `hops` is counted.
     ///
     /// # Errors
     /// When the configuration is not sound, or nft or ip fail: both programs
@@ -68,6 +85,7 @@ impl Interception {
         port: Option<u16>,
         switch: &Switch,
         families: Families,
+        hops: Vec<Beyond>,
     ) -> Result<Interception, InterceptionError> {
         validate(&config)?;
         let table = format!("underpass_{}", config.name);
@@ -76,6 +94,7 @@ impl Interception {
             port,
             switch,
             families,
+            hops: &hops,
         };
         let line = rules.table(&table, "flags owner;", 0);
         // Where the owner's input would swallow the complaint.
@@ -98,6 +117,7 @@ impl Interception {
         Ok(Interception {
             config,
             port,
+            hops,
             table,
             owner,
             revision: 0,
@@ -115,6 +135,7 @@ impl Interception {
             port: self.port,
             switch,
             families,
+            hops: &self.hops,
         };
         let (table, old, new) = (&self.table, self.revision, self.revision + 1);
         nft::check(&rules.table(&format!("{table}_check"), "", new))
@@ -146,14 +167,26 @@ impl Interception {
     /// # Errors
     /// When nft fails.
     pub fn plain_ip_bytes(&self) -> Result<PlainBytes, InterceptionError> {
-        let counter = |name: &str| {
-            nft::query(&["list", "counter", "inet", &self.table, name])
-                .and_then(|text| bytes(&text).ok_or_else(|| io::Error::other("no byte count")))
+        // All at once: a hub may have hundreds.
+        let text = nft::query(&["list", "counters", "table", "inet", &self.table])
+            .map_err(system("read the counters"))?;
+        let counts = byte_counts(&text);
+        let count = |name: &str| {
+            let count = counts.get(name).copied();
+            count
+                .ok_or_else(|| io::Error::other(format!("no byte count of {name}")))
                 .map_err(system("read the counters"))
         };
+        let hops = self.hops.iter().enumerate();
         Ok(PlainBytes {
-            up: counter("plain_up")?,
-            down: counter("plain_down")?,
+            up: count("plain_up")?,
+            down: count("plain_down")?,
+            to_hops: hops
+                .map(|(number, hop)| {
+                    let counted = !hop.networks.is_empty();
+                    counted.then(|| count(&hop_counter(number))).transpose()
+                })
+                .collect::<Result<_, _>>()?,
         })
     }
 }
@@ -214,8 +247,47 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> InterceptionError {
     move |source| InterceptionError::System { what, source }
 }
 
-/// The count of "packets 5 bytes 300".
-fn bytes(text: &str) -> Option<u64> {
-    let mut words = text.split_whitespace().skip_while(|word| *word != "bytes");
-    words.nth(1)?.parse().ok()
+/// The counts of "counter NAME { packets 5 bytes 300 }", by name.
+fn byte_counts(text: &str) -> HashMap<&str, u64> {
+    let mut counts = HashMap::new();
+    let mut words = text.split_whitespace();
+    let mut name = "";
+    while let Some(word) = words.next() {
+        match word {
+            "counter" => name = words.next().unwrap_or_default(),
+            "bytes" => {
+                let count = words.next().and_then(|count| count.parse().ok());
+                counts.extend(count.map(|count| (name, count)));
+            }
+            _ => {}
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lone_hop_without_networks_has_all_that_clients_send() {
+        let to_hop = |to_hops: &[Option<u64>], number| {
+            let (up, down, to_hops) = (7, 9, to_hops.to_vec());
+            PlainBytes { up, down, to_hops }.to_hop(number)
+        };
+        assert_eq!(to_hop(&[None], 0), Some(7));
+        assert_eq!(to_hop(&[Some(3)], 0), Some(3));
+        assert_eq!(to_hop(&[None, Some(3)], 0), None);
+        assert_eq!(to_hop(&[None, Some(3)], 1), Some(3));
+        assert_eq!(to_hop(&[], 0), None);
+    }
+
+    #[test]
+    fn the_counters_of_a_table_are_told_apart() {
+        let text = "table inet underpass_node {\n\
+                    \tcounter plain_up {\n\t\tpackets 5 bytes 300\n\t}\n\
+                    \tcounter plain_to_1 {\n\t\tpackets 0 bytes 0\n\t}\n}\n";
+        let wanted = HashMap::from([("plain_up", 300), ("plain_to_1", 0)]);
+        assert_eq!(byte_counts(text), wanted);
+    }
 }

@@ -13,4 +13,5 @@ mod ruleset;
 mod server;
 
 pub use interception::{Interception, InterceptionError, PlainBytes};
+pub use ruleset::Beyond;
 pub(crate) use server::serve;

@@ -8,6 +8,17 @@ use crate::config::InterceptionConfig;
 use crate::dial::Families;
 use crate::switch::Switch;
 
+/// What lies beyond one hop of the node.
+#[derive(Clone, Debug, Default)]
+pub struct Beyond {
+    /// Networks that are reached by this hop; those of two hops do not
+    /// overlap. Without any, the hop has no counter.
+    pub networks: Vec<IpNet>,
+    /// Whether packets of the configured clients alone are counted, so that
+    /// the networks may be all there are.
+    pub from_clients: bool,
+}
+
 /// Renders the rules of one node.
 pub(super) struct Ruleset<'a> {
     pub config: &'a InterceptionConfig,
@@ -18,6 +29,9 @@ pub(super) struct Ruleset<'a> {
     /// Address families that the far end reaches; connections of the others
     /// are rejected at once.
     pub families: Families,
+    /// The node's hops, each with a counter of the plain IP that is routed to
+    /// its networks.
+    pub hops: &'a [Beyond],
 }
 
 /// An address family's words in nft, and whether it is IPv6.
@@ -29,11 +43,12 @@ impl Ruleset<'_> {
     pub fn table(&self, table: &str, flags: &str, revision: u64) -> String {
         format!(
             "table inet {table} {{ {flags} \
-             counter plain_up {{ }}; counter plain_down {{ }}; \
+             counter plain_up {{ }}; counter plain_down {{ }}; {} \
              chain divert {{ type filter hook prerouting priority mangle; policy accept; {} }}; \
              chain forwarded {{ type filter hook forward priority filter; policy accept; {} }}; \
              chain plain {{ type filter hook forward priority filter + 1; policy accept; {} }}; \
              chain revision_{revision} {{ }}; }}",
+            self.counters(),
             self.divert(),
             self.forwarded(),
             self.plain(),
@@ -112,9 +127,40 @@ impl Ruleset<'_> {
             if let Some(nets) = braces(of_family(&self.config.client_networks, six)) {
                 rules += &format!("{family} saddr {nets} counter name plain_up; ");
                 rules += &format!("{family} daddr {nets} counter name plain_down; ");
+                let sent = self.counter_by_destination(six, true);
+                rules += &sent.map_or_else(String::new, |map| {
+                    format!("{family} saddr {nets} counter name {family} daddr map {map}; ")
+                });
             }
+            let sent = self.counter_by_destination(six, false);
+            rules += &sent.map_or_else(String::new, |map| {
+                format!("counter name {family} daddr map {map}; ")
+            });
         }
         rules
+    }
+
+    /// Declares the counters of the hops.
+    fn counters(&self) -> String {
+        let numbered = self.hops.iter().enumerate();
+        numbered
+            .filter(|(_, hop)| !hop.networks.is_empty())
+            .map(|(number, _)| format!("counter {} {{ }}; ", hop_counter(number)))
+            .collect()
+    }
+
+    /// Destination networks with the counters of their hops: one look-up for
+    /// a packet, however many hops there are.
+    fn counter_by_destination(&self, six: bool, from_clients: bool) -> Option<String> {
+        let numbered = self.hops.iter().enumerate();
+        braces(
+            numbered
+                .filter(|(_, hop)| hop.from_clients == from_clients)
+                .flat_map(|(number, hop)| {
+                    of_family(&hop.networks, six)
+                        .map(move |net| format!("{net} : \"{}\"", hop_counter(number)))
+                }),
+        )
     }
 
     fn reached(&self, six: bool) -> bool {
@@ -162,6 +208,11 @@ impl Ruleset<'_> {
     }
 }
 
+/// The counter of what is sent to the hop of this number.
+pub(super) fn hop_counter(number: usize) -> String {
+    format!("plain_to_{number}")
+}
+
 /// The first packet of a connection.
 const NEW: &str = "tcp flags & (syn | ack) == syn";
 
@@ -182,4 +233,74 @@ fn of_family(nets: &[IpNet], six: bool) -> impl Iterator<Item = IpNet> {
 fn braces(items: impl Iterator<Item = impl Display>) -> Option<String> {
     let items: Vec<String> = items.map(|item| item.to_string()).collect();
     (!items.is_empty()).then(|| format!("{{ {} }}", items.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules_of(clients: &[&str], hops: &[Beyond]) -> String {
+        let config = InterceptionConfig {
+            client_networks: nets(clients),
+            ..InterceptionConfig::default()
+        };
+        let rules = Ruleset {
+            config: &config,
+            port: None,
+            switch: &Switch::default(),
+            families: Families::BOTH,
+            hops,
+        };
+        rules.table("t", "", 0)
+    }
+
+    fn nets(texts: &[&str]) -> Vec<IpNet> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn terminal(networks: &[&str]) -> Beyond {
+        Beyond {
+            networks: nets(networks),
+            from_clients: false,
+        }
+    }
+
+    #[test]
+    fn each_hop_with_networks_has_a_counter_of_what_goes_there() {
+        let hops = [
+            terminal(&["10.1.0.0/25", "10.1.0.128/25", "fd00:1::/48"]),
+            terminal(&[]),
+            terminal(&["10.2.0.0/16"]),
+        ];
+        let text = rules_of(&[], &hops);
+        for part in [
+            "counter plain_to_0 { };",
+            "counter plain_to_2 { };",
+            "; counter name ip daddr map { 10.1.0.0/24 : \"plain_to_0\", 10.2.0.0/16 : \"plain_to_2\" };",
+            "; counter name ip6 daddr map { fd00:1::/48 : \"plain_to_0\" };",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        assert!(!text.contains("plain_to_1"), "{text}");
+    }
+
+    #[test]
+    fn a_path_to_everywhere_counts_what_clients_send_and_not_what_they_get() {
+        let path = Beyond {
+            networks: nets(&["0.0.0.0/0"]),
+            from_clients: true,
+        };
+        let text = rules_of(&["192.168.8.0/24"], &[path]);
+        let rule = "ip saddr { 192.168.8.0/24 } \
+                    counter name ip daddr map { 0.0.0.0/0 : \"plain_to_0\" };";
+        assert!(text.contains(rule), "{text}");
+        assert_eq!(text.matches("daddr map").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn hops_without_networks_leave_the_rules_as_they_are() {
+        let text = rules_of(&["192.168.8.0/24"], &[terminal(&[]), terminal(&[])]);
+        assert_eq!(text.matches("counter name").count(), 2, "{text}");
+        assert!(!text.contains("plain_to"), "{text}");
+    }
 }

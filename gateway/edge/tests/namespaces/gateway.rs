@@ -29,7 +29,7 @@ fn process() {
     let mut families = Families::BOTH;
     let interception = config.interception.unwrap();
     let mut interception =
-        Interception::install(interception, Some(port), &switch, families).unwrap();
+        Interception::install(interception, Some(port), &switch, families, Vec::new()).unwrap();
     println!("answer: ready");
     for command in std::io::stdin().lock().lines() {
         match command.unwrap().as_str() {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use serde::Deserialize;
 
 /// How convergence-layer sessions are secured.
@@ -123,6 +124,11 @@ pub struct PathConfig {
     /// Largest IP packet on the path, bytes. Default 1500.
     #[serde(default = "default_mtu_bytes")]
     pub mtu_bytes: u32,
+    /// Networks that routing reaches by this path, as CIDR: the plain IP that
+    /// intercepted clients send there is measured and taken from the rate.
+    /// Default: none.
+    #[serde(default)]
+    pub networks: Vec<IpNet>,
 }
 
 fn default_rtt_ms() -> u64 {
@@ -200,6 +206,11 @@ pub struct TerminalConfig {
     /// Largest IP packet on the path, bytes. Default 1500.
     #[serde(default = "default_mtu_bytes")]
     pub mtu_bytes: u32,
+    /// Networks of the clients behind the terminal, as CIDR: where there is
+    /// interception, the plain IP that is routed there is measured and taken
+    /// from the rate. Default: none.
+    #[serde(default)]
+    pub networks: Vec<IpNet>,
 }
 
 fn default_weight() -> u32 {

@@ -18,6 +18,7 @@ mod traffic;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use ipnet::IpNet;
 use serde::Deserialize;
 use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
@@ -242,8 +243,31 @@ impl Config {
                 problems.push(format!("modem: there is no [[path]] {:?}", modem.path));
             }
         }
+        self.check_networks(problems);
         self.check_role(problems);
         self.check_routes(problems);
+    }
+
+    /// A packet is counted for one hop, so its destination must be of one.
+    fn check_networks(&self, problems: &mut Vec<String>) {
+        let paths = self.paths.iter();
+        let paths = paths.map(|path| (format!("path {:?}", path.name), &path.networks));
+        let terminals = self.terminals.iter();
+        let terminals = terminals.map(|t| (format!("terminal {}", t.node), &t.networks));
+        let mut taken: Vec<(String, IpNet)> = Vec::new();
+        for (at, networks) in paths.chain(terminals) {
+            let before = taken.len();
+            for net in networks {
+                let overlaps = |other: &IpNet| other.contains(net) || net.contains(other);
+                let others = &mut taken[..before].iter();
+                if let Some((other, theirs)) = others.find(|(_, theirs)| overlaps(theirs)) {
+                    problems.push(format!(
+                        "{at}: networks: {net} overlaps with {theirs} of {other}"
+                    ));
+                }
+                taken.push((at.clone(), *net));
+            }
+        }
     }
 
     /// One problem for each route that has any: the first to be mended.

@@ -277,6 +277,40 @@ custody = false
 }
 
 #[test]
+fn a_network_is_of_one_path_or_terminal() {
+    let hub = |eleventh: &str| {
+        format!(
+            r#"
+node = {{ number = 1, role = "hub" }}
+tls = {{ plain = true }}
+listener = [{{ name = "beam", listen = "[::]:4556" }}]
+terminal = [
+    {{ node = 10, networks = ["10.1.0.0/16", "10.1.2.0/24", "fd00:1::/48"] }},
+    {{ node = 11, networks = [{eleventh}] }},
+]
+[[path]]
+name = "other"
+neighbour = 2
+remote = "10.9.0.2:4556"
+networks = ["10.3.0.0/16"]
+"#
+        )
+    };
+    parse(&hub(r#""10.2.0.0/16", "fd00:2::/48""#)).unwrap();
+    for (network, part) in [
+        ("10.1.0.0/16", "10.1.0.0/16 of terminal 10"),
+        ("10.1.9.0/24", "10.1.0.0/16 of terminal 10"),
+        ("10.0.0.0/8", "10.3.0.0/16 of path \"other\""),
+        ("fd00:1:0:5::/64", "fd00:1::/48 of terminal 10"),
+    ] {
+        let error = parse(&hub(&format!("{network:?}"))).unwrap_err();
+        let error = error.to_string();
+        let told = format!("terminal 11: networks: {network} overlaps with {part}");
+        assert!(error.contains(&told), "{told} is missing in:\n{error}");
+    }
+}
+
+#[test]
 fn each_wrong_route_is_told_once() {
     let routes: String = [(5, 7), (2, 9), (6, 1), (6, 1)]
         .map(|(node, via)| format!("\n[[route]]\nnode = {node}\nvia = {via}\n"))
