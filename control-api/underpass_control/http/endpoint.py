@@ -251,11 +251,13 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         other = {**success} if has_body else {}
         operation["responses"][str(status.value)] = {**other, "description": status.phrase}
     for status in _problems_of(endpoint):
+        problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+        if status is HTTPStatus.BAD_REQUEST:
+            # What is not even HTTP, an endless URL for one, never comes as far as an endpoint.
+            problem["text/plain"] = {"schema": {"type": "string"}}
         operation["responses"][str(status.value)] = {
             "description": status.phrase,
-            "content": {
-                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-            },
+            "content": problem,
         }
     if endpoint.roles is not None:
         operation["security"] = [{"token": []}]
@@ -264,16 +266,13 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
-    problems = set(endpoint.problems)
+    problems = {HTTPStatus.BAD_REQUEST, *endpoint.problems}
     if endpoint.roles is not None:
         # The token, at the least, is looked up in the database.
         problems.add(HTTPStatus.SERVICE_UNAVAILABLE)
         problems |= {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
-    if endpoint.query:
-        problems.add(HTTPStatus.BAD_REQUEST)
     if endpoint.body:
         problems |= {
-            HTTPStatus.BAD_REQUEST,
             HTTPStatus.REQUEST_TIMEOUT,
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
