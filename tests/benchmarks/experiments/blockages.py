@@ -9,11 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.benchmarks.bench import HEADERS_LEAVE, Bench, Settings, bench, say
-from tests.benchmarks.experiments.downloads import seconds, transfer_record, typical_curve
+from tests.benchmarks.experiments.downloads import (
+    download_by,
+    seconds,
+    transfer_record,
+    typical_curve,
+)
 from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.benchmarks.subjects.underpass import Underpass
-from tests.testbed.client.transfer import Transfer, download
+from tests.testbed.client.transfer import Transfer
 from tests.testbed.profile import PROFILE_V
 
 _MB = 1_000_000
@@ -55,7 +60,7 @@ def run_object(settings: Settings) -> Result:
                 access: Access, seed: int, deadline_s: float, planned: Underpass | None = planned
             ) -> Transfer:
                 _arrange(on, time.monotonic(), blockages, planned)
-                return _download(access, size, seed, deadline_s)
+                return download_by(access, size, seed, deadline_s)
 
             transfers = on.series(subject, on.runs(30), one)
             made = transfer_record(
@@ -127,7 +132,7 @@ def _resumptions(on: Bench, subject: Subject, count: int) -> list[float]:
         patience = 60.0 + _BETWEEN_S
         _arrange(on, time.monotonic(), [blockage], None)
         back = blockage.start_s + blockage.duration_s
-        transfer = _download(access, _ENDLESS, seed, back + (_BETWEEN_S if ours else patience))
+        transfer = download_by(access, _ENDLESS, seed, back + (_BETWEEN_S if ours else patience))
         first = next((at for at, _ in transfer.curve if at > back), math.inf)
         values.append((min(first, back + patience) - back) / rtt_s)
         return transfer
@@ -153,7 +158,7 @@ def _drive(
                 access: Access, seed: int, _: float, planned: Underpass | None = planned
             ) -> Transfer:
                 _arrange(on, time.monotonic(), later, planned)
-                return _download(access, _ENDLESS, seed, _LEAD_S + length_s)
+                return download_by(access, _ENDLESS, seed, _LEAD_S + length_s)
 
             transfers = on.series(subject, on.runs(runs), one)
             for transfer in transfers:
@@ -198,18 +203,6 @@ def _clear(on: Bench, planned: Underpass | None) -> None:
     on.testbed.satlink.schedule(on.testbed.terminal.name, [])
     if planned:
         planned.pair.plan_blockages([])
-
-
-def _download(access: Access, size: int, seed: int, deadline_s: float) -> Transfer:
-    return download(
-        access.client,
-        access.host,
-        size,
-        port=access.port,
-        route=access.route,
-        seed=seed,
-        deadline_s=deadline_s,
-    )
 
 
 def _ideal_s(size: int, blockages: Sequence[Blockage]) -> float:

@@ -16,21 +16,26 @@ def download_series(
     """Download an object so many times by way of a subject."""
 
     def one(access: Access, seed: int, deadline_s: float) -> Transfer:
-        return download(
-            access.client,
-            access.host,
-            size,
-            port=access.port,
-            route=access.route,
-            seed=seed,
-            deadline_s=deadline_s,
-        )
+        return download_by(access, size, seed, deadline_s)
 
     transfers = bench.series(subject, runs, one, idle_before_each=idle_before_each)
     for transfer in transfers:
         if transfer.error and not transfer.error.startswith("TimeoutError"):
             say(f"{subject.name}: {transfer.error}")
     return transfers
+
+
+def download_by(access: Access, size: int, seed: int, deadline_s: float) -> Transfer:
+    """Download an object once by way of a subject."""
+    return download(
+        access.client,
+        access.host,
+        size,
+        port=access.port,
+        route=access.route,
+        seed=seed,
+        deadline_s=deadline_s,
+    )
 
 
 def seconds(bench: Bench, transfer: Transfer) -> float:
