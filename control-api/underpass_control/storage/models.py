@@ -19,6 +19,8 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     String,
+    UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -68,9 +70,25 @@ class Terminal(Base):
     forward_maximum_bps: Mapped[int | None]
     return_minimum_bps: Mapped[int] = mapped_column(default=0)
     return_maximum_bps: Mapped[int | None]
+    # The gateway that serves it: as an operator says, else the one that its reports came by.
+    gateway: Mapped[int | None]
+    heard_by: Mapped[int | None]
     revision: Mapped[int] = mapped_column(default=1)
 
     __table_args__ = (CheckConstraint("weight > 0", "weight"),)
+
+
+class Route(Base):
+    """The line that a terminal will drive, where that is known."""
+
+    __tablename__ = "route"
+
+    terminal: Mapped[int] = mapped_column(
+        ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    # As a LineString of GeoJSON (RFC 7946).
+    geometry: Mapped[dict[str, Any]]
+    revision: Mapped[int] = mapped_column(default=1)
 
 
 class PositionReport(Base):
@@ -96,6 +114,160 @@ class PositionReport(Base):
 
     # Pruned by age, whoever reported.
     __table_args__ = (Index("ix_position_report_time_ms", "time_ms"),)
+
+
+class LinkState(Base):
+    """What a direction of a terminal's link does: the newest report of it."""
+
+    __tablename__ = "link_state"
+
+    terminal: Mapped[int] = mapped_column(
+        ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True
+    )
+    link: Mapped[str] = mapped_column(String(8), primary_key=True)
+    # Whose report it is: of a higher incarnation, or of the same and a higher uptime, is later.
+    node: Mapped[int]
+    incarnation: Mapped[int]
+    uptime_ms: Mapped[int]
+    time_ms: Mapped[int]
+    received_ms: Mapped[int]
+    # The gateway that sent the report here.
+    gateway: Mapped[int]
+    path: Mapped[str] = mapped_column(String(128))
+    state: Mapped[str] = mapped_column(String(8))
+    # Counts since the node's start.
+    offered_bytes: Mapped[int]
+    sent_bytes: Mapped[int]
+    backlogged_bytes: Mapped[int]
+    streams: Mapped[int]
+    rate_bps: Mapped[int | None]
+    # The version of the plan in force.
+    plan: Mapped[int | None]
+    # Bits per unit of the beam's capacity.
+    efficiency: Mapped[float] = mapped_column(default=1.0)
+    # How far the node's clock is ahead, and whether it is synchronised by itself.
+    clock_offset_ms: Mapped[int | None]
+    synchronised: Mapped[bool]
+
+
+class LinkUsage(Base):
+    """What the reports of one run of a node say of a link within 10 s: counts, not differences.
+
+    The first and the last report of the time, and masks of its seconds: they are merged by least,
+    greatest and or, so that reports may come in any order, and again.
+    """
+
+    __tablename__ = "link_usage"
+
+    terminal: Mapped[int] = mapped_column(
+        ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True
+    )
+    link: Mapped[str] = mapped_column(String(8), primary_key=True)
+    start_ms: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    incarnation: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    path: Mapped[str] = mapped_column(String(128), primary_key=True)
+    first_uptime_ms: Mapped[int]
+    first_time_ms: Mapped[int]
+    first_sent_bytes: Mapped[int]
+    first_offered_bytes: Mapped[int]
+    last_uptime_ms: Mapped[int]
+    last_time_ms: Mapped[int]
+    last_sent_bytes: Mapped[int]
+    last_offered_bytes: Mapped[int]
+    # Bit n: there was a report in second n; there was one that could not send.
+    seen: Mapped[int]
+    blocked: Mapped[int]
+    # As the last report has it.
+    efficiency: Mapped[float]
+
+    # Pruned by age.
+    __table_args__ = (Index("ix_link_usage_start_ms", "start_ms"),)
+
+
+class PredictedBlockage(Base):
+    """A blockage that was expected, as it was last expected before it came."""
+
+    __tablename__ = "predicted_blockage"
+
+    id: Mapped[int] = mapped_column(_RowId, primary_key=True)
+    terminal: Mapped[int] = mapped_column(ForeignKey("terminal.node", ondelete="CASCADE"))
+    obstruction: Mapped[str | None] = mapped_column(String(128))
+    entry_ms: Mapped[int]
+    exit_ms: Mapped[int]
+    confidence: Mapped[float]
+    source: Mapped[str] = mapped_column(String(16))
+    # When it was first expected, and the fix or announcement that it goes back to.
+    first_ms: Mapped[int]
+    based_on_ms: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16))
+
+    __table_args__ = (
+        Index("ix_predicted_blockage_terminal_entry_ms", "terminal", "entry_ms"),
+        Index("ix_predicted_blockage_entry_ms", "entry_ms"),
+        # Of all that there ever were, few are still to come.
+        Index(
+            "ix_predicted_blockage_ahead",
+            "terminal",
+            postgresql_where=text("state = 'predicted'"),
+            sqlite_where=text("state = 'predicted'"),
+        ),
+    )
+
+
+class Blockage(Base):
+    """A blockage that a node has observed on a link that it sends on."""
+
+    __tablename__ = "blockage"
+
+    id: Mapped[int] = mapped_column(_RowId, primary_key=True)
+    terminal: Mapped[int] = mapped_column(ForeignKey("terminal.node", ondelete="CASCADE"))
+    link: Mapped[str] = mapped_column(String(8))
+    path: Mapped[str] = mapped_column(String(128))
+    entry_ms: Mapped[int]
+    # None while it lasts.
+    exit_ms: Mapped[int | None]
+    # Whether the node itself has said so; else the link was seen to be up again.
+    exit_reported: Mapped[bool]
+    source: Mapped[str] = mapped_column(String(16))
+    received_ms: Mapped[int]
+    # What was expected of it, and by how much too late.
+    predicted: Mapped[int | None] = mapped_column(
+        ForeignKey("predicted_blockage.id", ondelete="SET NULL"), index=True
+    )
+    entry_error_ms: Mapped[int | None]
+    exit_error_ms: Mapped[int | None]
+
+    __table_args__ = (
+        UniqueConstraint("terminal", "link", "path", "entry_ms"),
+        Index("ix_blockage_entry_ms", "entry_ms"),
+        Index(
+            "ix_blockage_lasting",
+            "terminal",
+            postgresql_where=text("exit_ms IS NULL"),
+            sqlite_where=text("exit_ms IS NULL"),
+        ),
+    )
+
+
+class Announcement(Base):
+    """A blockage ahead that a terminal has recognised itself."""
+
+    __tablename__ = "announcement"
+
+    id: Mapped[int] = mapped_column(_RowId, primary_key=True)
+    terminal: Mapped[int] = mapped_column(ForeignKey("terminal.node", ondelete="CASCADE"))
+    announced_ms: Mapped[int]
+    entry_ms: Mapped[int]
+    duration_ms: Mapped[int]
+    confidence: Mapped[float]
+    obstruction: Mapped[str | None] = mapped_column(String(128))
+    received_ms: Mapped[int]
+
+    __table_args__ = (
+        UniqueConstraint("terminal", "announced_ms", "entry_ms"),
+        Index("ix_announcement_announced_ms", "announced_ms"),
+    )
 
 
 class Obstruction(Base):
