@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 from aiohttp import web
@@ -20,6 +20,9 @@ from sqlalchemy import select
 from dama.prediction import Obstruction
 from dama.prediction.geojson import GeoJsonError
 from underpass_control import access, logs
+from underpass_control.commands.console import JsonOption
+from underpass_control.commands.console import fail as _fail
+from underpass_control.commands.replay import replay
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.obstructions.geojson import import_geojson
 from underpass_control.obstructions.osm import ExtractError, import_osm
@@ -45,6 +48,7 @@ tokens = typer.Typer(help="Bearer tokens of the REST API.", no_args_is_help=True
 app.add_typer(tokens, name="token")
 obstructions = typer.Typer(help="What cuts the line of sight.", no_args_is_help=True)
 app.add_typer(obstructions, name="obstruction")
+app.command()(replay)
 
 DatabaseOption = Annotated[
     str,
@@ -54,7 +58,6 @@ DatabaseOption = Annotated[
         help="sqlite:///PATH or postgresql://USER@HOST/NAME",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 _DEFAULT = "sqlite:///underpass-control.db"
 
 R = TypeVar("R")
@@ -255,8 +258,3 @@ def _open(url: str) -> Database:
         return Database(database_url(url))
     except DatabaseUrlError as error:
         _fail(str(error))
-
-
-def _fail(text: str) -> NoReturn:
-    typer.echo(f"underpass-control: {text}", err=True)
-    raise typer.Exit(1)

@@ -1,0 +1,125 @@
+"""A client of the service's own REST API, for the verbs of the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import aiohttp
+
+_WITHIN_S = 30.0
+_PAGE = 1_000
+# What says that the same request may do better later.
+_LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, *(s for s in HTTPStatus if s >= 500)})
+_AGAIN_S = 1.0
+
+
+class RefusedError(Exception):
+    """The service has answered that it will not; the text is its own."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class LostError(Exception):
+    """No answer, or none for now: the same request may be made again after `again_s`."""
+
+    def __init__(self, detail: str, again_s: float = _AGAIN_S) -> None:
+        super().__init__(detail)
+        self.again_s = again_s
+
+
+class Client:
+    """Asks a service at a URL, with a token; used as an asynchronous context.
+
+    A `unix:PATH` is asked over that socket, as a node's local API is.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._socket = url.removeprefix("unix:") if url.startswith("unix:") else None
+        self._url = "http://node" if self._socket else url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.UnixConnector(self._socket) if self._socket else None
+        timeout = aiohttp.ClientTimeout(total=_WITHIN_S)
+        self._session = aiohttp.ClientSession(
+            headers=self._headers, connector=connector, timeout=timeout
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._session.close()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int | None] | None = None,
+        body: object = None,
+    ) -> Any:
+        """Make a request; return the answer's JSON, None where it has none.
+
+        Raises:
+            RefusedError: The answer is an error that is the request's.
+            LostError: There is no answer, or one that asks to come again.
+        """
+        given = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        try:
+            async with self._session.request(
+                method, self._url + path, params=given, json=body
+            ) as response:
+                text = await response.text()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            where = self._socket or self._url
+            raise LostError(f"{where} does not answer: {error or 'too slow'}") from error
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            detail = _detail(text) or f"{response.status} {response.reason}"
+            if response.status in _LATER:
+                after = response.headers.get("Retry-After", "")
+                raise LostError(detail, float(after) if after.isdecimal() else _AGAIN_S)
+            raise RefusedError(response.status, detail)
+        try:
+            return json.loads(text) if text else None
+        except ValueError as error:
+            raise RefusedError(response.status, f"{self._url} answers no JSON") from error
+
+    async def pages(
+        self, path: str, member: str, query: Mapping[str, str | int | None] | None = None
+    ) -> AsyncIterator[Any]:
+        """Yield all entries of a list, page by page."""
+        cursor: str | None = None
+        while True:
+            asked = {**(query or {}), "limit": _PAGE, "cursor": cursor}
+            page = await self.ask("GET", path, query=asked)
+            for entry in page[member]:
+                yield entry
+            cursor = page.get("next")
+            if cursor is None:
+                return
+
+
+def path_of(*parts: str | int) -> str:
+    """Return a path of the API, its parts escaped."""
+    return "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
+
+
+def _detail(text: str) -> str | None:
+    """Return what a problem document says, with the members it names."""
+    try:
+        problem = json.loads(text)
+        named = [f"{one['pointer']}: {one['detail']}" for one in problem.get("errors", ())]
+        return "; ".join([str(problem["detail"]), *named])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

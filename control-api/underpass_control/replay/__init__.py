@@ -1,0 +1,1 @@
+"""Recorded drives, replayed as if they were driven now."""

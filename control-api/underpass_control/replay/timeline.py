@@ -1,0 +1,75 @@
+"""When each fix of a recorded drive is told again, and with what time; no clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from dama.prediction import Fix
+from dama.prediction.fix import MAX_SPEED_MPS
+
+# A receiver tells each second that it has no fix.
+_TELL_EVERY_MS = 1_000
+# Fixes further apart than this were lost in between.
+_LOST_AFTER_MS = 2_500
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the receiver says at a time, ms since the Unix epoch: a fix, or that it has none."""
+
+    time_ms: int
+    fix: Fix | None
+
+
+class Timeline:
+    """The fixes of a drive in order of time; a fix that is not newer than the last is left out.
+
+    Raises:
+        ValueError: There are none, or `speed` is not positive.
+    """
+
+    def __init__(self, fixes: Iterable[Fix], speed: float = 1.0) -> None:
+        """Take the drive, and how many times faster it is driven."""
+        if not speed > 0.0:
+            raise ValueError("the speed is not positive")
+        self._speed = speed
+        self._fixes: list[Fix] = []
+        for fix in fixes:
+            if not self._fixes or fix.time_ms > self._fixes[-1].time_ms:
+                self._fixes.append(fix)
+        if not self._fixes:
+            raise ValueError("there is no fix with a time in it")
+
+    def __len__(self) -> int:
+        return len(self._fixes)
+
+    @property
+    def duration_ms(self) -> int:
+        """How long it takes."""
+        return self._after_ms(self._fixes[-1])
+
+    def moments(self, start_ms: int) -> Iterator[Moment]:
+        """Yield what is told, in order; the first fix has the time `start_ms`.
+
+        Driven faster, the vehicle is faster: speeds grow with times shrinking.
+        """
+        last: Fix | None = None
+        for fix in self._fixes:
+            time_ms = start_ms + self._after_ms(fix)
+            if last is not None:
+                if time_ms == last.time_ms:
+                    continue
+                if time_ms - last.time_ms > _LOST_AFTER_MS:
+                    for lost_ms in range(last.time_ms + _TELL_EVERY_MS, time_ms, _TELL_EVERY_MS):
+                        yield Moment(lost_ms, None)
+            last = replace(fix, time_ms=time_ms, speed_mps=self._faster(fix.speed_mps))
+            yield Moment(time_ms, last)
+
+    def _after_ms(self, fix: Fix) -> int:
+        return round((fix.time_ms - self._fixes[0].time_ms) / self._speed)
+
+    def _faster(self, speed_mps: float | None) -> float | None:
+        if speed_mps is None or speed_mps * self._speed > MAX_SPEED_MPS:
+            return None
+        return speed_mps * self._speed

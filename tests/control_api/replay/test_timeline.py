@@ -1,0 +1,104 @@
+"""When what is told, and how it is said in NMEA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from underpass_control.replay.recording import RecordingError, read_recording
+from underpass_control.replay.sentences import sentences
+from underpass_control.replay.timeline import Moment, Timeline
+from underpass_control.tracks.nmea import read_nmea
+
+from dama.prediction import Fix
+
+START_MS = 1_900_000_000_000
+
+
+def fixes(*seconds: float, speed_mps: float | None = 20.0) -> list[Fix]:
+    return [Fix(round(1000 * s), 7.0 + s / 1e4, 46.0, speed_mps, 90.0, 5.0) for s in seconds]
+
+
+def test_the_first_fix_is_now_and_the_others_keep_their_distance() -> None:
+    moments = list(Timeline(fixes(100, 101, 102.5)).moments(START_MS))
+    assert [one.time_ms - START_MS for one in moments] == [0, 1000, 2500]
+    assert all(one.fix is not None and one.fix.time_ms == one.time_ms for one in moments)
+
+
+def test_driven_faster_times_shrink_and_speeds_grow() -> None:
+    first, second = Timeline(fixes(0, 1), speed=4).moments(START_MS)
+    assert second.time_ms - first.time_ms == 250
+    assert second.fix is not None
+    assert second.fix.speed_mps == 80.0
+    (fast,) = Timeline(fixes(0), speed=40).moments(START_MS)
+    assert fast.fix is not None
+    assert fast.fix.speed_mps is None
+
+
+def test_a_loss_of_fix_is_told_each_second() -> None:
+    moments = list(Timeline(fixes(0, 1, 5.5)).moments(START_MS))
+    assert [one.time_ms - START_MS for one in moments if one.fix is None] == [
+        2000,
+        3000,
+        4000,
+        5000,
+    ]
+
+
+def test_fixes_that_fall_back_in_time_are_left_out() -> None:
+    timeline = Timeline(fixes(0, 2, 1, 2, 3))
+    assert (len(timeline), timeline.duration_ms) == (3, 3000)
+    with pytest.raises(ValueError, match="no fix"):
+        Timeline([])
+
+
+@given(
+    lon=st.floats(-180, 180),
+    lat=st.floats(-90, 90),
+    speed_mps=st.none() | st.floats(0, 149),
+    heading_deg=st.none() | st.floats(0, 359.99),
+    accuracy_m=st.none() | st.floats(0, 100),
+    # RMC has two digits of the year.
+    time_ms=st.integers(946_684_800_000, 3_000_000_000_000),
+)
+def test_what_is_said_in_nmea_reads_back(
+    lon: float,
+    lat: float,
+    speed_mps: float | None,
+    heading_deg: float | None,
+    accuracy_m: float | None,
+    time_ms: int,
+) -> None:
+    fix = Fix(time_ms, lon, lat, speed_mps, heading_deg, accuracy_m)
+    said = sentences(Moment(time_ms, fix)).decode()
+    assert all(len(line) <= 82 for line in said.splitlines(keepends=True))
+    (read,) = read_nmea(said.splitlines())
+    assert read.time_ms == time_ms
+    assert (read.lon, read.lat) == pytest.approx((lon, lat), abs=2e-8)
+    for name, near in (("speed_mps", 1e-3), ("heading_deg", 0.01), ("accuracy_m", 0.02)):
+        value = getattr(fix, name)
+        assert getattr(read, name) == (None if value is None else pytest.approx(value, abs=near))
+
+
+def test_a_lost_fix_is_said_without_a_place() -> None:
+    said = sentences(Moment(START_MS, None)).decode()
+    assert list(read_nmea(said.splitlines())) == []
+    assert ",V," in said
+
+
+def test_nmea_and_gpx_are_told_apart_and_other_files_refused(tmp_path: Path) -> None:
+    log = tmp_path / "drive.txt"
+    log.write_bytes(b"".join(map(sentences, Timeline(fixes(0, 1, 2)).moments(START_MS))))
+    assert [one.time_ms - START_MS for one in read_recording(log)] == [0, 1000, 2000]
+    gpx = tmp_path / "drive.xml"
+    point = '<trkpt lon="7" lat="46"><time>2030-01-01T00:00:0{}Z</time></trkpt>'
+    points = "".join(map(point.format, range(4)))
+    gpx.write_text(f"\ufeff<gpx><trk><trkseg>{points}</trkseg></trk></gpx>")
+    assert len(read_recording(gpx)) == 4
+    (tmp_path / "broken").write_text("<gpx><trk>")
+    (tmp_path / "other").write_bytes(bytes(range(256)) * 1000)
+    for name, why in (("broken", "well formed"), ("other", "neither"), ("absent", "No such file")):
+        with pytest.raises(RecordingError, match=why):
+            read_recording(tmp_path / name)
