@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from tests.testbed import addresses, ports
 from tests.testbed.namespace import Namespace, instance_prefix, join
@@ -18,6 +18,8 @@ from tests.testbed.process import Process
 from tests.testbed.profile import PROFILE_G, Link, Profile
 from tests.testbed.programs import origin_argv
 from tests.testbed.satlink import Device, Satlink, Station
+
+T = TypeVar("T")
 
 _SAT_DEVICE = "sat"
 _TERRESTRIAL_DEVICE = "terr"
@@ -67,7 +69,7 @@ class Testbed:
         self.dir.mkdir(parents=True, exist_ok=True)
         self._stack = contextlib.ExitStack()
         self._terminal_count = terminals
-        self._beam = beam
+        self.beam = beam
         self._terrestrial_profile = terrestrial
         self._wan_profile = wan
         self._origin_congestion_control = origin_congestion_control
@@ -113,6 +115,10 @@ class Testbed:
         self._stack.callback(process.stop)
         return process
 
+    def keep(self, context: contextlib.AbstractContextManager[T]) -> T:
+        """Enter a context that is left when the test bed ends."""
+        return self._stack.enter_context(context)
+
     @property
     def terminal(self) -> Terminal:
         """Return the first terminal."""
@@ -131,7 +137,7 @@ class Testbed:
         for index in range(self._terminal_count):
             self.terminals.append(self._wire_terminal(index))
         self.satlink = self._start_hop(
-            "satlink", _SAT_DEVICE, self.profile, self._beam, default_route=True
+            "satlink", _SAT_DEVICE, self.profile, self.beam, default_route=True
         )
         if self._terrestrial_profile:
             self.terrestrial = self._start_hop(

@@ -1,0 +1,143 @@
+"""The control service of the test bed, in a namespace behind the hub."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.control_api import postgresql
+from tests.testbed import addresses
+from tests.testbed.namespace import command, join
+from tests.testbed.node import HUB_NODE, terminal_node
+from tests.testbed.process import Process
+from tests.testbed.topology import Testbed
+
+PORT = 8470
+URL = f"http://{addresses.CONTROL}:{PORT}"
+BEAM = "beam"
+_ROOT = Path(__file__).parents[2]
+_ENVIRONMENT = {"PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}"}
+
+
+class ControlError(RuntimeError):
+    """The service answered with a problem; the text is its own."""
+
+
+class Control:
+    """`underpass-control serve`, with a token for each who asks, ready for nodes.
+
+    Its database is a file of SQLite, or with `durable_postgresql` a PostgreSQL of its own.
+    """
+
+    def __init__(self, testbed: Testbed, *, durable_postgresql: bool = False) -> None:
+        self._testbed = testbed
+        self.namespace = testbed.namespace("control")
+        join(testbed.hub, "control", self.namespace, "eth0")
+        testbed.hub.ip("address", "add", f"{addresses.HUB_CONTROL}/24", "dev", "control")
+        self.namespace.ip("address", "add", f"{addresses.CONTROL}/24", "dev", "eth0")
+        self.postgresql: postgresql.Server | None = None
+        if durable_postgresql:
+            # What a thread starts is in the namespace that the thread is in.
+            with self.namespace.entered():
+                self.postgresql = testbed.keep(postgresql.server(durable=True))
+                self.postgresql.sql("CREATE DATABASE control")
+            self.database = self.postgresql.url("control")
+        else:
+            self.database = f"sqlite:///{testbed.dir / 'control.db'}"
+        self.cli("migrate")
+        self.operator = self.token("operations", "operator")
+        self.gateway_token_file = testbed.dir / "gateway.token"
+        self.gateway_token_file.write_text(self.token("the hub", "gateway", node=HUB_NODE))
+        self.start()
+
+    def start(self) -> None:
+        """Start the service, or start it again after its end."""
+        self.process: Process = self._testbed.start(
+            "control",
+            [*_program(), "serve", "--host", "0.0.0.0", "--port", str(PORT)],  # noqa: S104
+            self.namespace,
+            env=self._environment(),
+        )
+        self.process.wait_until(self.ready, timeout_s=60)
+
+    def cli(self, *arguments: str) -> str:
+        """Run a verb of the command line beside the service; return what it prints."""
+        setting = [f"{key}={value}" for key, value in self._environment().items()]
+        return command(self.namespace.argv("env", *setting, *_program(), *arguments))
+
+    def token(self, name: str, role: str, node: int | None = None) -> str:
+        """Make a token."""
+        which = [] if node is None else ["--node", str(node)]
+        return self.cli("token", "create", name, "--role", role, *which).strip()
+
+    def import_map(self, path: Path) -> None:
+        """Take in the road tunnels of a map."""
+        self.cli("obstruction", "import", str(path))
+
+    def register(self, *, minimum_bps: int = 0) -> None:
+        """Tell it of the beam and of its terminals, all of the same terms."""
+        profile, beam = self._testbed.profile, self._testbed.beam
+        assert beam is not None
+        body = {
+            "name": "the test bed's",
+            "forward_capacity_bps": beam.rate_bps,
+            "return_capacity_bps": beam.rate_bps,
+            "one_way_delay_ms": round(profile.forward.delay_ms),
+        }
+        self.call("PUT", f"/v1/beams/{BEAM}", body)
+        for terminal in self._testbed.terminals:
+            body = {
+                "beam": BEAM,
+                "name": terminal.name,
+                "forward_minimum_bps": minimum_bps,
+                "return_minimum_bps": minimum_bps,
+            }
+            self.call("PUT", f"/v1/terminals/{terminal_node(terminal.index)}", body)
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """Make a request as the operator and return the answer's JSON."""
+        connection = http.client.HTTPConnection(addresses.CONTROL, PORT, timeout=10)
+        connection.sock = self.namespace.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.sock.settimeout(10)
+        try:
+            connection.sock.connect((addresses.CONTROL, PORT))
+            headers = {"Authorization": f"Bearer {self.operator}"}
+            if body is not None:
+                headers["Content-Type"] = "application/json"
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            content = answer.read().decode()
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise ControlError(f"{method} {path}: {answer.status} {content}")
+        return json.loads(content) if content else None
+
+    def get(self, path: str) -> Any:
+        """Read as the operator."""
+        return self.call("GET", path)
+
+    def ready(self) -> bool:
+        """Tell whether it can serve."""
+        try:
+            self.get("/ready")
+        except (OSError, http.client.HTTPException, ControlError):
+            return False
+        return True
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **_ENVIRONMENT,
+            "UNDERPASS_DATABASE": self.database,
+            # The planner's matrices are small: more threads only wait for each other.
+            "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),
+        }
+
+
+def _program() -> list[str]:
+    return [sys.executable, "-m", "underpass_control"]
