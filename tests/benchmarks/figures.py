@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -28,6 +29,45 @@ class Figure:
         if sign * median > sign * self.target:
             return False
         return self.target_p90 is None or sign * p90 <= sign * self.target_p90
+
+
+def _allocation() -> Iterator[Figure]:
+    """Yield the figures of the paper's experiment: what each gets, and how fair that is."""
+    paper = {
+        "clear": "the paper's: 543.2; 542.4 to 544.8",
+        "blocked": "the paper's splitting PEP: 427.2; 575 to 578; Jain 0.962 / 0.976 / 0.987",
+        "lent": "the paper's: 498.4; 543.2 to 544.8; Jain 0.99 / 0.997 / 0.999",
+    }
+    told = {
+        "clear": "no blockage",
+        "blocked": "A blocked for 60 s of 300, without lending",
+        "lent": "A blocked for 60 s of 300, announced 120 s before, lent and repaid",
+    }
+    for direction, way in (("down", "downloads"), ("up", "uploads")):
+        for condition, what in told.items():
+            name = f"allocation-{direction}.{condition}"
+            asked = direction == "down" and condition != "blocked"
+            title = f"8 Mbit/s shared, {way}, {what}"
+            known = paper[condition] if direction == "down" else ""
+            for part, of in (("a", "A"), ("others", "the least of B, C, D")):
+                target = {"clear-a": 555.0, "lent-a": 550.0}.get(f"{condition}-{part}", 555.0)
+                yield Figure(
+                    f"{name}.{part}",
+                    f"{title}: sent in 300 s, {of}",
+                    "Mbit",
+                    target if asked else None,
+                    more_is_better=True,
+                    elsewhere=known,
+                )
+            for sessions in (2, 4, 8):
+                yield Figure(
+                    f"{name}.jain-{sessions}",
+                    f"{title}: Jain's index of {sessions} sessions",
+                    "1",
+                    0.9999 if asked else None,
+                    more_is_better=True,
+                    elsewhere=known,
+                )
 
 
 _KCPTUN_AND_CO = "kcptun and warm tuic 1.0; no proxy, PEPsal, hysteria 2.0"
@@ -368,6 +408,7 @@ _ALL = [
         more_is_better=True,
         elsewhere="none with an idle timeout",
     ),
+    *_allocation(),
     Figure("resumption-p95.v", "The same, p95 of all", "RTT", target=1.5),
     Figure(
         "fairness.satellite-share",

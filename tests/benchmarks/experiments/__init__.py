@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.benchmarks.bench import Settings
 from tests.benchmarks.experiments import (
+    allocation,
     blockages,
     bulk,
     crowd,
@@ -58,6 +59,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "goodput-rtt": goodput_rtt.run,
     "fairness": fairness.run,
     "prediction": prediction.run,
+    "allocation": allocation.run,
     "planner": planner.run,
     "position-reports": position_reports.run,
 }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Sequence
 
 from tests.benchmarks.subjects import Access
-from tests.testbed.client.transfer import Transfer, download
+from tests.testbed import ports
+from tests.testbed.client.transfer import Transfer, download, request, upload
+from tests.testbed.namespace import Namespace
 
 _ENDLESS = 1_000_000_000_000
+_SAMPLE_S = 0.25
 
 
 class FlowError(RuntimeError):
@@ -53,3 +58,51 @@ def steady_bps(transfer: Transfer, seconds: float) -> float:
     """Return the goodput after the first fifth of the time, which is start-up."""
     begin = seconds / 5
     return (transfer.bytes - transfer.bytes_at(begin)) * 8 / (seconds - begin)
+
+
+def run_uploads(
+    accesses: Sequence[Access], origin: Namespace, seconds: float, seed: int
+) -> list[Transfer]:
+    """Upload by all ways at once for a time; return what the origin has got of each, and when.
+
+    What a client has handed in says little: proxies take it long before it is sent. Errors are as
+    of `run_flows`.
+    """
+    names = [f"flow-{time.monotonic_ns()}-{place}" for place in range(len(accesses))]
+    sent: list[Transfer | None] = [None] * len(accesses)
+
+    def flow(place: int, access: Access) -> None:
+        sent[place] = upload(
+            access.client,
+            access.host,
+            _ENDLESS,
+            port=access.port,
+            route=access.route,
+            seed=seed + place,
+            deadline_s=seconds + 2 * _SAMPLE_S,
+            query=f"&name={names[place]}",
+        )
+
+    threads = [
+        threading.Thread(target=flow, args=pair, name=f"flow-{pair[0]}")
+        for pair in enumerate(accesses)
+    ]
+    begin = time.monotonic()
+    for thread in threads:
+        thread.start()
+    arrived = [Transfer(_ENDLESS) for _ in names]
+    while time.monotonic() - begin < seconds + _SAMPLE_S:
+        time.sleep(_SAMPLE_S)
+        for name, transfer in zip(names, arrived, strict=True):
+            status, body = request(origin, "127.0.0.1", f"/receipts/{name}", port=ports.HTTP)
+            for receipt in json.loads(body) if status == 200 else []:
+                if receipt["wrong"]:
+                    raise FlowError(f"{name}: {receipt['wrong']}")
+                transfer.bytes = receipt["bytes"]
+                transfer.curve.append((time.monotonic() - begin, transfer.bytes))
+    for thread in threads:
+        thread.join()
+    for place, (transfer, end) in enumerate(zip(arrived, sent, strict=True)):
+        if not transfer.bytes or end is None or not (end.error or "").startswith("TimeoutError"):
+            raise FlowError(f"flow {place} brought {transfer.bytes} bytes: {end and end.error}")
+    return arrived

@@ -1,0 +1,182 @@
+"""The paper's experiment, live: sessions share a beam of 8 Mbit/s, and one of them is in a road
+tunnel for a fifth of the time (Oh, Kim and Kim, *Adaptive Borrow-Repay Resource Allocation*)."""
+
+from __future__ import annotations
+
+import string
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from dama.formulas import jain_index
+from tests.benchmarks import subjects
+from tests.benchmarks.bench import Settings, say
+from tests.benchmarks.experiments.flows import run_flows, run_uploads
+from tests.benchmarks.records import Result, record
+from tests.benchmarks.subjects import Access
+from tests.testbed import addresses, ports
+from tests.testbed.client.route import DIRECT
+from tests.testbed.client.transfer import Transfer
+from tests.testbed.node import Options, Pair
+from tests.testbed.profile import PAPER_BEAM
+from tests.testbed.topology import Testbed
+
+_SECONDS = 300
+_RECOGNISED_S, _ENTRY_S, _INSIDE_S = 60, 180, 60
+_SESSIONS = (2, 4, 8)
+# As in the paper: what each of so many gets is told, of the others only how fair it is.
+_SHOWN = 4
+# Each keeps two cores busy for a small part of the time.
+_AT_ONCE = 3
+
+Condition = Literal["clear", "blocked", "lent"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: whose sessions, how many, which way, and what becomes of the first one.
+
+    `clear` is without a blockage; `blocked` with one that nobody plans for; `lent` with one that
+    the control service knows of, and lends for.
+    """
+
+    subject: str
+    condition: Condition
+    sessions: int
+    direction: Literal["down", "up"]
+
+    def __str__(self) -> str:
+        """Return it for a person to read."""
+        return f"{self.subject}, {self.condition}, {self.sessions} sessions {self.direction}"
+
+
+@dataclass(frozen=True)
+class Course:
+    """What each session got in each second, bytes; A comes first."""
+
+    bytes: list[list[int]]
+
+    @property
+    def mbit(self) -> list[float]:
+        """Return what each got in all."""
+        return [sum(course) * 8 / 1e6 for course in self.bytes]
+
+    @property
+    def jain(self) -> float:
+        """Return Jain's index of that."""
+        return float(jain_index([sum(course) for course in self.bytes]))
+
+    def curves(self) -> dict[str, list[tuple[float, float]]]:
+        """Return each session's throughput over time, Mbit/s over s."""
+        return {
+            name: [(second + 1.0, count * 8 / 1e6) for second, count in enumerate(course)]
+            for name, course in zip(string.ascii_uppercase, self.bytes, strict=False)
+        }
+
+
+def run(settings: Settings) -> Result:
+    """Run every case; three at once, which share nothing but the machine."""
+    result = Result("allocation")
+    chosen = [case for case in _cases() if case.subject in settings.subjects]
+    runs = settings.runs or 1
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        numbers = [(case, number) for case in chosen for number in range(runs)]
+        courses = list(pool.map(lambda one: _course(one[0], settings.seed + one[1]), numbers))
+    for place, case in enumerate(chosen):
+        _report(result, case, courses[place * runs : (place + 1) * runs])
+    result.notes["measured"] = (
+        f"bytes at the client (uploads: at the origin) in {_SECONDS} s, {_AT_ONCE} runs at once; A "
+        f"is blocked from {_ENTRY_S} to {_ENTRY_S + _INSIDE_S} s, and where the control service "
+        f"lends, the terminal announces it at {_RECOGNISED_S} s"
+    )
+    return result
+
+
+def _cases() -> Iterator[Case]:
+    conditions: dict[str, Sequence[Condition]] = {
+        "underpass": ("clear", "blocked", "lent"),
+        "single-box": ("clear", "blocked"),
+    }
+    for subject, known in conditions.items():
+        for condition in known:
+            yield from (Case(subject, condition, count, "down") for count in _SESSIONS)
+            yield Case(subject, condition, _SHOWN, "up")
+
+
+def _report(result: Result, case: Case, courses: Sequence[Course]) -> None:
+    name = f"allocation-{case.direction}.{case.condition}"
+    jain = [course.jain for course in courses]
+    result.records.append(record(f"{name}.jain-{case.sessions}", case.subject, jain))
+    text = ", ".join(f"{mbit:.1f}" for mbit in courses[0].mbit)
+    result.notes[f"{case}: Mbit, A first"] = text
+    say(f"{case}: {text} Mbit; Jain {jain[0]:.5f}")
+    if case.sessions != _SHOWN:
+        return
+    first = [course.mbit[0] for course in courses]
+    others = [min(course.mbit[1:]) for course in courses]
+    result.records.append(record(f"{name}.a", case.subject, first))
+    result.records.append(record(f"{name}.others", case.subject, others))
+    title = f"{case.direction}, {case.condition}, {case.subject}: Mbit/s over s"
+    result.curves[title] = courses[0].curves()
+
+
+def _course(case: Case, seed: int) -> Course:
+    say(f"{case}: begins")
+    beam = PAPER_BEAM.forward
+    with Testbed(PAPER_BEAM, terminals=case.sessions, beam=beam, seed=seed) as testbed:
+        with _ways(case, testbed) as accesses:
+            begin = time.monotonic()
+            if case.condition != "clear":
+                first = testbed.terminal.name
+                testbed.satlink.schedule(first, [(begin + _ENTRY_S, _INSIDE_S)])
+            if case.direction == "down":
+                flows = run_flows(accesses, _SECONDS, seed)
+            else:
+                flows = run_uploads(accesses, testbed.origin, _SECONDS, seed)
+        return Course([_per_second(flow) for flow in flows])
+
+
+def _per_second(flow: Transfer) -> list[int]:
+    totals, place, until = [0], 0, 0
+    for second in range(1, _SECONDS + 1):
+        while place < len(flow.curve) and flow.curve[place][0] <= second:
+            until = flow.curve[place][1]
+            place += 1
+        totals.append(until)
+    return [after - before for before, after in pairwise(totals)]
+
+
+@contextmanager
+def _ways(case: Case, testbed: Testbed) -> Iterator[list[Access]]:
+    """Start the case's subject; yield each session's way to the origin."""
+    if case.subject == "single-box":
+        box = subjects.subject(case.subject)
+        box.start(testbed)
+        box.before_series()
+        for terminal in testbed.terminals:
+            # On the way up it is the clients that meet the hop.
+            terminal.client.set_congestion_control("cubic")
+        yield [
+            Access(terminal.client, DIRECT, addresses.ORIGIN, ports.HTTP)
+            for terminal in testbed.terminals
+        ]
+        return
+    pair = Pair(testbed, _options(case.sessions))
+    yield [
+        Access(terminal.client, pair.http_forward(place), addresses.ORIGIN, ports.HTTP)
+        for place, terminal in enumerate(testbed.terminals)
+    ]
+
+
+def _options(sessions: int) -> Options:
+    """The hub shares the beam; without a plan, each terminal keeps to its part of it."""
+    rate_bps = PAPER_BEAM.return_.rate_bps
+    assert rate_bps is not None
+    return Options(
+        return_rate_bps=rate_bps // sessions,
+        hub={"beam": {"rate_bps": PAPER_BEAM.forward.rate_bps}},
+    )
