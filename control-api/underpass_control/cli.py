@@ -13,19 +13,16 @@ from typing import Annotated, TypeVar
 import typer
 from aiohttp import web
 from rich.console import Console
-from rich.progress import Progress, TaskID
 from rich.table import Table
 from sqlalchemy import select
 
-from dama.prediction import Obstruction
-from dama.prediction.geojson import GeoJsonError
 from underpass_control import access, logs
+from underpass_control.commands.announce import announce
 from underpass_control.commands.console import JsonOption
 from underpass_control.commands.console import fail as _fail
+from underpass_control.commands.maps import read_map
 from underpass_control.commands.replay import replay
 from underpass_control.instants import moment_of, rfc3339
-from underpass_control.obstructions.geojson import import_geojson
-from underpass_control.obstructions.osm import ExtractError, import_osm
 from underpass_control.service import Service
 from underpass_control.settings import Settings
 from underpass_control.storage import models, schema
@@ -49,6 +46,7 @@ app.add_typer(tokens, name="token")
 obstructions = typer.Typer(help="What cuts the line of sight.", no_args_is_help=True)
 app.add_typer(obstructions, name="obstruction")
 app.command()(replay)
+app.command()(announce)
 
 DatabaseOption = Annotated[
     str,
@@ -191,10 +189,7 @@ def import_obstructions(
     as_json: JsonOption = False,
 ) -> None:
     """Take in the road tunnels and covered ways of a map; again, it changes nothing."""
-    try:
-        found = _read_map(path)
-    except (ExtractError, GeoJsonError) as error:
-        _fail(str(error))
+    found = read_map(path)
 
     async def run(opened: Database) -> None:
         changes = Changes(opened, lambda _: None, lambda: None)
@@ -207,20 +202,6 @@ def import_obstructions(
         _fail(str(error))
     text = f"{len(found)} obstructions imported"
     typer.echo(json.dumps({"imported": len(found)}) if as_json else text)
-
-
-def _read_map(path: Path) -> list[Obstruction]:
-    if path.suffix in (".json", ".geojson"):
-        return import_geojson(path)
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def tell(step: str, done: int, total: int | None) -> None:
-            if step not in tasks:
-                tasks[step] = bar.add_task(step, total=total)
-            bar.update(tasks[step], completed=done, total=total)
-
-        return import_osm(path, progress=tell)
 
 
 def _shown(row: object) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""A terminal tells itself which blockages it will meet."""

@@ -1,0 +1,87 @@
+"""What a terminal announces of the blockages ahead, and when it has to say it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dama.prediction import Announcement, Blockage, Fix, ObstructionMap, Predictor
+from dama.prediction.announcement import MAX_DURATION_MS
+
+# A change below these is noise of the receiver, not worth a bundle: of the entry and duration by
+# so many ms, or by so much of what is left until then or of the duration; of the confidence.
+_SHIFT_MS = 2_000
+_SHIFT_PART = 0.1
+_CONFIDENCE = 0.15
+
+
+class Announcer:
+    """Predicts as the control service does, and compares with what has been announced.
+
+    Fixes and the time come in, announcements go out; all on one clock, ms since the Unix epoch.
+    """
+
+    def __init__(self, obstructions: ObstructionMap) -> None:
+        self._predictor = Predictor(obstructions)
+        self._said: dict[str | None, Announcement] = {}
+
+    def set_map(self, obstructions: ObstructionMap) -> None:
+        """Go on with another map."""
+        self._predictor = Predictor(obstructions, self._predictor.track)
+
+    def feed(self, fix: Fix) -> None:
+        """Take a fix in; older ones than the last change nothing."""
+        self._predictor.feed(fix)
+
+    def due(self, now_ms: int) -> list[Announcement]:
+        """Return what has to be announced now; `said` takes each back once it is.
+
+        What is no longer expected is withdrawn with confidence 0. What has begun is not corrected:
+        inside, a terminal has no fix and knows no better.
+        """
+        self._said = {
+            name: said for name, said in self._said.items() if said.blockage.exit_ms > now_ms
+        }
+        ahead = {one.obstruction_id: one for one in self._predictor.blockages(now_ms)}
+        found = [_announcement(one, now_ms) for one in ahead.values() if self._is_news(one, now_ms)]
+        return [*found, *self._withdrawn(ahead, now_ms)]
+
+    def said(self, announcement: Announcement) -> None:
+        """Remember what has been announced."""
+        if announcement.confidence > 0.0:
+            self._said[announcement.obstruction_id] = announcement
+        else:
+            self._said.pop(announcement.obstruction_id, None)
+
+    def _is_news(self, blockage: Blockage, now_ms: int) -> bool:
+        said = self._said.get(blockage.obstruction_id)
+        if said is None:
+            return blockage.exit_ms > now_ms
+        if said.entry_ms <= now_ms:
+            # Said to have begun: only a later entry than now shows that it has not.
+            return blockage.entry_ms > now_ms + _SHIFT_MS
+        ahead_ms = max(blockage.entry_ms - now_ms, 0)
+        duration_ms = blockage.exit_ms - blockage.entry_ms
+        return (
+            _differ(blockage.entry_ms, said.entry_ms, ahead_ms)
+            or _differ(duration_ms, said.duration_ms, duration_ms)
+            or abs(blockage.confidence - said.confidence) > _CONFIDENCE
+        )
+
+    def _withdrawn(self, ahead: Iterable[str | None], now_ms: int) -> Iterable[Announcement]:
+        for name, said in self._said.items():
+            if name not in ahead and said.entry_ms > now_ms:
+                yield Announcement(now_ms, said.entry_ms, said.duration_ms, 0.0, name)
+
+
+def _differ(one_ms: int, other_ms: int, of_ms: int) -> bool:
+    return abs(one_ms - other_ms) > max(_SHIFT_MS, _SHIFT_PART * of_ms)
+
+
+def _announcement(blockage: Blockage, now_ms: int) -> Announcement:
+    return Announcement(
+        announced_ms=now_ms,
+        entry_ms=blockage.entry_ms,
+        duration_ms=min(blockage.exit_ms - blockage.entry_ms, MAX_DURATION_MS),
+        confidence=round(blockage.confidence, 3),
+        obstruction_id=blockage.obstruction_id,
+    )

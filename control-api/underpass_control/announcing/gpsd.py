@@ -1,0 +1,66 @@
+"""What a gpsd reports: its JSON protocol (gpsd_json(5)), of which TPV is read."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+
+from dama.prediction import Fix, FixError
+from dama.prediction.fix import CLOCK_TOLERANCE_MS
+
+WATCH = b'?WATCH={"enable":true,"json":true};\n'
+# A TPV with all its members is well below; a SKY report of many satellites is not read.
+MOST_LINE = 65_536
+_TWO_DIMENSIONS = 2
+
+
+def read_report(line: bytes, received_ms: int) -> Fix | None:
+    """Return the fix that a line reports; None if it is another report, or has no fix.
+
+    A receiver's time more than 2 s from this machine's clock is replaced by the latter, since the
+    node judges an announcement by its own clock and tells the control service its offset.
+    """
+    try:
+        report = json.loads(line)
+        if not isinstance(report, dict) or report.get("class") != "TPV":
+            return None
+        if not isinstance(report.get("mode"), int) or report["mode"] < _TWO_DIMENSIONS:
+            return None
+        time_ms = _time_ms(report.get("time"))
+        if time_ms is None or abs(time_ms - received_ms) > CLOCK_TOLERANCE_MS:
+            time_ms = received_ms
+        return Fix(
+            time_ms,
+            float(report["lon"]),
+            float(report["lat"]),
+            _number(report.get("speed")),
+            _number(report.get("track")),
+            _accuracy(report),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError, FixError):
+        return None
+
+
+def _time_ms(text: object) -> int | None:
+    if not isinstance(text, str):
+        return None
+    moment = datetime.fromisoformat(text)
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _accuracy(report: dict[str, object]) -> float | None:
+    """Return one standard deviation: gpsd's estimates cover 95 %, two of them."""
+    estimate = _number(report.get("eph"))
+    if estimate is None:
+        east, north = _number(report.get("epx")), _number(report.get("epy"))
+        if east is None or north is None:
+            return None
+        estimate = max(east, north)
+    return estimate / 2

@@ -1,0 +1,290 @@
+"""What a terminal announces, when, and by which ways it learns where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from typer.testing import CliRunner
+from underpass_control.announcing import gpsd, positions
+from underpass_control.announcing.announcer import Announcer
+from underpass_control.announcing.station import announce, map_of_control
+from underpass_control.cli import app
+from underpass_control.client import Client, RefusedError
+from underpass_control.replay.player import Played, play
+from underpass_control.replay.targets import target_of
+from underpass_control.replay.timeline import Timeline
+
+from dama.prediction import Fix, ObstructionMap
+from dama.prediction.geojson import to_geojson
+from tests.dama.prediction.test_laws import MAP, START_MS, TUNNEL_M, eastwards, fix
+
+
+def fed(announcer: Announcer, fixes: list[Fix]) -> list[tuple[float, float, float]]:
+    """Feed fixes; return entry, duration (s) and confidence of what is announced meanwhile."""
+    heard = []
+    for one in fixes:
+        announcer.feed(one)
+        for told in announcer.due(one.time_ms):
+            announcer.said(told)
+            entry_s = (told.entry_ms - START_MS) / 1000
+            heard.append((entry_s, told.duration_ms / 1000, told.confidence))
+    return heard
+
+
+def test_a_steady_drive_to_a_tunnel_is_announced_once_or_little_more() -> None:
+    heard = fed(Announcer(MAP), eastwards(-400.0, 20.0))
+    assert 1 <= len(heard) <= 3
+    entry_s, duration_s, confidence = heard[-1]
+    assert entry_s == pytest.approx(30 + 400 / 20, abs=3)
+    assert duration_s == pytest.approx(TUNNEL_M / 20, rel=0.2)
+    assert confidence > 0.5
+
+
+def test_what_could_not_be_said_stays_due() -> None:
+    announcer = Announcer(MAP)
+    for one in eastwards(-400.0, 20.0):
+        announcer.feed(one)
+    now_ms = one.time_ms
+    (first,) = announcer.due(now_ms)
+    (again,) = announcer.due(now_ms + 1000)
+    assert first.obstruction_id == again.obstruction_id
+    announcer.said(again)
+    assert announcer.due(now_ms + 1000) == []
+
+
+def test_whoever_turns_off_withdraws_what_was_announced() -> None:
+    announcer = Announcer(MAP)
+    assert fed(announcer, eastwards(-400.0, 20.0))
+    away = [fix(30 + n, -400.0, 20.0 * n, 20.0, 0.0) for n in range(1, 12)]
+    assert fed(announcer, away)[-1][2] == 0.0
+    assert announcer.due(away[-1].time_ms + 1000) == []
+
+
+def test_a_stop_on_the_way_is_announced_as_a_later_entry() -> None:
+    announcer = Announcer(MAP)
+    before = fed(announcer, eastwards(-600.0, 20.0))
+    stood = fed(announcer, [fix(30 + n, -600.0, 0.0, 0.0, None) for n in range(1, 20)])
+    assert stood[0][0] > before[-1][0]
+
+
+def test_inside_nothing_is_said_again() -> None:
+    announcer = Announcer(MAP)
+    drive = eastwards(-60.0, 20.0)
+    assert fed(announcer, drive)
+    entered_ms = drive[-1].time_ms + 4_000
+    for second in range(15):
+        assert announcer.due(entered_ms + 1000 * second) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"[" * 50_000,
+        b'{"class":"SKY","mode":3,"lat":46.0,"lon":7.0}',
+        b'{"class":"TPV","mode":1,"lat":46.0,"lon":7.0}',
+        b'{"class":"TPV","mode":3,"lat":460.0,"lon":7.0}',
+        b'{"class":"TPV","mode":3,"lat":NaN,"lon":7.0}',
+        b'{"class":"TPV","mode":3,"lon":7.0}',
+        b'{"class":"TPV","mode":3,"lat":46.0,"lon":7.0,"time":"yesterday"}',
+    ],
+)
+def test_what_is_no_fix_of_gpsd_is_passed_over(line: bytes) -> None:
+    assert gpsd.read_report(line, 1_900_000_000_000) is None
+
+
+def test_a_report_of_gpsd_is_read_and_a_wrong_clock_replaced() -> None:
+    report = {
+        "class": "TPV",
+        "mode": 3,
+        "time": "2030-03-17T17:46:39.500Z",
+        "lat": 46.0,
+        "lon": 7.0,
+        "speed": 20.0,
+        "track": 90.0,
+        "eph": 10.0,
+    }
+    line = json.dumps(report).encode()
+    near = gpsd.read_report(line, 1_900_000_000_000)
+    assert near == Fix(1_899_999_999_500, 7.0, 46.0, 20.0, 90.0, 5.0)
+    far = gpsd.read_report(line, 1_900_000_100_000)
+    assert far is not None
+    assert far.time_ms == 1_900_000_100_000
+
+
+class Node:
+    """A node's local API: tells positions, takes announcements."""
+
+    def __init__(self) -> None:
+        self.announced: list[dict[str, Any]] = []
+        self.position: object = None
+        self.failures = 0
+
+    async def tell(self, _request: web.Request) -> web.Response:
+        if self.position is None:
+            return web.json_response({"detail": "no receiver is configured"}, status=404)
+        return web.json_response({"source": {}, "fix": self.position})
+
+    async def take(self, request: web.Request) -> web.Response:
+        if self.failures:
+            self.failures -= 1
+            return web.Response(status=503)
+        self.announced.append(await request.json())
+        return web.Response(status=202)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def listening(node: Node, path: Path) -> AsyncIterator[Client]:
+    application = web.Application()
+    application.router.add_get("/v1/position", node.tell)
+    application.router.add_post("/v1/announcements", node.take)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.UnixSite(runner, str(path)).start()
+    try:
+        async with Client(f"unix:{path}") as client:
+            yield client
+    finally:
+        await runner.cleanup()
+
+
+def test_the_nodes_own_positions_make_announcements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("underpass_control.announcing.positions._EVERY_S", 0.005)
+    monkeypatch.setattr("underpass_control.announcing.station._EVERY_S", 0.02)
+    node = Node()
+    node.failures = 2
+
+    async def run() -> None:
+        drive = eastwards(-400.0, 20.0)
+        shift_ms = positions.now_ms() - drive[-1].time_ms
+        async with listening(node, tmp_path / "api.sock") as client:
+            node.position = _told(drive[0], shift_ms)
+            fixes = positions.from_node(client)
+            task = asyncio.create_task(announce(Announcer(MAP), fixes, client, None))
+            for one in drive:
+                node.position = _told(one, shift_ms)
+                await asyncio.sleep(0.02)
+            await node.until(lambda: bool(node.announced))
+            task.cancel()
+            await asyncio.wait({task})
+
+    asyncio.run(run())
+    told = node.announced[-1]
+    assert set(told) == {"entry", "duration_s", "confidence", "obstruction"}
+    assert told["duration_s"] > 1
+
+
+def test_a_node_without_receiver_ends_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with listening(Node(), tmp_path / "api.sock") as client:
+            await announce(Announcer(MAP), positions.from_node(client), client, None)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(run())
+    assert raised.group_contains(RefusedError, match="no receiver is configured")
+
+
+@pytest.mark.skipif(shutil.which("gpsd") is None, reason="Debian's package `gpsd` is missing")
+def test_a_drive_replayed_through_gpsd_is_announced(tmp_path: Path) -> None:
+    node = Node()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    source = f"udp://127.0.0.1:{port}"
+    drive = Timeline(eastwards(-700.0, 20.0), speed=5)
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(listening(node, tmp_path / "api.sock"))
+            daemon = subprocess.Popen(
+                ["gpsd", "-N", "-n", "-S", str(port), source], stderr=subprocess.DEVNULL
+            )
+            stack.callback(daemon.wait)
+            stack.callback(daemon.terminate)
+            await _until_open(port)
+            fixes = positions.from_gpsd("127.0.0.1", port)
+            task = asyncio.create_task(announce(Announcer(MAP), fixes, client, None))
+            stack.callback(task.cancel)
+            target = target_of(source, token=None, terminal=None)
+            playing = asyncio.create_task(play(drive, target, Played(), again=True))
+            stack.callback(playing.cancel)
+            await node.until(lambda: bool(node.announced))
+
+    asyncio.run(run())
+    assert node.announced[0]["confidence"] > 0
+
+
+def test_the_map_comes_from_a_control_service() -> None:
+    features = to_geojson(MAP.obstructions.values())["features"]
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.json_response({"type": "FeatureCollection", "features": features})
+
+    async def run() -> ObstructionMap:
+        application = web.Application()
+        application.router.add_get("/v1/obstructions", page)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            async with Client(f"http://127.0.0.1:{runner.addresses[0][1]}") as client:
+                return await map_of_control(client)
+        finally:
+            await runner.cleanup()
+
+    assert asyncio.run(run()).obstructions == MAP.obstructions
+
+
+def test_the_verb_wants_one_map(tmp_path: Path) -> None:
+    for arguments in ([], ["--map", "x.json", "--control", "http://x"]):
+        result = CliRunner().invoke(app, ["announce", *arguments])
+        assert result.exit_code == 1
+        assert "one map" in result.output
+    broken = tmp_path / "x.json"
+    broken.write_text("{")
+    result = CliRunner().invoke(app, ["announce", "--map", str(broken)])
+    assert result.exit_code == 1
+    assert "no JSON" in result.output
+
+
+async def _until_open(port: int) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                writer.close()
+                return
+
+
+def _told(one: Fix, shift_ms: int) -> dict[str, object]:
+    return {
+        "longitude": one.lon,
+        "latitude": one.lat,
+        "speed_mps": one.speed_mps,
+        "heading_deg": one.heading_deg,
+        "node_time_ms": one.time_ms + shift_ms,
+        "synchronised": True,
+        "age_s": 0.1,
+    }
