@@ -7,10 +7,11 @@ import itertools
 import numpy as np
 
 from dama.planner.flow import Room
-from dama.planner.intervals import Flags, Integers
+from dama.planner.intervals import Flags, Integers, rates
 from dama.planner.levels import Claims, max_min
+from dama.planner.line import Line, Segment
 from dama.planner.network import Network, network
-from dama.planner.plan import Line, Plan, Segment
+from dama.planner.plan import Group, Part, Plan
 from dama.planner.request import (
     Blockage,
     CapacityStep,
@@ -44,7 +45,19 @@ def plan(request: Request) -> Plan:
     """
     check(request)
     net = network(request)
-    return Plan(request.beam, request.link, request.now_ms, net, _flow(net))
+    flow = _flow(net)
+    return Plan(
+        beam=request.beam,
+        link=request.link,
+        issued_ms=request.now_ms,
+        times_ms=net.times_ms,
+        capacity_bps=tuple(rates(request, net.times_ms)),
+        groups=tuple(Group(group.members, group.fair) for group in net.classes),
+        parts=tuple(
+            Part(row.group, row.first, row.entitlements, bits, row.blocked)
+            for row, bits in zip(net.rows, flow, strict=True)
+        ),
+    )
 
 
 def _flow(net: Network) -> Integers:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dama.planner.intervals import MS_PER_S, Integers, rates
 from dama.planner.request import Request, Terminal
 from dama.planner.shares import Terms, fair_shares
+from dama.planner.splitting import equal_parts
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,9 @@ class Class:
     def fair_of(self, first: int, last: int) -> Integers:
         """Return the fair share of the members at places first to last - 1, together, by column.
 
-        Member p's share up to a time is (all members' share + p) // members, so that sums are
-        exact in every column and no member ever differs from another by more than a bit.
+        Sums are exact in every column and no member ever differs from another by more than a bit.
         """
-        until = np.concatenate(([0], np.cumsum(self.fair)))
-        count = self.terms.members
-        rest = until % count
-        shared = (last - first) * (until // count) + np.maximum(
-            0, last - np.maximum(first, count - rest)
-        )
-        parts: Integers = shared[1:] - shared[:-1]
-        return parts
+        return equal_parts(self.fair, self.terms.members, first, last)
 
 
 def classes(

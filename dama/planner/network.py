@@ -40,7 +40,8 @@ class Row:
     """One affected terminal, or a group of unaffected ones.
 
     Attributes:
-        members: the terminals.
+        group: the number of the class that its terminals are of.
+        first: the place of the first of them among the class's members; the others follow.
         entitlements: what each is due over the horizon, in their order; where they differ, it is
             how the row's capacity is split among them.
         weight: of all members together, per unit of capacity.
@@ -52,7 +53,8 @@ class Row:
         owed: bits that it is owed by others, or, negative, owes them.
     """
 
-    members: tuple[Terminal, ...]
+    group: int
+    first: int
     entitlements: tuple[int, ...]
     weight: Fraction
     fair: Integers
@@ -104,15 +106,15 @@ def network(request: Request) -> Network:
     groups = classes(request, bounds_ms, whole, blockages)
     left = whole.copy()
     rows: list[Row] = []
-    for group in groups:
+    for number, group in enumerate(groups):
         if group.content and not group.affected and group.members[0].owed_bits >= 0:
             left -= group.fair
             continue
         bounds = Bounds(group, bounds_ms, whole)
         for place, terminal in enumerate(group.members[: group.affected]):
             sure = certainty(blockages[terminal.id], bounds_ms)
-            rows.append(_affected(group, bounds, place, terminal, sure))
-        for row in _unaffected(group, bounds):
+            rows.append(_affected(number, group, bounds, place, sure))
+        for row in _unaffected(number, group, bounds):
             if group.content and row.owed >= 0:
                 left -= row.fair
             else:
@@ -120,18 +122,18 @@ def network(request: Request) -> Network:
     return Network(tuple(bounds_ms), tuple(groups), tuple(rows), left)
 
 
-def _affected(group: Class, bounds: Bounds, place: int, terminal: Terminal, sure: Integers) -> Row:
+def _affected(number: int, group: Class, bounds: Bounds, place: int, sure: Integers) -> Row:
     fair = group.fair_of(place, place + 1)
     blocked = sure > 0
     least, greatest = bounds.of(fair, 1)
     least[blocked] = greatest[blocked] = 0
     doubt = int((fair * (CERTAIN - sure))[blocked].sum()) // CERTAIN
     weight = group.terms.weight
-    owed = terminal.owed_bits
-    return Row((terminal,), (1,), weight, fair, least, greatest, blocked, doubt, owed)
+    owed = group.members[place].owed_bits
+    return Row(number, place, (1,), weight, fair, least, greatest, blocked, doubt, owed)
 
 
-def _unaffected(group: Class, bounds: Bounds) -> Iterator[Row]:
+def _unaffected(number: int, group: Class, bounds: Bounds) -> Iterator[Row]:
     """Put together those of equal terms whose balances are equal, or at least alike."""
     members = group.members[group.affected :]
     if not members:
@@ -141,15 +143,14 @@ def _unaffected(group: Class, bounds: Bounds) -> Iterator[Row]:
     first = group.affected
     for _, together in itertools.groupby(members, lambda member: _balance(member, own, step)):
         alike = tuple(together)
-        last = first + len(alike)
-        fair = group.fair_of(first, last)
-        first = last
+        fair = group.fair_of(first, first + len(alike))
         least, greatest = bounds.of(fair, len(alike))
         entitlements = tuple(own + member.owed_bits for member in alike)
         if entitlements[0] != entitlements[-1]:
             least, greatest = bounds.of_unequal(fair, entitlements)
         yield Row(
-            members=alike,
+            group=number,
+            first=first,
             entitlements=entitlements,
             weight=group.terms.weight * len(alike),
             fair=fair,
@@ -159,6 +160,7 @@ def _unaffected(group: Class, bounds: Bounds) -> Iterator[Row]:
             doubt=0,
             owed=sum(member.owed_bits for member in alike),
         )
+        first += len(alike)
 
 
 def _balance(terminal: Terminal, own: int, step: int) -> tuple[bool, int]:

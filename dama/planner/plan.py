@@ -3,121 +3,97 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from dama.planner.intervals import MS_PER_S, Flags, Integers
-from dama.planner.network import Network, Row
+from dama.planner.intervals import Flags, Integers
+from dama.planner.line import Line, line_of
 from dama.planner.request import Link, Terminal
+from dama.planner.splitting import entitled_at, entitled_parts, equal_at, equal_parts
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A constant rate over an interval. Amounts are bits of capacity (efficiency 1).
+@dataclass(frozen=True)
+class Group:
+    """Terminals of equal terms.
 
     Attributes:
-        start_ms: UTC, ms since the Unix epoch, at the sending node.
-        end_ms: the same; the first ms that is no longer in it.
-        bits: what the terminal is given.
-        fair_bits: its fair share, blockages apart. What is given beyond is borrowed or repaid to
-            it, what is less is lent or repaid by it.
-        borrowed_bits: taken, to be repaid later.
-        lent_bits: given, to be repaid later; while blocked, what it leaves to others unasked.
-        repaid_bits: got back of what it was owed.
-        repaying_bits: given back of what it owed.
-        blocked: without line of sight: nothing is sent.
-        efficiency: bits sent per bit of capacity.
+        members: they share equally; each has its place.
+        fair_bits: the fair share of all together, per column.
     """
 
-    start_ms: int
-    end_ms: int
-    bits: int
-    fair_bits: int
-    borrowed_bits: int
-    lent_bits: int
-    repaid_bits: int
-    repaying_bits: int
-    blocked: bool
-    efficiency: Fraction
+    members: tuple[Terminal, ...]
+    fair_bits: Integers
+
+
+@dataclass(frozen=True)
+class Part:
+    """What some members of a group are given: one that is blocked, or some that never are.
+
+    Attributes:
+        group: its number.
+        first: the place of the first of them in the group; the others follow.
+        entitlements: what each is due over the plan, in their order; it is split accordingly.
+        bits: given to all of them together, per column.
+        blocked: the columns in which they are.
+    """
+
+    group: int
+    first: int
+    entitlements: tuple[int, ...]
+    bits: Integers
+    blocked: Flags
 
     @property
-    def amounts(self) -> tuple[int, int, int, int, int, int]:
-        """All amounts, in their order."""
-        return (
-            self.bits,
-            self.fair_bits,
-            self.borrowed_bits,
-            self.lent_bits,
-            self.repaid_bits,
-            self.repaying_bits,
-        )
+    def last(self) -> int:
+        """The place behind the last of them."""
+        return self.first + len(self.entitlements)
 
     @property
-    def rate(self) -> Fraction:
-        """The exact rate in bit/s."""
-        return self.bits * self.efficiency * MS_PER_S / (self.end_ms - self.start_ms)
+    def equal(self) -> bool:
+        """Whether all are entitled to the same, as they come in order."""
+        return self.entitlements[0] == self.entitlements[-1]
 
-    @property
-    def rate_bps(self) -> int:
-        """The rate on the wire: whole bit/s, rounded down, so that sums never exceed capacity."""
-        rate = self.rate
-        return rate.numerator // rate.denominator
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One terminal's part of a plan."""
-
-    terminal: str
-    segments: tuple[Segment, ...]
-
-    def amounts(self, from_ms: int, to_ms: int) -> tuple[int, int]:
-        """Return what the terminal is given in a period, and its fair share, in bits of capacity.
-
-        Outside the plan that is nothing. Both are right to the bit up to any time, so the
-        amounts of periods that follow each other sum to those of the segments.
-        """
-        until = [self._until(time_ms) for time_ms in (from_ms, to_ms)]
-        return until[1][0] - until[0][0], until[1][1] - until[0][1]
-
-    def _until(self, time_ms: int) -> tuple[int, int]:
-        bits = fair = 0
-        for segment in self.segments:
-            if segment.start_ms >= time_ms:
-                break
-            part = min(time_ms, segment.end_ms) - segment.start_ms
-            whole = segment.end_ms - segment.start_ms
-            bits += segment.bits * part // whole
-            fair += segment.fair_bits * part // whole
-        return bits, fair
+    def of(self, place: int) -> Integers:
+        """Return the bits per column of the member at a place of the part."""
+        if self.equal:
+            return equal_parts(self.bits, len(self.entitlements), place, place + 1)
+        return entitled_parts(self.bits, self.entitlements, place)
 
 
 @dataclass(frozen=True)
 class Plan:
     """The plan of one link of a beam, from `start_ms` to `end_ms`.
 
-    Lines are made when asked for: the terminals of a group share one row.
+    Lines are made when asked for: terminals of a group share one part. Who is in no part is given
+    its fair share throughout.
+
+    Attributes:
+        issued_ms: UTC, ms since the Unix epoch: when it was asked for.
+        times_ms: the bounds of the columns: between two of them nothing changes.
+        capacity_bps: the beam's, per column.
     """
 
     beam: str
     link: Link
     issued_ms: int
-    network: Network
-    flow: Integers
+    times_ms: tuple[int, ...]
+    capacity_bps: tuple[int, ...]
+    groups: tuple[Group, ...]
+    parts: tuple[Part, ...]
 
     @property
     def start_ms(self) -> int:
         """UTC, ms since the Unix epoch: when it comes into force."""
-        return self.network.times_ms[0]
+        return self.times_ms[0]
 
     @property
     def end_ms(self) -> int:
         """UTC, ms since the Unix epoch: when it is stale."""
-        return self.network.times_ms[-1]
+        return self.times_ms[-1]
 
     def terminals(self) -> Iterator[str]:
         """Yield the names of all terminals."""
@@ -134,111 +110,74 @@ class Plan:
             KeyError: if it is not in the beam.
         """
         number, place = self._places[terminal]
-        group = self.network.classes[number]
+        group = self.groups[number]
         member = group.members[place]
-        fair = group.fair_of(place, place + 1)
-        row = self._rows.get(terminal)
-        if row is None:
-            return _line(self.network, member, fair, fair, np.zeros(len(fair), dtype=np.bool_))
-        of, inside = row
-        given = _split(self.flow[of], self.network.rows[of], inside)
-        return _line(self.network, member, fair, given, self.network.rows[of].blocked)
+        fair = equal_parts(group.fair_bits, len(group.members), place, place + 1)
+        part = self._part_of(number, place)
+        if part is None:
+            return line_of(self.times_ms, member, fair, fair, np.zeros(len(fair), dtype=np.bool_))
+        given = part.of(place - part.first)
+        return line_of(self.times_ms, member, fair, given, part.blocked)
+
+    def amounts(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
+        """Return by terminal what it is given in a period, and its fair share, in bits of capacity.
+
+        It is what its line says (`Line.amounts`) but for a bit, for all of them at once; periods
+        that follow each other sum exactly.
+        """
+        early, late = self._until(from_ms), self._until(to_ms)
+        return {
+            name: (late[name][0] - bits, late[name][1] - fair)
+            for name, (bits, fair) in early.items()
+        }
+
+    def _until(self, time_ms: int) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        for number, group in enumerate(self.groups):
+            fair = equal_at(self._sum(group.fair_bits, time_ms), len(group.members))
+            given = list(fair)
+            for part in self._parts_of.get(number, ()):
+                bits = self._sum(part.bits, time_ms)
+                given[part.first : part.last] = (
+                    equal_at(bits, len(part.entitlements))
+                    if part.equal
+                    else entitled_at(bits, part.entitlements)
+                )
+            names = (member.id for member in group.members)
+            found.update(zip(names, zip(given, fair, strict=True), strict=True))
+        return found
+
+    def _sum(self, bits: Integers, time_ms: int) -> int:
+        """Return the bits up to a time."""
+        column = bisect_right(self.times_ms, time_ms) - 1
+        if column < 0:
+            return 0
+        until = int(bits[:column].sum())
+        if column < len(bits):
+            begin, end = self.times_ms[column : column + 2]
+            until += int(bits[column]) * (time_ms - begin) // (end - begin)
+        return until
+
+    def _part_of(self, number: int, place: int) -> Part | None:
+        for part in self._parts_of.get(number, ()):
+            if part.first <= place < part.last:
+                return part
+        return None
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
-        """Class and place in it, by terminal."""
+        """Group and place in it, by terminal."""
         return {
             terminal.id: (number, place)
-            for number, group in enumerate(self.network.classes)
+            for number, group in enumerate(self.groups)
             for place, terminal in enumerate(group.members)
         }
 
     @cached_property
-    def _rows(self) -> dict[str, tuple[int, int]]:
-        """Row and place in it, by terminal."""
+    def _parts_of(self) -> dict[int, tuple[Part, ...]]:
+        """Parts by the number of their group, in order of places."""
+        ordered = sorted(self.parts, key=lambda part: (part.group, part.first))
         return {
-            terminal.id: (number, place)
-            for number, row in enumerate(self.network.rows)
-            for place, terminal in enumerate(row.members)
+            number: tuple(parts)
+            for number, parts in itertools.groupby(ordered, lambda part: part.group)
         }
-
-
-def _split(bits: Integers, row: Row, place: int) -> Integers:
-    """Return one member's bits per column of a row.
-
-    Equal members: up to any time, member p has (all bits + p) // members. Unequal ones share in
-    proportion to what they are entitled to, also up to any time. Either way columns sum exactly.
-    """
-    until = [0, *itertools.accumulate(bits.tolist())]
-    if row.entitlements[0] == row.entitlements[-1]:
-        parts = [(amount + place) // len(row.members) for amount in until]
-    else:
-        whole = sum(row.entitlements)
-        before = sum(row.entitlements[:place])
-        after = before + row.entitlements[place]
-        parts = [amount * after // whole - amount * before // whole for amount in until]
-    return np.array([late - early for early, late in itertools.pairwise(parts)], dtype=np.int64)
-
-
-def _line(
-    network: Network, terminal: Terminal, fair: Integers, given: Integers, blocked: Flags
-) -> Line:
-    """Mark what each segment moves, by the running balance of the terminal."""
-    owed = terminal.owed_bits
-    segments = []
-    efficiency = Fraction(terminal.efficiency)
-    for column, (start, end) in enumerate(itertools.pairwise(network.times_ms)):
-        more = int(given[column] - fair[column])
-        repaid = min(max(more, 0), max(owed, 0))
-        repaying = min(max(-more, 0), max(-owed, 0))
-        owed -= more
-        segments.append(
-            Segment(
-                start_ms=start,
-                end_ms=end,
-                bits=int(given[column]),
-                fair_bits=int(fair[column]),
-                borrowed_bits=max(more, 0) - repaid,
-                lent_bits=max(-more, 0) - repaying,
-                repaid_bits=repaid,
-                repaying_bits=repaying,
-                blocked=bool(blocked[column]),
-                efficiency=efficiency,
-            )
-        )
-    return Line(terminal.id, tuple(_merged(segments)))
-
-
-def _merged(segments: list[Segment]) -> Iterator[Segment]:
-    """Join neighbours of the same rate, share and marks."""
-    current = segments[0]
-    for segment in segments[1:]:
-        joined = _join(current, segment)
-        if joined is None:
-            yield current
-            current = segment
-        else:
-            current = joined
-    yield current
-
-
-def _join(one: Segment, other: Segment) -> Segment | None:
-    one_ms, other_ms = one.end_ms - one.start_ms, other.end_ms - other.start_ms
-    if one.blocked != other.blocked:
-        return None
-    pairs = list(zip(one.amounts, other.amounts, strict=True))
-    if any(first * other_ms != second * one_ms for first, second in pairs):
-        return None
-    bits, fair, borrowed, lent, repaid, repaying = (first + second for first, second in pairs)
-    return Segment(
-        start_ms=one.start_ms,
-        end_ms=other.end_ms,
-        bits=bits,
-        fair_bits=fair,
-        borrowed_bits=borrowed,
-        lent_bits=lent,
-        repaid_bits=repaid,
-        repaying_bits=repaying,
-        blocked=one.blocked,
-        efficiency=one.efficiency,
-    )

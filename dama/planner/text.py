@@ -1,30 +1,27 @@
-"""The plan as text: the JSON that is stored, pushed to the link schedulers, and acknowledged.
+"""The plan as text: the JSON that is stored.
 
-Times are integer ms since the Unix epoch, at the sending node. `rate_bps` is in whole bit/s of IP
-bytes, rounded down; amounts are whole bits of capacity, that is at efficiency 1, and exact: the
-rate is bits · efficiency / duration. The text is canonical: the same plan gives the same bytes.
+It has the groups and parts of a plan instead of lines, so that its size follows the blockages and
+not the terminals. Times are integer ms since the Unix epoch, at the sending node; amounts are whole
+bits of capacity, that is at efficiency 1. The text is canonical: the same plan gives the same
+bytes, and it reads back as the same plan, to the bit.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
-from dama.planner.plan import Line, Plan, Segment
-from dama.planner.request import PlanError
+import numpy as np
 
-_TIMES = ("start_ms", "end_ms")
-_AMOUNTS = (
-    "bits",
-    "fair_bits",
-    "borrowed_bits",
-    "lent_bits",
-    "repaid_bits",
-    "repaying_bits",
-)
+from dama.planner.intervals import Integers
+from dama.planner.line import Line
+from dama.planner.plan import Group, Part, Plan
+from dama.planner.request import Link, PlanError, Terminal
 
-Document = dict[str, object]
+Document = dict[str, Any]
 
 
 def text(document: Document) -> str:
@@ -32,32 +29,52 @@ def text(document: Document) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def plan_document(plan: Plan, version: int, terminals: Iterable[str] | None = None) -> Document:
-    """Return a plan with the lines of some terminals, or of all.
-
-    Raises:
-        KeyError: if one of the terminals is not in the beam.
-    """
-    names = plan.terminals() if terminals is None else terminals
+def plan_document(plan: Plan) -> Document:
+    """Return a plan as it is stored."""
     return {
         "beam": plan.beam,
         "link": plan.link.value,
-        "version": version,
         "issued_ms": plan.issued_ms,
-        "start_ms": plan.start_ms,
-        "end_ms": plan.end_ms,
-        "lines": [line_document(plan.line(name)) for name in names],
+        "times_ms": list(plan.times_ms),
+        "capacity_bps": list(plan.capacity_bps),
+        "groups": [_group_document(group) for group in plan.groups],
+        "parts": [_part_document(part) for part in plan.parts],
     }
 
 
+def read_plan(document: Mapping[str, Any]) -> Plan:
+    """Read a plan back.
+
+    Raises:
+        PlanError: it is not as `plan_document` makes it.
+    """
+    try:
+        return Plan(
+            beam=document["beam"],
+            link=Link(document["link"]),
+            issued_ms=document["issued_ms"],
+            times_ms=tuple(document["times_ms"]),
+            capacity_bps=tuple(document["capacity_bps"]),
+            groups=tuple(map(_read_group, document["groups"])),
+            parts=tuple(map(_read_part, document["parts"])),
+        )
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise PlanError(f"the document is no plan: {error!r}") from error
+
+
 def line_document(line: Line) -> Document:
-    """Return one terminal's line."""
+    """Return one terminal's line with all amounts, for people and programs to read.
+
+    `rate_bps` is in whole bit/s of IP bytes, rounded down; it is exactly
+    bits · efficiency / duration.
+    """
+    names = ("bits", "fair_bits", "borrowed_bits", "lent_bits", "repaid_bits", "repaying_bits")
     return {
         "terminal": line.terminal,
         "efficiency": str(line.segments[0].efficiency),
         "segments": [
             {
-                **{key: getattr(segment, key) for key in (*_TIMES, *_AMOUNTS)},
+                **{key: getattr(segment, key) for key in ("start_ms", "end_ms", *names)},
                 "rate_bps": segment.rate_bps,
                 "blocked": segment.blocked,
             }
@@ -66,50 +83,72 @@ def line_document(line: Line) -> Document:
     }
 
 
-def read_line(document: object) -> Line:
-    """Read a line back; `rate_bps` follows from the rest and is not read.
-
-    Raises:
-        PlanError: that says what is wrong with it.
-    """
-    if not isinstance(document, dict):
-        raise PlanError("a line is not an object")
-    terminal, segments = document.get("terminal"), document.get("segments")
-    if not isinstance(terminal, str):
-        raise PlanError("a line has no terminal")
-    if not isinstance(segments, list) or not segments:
-        raise PlanError(f"the line of terminal {terminal} has no segments")
-    efficiency = _efficiency(terminal, document.get("efficiency"))
-    read: list[Segment] = []
-    for segment in segments:
-        read.append(_segment(terminal, segment, efficiency))
-        if len(read) > 1 and read[-1].start_ms != read[-2].end_ms:
-            raise PlanError(f"a segment of terminal {terminal} does not follow the one before")
-    return Line(terminal, tuple(read))
+def _group_document(group: Group) -> Document:
+    """Neighbours of the same stated terms share them."""
+    runs = [
+        {
+            "weight": str(terms[0]),
+            "minimum_bps": terms[1],
+            "maximum_bps": terms[2],
+            "demand_bps": terms[3],
+            "efficiency": str(terms[4]),
+            "members": [[member.id, member.owed_bits] for member in members],
+        }
+        for terms, members in itertools.groupby(group.members, _stated)
+    ]
+    return {"fair_bits": group.fair_bits.tolist(), "members": runs}
 
 
-def _efficiency(terminal: str, value: object) -> Fraction:
-    try:
-        efficiency = Fraction(value) if isinstance(value, str) else None
-    except (ValueError, ZeroDivisionError):
-        efficiency = None
-    if efficiency is None or efficiency <= 0:
-        raise PlanError(f"the line of terminal {terminal} has the efficiency {value!r}")
-    return efficiency
+def _stated(terminal: Terminal) -> tuple[Any, ...]:
+    return (
+        terminal.weight,
+        terminal.minimum_bps,
+        terminal.maximum_bps,
+        terminal.demand_bps,
+        terminal.efficiency,
+    )
 
 
-def _segment(terminal: str, segment: object, efficiency: Fraction) -> Segment:
-    if not isinstance(segment, dict):
-        raise PlanError(f"a segment of terminal {terminal} is not an object")
-    values: dict[str, int] = {}
-    for key in (*_TIMES, *_AMOUNTS):
-        value = segment.get(key)
-        if type(value) is not int or value < 0:
-            raise PlanError(f"a segment of terminal {terminal} has {key} {value!r}")
-        values[key] = value
-    blocked = segment.get("blocked")
-    if not isinstance(blocked, bool):
-        raise PlanError(f"a segment of terminal {terminal} does not say whether it is blocked")
-    if values["end_ms"] <= values["start_ms"]:
-        raise PlanError(f"a segment of terminal {terminal} ends before it begins")
-    return Segment(**values, blocked=blocked, efficiency=efficiency)
+def _read_group(document: Mapping[str, Any]) -> Group:
+    members = [
+        Terminal(
+            id=name,
+            weight=weight,
+            minimum_bps=run["minimum_bps"],
+            maximum_bps=run["maximum_bps"],
+            demand_bps=run["demand_bps"],
+            efficiency=efficiency,
+            owed_bits=owed,
+        )
+        for run in document["members"]
+        for weight, efficiency in [(Fraction(run["weight"]), Fraction(run["efficiency"]))]
+        for name, owed in run["members"]
+    ]
+    return Group(tuple(members), _integers(document["fair_bits"]))
+
+
+def _part_document(part: Part) -> Document:
+    entitlements = list(part.entitlements)
+    return {
+        "group": part.group,
+        "first": part.first,
+        # Equal ones are written once.
+        "entitlements": [entitlements[0]] if part.equal else entitlements,
+        "count": len(entitlements),
+        "bits": part.bits.tolist(),
+        "blocked": np.flatnonzero(part.blocked).tolist(),
+    }
+
+
+def _read_part(document: Mapping[str, Any]) -> Part:
+    entitlements = tuple(document["entitlements"])
+    if len(entitlements) == 1:
+        entitlements *= document["count"]
+    bits = _integers(document["bits"])
+    blocked = np.zeros(len(bits), dtype=np.bool_)
+    blocked[document["blocked"]] = True
+    return Part(document["group"], document["first"], entitlements, bits, blocked)
+
+
+def _integers(values: list[int]) -> Integers:
+    return np.array(values, dtype=np.int64)

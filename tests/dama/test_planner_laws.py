@@ -20,7 +20,7 @@ _LAWS = settings(max_examples=60, deadline=None)
 def _columns(made: Plan) -> Iterator[tuple[int, int, dict[str, Segment]]]:
     """Yield each interval of a plan with every terminal's segment over it."""
     lines = list(made.lines())
-    for begin, end in itertools.pairwise(made.network.times_ms):
+    for begin, end in itertools.pairwise(made.times_ms):
         yield begin, end, {line.terminal: _at(line, begin) for line in lines}
 
 
@@ -98,7 +98,7 @@ def test_what_is_lent_is_repaid_in_the_plan_except_where_a_blockage_could_not_be
             continue
         lent = sum(segment.lent_bits for segment in line.segments)
         repaid = sum(segment.repaid_bits for segment in line.segments)
-        assert abs(lent - repaid) <= len(made.network.times_ms)
+        assert abs(lent - repaid) <= len(made.times_ms)
 
 
 @_LAWS
@@ -110,7 +110,7 @@ def test_nobody_is_worse_off_than_its_fair_share_by_more_than_its_own_blockages(
     for line in made.lines():
         bits = sum(segment.bits for segment in line.segments)
         without_lending = sum(segment.fair_bits for segment in line.segments if not segment.blocked)
-        assert bits >= without_lending - len(made.network.times_ms)
+        assert bits >= without_lending - len(made.times_ms)
 
 
 @_LAWS
@@ -156,7 +156,7 @@ def test_a_group_is_planned_as_its_members_would_be(request: Request, size: int)
             ),
         )
     )
-    assert len(apart.network.rows) >= len(together.network.rows)
+    assert len(apart.parts) >= len(together.parts)
     for one in alike:
         bits = sum(segment.bits for segment in together.line(one.id).segments)
         alone = sum(segment.bits for segment in apart.line(one.id).segments)

@@ -11,7 +11,7 @@ from tests.dama.requests import requests
 def _assert_as_the_oracle(request: Request) -> None:
     oracle = fair_amounts(request)
     made = plan(request)
-    columns = len(made.network.times_ms)
+    columns = len(made.times_ms)
     for line in made.lines():
         bits = sum(segment.bits for segment in line.segments)
         # A bit of rounding per interval, and what the oracle itself takes as equal.
