@@ -171,11 +171,14 @@ def upgrade() -> None:
 
     op.add_column("terminal", sa.Column("gateway", sa.BigInteger(), nullable=True))
     op.add_column("terminal", sa.Column("heard_by", sa.BigInteger(), nullable=True))
+    accuracy = sa.Column("accuracy_m", sa.Float(precision=53), nullable=True)
+    op.add_column("position_report", accuracy)
 
 
 def downgrade() -> None:
     """Take it back."""
     # Not in a batch: that would copy the table, and its end would take all that refers to it along.
+    op.drop_column("position_report", "accuracy_m")
     op.drop_column("terminal", "heard_by")
     op.drop_column("terminal", "gateway")
     with op.batch_alter_table("blockage", schema=None) as batch_op:

@@ -109,6 +109,7 @@ class PositionBody(Model):
     speed_mps: Annotated[float, Field(ge=0, le=400, allow_inf_nan=False)] | None = None
     heading_deg: Annotated[float, Field(ge=0, le=360, allow_inf_nan=False)] | None = None
     altitude_m: Annotated[float, Field(ge=-1_000, le=30_000, allow_inf_nan=False)] | None = None
+    accuracy_m: Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)] | None = None
     gnss_time: Instant | None = None
     node_time: Instant | None = None
 

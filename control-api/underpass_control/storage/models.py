@@ -106,6 +106,8 @@ class PositionReport(Base):
     speed_mps: Mapped[float | None]
     heading_deg: Mapped[float | None]
     altitude_m: Mapped[float | None]
+    # One standard deviation of the horizontal error.
+    accuracy_m: Mapped[float | None]
     gnss_time_ms: Mapped[int | None]
     node_time_ms: Mapped[int | None]
     received_ms: Mapped[int]

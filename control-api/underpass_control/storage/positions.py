@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from sqlalchemy import delete, exists, select, tuple_
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import aliased
 
 from underpass_control.instants import moment_of, rfc3339
+from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change, Changes
 from underpass_control.storage.database import DatabaseLostError
 from underpass_control.storage.models import PositionReport
@@ -32,6 +32,7 @@ class Position:
     speed_mps: float | None = None
     heading_deg: float | None = None
     altitude_m: float | None = None
+    accuracy_m: float | None = None
     gnss_time_ms: int | None = None
     node_time_ms: int | None = None
     received_ms: int = 0
@@ -40,17 +41,8 @@ class Position:
 
 _COLUMNS = tuple(one.name for one in fields(Position))
 _values = attrgetter(*_COLUMNS)
-_NAMES = ", ".join(_COLUMNS)
-_POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
-_ARRAYS = ", ".join(
-    f"${number}::{PositionReport.__table__.c[name].type.compile(_POSTGRESQL)}[]"
-    for number, name in enumerate(_COLUMNS, 1)
-)
-# Made of nothing but the names and types of columns; what is reported goes in as parameters.
-_INTO = f"INSERT INTO position_report ({_NAMES})"
-_INSERT_SQLITE = f"{_INTO} VALUES ({', '.join('?' * len(_COLUMNS))}) ON CONFLICT DO NOTHING"
-_INSERT_POSTGRESQL = f"{_INTO} SELECT * FROM unnest({_ARRAYS}) ON CONFLICT DO NOTHING"  # noqa: S608
-# Of some 150 bytes each at most, they fit into one change.
+_INSERT = BulkInsert(PositionReport, _COLUMNS, "DO NOTHING")
+# Of some 190 bytes each at most, they fit into one change.
 _MOST_TOLD = 40
 
 
@@ -174,6 +166,8 @@ def _shown(position: Position) -> dict[str, object]:
         shown["speed_mps"] = position.speed_mps
     if position.heading_deg is not None:
         shown["heading_deg"] = position.heading_deg
+    if position.accuracy_m is not None:
+        shown["accuracy_m"] = position.accuracy_m
     return shown
 
 
@@ -184,14 +178,7 @@ def _fail(batch: _Batch, error: Exception) -> None:
 
 async def _insert(connection: AsyncConnection, positions: Iterable[Position]) -> None:
     """Insert reports; those already there are left as they are."""
-    rows = [_values(one) for one in positions]
-    if connection.dialect.name == "sqlite":
-        await connection.exec_driver_sql(_INSERT_SQLITE, rows)
-    else:
-        # One array for each column: PostgreSQL takes them several times as fast as rows.
-        await connection.exec_driver_sql(
-            _INSERT_POSTGRESQL, tuple(map(list, zip(*rows, strict=True)))
-        )
+    await _INSERT.execute(connection, [_values(one) for one in positions])
 
 
 async def newest(connection: AsyncConnection, terminal: int) -> Position | None:

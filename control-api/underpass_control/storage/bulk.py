@@ -1,0 +1,43 @@
+"""Many rows in one statement, whatever the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.storage.models import Base
+
+_POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
+
+
+class BulkInsert:
+    """Inserts rows of some columns of a table; `conflict` says what follows ON CONFLICT.
+
+    PostgreSQL takes an array for each column several times as fast as rows. It refuses to change a
+    row twice in one statement, and rows in differing order may lock each other out: what changes
+    rows has to give each once, in the order of its key.
+    """
+
+    def __init__(self, table: type[Base], columns: Sequence[str], conflict: str) -> None:
+        # Made of nothing but the names and types of columns; what is inserted goes in as
+        # parameters.
+        names = ", ".join(columns)
+        into = f"INSERT INTO {table.__tablename__} ({names})"
+        kinds = (table.__table__.c[name].type.compile(_POSTGRESQL) for name in columns)
+        arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(kinds, 1))
+        marks = ", ".join("?" * len(columns))
+        self._sqlite = f"{into} VALUES ({marks}) ON CONFLICT {conflict}"
+        self._postgresql = f"{into} SELECT * FROM unnest({arrays}) ON CONFLICT {conflict}"  # noqa: S608
+
+    async def execute(self, connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert them."""
+        if not rows:
+            return
+        if connection.dialect.name == "sqlite":
+            await connection.exec_driver_sql(self._sqlite, list(rows))
+        else:
+            columns = tuple(map(list, zip(*rows, strict=True)))
+            await connection.exec_driver_sql(self._postgresql, columns)
