@@ -1,0 +1,117 @@
+"""What terminals can use of a beam, by what they report of their links.
+
+Who has more waiting than its rate clears at once is *backlogged*, and greedy: it takes what it
+gets, up to its ceiling. Any other wants 1.25 times its recent rate. Who cannot send wants what it
+did before: the capacity it lends and is owed is reckoned by that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dama.planner import Link
+from underpass_control.storage.links import LinkState
+
+# The recent rate is that of so long, and of no less than this.
+_WINDOW_MS = 5_000
+_LEAST_WINDOW_MS = 900
+_HEADROOM = Fraction(5, 4)
+# A backlog that the rate clears within so long is none: it is what is just on its way.
+_CLEARED_WITHIN_MS = 250
+# Who is idle can still report, and begin: a terminal's rate is kept to exactly.
+LEAST_BPS = 64_000
+# Who has not been able to send for so long is away, and wants no more than that.
+_AWAY_AFTER_MS = 300_000
+# Efficiencies come as decimal fractions; more digits than this are noise and cost.
+_DENOMINATOR = 1_000
+
+
+@dataclass(slots=True)
+class _Demand:
+    """One direction of a terminal's link."""
+
+    newest: LinkState
+    # Uptime and bytes sent while the link was up, of the last seconds.
+    sent: list[tuple[int, int]] = field(default_factory=list)
+    # When it was last up.
+    up_ms: int | None = None
+    # As it was when last known: None while nothing is, and greedy where backlogged.
+    rate_bps: int | None = None
+    backlogged: bool = True
+
+    def take(self, state: LinkState) -> None:
+        last, self.newest = self.newest, state
+        if state.state != "up":
+            self.sent.clear()
+            self.backlogged = self.backlogged or state.backlogged_bytes > 0
+            return
+        same = (last.node, last.incarnation, last.path) == (
+            state.node,
+            state.incarnation,
+            state.path,
+        )
+        if not same:
+            self.sent.clear()
+        self.up_ms = state.time_ms
+        self.sent.append((state.uptime_ms, state.sent_bytes))
+        # The oldest one kept is as old as the window, or older.
+        while len(self.sent) > 2 and self.sent[1][0] <= state.uptime_ms - _WINDOW_MS:
+            del self.sent[0]
+        (began_ms, sent), lasting_ms = self.sent[0], state.uptime_ms - self.sent[0][0]
+        if lasting_ms >= _LEAST_WINDOW_MS:
+            self.rate_bps = max(
+                0, 8_000 * (state.sent_bytes - sent) // (state.uptime_ms - began_ms)
+            )
+        cleared_bps = state.rate_bps if state.rate_bps is not None else self.rate_bps or 0
+        self.backlogged = 8_000 * state.backlogged_bytes > cleared_bps * _CLEARED_WITHIN_MS
+
+    def demand_bps(self, now_ms: int) -> int | None:
+        if now_ms - (self.newest.time_ms if self.up_ms is None else self.up_ms) > _AWAY_AFTER_MS:
+            return LEAST_BPS
+        if self.backlogged or self.rate_bps is None:
+            return None
+        return max(_stepped(int(self.rate_bps * _HEADROOM)), LEAST_BPS)
+
+
+class Demands:
+    """The demands of a beam's terminals, on both links."""
+
+    def __init__(self) -> None:
+        self._demands: dict[tuple[int, Link], _Demand] = {}
+
+    def take(self, terminal: int, link: Link, state: LinkState) -> bool:
+        """Take a report in; False where it is older than what is known, and changes nothing."""
+        demand = self._demands.get((terminal, link))
+        if demand is None:
+            demand = self._demands[terminal, link] = _Demand(state)
+        elif not state.replaces(demand.newest):
+            return False
+        demand.take(state)
+        return True
+
+    def forget(self, terminal: int) -> None:
+        """Forget a terminal that has left the beam."""
+        for link in Link:
+            self._demands.pop((terminal, link), None)
+
+    def demand_bps(self, terminal: int, link: Link, now_ms: int) -> int | None:
+        """Return what a terminal can use, bit/s of IP bytes; None where it takes what it gets.
+
+        So does whoever has never reported: without reports, everyone has a fair share.
+        """
+        demand = self._demands.get((terminal, link))
+        return None if demand is None else demand.demand_bps(now_ms)
+
+    def efficiency(self, terminal: int, link: Link) -> Fraction:
+        """Return the bits per unit of the beam's capacity in a terminal's present MODCOD."""
+        demand = self._demands.get((terminal, link))
+        if demand is None:
+            return Fraction(1)
+        return Fraction(demand.newest.efficiency).limit_denominator(_DENOMINATOR)
+
+
+def _stepped(rate_bps: int) -> int:
+    """Round up, in eight steps to each doubling: noise is no reason to plan anew."""
+    step = 1 << max(rate_bps.bit_length() - 4, 0)
+    return -(-rate_bps // step) * step

@@ -1,0 +1,122 @@
+"""What links do: the newest report of each direction of each terminal's link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.storage.bulk import BulkInsert
+from underpass_control.storage.changes import Change
+from underpass_control.storage.models import LinkState as Table
+from underpass_control.storage.models import Terminal
+
+# A link that one node has down may be up at another, which the terminal has moved to: it counts
+# only once the other has said nothing for so long.
+_MOVED_AFTER_MS = 10_000
+# Of some 350 bytes each at most, they fit into one change.
+_MOST_TOLD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """What a direction of a terminal's link does; the fields are those of the table."""
+
+    terminal: int
+    link: str
+    node: int
+    incarnation: int
+    uptime_ms: int
+    time_ms: int
+    received_ms: int
+    gateway: int
+    path: str
+    state: str
+    offered_bytes: int
+    sent_bytes: int
+    backlogged_bytes: int
+    streams: int
+    rate_bps: int | None = None
+    plan: int | None = None
+    efficiency: float = 1.0
+    clock_offset_ms: int | None = None
+    synchronised: bool = False
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Whose it is."""
+        return self.terminal, self.link
+
+    def replaces(self, known: LinkState | None) -> bool:
+        """Tell whether it is later than what is known, and counts in its place."""
+        if known is None:
+            return True
+        if known.node == self.node:
+            return (self.incarnation, self.uptime_ms) > (known.incarnation, known.uptime_ms)
+        patience = _MOVED_AFTER_MS if self.state == "down" else 0
+        return self.time_ms > known.time_ms + patience
+
+
+_COLUMNS = tuple(one.name for one in fields(LinkState))
+_values = attrgetter(*_COLUMNS)
+_CHANGES = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[2:])
+_PATIENCE = f"CASE excluded.state WHEN 'down' THEN {_MOVED_AFTER_MS} ELSE 0 END"
+# `replaces` again: another process may have stored a later one meanwhile.
+_LATER = (
+    "CASE WHEN excluded.node = link_state.node THEN"
+    " (excluded.incarnation, excluded.uptime_ms) > (link_state.incarnation, link_state.uptime_ms)"
+    f" ELSE excluded.time_ms > link_state.time_ms + {_PATIENCE} END"
+)
+_PUT = BulkInsert(Table, _COLUMNS, f"(terminal, link) DO UPDATE SET {_CHANGES} WHERE {_LATER}")
+
+
+async def put(connection: AsyncConnection, states: Iterable[LinkState]) -> None:
+    """Store states, one for each link; what is known already to be older changes nothing."""
+    await _PUT.execute(connection, sorted(map(_values, states)))
+
+
+async def of_terminals(
+    connection: AsyncConnection, terminals: Sequence[int]
+) -> dict[tuple[int, str], LinkState]:
+    """Return the states of some terminals' links, by terminal and direction."""
+    rows = await connection.execute(select(Table.__table__).where(Table.terminal.in_(terminals)))
+    states = (LinkState(**row) for row in rows.mappings())
+    return {state.key: state for state in states}
+
+
+async def page(
+    connection: AsyncConnection,
+    *,
+    beam: str | None = None,
+    terminal: int | None = None,
+    after: tuple[int, str] | None = None,
+    limit: int | None = None,
+) -> list[LinkState]:
+    """Return states behind a terminal and direction, in order of both."""
+    query = select(Table.__table__).order_by(Table.terminal, Table.link).limit(limit)
+    if beam is not None:
+        query = query.join(Terminal, Terminal.node == Table.terminal).where(
+            Terminal.beam_id == beam
+        )
+    if terminal is not None:
+        query = query.where(Table.terminal == terminal)
+    if after is not None:
+        query = query.where(tuple_(Table.terminal, Table.link) > after)
+    rows = await connection.execute(query)
+    return [LinkState(**row) for row in rows.mappings()]
+
+
+def told(states: Iterable[LinkState]) -> Iterator[Change]:
+    """Return what is announced of states, some in each change."""
+    shown = [asdict(state) for state in states]
+    for start in range(0, len(shown), _MOST_TOLD):
+        yield {"kind": "links", "links": shown[start : start + _MOST_TOLD]}
+
+
+def of_change(change: Mapping[str, Any]) -> list[LinkState]:
+    """Return the states that a change of the kind `links` tells."""
+    return [LinkState(**one) for one in change["links"]]

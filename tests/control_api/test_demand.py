@@ -1,0 +1,140 @@
+"""What terminals are taken to want."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+from underpass_control.demand import LEAST_BPS, Demands
+from underpass_control.storage.links import LinkState
+
+from dama.planner import Link
+
+NODE = 10
+START_MS = 1_800_000_000_000
+
+
+def state(
+    second: float, sent_bytes: int, backlogged_bytes: int = 0, **members: object
+) -> LinkState:
+    uptime_ms = round(1000 * second)
+    made = LinkState(
+        terminal=NODE,
+        link="return",
+        node=NODE,
+        incarnation=1,
+        uptime_ms=uptime_ms,
+        time_ms=START_MS + uptime_ms,
+        received_ms=START_MS + uptime_ms,
+        gateway=1,
+        path="satellite",
+        state="up",
+        offered_bytes=sent_bytes + backlogged_bytes,
+        sent_bytes=sent_bytes,
+        backlogged_bytes=backlogged_bytes,
+        streams=1,
+    )
+    return replace(made, **members)  # type: ignore[arg-type]
+
+
+def demands(*states: LinkState) -> Demands:
+    made = Demands()
+    for one in states:
+        made.take(NODE, Link(one.link), one)
+    return made
+
+
+def wanted(made: Demands, second: float) -> int | None:
+    return made.demand_bps(NODE, Link.RETURN, START_MS + round(1000 * second))
+
+
+def steady(seconds: int, bytes_per_s: int = 100_000, **members: object) -> list[LinkState]:
+    return [state(n, n * bytes_per_s, **members) for n in range(1, seconds + 1)]  # type: ignore[arg-type]
+
+
+def test_who_never_reported_takes_a_fair_share() -> None:
+    assert wanted(Demands(), 0) is None
+    assert Demands().efficiency(NODE, Link.RETURN) == 1
+
+
+def test_who_has_nothing_waiting_wants_a_quarter_more_than_its_recent_rate() -> None:
+    rate = wanted(demands(*steady(8)), 8)
+    assert rate is not None
+    assert 1.25 * 800_000 <= rate <= 1.25 * 800_000 * 1.125
+
+
+def test_the_recent_rate_is_that_of_the_last_seconds() -> None:
+    slowed = [*steady(20), *(state(20 + n, 20 * 100_000 + n * 10_000) for n in range(1, 7))]
+    rate = wanted(demands(*slowed), 26)
+    assert rate is not None
+    assert 1.25 * 80_000 <= rate <= 1.25 * 80_000 * 1.125
+
+
+def test_who_has_a_backlog_is_greedy_and_who_has_it_in_passing_is_not() -> None:
+    kept = steady(8, backlogged_bytes=200_000)
+    assert wanted(demands(*kept), 8) is None
+    assert wanted(demands(*steady(8, backlogged_bytes=10_000)), 8) is not None
+    cleared = replace(kept[-1], rate_bps=50_000_000)
+    assert wanted(demands(*steady(7), cleared), 8) is not None
+
+
+def test_the_first_report_tells_no_rate() -> None:
+    assert wanted(demands(state(1, 5_000_000)), 1) is None
+
+
+def test_who_is_blocked_wants_what_it_did_before() -> None:
+    before = steady(8)
+    dark = [state(8 + n, 800_000, state="blocked") for n in range(1, 60)]
+    assert wanted(demands(*before, *dark), 67) == wanted(demands(*before), 8)
+    waiting = [replace(one, backlogged_bytes=1) for one in dark]
+    assert wanted(demands(*before, *waiting), 67) is None
+
+
+def test_after_a_blockage_the_rate_is_measured_anew() -> None:
+    before = steady(8)
+    dark = [state(8 + n, 800_000, state="blocked") for n in range(1, 60)]
+    again = [state(68 + n, 800_000 + n * 100_000) for n in range(3)]
+    assert wanted(demands(*before, *dark, *again), 70) == wanted(demands(*before), 8)
+
+
+def test_who_is_away_wants_enough_to_say_that_it_is_back() -> None:
+    greedy = demands(*steady(8, backlogged_bytes=10**6))
+    assert wanted(greedy, 300) is None
+    assert wanted(greedy, 309) == LEAST_BPS
+    greedy.take(NODE, Link.RETURN, state(400, 900_000, 10**6))
+    assert wanted(greedy, 400) is None
+
+
+def test_who_is_idle_can_still_report() -> None:
+    assert wanted(demands(*(state(n, 1_000) for n in range(8))), 8) == LEAST_BPS
+
+
+def test_a_node_started_anew_counts_from_nothing() -> None:
+    again = [state(n, n * 100_000, incarnation=2, time_ms=START_MS + 9_000) for n in range(1, 9)]
+    rate = wanted(demands(*steady(8, 1_000_000), *again), 12)
+    assert rate is not None
+    assert rate < 1_200_000
+
+
+@given(st.permutations(steady(6, backlogged_bytes=0)))
+def test_late_reports_change_nothing(shuffled: list[LinkState]) -> None:
+    made = demands(*shuffled)
+    rate = wanted(made, 6)
+    newest = shuffled.index(max(shuffled, key=lambda one: one.uptime_ms))
+    assert wanted(demands(*shuffled[: newest + 1]), 6) == rate
+
+
+@given(st.integers(0, 10**9))
+def test_demand_is_never_less_than_the_headroom(rate_bytes: int) -> None:
+    rate = wanted(demands(*steady(6, rate_bytes)), 6)
+    assert rate is not None
+    assert 10 * rate_bytes <= max(rate, LEAST_BPS) <= max(12 * rate_bytes, LEAST_BPS)
+
+
+def test_efficiency_is_the_newest_reports() -> None:
+    made = demands(state(1, 0, efficiency=2.5), state(2, 0, efficiency=1.3))
+    assert made.efficiency(NODE, Link.RETURN) == Fraction(13, 10)
+    made.forget(NODE)
+    assert made.efficiency(NODE, Link.RETURN) == 1
