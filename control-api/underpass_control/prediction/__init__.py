@@ -1,0 +1,6 @@
+"""The blockages ahead of a beam's terminals, and what is learned of those that came."""
+
+from underpass_control.prediction.lessons import Lesson
+from underpass_control.prediction.predictions import Predictions
+
+__all__ = ["Lesson", "Predictions"]

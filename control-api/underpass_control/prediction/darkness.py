@@ -1,0 +1,96 @@
+"""How an observed blockage goes with the expected ones, while it lasts and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from dama.prediction import Blockage
+
+# Expected and observed entries so near, or intervals that overlap, are the same blockage.
+SAME_ENTRY_MS = 30_000
+# Whoever stays dark beyond the expected exit is expected to do so for this part of the time so
+# far longer, until it is this many times what was expected and a minute: then it is something else.
+_OVERDUE = 0.2
+_LOST_FACTOR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Darkness:
+    """An observed blockage of a terminal; `exit_ms` is None while it lasts.
+
+    `expected` is the one that it was found to be.
+    """
+
+    entry_ms: int
+    exit_ms: int | None = None
+    expected: Blockage | None = None
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Tell whether it has a moment in common with an interval."""
+        return self.entry_ms < end_ms and (self.exit_ms is None or begin_ms < self.exit_ms)
+
+
+def recognise(entry_ms: int, expected: Iterable[Blockage]) -> Blockage | None:
+    """Return which of the expected blockages has begun."""
+    near = [one for one in expected if is_same(entry_ms, one.entry_ms, one.exit_ms)]
+    return min(near, key=lambda one: abs(one.entry_ms - entry_ms), default=None)
+
+
+def is_same(observed_entry_ms: int, entry_ms: int, exit_ms: int) -> bool:
+    """Tell whether what began at a time may be what was expected from `entry_ms` to `exit_ms`."""
+    return entry_ms - SAME_ENTRY_MS <= observed_entry_ms < max(exit_ms, entry_ms + SAME_ENTRY_MS)
+
+
+def as_observed(
+    expected: tuple[Blockage, ...], darkness: Darkness | None, now_ms: int
+) -> tuple[Blockage, ...]:
+    """Return what to expect, with what has been observed.
+
+    While a blockage lasts, it began when it was observed to, and takes as long as was expected.
+    Once it is over, nothing is expected any more of what has been.
+    """
+    if darkness is None:
+        return expected
+    if darkness.exit_ms is not None:
+        return tuple(one for one in expected if not _is_over(one, darkness, darkness.exit_ms))
+    begun = darkness.expected
+    others = tuple(
+        one
+        for one in expected
+        if not is_same(darkness.entry_ms, one.entry_ms, one.exit_ms)
+        and (begun is None or not _goes_on(one, begun))
+        and one.exit_ms > now_ms
+    )
+    present = None if begun is None else _present(begun, darkness.entry_ms, now_ms)
+    return others if present is None else (present, *others)
+
+
+def _is_over(one: Blockage, darkness: Darkness, over_ms: int) -> bool:
+    """Tell whether an expectation has been fulfilled, or is older than what has come."""
+    if one.entry_ms < over_ms:
+        return True
+    begun = darkness.expected
+    # What was much shorter than expected may have come before it.
+    return (
+        begun is not None
+        and one.based_on_ms < over_ms
+        and 2 * (over_ms - darkness.entry_ms) >= begun.exit_ms - begun.entry_ms
+        and _goes_on(one, begun)
+    )
+
+
+def _present(begun: Blockage, entry_ms: int, now_ms: int) -> Blockage | None:
+    lasting_ms = begun.exit_ms - begun.entry_ms
+    dark_ms = now_ms - entry_ms
+    if dark_ms > _LOST_FACTOR * lasting_ms + 60_000:
+        return None
+    exit_ms = entry_ms + max(lasting_ms, round((1 + _OVERDUE) * dark_ms))
+    return replace(begun, entry_ms=entry_ms, exit_ms=exit_ms, confidence=1.0)
+
+
+def _goes_on(one: Blockage, begun: Blockage) -> bool:
+    """Tell whether an expectation is one that is known to have begun, told again."""
+    if one.obstruction_id is not None and begun.obstruction_id is not None:
+        return one.obstruction_id == begun.obstruction_id and one.based_on_ms <= begun.exit_ms
+    return is_same(one.entry_ms, begun.entry_ms, begun.exit_ms)

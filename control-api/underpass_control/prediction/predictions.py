@@ -1,0 +1,151 @@
+"""The blockages ahead of a beam's terminals: predicted, announced and observed, reconciled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from dama.prediction import (
+    Announcement,
+    Blockage,
+    Fix,
+    ObstructionMap,
+    Predictor,
+    Track,
+    reconcile,
+)
+from dama.prediction.learning import Learned
+from dama.prediction.places import Line
+from underpass_control.prediction.darkness import Darkness, as_observed, recognise
+from underpass_control.prediction.lessons import Lesson, Lessons
+
+# Announcements of a terminal that are kept: the latest, while they are not over.
+_MOST_ANNOUNCEMENTS = 32
+# Between reports only time passes; what it changes is looked at so often.
+_FRESH_MS = 500
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """What is known of a terminal."""
+
+    predictor: Predictor
+    route: Line | None = None
+    announcements: list[Announcement] = field(default_factory=list)
+    darkness: Darkness | None = None
+    # What was found last, and when; None: something has changed since.
+    found: tuple[Blockage, ...] = ()
+    found_ms: int | None = None
+
+
+class Predictions:
+    """The blockages ahead of a beam's terminals.
+
+    Without I/O and clock; times are UTC in ms since the Unix epoch.
+    """
+
+    def __init__(self, obstructions: ObstructionMap | None = None) -> None:
+        self._map = obstructions or ObstructionMap([])
+        self._terminals: dict[int, _Ahead] = {}
+        self._lessons = Lessons()
+
+    def set_map(
+        self, obstructions: ObstructionMap, learned: Mapping[str, Learned] | None = None
+    ) -> None:
+        """Take another map; `learned` are those of its obstructions that were learned, by id."""
+        self._map = obstructions
+        self._lessons.set_map(obstructions, learned or {})
+        for ahead in self._terminals.values():
+            ahead.predictor = Predictor(obstructions, ahead.predictor.track, ahead.route)
+            ahead.found_ms = None
+
+    def set_route(self, terminal: int, route: Line | None) -> None:
+        """Take the line that a terminal will drive; None where that is not known."""
+        ahead = self._of(terminal)
+        ahead.route = route
+        ahead.predictor = Predictor(self._map, ahead.predictor.track, route)
+        ahead.found_ms = None
+
+    def feed(self, terminal: int, fix: Fix) -> bool:
+        """Take a fix in; False where it is not newer than the last one, and changes nothing."""
+        ahead = self._of(terminal)
+        if not ahead.predictor.feed(fix):
+            return False
+        ahead.found_ms = None
+        self._lessons.look(terminal, ahead.predictor.track)
+        return True
+
+    def announce(self, terminal: int, announcement: Announcement) -> None:
+        """Take in what a terminal says itself; again, it changes nothing."""
+        ahead = self._of(terminal)
+        if announcement not in ahead.announcements:
+            kept = sorted([*ahead.announcements, announcement], key=lambda one: one.announced_ms)
+            ahead.announcements = kept[-_MOST_ANNOUNCEMENTS:]
+            ahead.found_ms = None
+
+    def observe(self, terminal: int, entry_ms: int, exit_ms: int | None) -> None:
+        """Take in a loss of link, at its beginning and again, with its exit, at its end.
+
+        Both ends of the link observe it: what overlaps an observation is the same one. Holding
+        back because a plan says so is no loss, and not to be told here.
+        """
+        ahead = self._of(terminal)
+        known = ahead.darkness
+        if known is not None and known.overlaps(entry_ms, exit_ms or entry_ms + 1):
+            if known.exit_ms is not None or exit_ms is None:
+                return
+            ahead.darkness = replace(known, exit_ms=max(exit_ms, known.entry_ms + 1))
+        elif known is not None and entry_ms < known.entry_ms:
+            # A report that comes late: it teaches, but says nothing of the present.
+            if exit_ms is not None:
+                self._lessons.lost(terminal, Darkness(entry_ms, exit_ms))
+            return
+        else:
+            expected = self._expected(ahead, entry_ms)
+            ahead.darkness = Darkness(entry_ms, exit_ms, recognise(entry_ms, expected))
+        ahead.found_ms = None
+        if ahead.darkness.exit_ms is not None:
+            self._lessons.lost(terminal, ahead.darkness)
+
+    def forget(self, terminal: int) -> None:
+        """Forget a terminal that has left the beam."""
+        self._terminals.pop(terminal, None)
+        self._lessons.forget(terminal)
+
+    def blockages(self, now_ms: int) -> dict[int, tuple[Blockage, ...]]:
+        """Return the present and the coming blockages of each terminal that has any."""
+        found = {terminal: self.blockages_of(terminal, now_ms) for terminal in self._terminals}
+        return {terminal: blockages for terminal, blockages in found.items() if blockages}
+
+    def blockages_of(self, terminal: int, now_ms: int) -> tuple[Blockage, ...]:
+        """Return a terminal's present and coming blockages, the next first."""
+        ahead = self._terminals.get(terminal)
+        if ahead is None:
+            return ()
+        if ahead.found_ms is None or not 0 <= now_ms - ahead.found_ms < _FRESH_MS:
+            ahead.announcements = [
+                one for one in ahead.announcements if one.entry_ms + one.duration_ms > now_ms
+            ]
+            expected = self._expected(ahead, now_ms)
+            self._lessons.expect(terminal, expected)
+            ahead.found = as_observed(expected, ahead.darkness, now_ms)
+            ahead.found_ms = now_ms
+        return ahead.found
+
+    def lessons(self) -> list[Lesson]:
+        """Return what was learned since the last call, to be stored by who plans the beam."""
+        return self._lessons.take()
+
+    def track(self, terminal: int) -> Track | None:
+        """Return what is kept of a terminal's track."""
+        ahead = self._terminals.get(terminal)
+        return None if ahead is None else ahead.predictor.track
+
+    def _of(self, terminal: int) -> _Ahead:
+        ahead = self._terminals.get(terminal)
+        if ahead is None:
+            ahead = self._terminals[terminal] = _Ahead(Predictor(self._map))
+        return ahead
+
+    def _expected(self, ahead: _Ahead, now_ms: int) -> tuple[Blockage, ...]:
+        return reconcile(ahead.predictor.blockages(now_ms), ahead.announcements, now_ms)

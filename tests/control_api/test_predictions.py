@@ -1,0 +1,179 @@
+"""What is expected of a beam's terminals: predicted, announced, observed, learned."""
+
+from __future__ import annotations
+
+from underpass_control.prediction import Lesson, Predictions
+
+from dama.prediction import Announcement, Blockage, Fix, ObstructionMap
+from dama.prediction.learning import Learned
+from tests.dama.prediction.test_laws import MAP, START_MS, at, eastwards, fix
+
+VAN, BUS = 10, 11
+
+
+def ms(second: float) -> int:
+    return START_MS + round(1000 * second)
+
+
+def driving(fixes: list[Fix], obstructions: ObstructionMap = MAP) -> Predictions:
+    made = Predictions(obstructions)
+    for one in fixes:
+        made.feed(VAN, one)
+    return made
+
+
+def only(made: Predictions, second: float) -> Blockage:
+    (blockage,) = made.blockages(ms(second))[VAN]
+    return blockage
+
+
+def test_each_terminal_has_its_own_blockages() -> None:
+    made = driving(eastwards(-400.0, 20.0))
+    for one in eastwards(-400.0, 20.0, y=500.0):
+        made.feed(BUS, one)
+    assert list(made.blockages(ms(30))) == [VAN]
+    assert abs(only(made, 30).entry_ms - ms(50)) < 500
+    made.forget(VAN)
+    assert made.blockages(ms(30)) == {}
+
+
+def test_an_announcement_is_reconciled_with_the_prediction() -> None:
+    made = driving(eastwards(-400.0, 20.0))
+    said = Announcement(ms(31), ms(52), 40_000, 0.9)
+    made.announce(VAN, said)
+    made.announce(VAN, said)
+    blockage = only(made, 31)
+    assert (blockage.entry_ms, blockage.exit_ms) == (ms(52), ms(92))
+    assert (blockage.source, blockage.obstruction_id) == ("announced", "t")
+    made.announce(VAN, Announcement(ms(32), ms(52), 40_000, 0.0))
+    assert made.blockages(ms(32)) == {}
+
+
+def test_an_announcement_needs_no_map() -> None:
+    made = Predictions()
+    made.announce(BUS, Announcement(ms(0), ms(60), 30_000, 1.0))
+    (blockage,) = made.blockages(ms(1))[BUS]
+    assert (blockage.entry_ms, blockage.exit_ms) == (ms(60), ms(90))
+    assert made.blockages(ms(90)) == {}
+
+
+def test_while_it_is_dark_the_blockage_began_when_it_was_observed() -> None:
+    made = driving(eastwards(-40.0, 20.0))
+    expected = only(made, 30)
+    made.observe(VAN, ms(33), None)
+    dark = only(made, 35)
+    assert dark.entry_ms == ms(33)
+    assert dark.duration_s == expected.duration_s
+    assert dark.confidence == 1.0
+
+
+def test_who_stays_dark_longer_is_believed_inside_and_then_lost() -> None:
+    made = driving(eastwards(-40.0, 20.0))
+    made.observe(VAN, ms(32), None)
+    over = only(made, 33).exit_ms
+    late = made.blockages(over + 10_000)[VAN][0]
+    assert over + 10_000 < late.exit_ms < over + 25_000
+    assert made.blockages(over + 300_000) == {}
+
+
+def test_once_it_is_light_again_nothing_is_expected_of_what_has_been() -> None:
+    made = driving(eastwards(-40.0, 20.0))
+    made.observe(VAN, ms(32), None)
+    assert VAN in made.blockages(ms(40))
+    made.observe(VAN, ms(32), ms(50))
+    assert made.blockages(ms(50)) == {}
+
+
+def test_a_bridge_shortly_before_does_not_hide_the_tunnel() -> None:
+    made = driving(eastwards(-400.0, 20.0))
+    made.observe(VAN, ms(31), ms(33))
+    assert abs(only(made, 33).entry_ms - ms(50)) < 500
+
+
+def test_both_ends_of_a_link_observe_one_blockage() -> None:
+    made = driving(eastwards(-40.0, 20.0))
+    made.observe(VAN, ms(32), None)
+    made.observe(VAN, ms(32.4), None)
+    made.observe(VAN, ms(32.4), ms(60))
+    made.observe(VAN, ms(32), ms(60.2))
+    assert made.blockages(ms(61)) == {}
+
+
+def test_a_loss_that_nothing_foretold_reserves_nothing() -> None:
+    made = driving(eastwards(-400.0, 20.0, y=500.0))
+    made.observe(VAN, ms(31), None)
+    assert made.blockages(ms(35)) == {}
+
+
+def lost_through(seconds: tuple[int, int], obstructions: ObstructionMap) -> Predictions:
+    made = Predictions(obstructions)
+    for second in range(90):
+        if second == seconds[1] + 2:
+            made.observe(VAN, ms(seconds[0]), ms(seconds[1]))
+        if not seconds[0] < second < seconds[1]:
+            made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
+    return made
+
+
+def test_a_loss_in_motion_is_a_lesson() -> None:
+    made = lost_through((30, 45), ObstructionMap([]))
+    (lesson,) = made.lessons()
+    assert lesson.id == f"learned:{VAN}:{ms(30)}"
+    assert lesson.learned is not None
+    assert made.lessons() == []
+
+
+def known(lesson: Lesson) -> tuple[ObstructionMap, dict[str, Learned]]:
+    assert lesson.learned is not None
+    return ObstructionMap([lesson.learned.obstruction]), {lesson.id: lesson.learned}
+
+
+def test_a_loss_where_one_is_known_is_counted_there() -> None:
+    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
+    obstructions, learned = known(lesson)
+    made = Predictions()
+    made.set_map(obstructions, learned)
+    for second in range(90):
+        made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
+        if second == 46:
+            made.observe(VAN, ms(30), ms(45))
+    (again,) = made.lessons()
+    assert again.learned is not None
+    assert (again.id, again.learned.lost) == (lesson.id, 2)
+
+
+def test_a_passage_on_which_the_link_held_counts_against_what_was_learned() -> None:
+    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
+    obstructions, learned = known(lesson)
+    made = Predictions()
+    made.set_map(obstructions, learned)
+    for second in range(120):
+        made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
+        made.blockages(ms(second))
+    (held,) = made.lessons()
+    assert held.learned is not None
+    assert (held.learned.lost, held.learned.held) == (1, 1)
+
+
+def test_late_reports_of_an_earlier_loss_teach_and_say_nothing_of_the_present() -> None:
+    made = driving(eastwards(-40.0, 20.0))
+    made.observe(VAN, ms(32), None)
+    made.observe(VAN, ms(5), ms(9))
+    assert only(made, 40).entry_ms == ms(32)
+
+
+def test_another_map_takes_the_track_along() -> None:
+    made = driving(eastwards(-400.0, 20.0), ObstructionMap([]))
+    assert made.blockages(ms(30)) == {}
+    made.set_map(MAP)
+    # The road is found with the next fix.
+    made.feed(VAN, fix(31, -380.0, 0.0, 20.0))
+    assert abs(only(made, 31).entry_ms - ms(50)) < 500
+
+
+def test_a_route_that_turns_off_keeps_clear_of_the_tunnel() -> None:
+    made = driving(eastwards(-400.0, 20.0))
+    made.set_route(VAN, (at(-2_000.0), at(-300.0), at(-300.0, 1_000.0)))
+    assert made.blockages(ms(30)) == {}
+    made.set_route(VAN, None)
+    assert VAN in made.blockages(ms(30))
