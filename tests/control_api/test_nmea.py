@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +18,7 @@ from tests.drives.island import island
 from tests.drives.nmea_log import nmea_log
 from tests.drives.roads import Roads
 
+VECTORS = Path(__file__).parents[2] / "docs" / "vectors" / "nmea.json"
 PLACE = "4619.0000,N,00655.5000,E"
 
 
@@ -35,6 +39,28 @@ def read(*lines: str) -> list[Fix]:
 
 def moment(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    "case", json.loads(VECTORS.read_text())["cases"], ids=lambda case: str(case["name"])
+)
+def test_logs_are_read_as_the_vectors_say(case: dict[str, Any]) -> None:
+    since_ms = case.get("not_before_ms")
+    since = [datetime.fromtimestamp(since_ms / 1000, UTC)] if since_ms else []
+    reader = NmeaReader(*since)
+    fixes = list(read_nmea(case["lines"], reader))
+    # A log's fix without a time is of no use to anybody.
+    dated = [fix for fix in case["fixes"] if fix["time_ms"] is not None]
+    assert [fix.time_ms for fix in fixes] == [fix["time_ms"] for fix in dated]
+    for fix, expected in zip(fixes, dated, strict=True):
+        assert fix.lon == pytest.approx(expected["longitude"], abs=1e-9)
+        assert fix.lat == pytest.approx(expected["latitude"], abs=1e-9)
+        assert fix.speed_mps == pytest.approx(expected.get("speed_mps"), abs=1e-9)
+        assert fix.heading_deg == pytest.approx(expected.get("heading_deg"), abs=1e-9)
+        assert fix.accuracy_m == pytest.approx(expected.get("accuracy_m"), abs=1e-9)
+    undated = len(case["fixes"]) - len(dated)
+    counted = {**case["counts"], "fixes": case["counts"]["fixes"] - undated}
+    assert vars(reader.counts) == counted
 
 
 def test_a_known_sentence_is_read() -> None:
@@ -177,7 +203,7 @@ fields = st.sampled_from(["", "A", "N", "E", "4619.0", "00655.5", "120000", "010
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["RMC", "GGA", "GLL", "VTG", "GST", "ZDA"]),
+            st.sampled_from(["RMC", "GGA", "GNS", "GLL", "VTG", "GST", "ZDA"]),
             st.lists(fields, max_size=15),
         ),
         max_size=10,

@@ -1,7 +1,8 @@
 """NMEA 0183 logs and streams: sentences in, fixes out.
 
-Read are RMC, GGA, GLL, VTG, GST and ZDA of any talker (GP, GN, GL, GA, GB, BD, QZ, …); everything
-else is passed over. Sentences of one epoch, told by their time of day, make one fix.
+Read are RMC, GGA, GNS, GLL, VTG, GST and ZDA of any talker (GP, GN, GL, GA, GB, BD, QZ, …);
+everything else is passed over. Sentences of one epoch, told by their time of day, make one fix.
+The gateway reads its receiver in the same way; docs/vectors/nmea.json holds both to it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _KMH = 1 / 3.6
 _ROLLOVER = timedelta(weeks=1024)
 # No receiver's log is older than the first week that it can mean.
 _GPS_BEGAN = datetime(1980, 1, 6, tzinfo=UTC)
+# Two digits of a year mean the hundred years from here, and no year is another.
+_FIRST_YEAR = 1980
 # A dilution of precision of 1 is this error across the ground, one standard deviation.
 _RANGE_ERROR_M = 3.0
 # Dead reckoning goes on for some seconds where satellites are lost, and drifts.
@@ -35,9 +38,11 @@ _BELIEVED_AFTER = 10
 _SENTENCE = re.compile(
     r"\$(P(?=[A-Z0-9]{3})|[A-Z]{2})([A-Z0-9]{3,9}),([^*]*)(?:\*([0-9A-Fa-f]{2}))?"
 )
-_TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d|60)(?:\.(\d{1,9}))?")
-_ANGLE = re.compile(r"(\d{1,3})([0-5]\d(?:\.\d{1,9})?)")
-_NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?")
+_TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d|60)(?:\.(\d{1,9}))?", re.ASCII)
+_ANGLE = re.compile(r"(\d{1,3})([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+_SHORT_DATE = re.compile(r"(\d{2})(\d{2})(\d{2})", re.ASCII)
+_LONG_DATE = re.compile(r"(\d{1,2}),(\d{1,2}),(\d{4})", re.ASCII)
 
 
 class SentenceError(ValueError):
@@ -121,6 +126,7 @@ class NmeaReader:
         self._epoch: _Epoch | None = None
         self._last_ms: int | None = None
         self._behind = 0
+        self._ready: list[Fix] = []
 
     def feed(self, line: str) -> list[Fix]:
         """Take a line; return the fix that it completes, if it does."""
@@ -134,18 +140,24 @@ class NmeaReader:
         if reader is None:
             return []
         try:
-            return reader(self, read)
+            reader(self, read)
         except SentenceError:
             self.counts.rejected += 1
-            return []
+        return self._take()
 
     def finish(self) -> list[Fix]:
         """Return the fix of the last epoch."""
-        return self._close()
+        self._close()
+        return self._take()
 
-    def _rmc(self, read: Sentence) -> list[Fix]:
-        done = self._at(read.field(0))
-        self._dated(read.field(8))
+    def _take(self) -> list[Fix]:
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _rmc(self, read: Sentence) -> None:
+        self._at(read.field(0))
+        if read.field(8):
+            self._set_date(read.field(8), _SHORT_DATE)
         self._learn(
             place=_place(*(read.field(n) for n in range(2, 6))),
             valid=read.field(1) == "A" and _is_measured(read.field(11)),
@@ -153,10 +165,9 @@ class NmeaReader:
             speed_mps=_scaled(read.field(6), _KNOTS),
             heading_deg=_scaled(read.field(7), 1.0),
         )
-        return done
 
-    def _gga(self, read: Sentence) -> list[Fix]:
-        done = self._at(read.field(0))
+    def _gga(self, read: Sentence) -> None:
+        self._at(read.field(0))
         quality = read.field(5)
         dilution = _scaled(read.field(7), _RANGE_ERROR_M)
         self._learn(
@@ -165,43 +176,52 @@ class NmeaReader:
             valid=quality in ("1", "2", "3", "4", "5", "6"),
             accuracy_m=_ESTIMATED_M if quality == "6" else dilution,
         )
-        return done
 
-    def _gll(self, read: Sentence) -> list[Fix]:
-        done = self._at(read.field(4))
+    def _gns(self, read: Sentence) -> None:
+        self._at(read.field(0))
+        # One letter for each system: autonomous, differential, precise, real time kinematic or
+        # float. A place of dead reckoning alone has E.
+        modes = set(read.field(5))
+        measured = not modes.isdisjoint("ADPRF")
+        estimated = not measured and "E" in modes
+        dilution = _scaled(read.field(7), _RANGE_ERROR_M)
+        self._learn(
+            place=_place(*(read.field(n) for n in range(1, 5))),
+            valid=measured or estimated,
+            accuracy_m=_ESTIMATED_M if estimated else dilution,
+        )
+
+    def _gll(self, read: Sentence) -> None:
+        self._at(read.field(4))
         self._learn(
             place=_place(*(read.field(n) for n in range(4))),
             valid=read.field(5) == "A" and _is_measured(read.field(6)),
             accuracy_m=_ESTIMATED_M if read.field(6) == "E" else None,
         )
-        return done
 
-    def _gst(self, read: Sentence) -> list[Fix]:
-        done = self._at(read.field(0))
+    def _gst(self, read: Sentence) -> None:
+        self._at(read.field(0))
         north, east = _scaled(read.field(5), 1.0), _scaled(read.field(6), 1.0)
         if north is not None and east is not None:
             self._learn(accuracy_m=((north**2 + east**2) / 2) ** 0.5)
-        return done
 
-    def _vtg(self, read: Sentence) -> list[Fix]:
+    def _vtg(self, read: Sentence) -> None:
         # It has no time of its own: it belongs to the epoch that is open.
         speed = _scaled(read.field(6), _KMH)
         self._learn(speed_mps=speed, heading_deg=_scaled(read.field(0), 1.0))
-        return []
 
-    def _zda(self, read: Sentence) -> list[Fix]:
-        done = self._at(read.field(0))
-        day, month, year = (read.field(n) for n in (1, 2, 3))
-        if day.isdecimal() and month.isdecimal() and year.isdecimal() and len(year) == 4:
-            self._set_date(f"{int(day):02}{int(month):02}{year}", "%d%m%Y")
-        return done
+    def _zda(self, read: Sentence) -> None:
+        self._at(read.field(0))
+        date = [read.field(n) for n in (1, 2, 3)]
+        if any(date):
+            self._set_date(",".join(date), _LONG_DATE)
 
-    def _at(self, text: str) -> list[Fix]:
-        """Turn to the epoch of a time of day; return the fix of the one before."""
+    def _at(self, text: str) -> None:
+        """Turn to the epoch of a time of day; the one before is over."""
         at = _time_of_day(text)
         if self._epoch is not None and self._epoch.time_of_day == at:
-            return []
-        done = self._close()
+            return
+        self._close()
         if (
             self._midnight is not None
             and self._epoch is not None
@@ -209,17 +229,21 @@ class NmeaReader:
         ):
             self._midnight += _DAY
         self._epoch = _Epoch(at)
-        return done
 
-    def _dated(self, text: str) -> None:
-        if text:
-            self._set_date(text, "%d%m%y")
-
-    def _set_date(self, text: str, form: str) -> None:
+    def _set_date(self, text: str, form: re.Pattern[str]) -> None:
+        found = form.fullmatch(text)
+        if not found:
+            raise SentenceError(f"no date: {text}")
+        day, month, year = (int(part) for part in found.groups())
+        if form is _SHORT_DATE:
+            year += _FIRST_YEAR // 100 * 100
+            year += 100 if year < _FIRST_YEAR else 0
         try:
-            midnight = datetime.strptime(text, form).replace(tzinfo=UTC)
+            midnight = datetime(year, month, day, tzinfo=UTC)
         except ValueError:
             raise SentenceError(f"no date: {text}") from None
+        if not _FIRST_YEAR <= year < _FIRST_YEAR + 100:
+            raise SentenceError(f"no year since GPS began: {text}")
         while midnight + _DAY < self._not_before:
             midnight += _ROLLOVER
         self._midnight = midnight
@@ -247,13 +271,15 @@ class NmeaReader:
             accuracy_m=epoch.accuracy_m if accuracy_m is None else accuracy_m,
         )
 
-    def _close(self) -> list[Fix]:
+    def _close(self) -> None:
         epoch = self._epoch
-        if epoch is None or epoch.valid is None or self._midnight is None:
-            return []
+        if epoch is None or epoch.valid is None:
+            return
         if not epoch.valid or epoch.place is None:
             self.counts.without_fix += 1
-            return []
+            return
+        if self._midnight is None:
+            return
         moment = self._midnight + epoch.time_of_day
         time_ms = round(moment.timestamp() * 1000)
         lon, lat = epoch.place
@@ -261,22 +287,23 @@ class NmeaReader:
             fix = Fix(time_ms, lon, lat, epoch.speed_mps, epoch.heading_deg, epoch.accuracy_m)
         except FixError:
             self.counts.rejected += 1
-            return []
+            return
         if self._last_ms is not None and time_ms <= self._last_ms:
             # A talker that repeats another's epoch, or a clock that fell back.
             self._behind += 1
             if self._behind < _BELIEVED_AFTER or time_ms == self._last_ms:
                 self.counts.rejected += 1
-                return []
+                return
         self._behind = 0
         self._last_ms = time_ms
         self.counts.fixes += 1
-        return [fix]
+        self._ready.append(fix)
 
 
 _READERS = {
     "RMC": NmeaReader._rmc,
     "GGA": NmeaReader._gga,
+    "GNS": NmeaReader._gns,
     "GLL": NmeaReader._gll,
     "GST": NmeaReader._gst,
     "VTG": NmeaReader._vtg,
