@@ -1,0 +1,1 @@
+"""OpenSAND's NCC, as it reads what it is told."""

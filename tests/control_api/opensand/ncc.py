@@ -1,0 +1,83 @@
+"""An NCC of the tests' own: reads requests as OpenSAND's does, 200 bytes at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass, field
+
+_READ_BYTES = 200
+_BITS = 0xFFFF
+_LINE = re.compile(rb"(\d+):(\d+):(\d+):(\d+):(\d+)")
+
+
+@dataclass
+class Terminal:
+    """What the NCC keeps of a satellite terminal, kbit/s."""
+
+    cra_kbps: int = 128
+    rbdc_max_kbps: int = 512
+
+
+@dataclass
+class Ncc:
+    """One client at a time; terminals that are not logged on are ignored."""
+
+    terminals: dict[int, Terminal]
+    # When which terminal got which constant rate: (ms since the Unix epoch, id, kbit/s).
+    applied: list[tuple[int, int, int]] = field(default_factory=list)
+    broken: list[bytes] = field(default_factory=list)
+    connections: int = 0
+    port: int = 0
+    _busy: bool = False
+    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """End, as in a crash."""
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+        await asyncio.sleep(0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._busy:
+            writer.close()
+            return
+        self._busy = True
+        self.connections += 1
+        self._writers.append(writer)
+        try:
+            while piece := await reader.read(_READ_BYTES):
+                if not self._take(piece):
+                    break
+        except OSError:
+            pass
+        finally:
+            self._busy = False
+            writer.close()
+
+    def _take(self, piece: bytes) -> bool:
+        """Apply the lines of a piece; False if it has none that can be read."""
+        types = set()
+        for line in piece.rstrip(b"\n").split(b"\n"):
+            found = _LINE.fullmatch(line)
+            if not found or not piece.endswith(b"\n"):
+                self.broken.append(line)
+                continue
+            kind, st_id, cra, _, rbdc_max = map(int, found.groups())
+            types.add(kind)
+            terminal = self.terminals.get(st_id)
+            # Another type than the piece's first is passed over.
+            if terminal is None or len(types) > 1:
+                continue
+            terminal.cra_kbps = (cra & _BITS) or terminal.cra_kbps
+            terminal.rbdc_max_kbps = (rbdc_max & _BITS) or terminal.rbdc_max_kbps
+            self.applied.append((time.time_ns() // 1_000_000, st_id, terminal.cra_kbps))
+        return bool(types)
