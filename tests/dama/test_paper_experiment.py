@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dama.planner import Blockage
-from tests.dama.experiment import BEAM_BPS, Drive, paper_drive, run
+from tests.dama.experiment import BEAM_BPS, END_MS, Drive, paper_drive, run
 
 # Rounding leaves at most a bit of each report unsettled.
 _ROUNDING_BITS = 400
@@ -31,6 +31,15 @@ def test_of_four_sessions_each_has_579_mbit_and_more_than_the_targets() -> None:
     assert {name: round(mbit) for name, mbit in payload.items()} == dict.fromkeys("ABCD", 579)
     assert payload["A"] >= 550
     assert min(payload[name] for name in "BCD") >= 555
+
+
+@pytest.mark.parametrize("sessions", [2, 4, 8])
+def test_without_a_blockage_all_have_the_same_and_nothing_is_lent(sessions: int) -> None:
+    outcome = run(sessions, Drive(END_MS, END_MS, lambda _: ()))
+    assert outcome.jain >= Fraction(9999, 10_000)
+    for mbit in outcome.payload_mbit.values():
+        assert mbit == pytest.approx(2400 / sessions * 1448 / 1500, abs=0.001)
+    assert outcome.entries == []
 
 
 def test_without_lending_the_blocked_session_loses_its_time_in_the_tunnel() -> None:
