@@ -79,6 +79,46 @@ def drive(roads: Roads, seed: int, *, length_m: float = 8_000.0) -> Drive:
     )
 
 
+def passage(roads: Roads, name: str, *, lead_m: float, tail_m: float, seed: int = 0) -> Drive:
+    """Make a drive through the first covered way of a road, in the direction in which it is drawn.
+
+    Without turns, lights and stops: so many metres before the entry, and behind the exit.
+    """
+    along = sorted(
+        (piece for piece in roads.pieces if _as_drawn(piece, name)), key=lambda p: p.points[0]
+    )
+    entry = next(number for number, piece in enumerate(along) if piece.way.covered)
+    leave = next(n for n in range(entry, len(along)) if not along[n].way.covered)
+    before = [Piece(p.way, p.points[::-1]) for p in reversed(along[:entry])]
+    lead = [Piece(p.way, p.points[::-1]) for p in reversed(_first(before, lead_m))]
+    route = [*lead, *along[entry:leave], *_first(along[leave:], tail_m)]
+    dice = random.Random(seed)
+    samples = _samples(roads, dice, route)
+    times, covered_s = _motion(samples)
+    fixes = tuple(_receive(dice, samples, times, covered_s, []))
+    points = tuple(sample.at for sample in samples)
+    return Drive(seed, fixes, tuple(_truth(covered_s, fixes)), (), points, u_turned=False)
+
+
+def _as_drawn(piece: Piece, name: str) -> bool:
+    if piece.way.tags["name"] != name:
+        return False
+    places = [piece.way.points.index(point) for point in piece.points]
+    return places == sorted(places)
+
+
+def _first(pieces: list[Piece], length_m: float) -> list[Piece]:
+    """Return what lies within a distance from the beginning."""
+    kept = []
+    for piece in pieces:
+        if piece.length_m >= length_m:
+            kept.append(_cut(piece, length_m / piece.length_m))
+            break
+        kept.append(piece)
+        length_m -= piece.length_m
+    return kept
+
+
 def _ms(seconds: float) -> int:
     return START_MS + round(1000 * seconds)
 

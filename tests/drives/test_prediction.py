@@ -13,7 +13,7 @@ from dama.prediction.places import distance_m
 from tests.drives import field
 from tests.drives.evaluation import Entry, Score, held_along, score
 from tests.drives.island import PLANE
-from tests.drives.synthetic import drives, entries_of, island_map, score_drives
+from tests.drives.synthetic import drives, entries_of, island_map, passage_of, score_drives
 
 _NO_DRIVE = field.missing_drive()
 recorded_drive = pytest.mark.skipif(bool(_NO_DRIVE), reason=_NO_DRIVE or "")
@@ -139,3 +139,14 @@ def test_the_recorded_drives_tunnels_are_learned_from_the_losses_of_link() -> No
         axis = obstruction.covered[0].line
         assert distance_m(place.axis[0], axis[0]) < 5.0
         assert distance_m(place.axis[-1], axis[-1]) < 5.0
+
+
+def test_a_passage_is_predicted_and_nothing_beyond_it() -> None:
+    made = passage_of("Ridge Road", lead_m=800.0, tail_m=250.0)
+    known = island_map()
+    total = score(known, made.fixes, entries_of(made, known))
+    assert len(total.errors_s) == 1
+    assert total.missed == []
+    assert total.false == total.withdrawn == []
+    [stay] = made.covered
+    assert stay.exit_ms < made.fixes[-1].time_ms
