@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from aiohttp import web
@@ -20,6 +18,12 @@ from underpass_control import access, logs
 from underpass_control.commands.announce import announce
 from underpass_control.commands.console import JsonOption
 from underpass_control.commands.console import fail as _fail
+from underpass_control.commands.database import (
+    DEFAULT_DATABASE,
+    DatabaseOption,
+    open_database,
+    with_database,
+)
 from underpass_control.commands.maps import read_map
 from underpass_control.commands.replay import replay
 from underpass_control.instants import moment_of, rfc3339
@@ -28,12 +32,7 @@ from underpass_control.settings import Settings
 from underpass_control.storage import models, schema
 from underpass_control.storage import obstructions as stored
 from underpass_control.storage.changes import Changes
-from underpass_control.storage.database import (
-    Database,
-    DatabaseLostError,
-    DatabaseUrlError,
-    database_url,
-)
+from underpass_control.storage.database import Database, DatabaseLostError
 
 app = typer.Typer(
     name="underpass-control",
@@ -48,22 +47,10 @@ app.add_typer(obstructions, name="obstruction")
 app.command()(replay)
 app.command()(announce)
 
-DatabaseOption = Annotated[
-    str,
-    typer.Option(
-        "--database",
-        envvar="UNDERPASS_DATABASE",
-        help="sqlite:///PATH or postgresql://USER@HOST/NAME",
-    ),
-]
-_DEFAULT = "sqlite:///underpass-control.db"
-
-R = TypeVar("R")
-
 
 @app.command()
 def serve(
-    database: DatabaseOption = _DEFAULT,
+    database: DatabaseOption = DEFAULT_DATABASE,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8470,
     migrate_first: Annotated[
@@ -86,7 +73,7 @@ def serve(
     logs.configure(log_format)
 
     async def application() -> web.Application:
-        opened = _open(database)
+        opened = open_database(database)
         if migrate_first:
             await schema.migrate(opened)
         await schema.check_schema(opened)
@@ -100,7 +87,7 @@ def serve(
 
 @app.command()
 def migrate(
-    database: DatabaseOption = _DEFAULT,
+    database: DatabaseOption = DEFAULT_DATABASE,
     down_to: Annotated[
         str | None, typer.Option(help="Go down to this revision; `base` leaves nothing.")
     ] = None,
@@ -113,7 +100,7 @@ def migrate(
         else:
             await schema.migrate_down(opened, down_to)
 
-    _with_database(database, run, needs_schema=False)
+    with_database(database, run, needs_schema=False)
 
 
 @tokens.command("create")
@@ -126,7 +113,7 @@ def create_token(
     valid_days: Annotated[
         int | None, typer.Option(min=1, help="Without it, valid until revoked.")
     ] = None,
-    database: DatabaseOption = _DEFAULT,
+    database: DatabaseOption = DEFAULT_DATABASE,
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and print it: it cannot be shown again."""
@@ -143,12 +130,12 @@ def create_token(
                 connection, name=name, role=role, node=node, now_ms=now_ms, expires_ms=expires
             )
 
-    token = _with_database(database, run)
+    token = with_database(database, run)
     typer.echo(json.dumps({"token": token}) if as_json else token)
 
 
 @tokens.command("list")
-def list_tokens(database: DatabaseOption = _DEFAULT, as_json: JsonOption = False) -> None:
+def list_tokens(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOption = False) -> None:
     """Show all tokens, but for themselves."""
 
     async def run(opened: Database) -> list[dict[str, object]]:
@@ -156,7 +143,7 @@ def list_tokens(database: DatabaseOption = _DEFAULT, as_json: JsonOption = False
             rows = await connection.execute(select(models.Token.__table__).order_by("id"))
             return [_shown(row._mapping) for row in rows]
 
-    found = _with_database(database, run)
+    found = with_database(database, run)
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -170,7 +157,7 @@ def list_tokens(database: DatabaseOption = _DEFAULT, as_json: JsonOption = False
 @tokens.command("revoke")
 def revoke_token(
     token_id: Annotated[int, typer.Argument(help="Its id in the list.")],
-    database: DatabaseOption = _DEFAULT,
+    database: DatabaseOption = DEFAULT_DATABASE,
 ) -> None:
     """Revoke a token: the service refuses it within seconds."""
 
@@ -178,14 +165,14 @@ def revoke_token(
         async with opened.transaction() as connection:
             return await access.revoke_token(connection, token_id, time.time_ns() // 1_000_000)
 
-    if not _with_database(database, run):
+    if not with_database(database, run):
         _fail(f"there is no token {token_id} in force")
 
 
 @obstructions.command("import")
 def import_obstructions(
     path: Annotated[Path, typer.Argument(help="An OpenStreetMap extract, or GeoJSON.")],
-    database: DatabaseOption = _DEFAULT,
+    database: DatabaseOption = DEFAULT_DATABASE,
     as_json: JsonOption = False,
 ) -> None:
     """Take in the road tunnels and covered ways of a map; again, it changes nothing."""
@@ -197,7 +184,7 @@ def import_obstructions(
             await stored.put(connection, announce, path.name[:64], found)
 
     try:
-        _with_database(database, run)
+        with_database(database, run)
     except stored.UnstorableError as error:
         _fail(str(error))
     text = f"{len(found)} obstructions imported"
@@ -214,28 +201,3 @@ def _shown(row: object) -> dict[str, object]:
         **{name: values[name] for name in ("id", "name", "role", "node")},
         **{name: moment(values[f"{name}_ms"]) for name in ("created", "expires", "revoked")},
     }
-
-
-def _with_database(
-    url: str, run: Callable[[Database], Awaitable[R]], *, needs_schema: bool = True
-) -> R:
-    async def opened() -> R:
-        database = _open(url)
-        try:
-            if needs_schema:
-                await schema.check_schema(database)
-            return await run(database)
-        finally:
-            await database.close()
-
-    try:
-        return asyncio.run(opened())
-    except (DatabaseLostError, schema.SchemaError) as error:
-        _fail(str(error))
-
-
-def _open(url: str) -> Database:
-    try:
-        return Database(database_url(url))
-    except DatabaseUrlError as error:
-        _fail(str(error))

@@ -1,0 +1,58 @@
+"""What the verbs that open the database themselves have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import typer
+
+from underpass_control.commands.console import fail
+from underpass_control.storage import schema
+from underpass_control.storage.database import (
+    Database,
+    DatabaseLostError,
+    DatabaseUrlError,
+    database_url,
+)
+
+DatabaseOption = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        envvar="UNDERPASS_DATABASE",
+        help="sqlite:///PATH or postgresql://USER@HOST/NAME",
+    ),
+]
+DEFAULT_DATABASE = "sqlite:///underpass-control.db"
+
+R = TypeVar("R")
+
+
+def with_database(
+    url: str, run: Callable[[Database], Awaitable[R]], *, needs_schema: bool = True
+) -> R:
+    """Run with an open database; end with what is wrong with it."""
+
+    async def opened() -> R:
+        database = open_database(url)
+        try:
+            if needs_schema:
+                await schema.check_schema(database)
+            return await run(database)
+        finally:
+            await database.close()
+
+    try:
+        return asyncio.run(opened())
+    except (DatabaseLostError, schema.SchemaError) as error:
+        fail(str(error))
+
+
+def open_database(url: str) -> Database:
+    """Open a database; end if the URL names none."""
+    try:
+        return Database(database_url(url))
+    except DatabaseUrlError as error:
+        fail(str(error))
