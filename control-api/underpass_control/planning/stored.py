@@ -1,0 +1,227 @@
+"""Plans as they are stored: written by the holder of the lease, read by everybody."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Select, delete, func, insert, select
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import aliased
+
+from dama.planner import Link, Plan
+from dama.planner.text import read_plan
+from underpass_control.instants import moment_of, rfc3339
+from underpass_control.planning import lease
+from underpass_control.storage.changes import Announce
+from underpass_control.storage.models import Plan as Table
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """A plan with its version."""
+
+    beam: str
+    link: Link
+    version: int
+    issued_ms: int
+    start_ms: int
+    end_ms: int
+    fence: int
+    # Why it was made.
+    reason: str
+    # As `dama.planner.text` writes it.
+    document: str
+
+    @cached_property
+    def made(self) -> Plan:
+        """The plan itself."""
+        return read_plan(json.loads(self.document))
+
+
+@dataclass(frozen=True)
+class InForce:
+    """A plan within the time in which it holds."""
+
+    from_ms: int
+    to_ms: int
+    plan: StoredPlan
+
+
+async def store(
+    connection: AsyncConnection,
+    announce: Announce,
+    made: Plan,
+    document: str,
+    *,
+    holder: str,
+    fence: int,
+    reason: str,
+) -> StoredPlan:
+    """Store a plan with the next version.
+
+    Raises:
+        FencedError: Another process plans the beam now; nothing was stored.
+    """
+    await lease.check(connection, made.beam, holder, fence)
+    newest = select(func.max(Table.version)).where(
+        Table.beam_id == made.beam, Table.link == made.link.value
+    )
+    last = (await connection.execute(newest)).scalar_one_or_none() or 0
+    stored = StoredPlan(
+        beam=made.beam,
+        link=made.link,
+        # Nodes ignore lower versions than they know: a database that is new, or restored, has to
+        # go on above what was there.
+        version=max(last + 1, made.issued_ms // 1000),
+        issued_ms=made.issued_ms,
+        start_ms=made.start_ms,
+        end_ms=made.end_ms,
+        fence=fence,
+        reason=reason,
+        document=document,
+    )
+    await connection.execute(
+        insert(Table).values(
+            beam_id=stored.beam,
+            link=stored.link.value,
+            version=stored.version,
+            issued_ms=stored.issued_ms,
+            start_ms=stored.start_ms,
+            end_ms=stored.end_ms,
+            fence=fence,
+            reason=reason,
+            document=document,
+        )
+    )
+    announce(
+        {
+            "kind": "plans",
+            "beam": stored.beam,
+            "link": stored.link.value,
+            "plan": stored.version,
+            "issued": rfc3339(moment_of(stored.issued_ms)),
+            "start": rfc3339(moment_of(stored.start_ms)),
+            "end": rfc3339(moment_of(stored.end_ms)),
+            "reason": reason,
+        }
+    )
+    return stored
+
+
+async def current_plan(connection: AsyncConnection, beam: str, link: Link) -> StoredPlan | None:
+    """Return the newest plan, whether it holds already or no longer."""
+    return await _one(connection, _of(beam, link).order_by(Table.version.desc()).limit(1))
+
+
+async def plan_of_version(
+    connection: AsyncConnection, beam: str, link: Link, version: int
+) -> StoredPlan | None:
+    """Return the plan of a version."""
+    return await _one(connection, _of(beam, link).where(Table.version == version))
+
+
+async def plan_at(
+    connection: AsyncConnection, beam: str, link: Link, time_ms: int
+) -> StoredPlan | None:
+    """Return the plan that holds at a time; None if there was none, or a stale one."""
+    found = await plans_in_force(connection, beam, link, time_ms, time_ms + 1)
+    return found[0].plan if found else None
+
+
+async def plans_in_force(
+    connection: AsyncConnection, beam: str, link: Link, from_ms: int, to_ms: int
+) -> list[InForce]:
+    """Return the plans that hold in a period, each within its time, in order of time.
+
+    A plan holds from its start until its end or the start of a later version.
+    """
+    before = aliased(Table)
+    first = (
+        select(func.max(before.version))
+        .where(before.beam_id == beam, before.link == Link(link).value, before.start_ms <= from_ms)
+        .scalar_subquery()
+    )
+    query = (
+        _of(beam, link)
+        .where(Table.start_ms < to_ms, Table.version >= func.coalesce(first, 0))
+        .order_by(Table.version.desc())
+    )
+    found: list[InForce] = []
+    until_ms = to_ms
+    for row in await connection.execute(query):
+        begin_ms, end_ms = max(row.start_ms, from_ms), min(row.end_ms, until_ms)
+        if begin_ms < end_ms:
+            found.append(InForce(begin_ms, end_ms, _stored(row)))
+        until_ms = min(until_ms, row.start_ms)
+    return found[::-1]
+
+
+async def versions(
+    connection: AsyncConnection, beam: str, link: Link, *, before: int | None, limit: int
+) -> list[Row[Any]]:
+    """Return plans without their documents, the newest first, below a version."""
+    columns = [column for column in Table.__table__.columns if column.name != "document"]
+    query = select(*columns).where(Table.beam_id == beam, Table.link == link.value)
+    if before is not None:
+        query = query.where(Table.version < before)
+    rows = await connection.execute(query.order_by(Table.version.desc()).limit(limit))
+    return list(rows)
+
+
+async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Delete at most `limit` plans that ended before a time, but never the newest of a link.
+
+    Return how many: another call is due while it is the limit.
+    """
+    newer = aliased(Table)
+    has_newer = (
+        select(newer.version)
+        .where(
+            newer.beam_id == Table.beam_id,
+            newer.link == Table.link,
+            newer.version > Table.version,
+        )
+        .exists()
+    )
+    old = (
+        select(Table.beam_id, Table.link, Table.version)
+        .where(Table.end_ms < before_ms, has_newer)
+        .limit(limit)
+    )
+    rows = (await connection.execute(old)).all()
+    for row in rows:
+        await connection.execute(
+            delete(Table).where(
+                Table.beam_id == row.beam_id,
+                Table.link == row.link,
+                Table.version == row.version,
+            )
+        )
+    return len(rows)
+
+
+def _of(beam: str, link: Link) -> Select[Any]:
+    return select(Table.__table__).where(Table.beam_id == beam, Table.link == Link(link).value)
+
+
+async def _one(connection: AsyncConnection, query: Select[Any]) -> StoredPlan | None:
+    row = (await connection.execute(query)).one_or_none()
+    return None if row is None else _stored(row)
+
+
+def _stored(row: Row[Any]) -> StoredPlan:
+    return StoredPlan(
+        beam=row.beam_id,
+        link=Link(row.link),
+        version=row.version,
+        issued_ms=row.issued_ms,
+        start_ms=row.start_ms,
+        end_ms=row.end_ms,
+        fence=row.fence,
+        reason=row.reason,
+        document=row.document,
+    )
