@@ -1,6 +1,8 @@
 """Events for those who follow: one ring for all of them, each with a place in it.
 
 Memory is the ring's, however many follow and however slow they are: who falls out of it is cut.
+An event's id is made with the change and comes in the same order to every process, so whoever has
+lost one of them goes on with another, from the last id, while that is in the ring there.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ class Filter:
 
 @dataclass
 class _Event:
+    id: str
     kind: str
     data: dict[str, Any]
     # As it is sent: encoded once, whoever follows.
@@ -47,7 +50,7 @@ class _Event:
     def _split(self) -> dict[int, bytes]:
         if self.kind == "positions":
             return {
-                one["terminal"]: frame(self.kind, {"positions": [one]})
+                one["terminal"]: frame(self.kind, {"positions": [one]}, self.id)
                 for one in self.data["positions"]
             }
         terminal = self.data.get("terminal")
@@ -55,14 +58,23 @@ class _Event:
 
 
 class Cut(Exception):  # noqa: N818 - an end, not always an error
-    """A follower's events end here; the text says why."""
+    """A follower's events end here; the text says why.
+
+    `resumable`: none are missing so far, it may go on from its last id.
+    """
+
+    def __init__(self, reason: str, *, resumable: bool = False) -> None:
+        super().__init__(reason)
+        self.resumable = resumable
 
 
 class Events:
     """The last events, and who waits for the next."""
 
     def __init__(self) -> None:
-        self._ring: deque[_Event] = deque(maxlen=_RING)
+        self._ring: deque[_Event] = deque()
+        # Where a follower stands that has each event of the ring as its last.
+        self._places: dict[str, int] = {}
         self._count = 0
         # Followers that began before this have missed something.
         self._whole_since = 0
@@ -70,11 +82,14 @@ class Events:
         self._news = asyncio.Event()
 
     def tell(self, text: str) -> None:
-        """Take in a change, as JSON with its `kind`."""
+        """Take in a change, as JSON with its `kind` and `event_id`."""
         data = json.loads(text)
-        kind = data.pop("kind")
-        self._ring.append(_Event(kind, data, frame(kind, data)))
+        kind, event_id = data.pop("kind"), data.pop("event_id")
+        if len(self._ring) == _RING:
+            del self._places[self._ring.popleft().id]
+        self._ring.append(_Event(event_id, kind, data, frame(kind, data, event_id)))
         self._count += 1
+        self._places[event_id] = self._count
         self._wake()
 
     def interrupt(self) -> None:
@@ -82,6 +97,7 @@ class Events:
         # A number of its own, so that whoever is up to date is behind it, too.
         self._count += 1
         self._ring.clear()
+        self._places.clear()
         self._whole_since = self._count
         self._wake()
 
@@ -90,9 +106,16 @@ class Events:
         self._closed = True
         self._wake()
 
-    def follow(self, wanted: Filter) -> Follower:
-        """Begin to follow, with the next event."""
-        return Follower(self, wanted, self._count)
+    def follow(self, wanted: Filter, after: str | None = None) -> Follower:
+        """Begin to follow, with the next event, or with the one after that of an id.
+
+        Raises:
+            Cut: There is none of that id, or no longer.
+        """
+        place = self._count if after is None else self._places.get(after)
+        if place is None:
+            raise Cut("the events after the last id are no longer here")
+        return Follower(self, wanted, place)
 
     def _wake(self) -> None:
         self._news.set()
@@ -103,7 +126,7 @@ class Events:
 
     def _since(self, place: int) -> Iterable[_Event]:
         if self._closed:
-            raise Cut("the service ends")
+            raise Cut("the service ends", resumable=True)
         if place < self._whole_since:
             raise Cut("events are missing: the database was away")
         missing = self._count - place
@@ -138,12 +161,20 @@ class Follower:
                     break
         return b"".join(found)
 
+    @property
+    def reached(self) -> str | None:
+        """The id of the newest event, where this one has been past it; None if it has passed."""
+        newest = self._events._ring[-1] if self._events._ring else None
+        return newest.id if newest and self._place == self._events._count else None
+
     async def news(self) -> None:
         """Return when there is something new, for this one or another."""
         if not self._events._closed and self._place == self._events._count:
             await self._events._changed()
 
 
-def frame(kind: str, data: object) -> bytes:
+def frame(kind: str, data: object, event_id: str | None) -> bytes:
     """Return an event as it is sent (HTML Standard, § 9.2, server-sent events)."""
-    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+    text = json.dumps(data, separators=(",", ":"))
+    named = "" if event_id is None else f"id: {event_id}\n"
+    return f"{named}event: {kind}\ndata: {text}\n\n".encode()

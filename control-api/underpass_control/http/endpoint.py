@@ -90,6 +90,8 @@ class Endpoint:
     roles: frozenset[Role] | None
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
+    # Headers that it reads, beside those of every endpoint.
+    headers: Iterable[str] = ()
     answers: type[BaseModel] | None = None
     status: HTTPStatus = HTTPStatus.OK
     # Other answers than problems: made anew, or not modified.
@@ -234,6 +236,10 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
             {"name": name, "in": "query", "required": name in required, "schema": of}
             for name, of in schema["properties"].items()
         ]
+    parameters += [
+        {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
+        for name in endpoint.headers
+    ]
     operation: dict[str, Any] = {"summary": endpoint.summary, "responses": {}}
     if parameters:
         operation["parameters"] = parameters

@@ -61,6 +61,7 @@ class EventStreams:
                 self._follow,
                 EVERYBODY,
                 query=EventQuery,
+                headers=["Last-Event-ID"],
                 media_type="text/event-stream",
             )
         ]
@@ -72,7 +73,8 @@ class EventStreams:
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
-        follower = self._events.follow(wanted)
+        # Before anything is answered: what happens from then on is followed.
+        follower = self._begin(wanted, call.request.headers.get("Last-Event-ID"))
         self._followers += 1
         self._metrics.followers.set(self._followers)
         try:
@@ -89,30 +91,50 @@ class EventStreams:
             self._metrics.followers.set(self._followers)
         return response
 
+    def _begin(self, wanted: Filter, last: str | None) -> Follower | Cut:
+        try:
+            return self._events.follow(wanted, last or None)
+        except Cut as cut:
+            return cut
+
     async def _send(
-        self, response: web.StreamResponse, follower: Follower, request: web.Request
+        self, response: web.StreamResponse, begun: Follower | Cut, request: web.Request
     ) -> None:
         try:
-            await _write(response, b": follows\n\n")
+            follower = _begun(begun)
+            await _write(response, b": follows\n" + _quiet(follower))
             while True:
                 try:
                     await asyncio.wait_for(follower.news(), _QUIET_S)
                 except TimeoutError:
                     await self._authenticate(request)
-                    await _write(response, b":\n\n")
+                    await _write(response, _quiet(follower))
                     continue
                 while pending := follower.pending(_MOST_BYTES):
                     await _write(response, pending)
                 await asyncio.sleep(_GATHER_S)
         except Cut as cut:
             self._metrics.followers_cut.inc()
-            reason = str(cut)
+            reason, resumable = str(cut), cut.resumable
         except Problem as problem:
             # The token has expired, or is revoked.
-            reason = problem.detail
-        await _write(response, frame("cut", {"reason": reason}))
+            reason, resumable = problem.detail, True
+        # An empty id: the client forgets the last one, and begins anew.
+        await _write(response, frame("cut", {"reason": reason}, None if resumable else ""))
         with suppress(ConnectionError):
             await response.write_eof()
+
+
+def _begun(begun: Follower | Cut) -> Follower:
+    if isinstance(begun, Cut):
+        raise begun
+    return begun
+
+
+def _quiet(follower: Follower) -> bytes:
+    """Return what keeps a quiet connection: how far the events are that it does not follow."""
+    reached = follower.reached
+    return f"id: {reached}\n\n".encode() if reached else b":\n\n"
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> None:

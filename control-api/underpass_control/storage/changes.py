@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -23,7 +24,10 @@ from underpass_control.storage.database import Database
 _LOG = structlog.get_logger()
 _CHANNEL = "underpass_changes"
 # PostgreSQL takes less than 8,000 bytes; JSON in ASCII has one byte per character.
+_MOST_PAYLOAD = 7_980
+# What a change may have of it beside its id.
 MOST_BYTES = 7_900
+_ID_BYTES = 8
 _CHECK_EVERY_S = 10.0
 _AGAIN_AFTER_S = 1.0
 _START_WITHIN_S = 5.0
@@ -47,12 +51,16 @@ class Changes:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Announce]]:
-        """Begin; what is announced meanwhile is told once it is committed, and not otherwise."""
+        """Begin; what is announced meanwhile is told once it is committed, and not otherwise.
+
+        Each change gets an `event_id`, the same for all processes that are told of it.
+        """
         told: list[str] = []
 
         def announce(change: Change) -> None:
-            text = json.dumps(change, separators=(",", ":"))
-            assert len(text) <= MOST_BYTES, "a change is announced by what names it"
+            identified = {**change, "event_id": secrets.token_hex(_ID_BYTES)}
+            text = json.dumps(identified, separators=(",", ":"))
+            assert len(text) <= _MOST_PAYLOAD, "a change is announced by what names it"
             told.append(text)
 
         async with self._database.transaction() as connection:

@@ -25,6 +25,7 @@ BEAM = {"name": "Ka", "forward_capacity_bps": 40_000_000, "return_capacity_bps":
 class Stream:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
+        self.last_id = ""
 
     async def next(self) -> tuple[str, Any]:
         """Return the next event's kind and data, passing over comments."""
@@ -32,16 +33,28 @@ class Stream:
         async with asyncio.timeout(20):
             async for line in self._response.content:
                 name, _, value = line.decode().rstrip("\n").partition(": ")
-                if name == "event":
+                if name == "id":
+                    self.last_id = value
+                elif name == "event":
                     kind = value
                 elif name == "data":
                     return kind, json.loads(value)
         raise EOFError
 
+    async def until_id(self, event_id: str) -> None:
+        """Wait until so much is known to have passed."""
+        async with asyncio.timeout(20):
+            async for line in self._response.content:
+                if line.decode().strip() == f"id: {event_id}":
+                    return
+        raise EOFError
+
 
 @asynccontextmanager
-async def following(api: Api, query: str = "", caller: str = "viewer") -> AsyncIterator[Stream]:
-    headers = api.headers(caller)
+async def following(
+    api: Api, query: str = "", caller: str = "viewer", last_id: str = ""
+) -> AsyncIterator[Stream]:
+    headers = api.headers(caller) | ({"Last-Event-ID": last_id} if last_id else {})
     async with api.client.get(f"/v1/events?{query}", headers=headers) as response:
         assert response.status == 200, await response.text()
         assert response.headers["Content-Type"].startswith("text/event-stream")
@@ -117,6 +130,58 @@ def test_a_terminal_follows_its_own_only(api: Api) -> None:
     assert api.get(f"/v1/events?terminal={SECOND}", caller="first").status == 403
 
 
+def test_who_connects_again_gets_what_was_missed(api: Api) -> None:
+    async def run() -> None:
+        async with following(api) as stream:
+            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+            await stream.next()
+        for name in ("ka-3", "ka-4"):
+            await api.ask("PUT", f"/v1/beams/{name}", BEAM)
+        async with following(api, last_id=stream.last_id) as again:
+            heard = [(await again.next())[1]["beam"] for _ in range(2)]
+        assert heard == ["ka-3", "ka-4"]
+
+    api.run(run())
+
+
+def test_a_quiet_stream_goes_on_from_what_it_did_not_follow(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("underpass_control.http.events._QUIET_S", 0.05)
+
+    async def run() -> None:
+        async with following(api, "kinds=terminal") as stream:
+            async with following(api) as other:
+                await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+                await other.next()
+            await stream.until_id(other.last_id)
+
+    api.run(run())
+
+
+def test_an_id_that_is_not_here_is_cut_and_forgotten(api: Api) -> None:
+    async def run() -> None:
+        async with following(api, last_id="0123456789abcdef") as stream:
+            kind, data = await stream.next()
+            assert (kind, stream.last_id) == ("cut", "")
+            assert "no longer here" in data["reason"]
+
+    api.run(run())
+
+
+def test_ids_leave_the_ring_with_their_events() -> None:
+    events = Events()
+    for n in range(2000):
+        events.tell(json.dumps({"kind": "beam", "beam": str(n), "event_id": f"{n:x}"}))
+    with pytest.raises(Cut, match="no longer here"):
+        events.follow(Filter(), f"{1000:x}")
+    assert b'"1999"' in events.follow(Filter(), f"{1998:x}").pending(16_384)
+    assert events.follow(Filter(), f"{1999:x}").pending(16_384) == b""
+    events.interrupt()
+    with pytest.raises(Cut, match="no longer here"):
+        events.follow(Filter(), f"{1999:x}")
+
+
 def test_streams_end_with_the_service_and_say_so(url: str) -> None:
     with served(url) as api:
 
@@ -146,7 +211,7 @@ def test_who_is_too_slow_is_cut_and_the_others_are_not() -> None:
     events = Events()
     slow, fast = events.follow(Filter()), events.follow(Filter())
     for n in range(2000):
-        events.tell(json.dumps({"kind": "beam", "beam": str(n), "action": "deleted"}))
+        events.tell(json.dumps({"kind": "beam", "beam": str(n), "event_id": str(n)}))
         assert f'"{n}"'.encode() in fast.pending(16_384)
     with pytest.raises(Cut, match="too slow"):
         slow.pending(16_384)
@@ -158,7 +223,7 @@ def test_a_thousand_followers_who_read_nothing_cost_what_one_does() -> None:
         events = Events()
         kept = [events.follow(Filter()) for _ in range(followers)]
         for n in range(2000):
-            events.tell(json.dumps({"kind": "beam", "beam": "x" * 5000, "action": str(n)}))
+            events.tell(json.dumps({"kind": "beam", "beam": "x" * 5000, "event_id": str(n)}))
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert kept
@@ -214,6 +279,11 @@ def test_events_cross_replicas_and_a_lost_database_cuts_them() -> None:
                 async with following(other) as there, following(api) as here:
                     await send(api, FIRST)
                     assert (await there.next())[0] == (await here.next())[0] == "positions"
+                    assert there.last_id == here.last_id != ""
+                    await send(api, SECOND)
+                    await there.next()
+                    async with following(other, last_id=here.last_id) as moved:
+                        assert (await moved.next())[1] == (await here.next())[1]
                     await asyncio.to_thread(server.stop)
                     kind, data = await there.next()
                     assert kind == "cut"
