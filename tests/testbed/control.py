@@ -20,6 +20,8 @@ from tests.testbed.topology import Testbed
 PORT = 8470
 URL = f"http://{addresses.CONTROL}:{PORT}"
 BEAM = "beam"
+# What of a terminal's configuration makes it tell the hub what the service has to know.
+REPORTS: dict[str, object] = {"reports": {"to": HUB_NODE}}
 _ROOT = Path(__file__).parents[2]
 _ENVIRONMENT = {"PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}"}
 
@@ -98,6 +100,15 @@ class Control:
                 "return_minimum_bps": minimum_bps,
             }
             self.call("PUT", f"/v1/terminals/{terminal_node(terminal.index)}", body)
+
+    @property
+    def hub_config(self) -> dict[str, object]:
+        """Return what of a hub's configuration makes it work with this service."""
+        assert self._testbed.beam is not None
+        return {
+            "control": {"url": URL, "token_file": self.gateway_token_file},
+            "beam": {"rate_bps": self._testbed.beam.rate_bps},
+        }
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Make a request as the operator and return the answer's JSON."""

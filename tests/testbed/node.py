@@ -95,6 +95,11 @@ class LocalApi:
         for path in self.get("/v1/status")["paths"]:
             self.request("PUT", f"/v1/paths/{path['name']}/blockages", {"blockages": table})
 
+    def announce(self, *, in_s: float, duration_s: float, confidence: float) -> None:
+        """Announce a blockage to the control service, as an integrator on board does."""
+        body = {"in_s": in_s, "duration_s": duration_s, "confidence": confidence}
+        self.request("POST", "/v1/announcements", body)
+
     def block(self) -> None:
         """Hold all sending."""
         self.request("POST", "/v1/link/block")
@@ -148,7 +153,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Options:
-    """How the nodes of a pair differ from the default; the two mappings are laid over it."""
+    """How the nodes of a pair differ from the default; the mappings are laid over it."""
 
     tls: bool = True
     congestion_control: Sequence[str] | None = None
@@ -157,6 +162,8 @@ class Options:
     # Over the configuration of all terminals, of the hub: tables are merged, lists replaced.
     terminal: Mapping[str, object] = field(default_factory=dict)
     hub: Mapping[str, object] = field(default_factory=dict)
+    # Over that of one terminal, by its index.
+    only: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
 
 
 B = TypeVar("B", bound=Bed)
@@ -332,7 +339,7 @@ class Pair(Generic[B]):
                     ],
                 },
             },
-            self._options.terminal,
+            merged(self._options.terminal, self._options.only.get(terminal.index, {})),
         )
 
 

@@ -6,6 +6,7 @@ from tests.control_api import postgresql
 from tests.testbed import addresses
 from tests.testbed.client.route import DIRECT
 from tests.testbed.control import BEAM, PORT, Control
+from tests.testbed.following import Follower
 from tests.testbed.profile import PAPER_BEAM
 from tests.testbed.topology import Testbed
 
@@ -18,7 +19,10 @@ def test_the_hub_reaches_a_control_service_that_knows_its_beam(durable_postgresq
         pytest.skip(reason)
     with Testbed(PAPER_BEAM, terminals=2, beam=PAPER_BEAM.forward) as testbed:
         control = Control(testbed, durable_postgresql=durable_postgresql)
-        control.register()
+        with Follower(control, ["beam", "terminal"]) as follower:
+            control.register()
+            told = [follower.next(5.0) for _ in range(3)]
+        assert [event and event.kind for event in told] == ["beam", "terminal", "terminal"]
         [beam] = control.get("/v1/beams")["beams"]
         assert (beam["id"], beam["forward_capacity_bps"]) == (BEAM, PAPER_BEAM.forward.rate_bps)
         nodes = [terminal["node"] for terminal in control.get("/v1/terminals")["terminals"]]

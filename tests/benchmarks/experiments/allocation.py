@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import string
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -21,6 +21,7 @@ from tests.benchmarks.subjects import Access
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
 from tests.testbed.client.transfer import Transfer
+from tests.testbed.control import REPORTS, Control
 from tests.testbed.node import Options, Pair
 from tests.testbed.profile import PAPER_BEAM
 from tests.testbed.topology import Testbed
@@ -128,16 +129,23 @@ def _course(case: Case, seed: int) -> Course:
     say(f"{case}: begins")
     beam = PAPER_BEAM.forward
     with Testbed(PAPER_BEAM, terminals=case.sessions, beam=beam, seed=seed) as testbed:
-        with _ways(case, testbed) as accesses:
-            begin = time.monotonic()
-            if case.condition != "clear":
-                first = testbed.terminal.name
-                testbed.satlink.schedule(first, [(begin + _ENTRY_S, _INSIDE_S)])
+        accesses, recognise = _ways(case, testbed)
+        if case.condition != "clear":
+            first, entry = testbed.terminal.name, time.monotonic() + _ENTRY_S
+            testbed.satlink.schedule(first, [(entry, _INSIDE_S)])
+        with ThreadPoolExecutor(1) as beside:
+            recognised = beside.submit(_at, _RECOGNISED_S, recognise)
             if case.direction == "down":
                 flows = run_flows(accesses, _SECONDS, seed)
             else:
                 flows = run_uploads(accesses, testbed.origin, _SECONDS, seed)
+            recognised.result()
         return Course([_per_second(flow) for flow in flows])
+
+
+def _at(seconds: float, then: Callable[[], None]) -> None:
+    time.sleep(seconds)
+    then()
 
 
 def _per_second(flow: Transfer) -> list[int]:
@@ -150,33 +158,51 @@ def _per_second(flow: Transfer) -> list[int]:
     return [after - before for before, after in pairwise(totals)]
 
 
-@contextmanager
-def _ways(case: Case, testbed: Testbed) -> Iterator[list[Access]]:
-    """Start the case's subject; yield each session's way to the origin."""
+def _ways(case: Case, testbed: Testbed) -> tuple[list[Access], Callable[[], None]]:
+    """Start the case's subject; return each session's way to the origin, and how A tells control
+    of the road tunnel that it has recognised."""
     if case.subject == "single-box":
-        box = subjects.subject(case.subject)
-        box.start(testbed)
-        box.before_series()
-        for terminal in testbed.terminals:
-            # On the way up it is the clients that meet the hop.
-            terminal.client.set_congestion_control("cubic")
-        yield [
-            Access(terminal.client, DIRECT, addresses.ORIGIN, ports.HTTP)
-            for terminal in testbed.terminals
-        ]
-        return
-    pair = Pair(testbed, _options(case.sessions))
-    yield [
+        return _single_box(testbed), _keep_to_oneself
+    control = None
+    if case.condition == "lent":
+        control = Control(testbed)
+        control.register()
+    pair = Pair(testbed, _options(case.sessions, control))
+    accesses = [
         Access(terminal.client, pair.http_forward(place), addresses.ORIGIN, ports.HTTP)
         for place, terminal in enumerate(testbed.terminals)
     ]
+    return accesses, partial(_announce, pair) if control else _keep_to_oneself
 
 
-def _options(sessions: int) -> Options:
+def _single_box(testbed: Testbed) -> list[Access]:
+    box = subjects.subject("single-box")
+    box.start(testbed)
+    box.before_series()
+    for terminal in testbed.terminals:
+        # On the way up it is the clients that meet the hop.
+        terminal.client.set_congestion_control("cubic")
+    return [
+        Access(terminal.client, DIRECT, addresses.ORIGIN, ports.HTTP)
+        for terminal in testbed.terminals
+    ]
+
+
+def _options(sessions: int, control: Control | None) -> Options:
     """The hub shares the beam; without a plan, each terminal keeps to its part of it."""
-    rate_bps = PAPER_BEAM.return_.rate_bps
-    assert rate_bps is not None
+    beam = PAPER_BEAM.forward.rate_bps
+    assert beam is not None
     return Options(
-        return_rate_bps=rate_bps // sessions,
-        hub={"beam": {"rate_bps": PAPER_BEAM.forward.rate_bps}},
+        return_rate_bps=beam // sessions,
+        terminal=REPORTS if control else {},
+        hub=control.hub_config if control else {"beam": {"rate_bps": beam}},
     )
+
+
+def _announce(pair: Pair[Testbed]) -> None:
+    ahead = _ENTRY_S - _RECOGNISED_S
+    pair.terminal.api.announce(in_s=ahead, duration_s=_INSIDE_S, confidence=1.0)
+
+
+def _keep_to_oneself() -> None:
+    pass
