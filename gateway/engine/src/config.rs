@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use underpass_bundle as bundle;
 use underpass_cla::Class;
+use underpass_plans::Link;
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
@@ -53,10 +54,15 @@ pub struct HopConfig {
     pub name: String,
     /// The neighbour's ipn node number.
     pub neighbour: u64,
-    /// Share of the beam.
-    pub weight: u32,
-    /// Rate from this node, bit/s of IP bytes.
+    /// Share of the beam while no plan says otherwise.
+    pub weight: u64,
+    /// Rate from this node, bit/s of IP bytes, that no plan exceeds.
     pub send_rate_bps: Option<u64>,
+    /// Rate from this node while there has been no plan, bit/s of IP bytes;
+    /// none is `send_rate_bps`.
+    pub guaranteed_rate_bps: Option<u64>,
+    /// The line that it follows in plans, if it follows any.
+    pub line: Option<PlanLine>,
     /// Rate to this node, bit/s of IP bytes.
     pub receive_rate_bps: Option<u64>,
     /// Round-trip time without load.
@@ -67,6 +73,16 @@ pub struct HopConfig {
     pub ipv6: bool,
     /// Whether sessions run over TLS.
     pub tls: bool,
+}
+
+/// A terminal's line in the plans of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanLine {
+    /// The forward link: the line gives the hop its share of the beam. The
+    /// return link: the line gives the hop its rate.
+    pub link: Link,
+    /// The terminal's ipn node number.
+    pub terminal: u64,
 }
 
 /// Window where no rate is known: enough for 10 Gbit/s over 50 ms.
@@ -129,6 +145,8 @@ mod tests {
             neighbour: 1,
             weight: 1,
             send_rate_bps: rate,
+            guaranteed_rate_bps: None,
+            line: None,
             receive_rate_bps: rate,
             rtt: Duration::from_millis(600),
             mtu_bytes: 1500,

@@ -29,19 +29,38 @@ impl Engine {
         self.hops.keys().copied().collect()
     }
 
-    /// Sets the rate from this node, bit/s of IP bytes; `None` is unlimited.
+    /// An operator sets the rate from this node, bit/s of IP bytes; `None` is
+    /// unlimited. It counts over plan and configuration.
     pub fn set_rate(&mut self, now: Instant, id: HopId, rate_bps: Option<u64>) {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
         };
-        hop.config.send_rate_bps = rate_bps;
+        hop.by_operator = Some(rate_bps);
         let risen = Hop::raise(&mut hop.ceiling.send_rate_bps, rate_bps);
-        self.scheduler.set_rate(now, id.terminal(), rate_bps);
-        self.pace(id);
+        self.apply_rate(now, id);
         if risen {
             self.widen(id);
         }
         self.settle(now);
+    }
+
+    /// An operator leaves the rate from this node to plan and configuration
+    /// again.
+    pub fn reset_rate(&mut self, now: Instant, id: HopId) {
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.by_operator = None;
+            self.apply_rate(now, id);
+            self.settle(now);
+        }
+    }
+
+    /// Puts a hop's rate into force.
+    pub(crate) fn apply_rate(&mut self, now: Instant, id: HopId) {
+        if let Some(hop) = self.hops.get(&id) {
+            let rate_bps = hop.rate_bps();
+            self.scheduler.set_rate(now, id.terminal(), rate_bps);
+            self.pace(id);
+        }
     }
 
     /// Sets the rate to this node, bit/s of IP bytes; `None` is unlimited.
@@ -74,13 +93,26 @@ impl Engine {
     /// The capacity that all hops share, bit/s of IP bytes; `None` is
     /// unlimited.
     pub fn beam_rate_bps(&self) -> Option<u64> {
-        self.config.beam_rate_bps
+        self.beam_rate_bps
     }
 
-    /// Sets the capacity that all hops share, bit/s of IP bytes.
+    /// Whether an operator has set that, over plan and configuration.
+    pub fn beam_rate_by_operator(&self) -> bool {
+        self.beam_by_operator.is_some()
+    }
+
+    /// An operator sets the capacity that all hops share, bit/s of IP bytes;
+    /// `None` is unlimited. It counts over plan and configuration.
     pub fn set_beam_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
-        self.config.beam_rate_bps = rate_bps;
-        self.scheduler.set_root_rate(now, rate_bps);
+        self.beam_by_operator = Some(rate_bps);
+        self.apply_beam_rate(now);
+        self.settle(now);
+    }
+
+    /// An operator leaves that capacity to plan and configuration again.
+    pub fn reset_beam_rate(&mut self, now: Instant) {
+        self.beam_by_operator = None;
+        self.apply_beam_rate(now);
         self.settle(now);
     }
 

@@ -16,6 +16,7 @@ use crate::ahead::ReadAhead;
 use crate::config::EngineConfig;
 use crate::hop::{Hop, HopId};
 use crate::link::{LinkChange, Utc};
+use crate::planned::{Followed, PlanChange, Unchanged};
 use crate::restored::RestoredStreams;
 use crate::services::Message;
 use crate::sessions::{InFlight, SessionState};
@@ -58,6 +59,8 @@ pub enum Action {
         /// How.
         change: LinkChange,
     },
+    /// Note that another plan holds from now on, or none any more.
+    Plan(PlanChange),
     /// End the session at once; its transfers have been given back already,
     /// and what it still tells of them is of no account.
     Abort {
@@ -135,6 +138,14 @@ pub struct Engine {
     pub(crate) flush_at: Option<Instant>,
     /// The time of day, where it is known.
     pub(crate) utc: Option<Utc>,
+    /// The plans of the beam, whose capacity and shares hold for all hops.
+    pub(crate) beam: Followed,
+    /// What an operator has set the beam's rate to, over any plan.
+    pub(crate) beam_by_operator: Option<Option<u64>>,
+    /// The capacity that all hops share, bit/s of IP bytes.
+    pub(crate) beam_rate_bps: Option<u64>,
+    /// For how long the plans change nothing.
+    pub(crate) unchanged: Unchanged,
     /// When links are to be judged anew.
     pub(crate) link_times: BTreeSet<(Instant, HopId)>,
     /// What is read on while nothing can be sent.
@@ -167,7 +178,8 @@ impl Engine {
         store: Box<dyn Store>,
     ) -> Result<Engine, EngineError> {
         let mut scheduler = LinkScheduler::new(&config.scheduler)?;
-        scheduler.set_root_rate(now, config.beam_rate_bps);
+        let beam_rate_bps = config.beam_rate_bps;
+        scheduler.set_root_rate(now, beam_rate_bps);
         if config.edge {
             config.agent.services.insert(STREAM_SERVICE);
         }
@@ -187,9 +199,10 @@ impl Engine {
         let mut hops = BTreeMap::new();
         let mut neighbours: HashMap<u64, Vec<HopId>> = HashMap::new();
         for hop in &config.hops {
-            scheduler.add_terminal(now, hop.id.terminal(), hop.weight, hop.send_rate_bps);
             let wire = TcpWire::new(hop.mtu_bytes, hop.ipv6, hop.tls, SEGMENT_BYTES);
-            hops.insert(hop.id, Hop::new(now, hop.clone(), wire, numbers));
+            let state = Hop::new(now, hop.clone(), wire, numbers);
+            scheduler.add_terminal(now, hop.id.terminal(), hop.weight, state.rate_bps());
+            hops.insert(hop.id, state);
             neighbours.entry(hop.neighbour).or_default().push(hop.id);
             // A neighbour is a route to itself also before it is up.
             config.agent.routes.push(bundle::Route {
@@ -215,6 +228,10 @@ impl Engine {
             opened: BTreeSet::new(),
             flush_at: None,
             utc: None,
+            beam: Followed::default(),
+            beam_by_operator: None,
+            beam_rate_bps,
+            unchanged: Unchanged::default(),
             link_times: BTreeSet::new(),
             actions: VecDeque::new(),
             wake_at: None,
@@ -241,6 +258,7 @@ impl Engine {
         let links = self.link_times.first().map(|(at, _)| *at);
         let own = self.wake_at.into_iter().chain(self.flush_at).chain(links);
         let own = own.chain(self.ahead.next_timeout());
+        let own = own.chain(self.unchanged.until);
         let peers = self.peer_times.first().map(|(at, _)| *at);
         own.chain(self.agent.next_timeout()).chain(peers).min()
     }
@@ -248,6 +266,7 @@ impl Engine {
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.agent.handle_timeout(now);
+        self.follow(now);
         self.watch_links(now);
         self.flush(now);
         self.read_ahead(now);

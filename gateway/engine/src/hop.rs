@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use underpass_cla::{Class, SessionId};
+use underpass_plans::{Link, Segment, State};
 use underpass_scheduler::{TcpWire, TerminalId};
 
 use crate::config::HopConfig;
-use crate::link::Link;
+use crate::link::Link as LinkState;
+use crate::planned::Followed;
 
 /// Names a hop; the link scheduler knows it by the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,7 +58,7 @@ pub(crate) struct Hop {
     /// Sessions of peers that do not know classes.
     pub classless: BTreeSet<SessionId>,
     /// What is known of the link.
-    pub link: Link,
+    pub link: LinkState,
     /// When that is to be judged anew.
     pub link_at: Option<Instant>,
     /// Sending is held.
@@ -65,6 +67,16 @@ pub(crate) struct Hop {
     pub mru_bytes: Option<u64>,
     /// Traffic the scheduler does not send, bit/s of IP bytes.
     pub subtracted_bps: u64,
+    /// What an operator has set the rate to, over any plan.
+    pub by_operator: Option<Option<u64>>,
+    /// The plans of its own return link.
+    pub followed: Followed,
+    /// Its share of the beam at present.
+    pub weight: u64,
+    /// What the plan in force gives it.
+    pub segment: Option<Segment>,
+    /// What the last plan that names it guarantees, bit/s of IP bytes.
+    pub guaranteed_bps: Option<u64>,
     /// The rate that the sessions were told, bit/s of IP bytes.
     pub paced_bps: Option<u64>,
     /// By class.
@@ -76,9 +88,9 @@ pub(crate) struct Hop {
 impl Hop {
     /// A hop without sessions; class numbers are below `classes`.
     pub fn new(now: Instant, config: HopConfig, wire: TcpWire, classes: usize) -> Hop {
-        let config_rate = config.send_rate_bps;
-        Hop {
-            link: Link::new(now, config.rtt),
+        let weight = config.weight;
+        let mut hop = Hop {
+            link: LinkState::new(now, config.rtt),
             link_at: None,
             ceiling: config.clone(),
             config,
@@ -88,9 +100,48 @@ impl Hop {
             blocked: false,
             mru_bytes: None,
             subtracted_bps: 0,
-            paced_bps: config_rate,
+            by_operator: None,
+            followed: Followed::default(),
+            weight,
+            segment: None,
+            guaranteed_bps: None,
+            paced_bps: None,
             traffic: vec![HopTraffic::default(); classes],
             ready: BTreeSet::new(),
+        };
+        hop.paced_bps = hop.rate_bps();
+        hop
+    }
+
+    /// The rate from this node, bit/s of IP bytes: an operator's if there is
+    /// one, else on a return link the plan's, where its configuration allows
+    /// that much.
+    pub fn rate_bps(&self) -> Option<u64> {
+        if let Some(rate_bps) = self.by_operator {
+            return rate_bps;
+        }
+        let most = self.config.send_rate_bps;
+        let planned = self.follows(Link::Return).and_then(|_| {
+            let without = self.guaranteed_bps.or(self.config.guaranteed_rate_bps);
+            self.planned_bps().or(without)
+        });
+        planned.into_iter().chain(most).min()
+    }
+
+    /// The terminal whose line in the plans of a link it follows.
+    pub fn follows(&self, link: Link) -> Option<u64> {
+        let line = self.config.line.filter(|line| line.link == link);
+        line.map(|line| line.terminal)
+    }
+
+    /// What the plan in force gives it, bit/s of IP bytes. While it is blocked
+    /// that is what is guaranteed: if sending goes on all the same, since the
+    /// peer is heard, then at that rate.
+    pub fn planned_bps(&self) -> Option<u64> {
+        let segment = self.segment?;
+        match segment.state {
+            State::Blocked => self.guaranteed_bps,
+            _ => Some(segment.rate_bps),
         }
     }
 
@@ -134,7 +185,7 @@ impl Hop {
     /// What is left of the rate for the sessions, bit/s of IP bytes.
     pub fn usable_bps(&self) -> Option<u64> {
         // A stale measurement must not silence the sessions.
-        let rate = self.config.send_rate_bps?;
+        let rate = self.rate_bps()?;
         Some(rate.saturating_sub(self.subtracted_bps).max(rate / 10))
     }
 

@@ -21,6 +21,7 @@ mod hop;
 mod ingress;
 mod link;
 mod links;
+mod planned;
 mod pump;
 mod restored;
 mod services;
@@ -29,11 +30,12 @@ mod snapshot;
 mod streams;
 mod takeover;
 
-pub use config::{EngineConfig, HopConfig, RouteEntry, window_bytes};
+pub use config::{EngineConfig, HopConfig, PlanLine, RouteEntry, window_bytes};
 pub use engine::{Action, Engine, EngineError};
 pub use hop::{HopId, HopTraffic};
 pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, SILENCE, Sign, Source};
 pub use links::LinkSnapshot;
+pub use planned::{HopPlan, PlanChange, PlanSnapshot};
 pub use restored::FormerRun;
 pub use services::Message;
 pub use snapshot::{

@@ -68,6 +68,15 @@ pub struct PlannedBlockage {
     pub exit_ms: u64,
 }
 
+/// Who has planned a blockage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Planner {
+    /// An operator, by the local API.
+    Operator,
+    /// The plan that the link follows.
+    Control,
+}
+
 /// How the peer was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
@@ -108,7 +117,7 @@ impl Utc {
     }
 
     /// The instant of a time of day that is not before `now`.
-    fn instant_of(&self, now: Instant, ms: u64) -> Option<Instant> {
+    pub fn instant_of(&self, now: Instant, ms: u64) -> Option<Instant> {
         now.checked_add(Duration::from_millis(ms.saturating_sub(self.ms_at(now))))
     }
 }
@@ -119,8 +128,10 @@ pub(crate) struct Link {
     rtt: Duration,
     operator: bool,
     modem: bool,
-    /// Sorted, apart from each other.
+    /// Those of both, sorted, apart from each other.
     plan: Vec<PlannedBlockage>,
+    by_operator: Vec<PlannedBlockage>,
+    by_control: Vec<PlannedBlockage>,
     /// The planned blockage whose contradiction was told.
     contradicted: Option<PlannedBlockage>,
     /// Beacons were heard: silence means something.
@@ -140,6 +151,8 @@ impl Link {
             operator: false,
             modem: false,
             plan: Vec::new(),
+            by_operator: Vec::new(),
+            by_control: Vec::new(),
             contradicted: None,
             probed: false,
             heard: None,
@@ -161,10 +174,16 @@ impl Link {
         self.modem = blocked;
     }
 
-    /// Replaces the planned blockages; those that overlap become one, and the
-    /// earliest [`MAX_PLANNED`] are kept.
-    pub fn set_plan(&mut self, mut planned: Vec<PlannedBlockage>) {
-        planned.retain(|blockage| blockage.entry_ms < blockage.exit_ms);
+    /// Replaces what one of both has planned; blockages that overlap become
+    /// one, and the earliest [`MAX_PLANNED`] are kept.
+    pub fn set_plan(&mut self, by: Planner, planned: Vec<PlannedBlockage>) {
+        match by {
+            Planner::Operator => self.by_operator = planned,
+            Planner::Control => self.by_control = planned,
+        }
+        let both = self.by_operator.iter().chain(&self.by_control).copied();
+        let real = both.filter(|blockage| blockage.entry_ms < blockage.exit_ms);
+        let mut planned: Vec<PlannedBlockage> = real.collect();
         planned.sort_unstable();
         self.plan.clear();
         for next in planned {
@@ -267,7 +286,11 @@ impl Link {
         if heard_ms.is_none_or(|heard| heard <= current.entry_ms.saturating_add(late)) {
             return (true, None);
         }
-        let told = self.contradicted.replace(current) == Some(current);
+        // A later plan tells of the same blockage with times of its own.
+        let same = |told: PlannedBlockage| {
+            told.entry_ms < current.exit_ms && current.entry_ms < told.exit_ms
+        };
+        let told = self.contradicted.replace(current).is_some_and(same);
         let change = LinkChange::PlanContradicted(current);
         (false, (!told).then_some(change))
     }

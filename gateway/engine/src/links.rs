@@ -6,7 +6,7 @@ use underpass_streams::{Event, ResetCode, StreamState};
 
 use crate::engine::{Action, Engine};
 use crate::hop::HopId;
-use crate::link::{Link, LinkChange, PlannedBlockage, Sign, Source, Utc};
+use crate::link::{Link, LinkChange, PlannedBlockage, Planner, Sign, Source, Utc};
 
 /// What the peer of a stream is told that was held too long.
 const HELD_TOO_LONG: &str = "the link was blocked for longer than connections are held";
@@ -16,6 +16,7 @@ impl Engine {
     /// or that it is not known.
     pub fn set_utc(&mut self, now: Instant, ms: Option<u64>) {
         self.utc = ms.map(|ms| Utc { at: now, ms });
+        self.follow(now);
         for id in self.hop_ids() {
             self.judge(now, id);
         }
@@ -51,9 +52,10 @@ impl Engine {
         self.on_link(now, id, |link| link.set_modem(blocked));
     }
 
-    /// Replaces a hop's planned blockages.
+    /// An operator replaces the blockages that he has planned for a hop; those
+    /// of plans count beside them.
     pub fn plan_blockages(&mut self, now: Instant, id: HopId, planned: Vec<PlannedBlockage>) {
-        self.on_link(now, id, |link| link.set_plan(planned));
+        self.on_link(now, id, |link| link.set_plan(Planner::Operator, planned));
     }
 
     fn on_link(&mut self, now: Instant, id: HopId, call: impl FnOnce(&mut Link)) {

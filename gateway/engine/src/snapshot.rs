@@ -8,6 +8,7 @@ use underpass_streams::{Epoch, StreamInfo, StreamState};
 use crate::engine::Engine;
 use crate::hop::{HopId, HopTraffic};
 use crate::links::LinkSnapshot;
+use crate::planned::HopPlan;
 
 /// A hop at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +25,13 @@ pub struct HopSnapshot {
     pub blocked: bool,
     /// What is known of the link.
     pub link: LinkSnapshot,
-    /// Rate from this node, bit/s of IP bytes; none is unlimited.
+    /// Rate from this node that is in force, bit/s of IP bytes; none is
+    /// unlimited.
     pub send_rate_bps: Option<u64>,
+    /// Whether an operator has set it, over plan and configuration.
+    pub rate_by_operator: bool,
+    /// What plans give it, if there has been one that names it.
+    pub plan: Option<HopPlan>,
     /// Traffic that the scheduler does not send and takes from the rate, bit/s.
     pub subtracted_bps: u64,
     /// The sessions.
@@ -183,7 +189,9 @@ impl Engine {
                 up: hop.is_up(),
                 blocked: hop.blocked,
                 link: hop.link.snapshot(),
-                send_rate_bps: hop.config.send_rate_bps,
+                send_rate_bps: hop.rate_bps(),
+                rate_by_operator: hop.by_operator.is_some(),
+                plan: self.hop_plan(hop),
                 subtracted_bps: hop.subtracted_bps,
                 sessions: hop
                     .all_sessions()

@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// Virtual time per byte at weight 1; rounding errs by less than 2⁻³² byte
-/// for each charge, and u128 does not wrap in any lifetime.
-const SCALE: u128 = 1 << 32;
+/// Virtual time per byte at weight 1. A weight may be a rate in bit/s, below
+/// 2³⁷: rounding errs by less than 2⁻¹⁹ byte for each charge, and u128 does
+/// not wrap in any lifetime.
+const SCALE: u128 = 1 << 56;
 
 /// A flow in an order: by rank, then by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl<T: Ord> PartialOrd for Ranked<T> {
 
 #[derive(Clone, Debug)]
 struct Flow {
-    weight: u32,
+    weight: u64,
     /// Virtual time at which its next bundle starts.
     tag: u128,
     queued: bool,
@@ -49,7 +50,7 @@ pub(crate) struct FairQueue {
 
 impl FairQueue {
     /// Registers `flow`, not queued, in place of any earlier one of its number.
-    pub fn register(&mut self, flow: usize, weight: u32) {
+    pub fn register(&mut self, flow: usize, weight: u64) {
         let fresh = Flow {
             weight: weight.max(1),
             tag: self.now,
@@ -69,8 +70,26 @@ impl FairQueue {
         }
     }
 
-    pub fn set_weight(&mut self, flow: usize, weight: u32) {
-        self.flows[flow].weight = weight.max(1);
+    /// Changes a weight. How far the flow is ahead of the others counts at the
+    /// new one: what it had at a small weight does not hold it up at a large
+    /// one.
+    pub fn set_weight(&mut self, flow: usize, weight: u64) {
+        let weight = weight.max(1);
+        if self.flows[flow].weight == weight {
+            return;
+        }
+        self.advance(flow);
+        let old = self.ranked(flow);
+        let entry = &mut self.flows[flow];
+        let ahead = entry.tag.saturating_sub(self.now);
+        // Bytes × SCALE: 2⁷² of them would saturate.
+        let bytes = ahead.saturating_mul(u128::from(entry.weight));
+        entry.tag = entry.tag.min(self.now) + bytes / u128::from(weight);
+        entry.weight = weight;
+        if entry.queued {
+            self.order.remove(&old);
+            self.order.insert(self.ranked(flow));
+        }
     }
 
     pub fn set_queued(&mut self, flow: usize, queued: bool) {
@@ -141,7 +160,7 @@ pub(crate) mod counting {
 mod tests {
     use super::*;
 
-    fn queue(weights: &[u32]) -> FairQueue {
+    fn queue(weights: &[u64]) -> FairQueue {
         let mut queue = FairQueue::default();
         for (flow, &weight) in weights.iter().enumerate() {
             queue.register(flow, weight);
@@ -160,6 +179,22 @@ mod tests {
             queue.charge(flow, 1_000);
         }
         assert_eq!(sent, [100_000, 300_000]);
+    }
+
+    #[test]
+    fn weight_that_rises_counts_at_once() {
+        let mut queue = queue(&[1, 1_000]);
+        // At weight 1 this is worth a million bytes of the other.
+        queue.charge(0, 1_000);
+        assert_eq!(queue.first(), Some(1));
+        queue.set_weight(0, 1_000);
+        let mut sent = [0; 2];
+        for _ in 0..100 {
+            let flow = queue.first().unwrap();
+            sent[flow] += 1_000;
+            queue.charge(flow, 1_000);
+        }
+        assert!(sent[0] >= 49_000, "{sent:?}");
     }
 
     #[test]

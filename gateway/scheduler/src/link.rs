@@ -122,14 +122,12 @@ impl LinkScheduler {
         &mut self,
         now: Instant,
         id: TerminalId,
-        weight: u32,
+        weight: u64,
         rate_bps: Option<u64>,
     ) {
         let weight = weight.max(1);
-        if let Some(&number) = self.numbers.get(&id) {
-            self.update(number, |terminal| terminal.weight = weight);
-            self.eligible.set_weight(number, weight);
-            self.signalling.set_weight(number, weight);
+        if self.numbers.contains_key(&id) {
+            self.set_weight(id, weight);
         } else {
             let number = self
                 .terminals
@@ -164,6 +162,17 @@ impl LinkScheduler {
         if let Some(&number) = self.numbers.get(&id) {
             self.terminals[number].rate_bps = rate_bps;
             self.reshape(now, number);
+        }
+    }
+
+    /// Sets a terminal's share of the root among those that compete; at least
+    /// 1, below 2³⁷. In force at once.
+    pub fn set_weight(&mut self, id: TerminalId, weight: u64) {
+        if let Some(&number) = self.numbers.get(&id) {
+            let weight = weight.max(1);
+            self.update(number, |terminal| terminal.weight = weight);
+            self.eligible.set_weight(number, weight);
+            self.signalling.set_weight(number, weight);
         }
     }
 
@@ -262,7 +271,7 @@ impl LinkScheduler {
 
     fn bundle_bytes(&self, number: usize) -> u64 {
         let terminal = &self.terminals[number];
-        let weight = u64::from(terminal.weight);
+        let weight = terminal.weight;
         let own_part = if terminal.is_active() { 0 } else { weight };
         let sum = (self.active_weight + own_part).max(1);
         let share = |rate: u64| (u128::from(rate) * u128::from(weight) / u128::from(sum)) as u64;
@@ -308,12 +317,12 @@ impl LinkScheduler {
     fn update(&mut self, number: usize, change: impl FnOnce(&mut Terminal)) {
         let terminal = &mut self.terminals[number];
         if terminal.is_active() {
-            self.active_weight -= u64::from(terminal.weight);
+            self.active_weight -= terminal.weight;
         }
         change(terminal);
         let active = terminal.is_active();
         if active {
-            self.active_weight += u64::from(terminal.weight);
+            self.active_weight += terminal.weight;
         }
         let standing = match &terminal.bucket {
             _ if !active => Standing::Out,

@@ -35,7 +35,7 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) struct Terminal {
     pub id: TerminalId,
-    pub weight: u32,
+    pub weight: u64,
     pub rate_bps: Option<u64>,
     pub subtracted_bps: u64,
     pub bucket: Option<Bucket>,
@@ -48,13 +48,13 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub fn new(id: TerminalId, weight: u32, classes: &Classes) -> Self {
+    pub fn new(id: TerminalId, weight: u64, classes: &Classes) -> Self {
         let mut levels: Vec<FairQueue> = Vec::new();
         for (level, member, weight) in classes.members() {
             if level == levels.len() {
                 levels.push(FairQueue::default());
             }
-            levels[level].register(member, weight);
+            levels[level].register(member, weight.into());
         }
         Terminal {
             id,

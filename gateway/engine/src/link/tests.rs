@@ -22,10 +22,13 @@ impl Bench {
 
     fn planned(entry_s: u64, exit_s: u64) -> Bench {
         let mut bench = Bench::new();
-        bench.link.set_plan(vec![PlannedBlockage {
-            entry_ms: NOON + entry_s * 1000,
-            exit_ms: NOON + exit_s * 1000,
-        }]);
+        bench.link.set_plan(
+            Planner::Control,
+            vec![PlannedBlockage {
+                entry_ms: NOON + entry_s * 1000,
+                exit_ms: NOON + exit_s * 1000,
+            }],
+        );
         bench
     }
 
@@ -163,18 +166,28 @@ fn without_the_time_of_day_a_plan_holds_nothing() {
 fn planned_blockages_that_overlap_are_one() {
     let mut bench = Bench::new();
     let blockage = |entry_ms, exit_ms| PlannedBlockage { entry_ms, exit_ms };
-    bench.link.set_plan(vec![
-        blockage(50, 60),
-        blockage(10, 30),
-        blockage(20, 40),
-        blockage(40, 45),
-        blockage(9, 9),
-    ]);
+    bench.link.set_plan(
+        Planner::Control,
+        vec![
+            blockage(50, 60),
+            blockage(10, 30),
+            blockage(20, 40),
+            blockage(40, 45),
+            blockage(9, 9),
+        ],
+    );
     assert_eq!(bench.link.plan().0, [blockage(10, 45), blockage(50, 60)]);
-    bench.link.set_plan(vec![blockage(1, u64::MAX); 5]);
-    assert_eq!(bench.link.plan().0, [blockage(1, u64::MAX)]);
     bench
         .link
-        .set_plan((0..5_000).map(|n| blockage(n * 10, n * 10 + 1)).collect());
+        .set_plan(Planner::Control, vec![blockage(1, u64::MAX); 5]);
+    assert_eq!(bench.link.plan().0, [blockage(1, u64::MAX)]);
+    bench.link.set_plan(Planner::Operator, vec![blockage(3, 5)]);
+    assert_eq!(bench.link.plan().0, [blockage(1, u64::MAX)]);
+    bench.link.set_plan(Planner::Control, vec![blockage(4, 7)]);
+    assert_eq!(bench.link.plan().0, [blockage(3, 7)]);
+    bench.link.set_plan(
+        Planner::Control,
+        (0..5_000).map(|n| blockage(n * 10, n * 10 + 1)).collect(),
+    );
     assert_eq!(bench.link.plan().0.len(), MAX_PLANNED);
 }

@@ -33,6 +33,8 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
         neighbour: *neighbour,
         weight: 1,
         send_rate_bps: None,
+        guaranteed_rate_bps: None,
+        line: None,
         receive_rate_bps: None,
         rtt: Duration::from_millis(600),
         mtu_bytes: 1500,
@@ -168,7 +170,7 @@ impl Node {
                 Action::Message(message) => self.messages.push(message),
                 Action::Link { change, .. } => self.changes.push(change),
                 Action::Abort { session, .. } => self.aborted.push(session),
-                Action::SetRate { .. } | Action::Suspend { .. } => {}
+                Action::SetRate { .. } | Action::Suspend { .. } | Action::Plan(_) => {}
                 other => panic!("{other:?}"),
             }
         }

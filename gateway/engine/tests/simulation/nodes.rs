@@ -87,6 +87,8 @@ fn hop(number: usize, link: &LinkPlan, neighbour: u64) -> HopConfig {
         neighbour,
         weight: 1,
         send_rate_bps: link.rate_bps,
+        guaranteed_rate_bps: None,
+        line: None,
         receive_rate_bps: link.rate_bps,
         rtt: link.delay * 2,
         mtu_bytes: 1500,

@@ -325,6 +325,12 @@ impl World {
                     LinkChange::Free(_) => "return",
                 });
             }
+            Action::Plan(change) => {
+                self.met.insert(match change.over {
+                    true => "plan over",
+                    false => "plan begun",
+                });
+            }
             Action::BadPayload { peer, error } => panic!("node {node} from {peer}: {error}"),
         }
     }

@@ -114,8 +114,12 @@ pub struct PathConfig {
     pub local: Option<IpAddr>,
     /// Interface to dial from. Default: as routing decides.
     pub interface: Option<String>,
-    /// Rate from this node, bit/s of IP bytes. Default: unlimited.
+    /// Rate from this node, bit/s of IP bytes; a plan may give less, never
+    /// more. Default: unlimited.
     pub send_rate_bps: Option<u64>,
+    /// Rate from this node before there has been any plan, bit/s of IP bytes.
+    /// Default: send_rate_bps.
+    pub guaranteed_rate_bps: Option<u64>,
     /// Rate to this node, bit/s of IP bytes. Default: unlimited.
     pub receive_rate_bps: Option<u64>,
     /// Round-trip time without load, ms. Default 600.
@@ -146,6 +150,16 @@ impl PathConfig {
             problems.push("path: a name must not be empty".to_owned());
         }
         check_rates(&at, self.send_rate_bps, self.receive_rate_bps, problems);
+        let guaranteed = self.guaranteed_rate_bps;
+        check_rate(&format!("{at}: guaranteed_rate_bps"), guaranteed, problems);
+        if guaranteed
+            .zip(self.send_rate_bps)
+            .is_some_and(|(g, s)| g > s)
+        {
+            problems.push(format!(
+                "{at}: guaranteed_rate_bps must not exceed send_rate_bps"
+            ));
+        }
         check_hop(&at, self.rtt_ms, self.mtu_bytes, problems);
         if let Some(local) = self.local
             && local.is_ipv4() != self.remote.is_ipv4()

@@ -8,7 +8,8 @@ use std::time::Duration;
 use underpass_bundle as bundle;
 use underpass_cla::Class;
 use underpass_edge::dial::Families;
-use underpass_engine::{EngineConfig, HopConfig, HopId, RouteEntry};
+use underpass_engine::{EngineConfig, HopConfig, HopId, PlanLine, RouteEntry};
+use underpass_plans::Link;
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
@@ -101,6 +102,16 @@ fn classes(config: &Config) -> Vec<scheduler::ClassConfig> {
         .collect()
 }
 
+/// Hubs send on the forward link, terminals on the return link.
+fn line_of(config: &Config, link: Link, terminal: u64) -> Option<PlanLine> {
+    let sends_on = match config.node.role {
+        Role::Hub => Link::Forward,
+        Role::Terminal => Link::Return,
+        Role::Relay => return None,
+    };
+    (sends_on == link).then_some(PlanLine { link, terminal })
+}
+
 fn hops(config: &Config) -> Vec<HopConfig> {
     let tls = !config.tls.plain;
     let paths = config.paths.iter().map(|path| HopConfig {
@@ -109,6 +120,8 @@ fn hops(config: &Config) -> Vec<HopConfig> {
         neighbour: path.neighbour,
         weight: 1,
         send_rate_bps: path.send_rate_bps,
+        guaranteed_rate_bps: path.guaranteed_rate_bps,
+        line: line_of(config, Link::Return, config.node.number),
         receive_rate_bps: path.receive_rate_bps,
         rtt: Duration::from_millis(path.rtt_ms),
         mtu_bytes: path.mtu_bytes,
@@ -119,8 +132,10 @@ fn hops(config: &Config) -> Vec<HopConfig> {
         id: HopId(0),
         name: format!("terminal-{}", terminal.node),
         neighbour: terminal.node,
-        weight: terminal.weight,
+        weight: terminal.weight.into(),
         send_rate_bps: terminal.send_rate_bps.or(config.beam.rate_bps),
+        guaranteed_rate_bps: None,
+        line: line_of(config, Link::Forward, terminal.node),
         receive_rate_bps: terminal.receive_rate_bps,
         rtt: Duration::from_millis(terminal.rtt_ms),
         mtu_bytes: terminal.mtu_bytes,

@@ -25,7 +25,7 @@ use std::time::Instant;
 use tokio::sync::{Notify, mpsc};
 use underpass_bundle as bundle;
 use underpass_cla::{Session, SessionId, Transfer};
-use underpass_engine::{Action, Engine, Message, StreamKey};
+use underpass_engine::{Action, Engine, Message, PlanChange, StreamKey};
 use underpass_streams::Open;
 
 pub use beacons::{Ear, LinkBeacons};
@@ -217,6 +217,25 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// Another plan holds, or none any more.
+fn plan_changed(change: &PlanChange) {
+    let PlanChange {
+        beam,
+        link,
+        version,
+        over,
+    } = change;
+    match over {
+        false => tracing::info!(beam, link = link.name(), version, "plan in force"),
+        true => tracing::warn!(
+            beam,
+            link = link.name(),
+            version,
+            "the plan is over and there is no newer one: the guaranteed rate counts"
+        ),
+    }
+}
+
 impl Inner {
     /// Takes up what the engine wants done.
     fn gather(&mut self) {
@@ -238,6 +257,7 @@ impl Inner {
                         effects.push(Effect::Suspend(session.clone(), blocked));
                     }
                 }
+                Action::Plan(change) => plan_changed(&change),
                 Action::Link { hop, change } => self.link_changed(hop, change),
                 Action::Abort { session, reason } => {
                     if let Some(session) = self.sessions.get(&session) {

@@ -139,7 +139,7 @@ proptest! {
         let mut line = Line::new(None);
         let mut told = Told::default();
         for id in 0..TERMINALS {
-            line.terminal(id, 1 + id as u32, None);
+            line.terminal(id, 1 + id, None);
         }
         for change in changes {
             match change {
@@ -187,7 +187,7 @@ proptest! {
     ) {
         let mut line = Line::new(Some(root_bps));
         for id in 0..TERMINALS {
-            line.terminal(id, 1 + id as u32, None);
+            line.terminal(id, 1 + id, None);
         }
         line.ready(0, 4, true);
         for (id, class, ready) in changes {
@@ -202,7 +202,7 @@ proptest! {
 
     #[test]
     fn backlogged_terminals_differ_from_their_weights_by_a_bundle_each(
-        weights in prop::collection::vec(1..20_u32, 2..6),
+        weights in prop::collection::vec(1..20_u64, 2..6),
         sizes in prop::collection::vec(100..=1_u64 << 20, 1..300),
     ) {
         let mut line = Line::new(None);
@@ -215,10 +215,10 @@ proptest! {
                 return Err(TestCaseError::fail("nothing holds it back"));
             };
             line.send(leaf, bytes);
-            let normal = |id: usize| line.bytes_of(id as u64) as f64 / f64::from(weights[id]);
+            let normal = |id: usize| line.bytes_of(id as u64) as f64 / weights[id] as f64;
             for a in 0..weights.len() {
                 for b in 0..a {
-                    let bundles = 1.0 / f64::from(weights[a]) + 1.0 / f64::from(weights[b]);
+                    let bundles = 1.0 / weights[a] as f64 + 1.0 / weights[b] as f64;
                     let bound = (1 << 20) as f64 * bundles + 1.0;
                     prop_assert!((normal(a) - normal(b)).abs() <= bound);
                 }

@@ -75,7 +75,7 @@ impl Line {
         self.now += time;
     }
 
-    pub fn terminal(&mut self, id: u64, weight: u32, rate_bps: Option<u64>) {
+    pub fn terminal(&mut self, id: u64, weight: u64, rate_bps: Option<u64>) {
         self.link
             .add_terminal(self.now, TerminalId(id), weight, rate_bps);
     }

@@ -1,0 +1,22 @@
+//! What a link may send, and when: the plans that a beam's control service
+//! makes, as link schedulers follow them.
+//!
+//! [`Plan`] is the document, as `docs/control-protocol.md` specifies it, and
+//! [`Message`] how a hub passes a terminal its part. [`Schedule`] holds the
+//! plans of one link in the order of their versions and tells what they
+//! allocate at a time of control's clock; [`ControlClock`] is what a node knows
+//! of that clock. All are free of I/O and of clocks of their own.
+
+mod clock;
+mod document;
+mod error;
+mod message;
+mod plan;
+mod schedule;
+
+pub use clock::ControlClock;
+pub use document::{CapacityStep, Line, Link, Segment, State};
+pub use error::PlanError;
+pub use message::{MAX_MESSAGE_BYTES, Message, SERVICE};
+pub use plan::{MAX_DOCUMENT_BYTES, MAX_RATE_BPS, MAX_SEGMENTS, MAX_TERMINALS, Plan};
+pub use schedule::{Acknowledgement, Refused, Schedule};

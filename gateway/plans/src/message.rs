@@ -1,0 +1,72 @@
+//! What a hub tells a terminal: its part of the return link's plan.
+
+use serde::{Deserialize, Serialize};
+
+use crate::document::{Document, Head, Link};
+use crate::error::PlanError;
+use crate::plan::{Plan, VERSION, is_object};
+
+/// The ipn service of plans; 1 to 127 are for private use.
+pub const SERVICE: u64 = 83;
+
+/// The largest message, bytes: one line of as many segments as there may be,
+/// and as many steps of capacity.
+pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// A terminal's part, and what time it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Control's time when the hub sent it, ms since 1970-01-01 UTC.
+    pub control_ms: u64,
+    /// The plan, with the terminal's line only.
+    pub plan: Plan,
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    version: u64,
+    control_ms: u64,
+    plan: &'a Document,
+}
+
+#[derive(Deserialize)]
+struct Incoming {
+    control_ms: u64,
+    plan: Document,
+}
+
+impl Message {
+    /// Its bytes: JSON in UTF-8.
+    pub fn encode(&self) -> Vec<u8> {
+        let outgoing = Outgoing {
+            version: VERSION,
+            control_ms: self.control_ms,
+            plan: self.plan.document(),
+        };
+        serde_json::to_vec(&outgoing).expect("names and numbers are always JSON")
+    }
+
+    /// Reads a payload. Unknown members are ignored.
+    ///
+    /// # Errors
+    /// When it is no such message.
+    pub fn decode(payload: &[u8]) -> Result<Message, PlanError> {
+        if payload.len() > MAX_MESSAGE_BYTES {
+            return Err(PlanError::Large(payload.len()));
+        }
+        is_object(payload)?;
+        let head: Head = serde_json::from_slice(payload)?;
+        if head.version != VERSION {
+            return Err(PlanError::Version(head.version));
+        }
+        let incoming: Incoming = serde_json::from_slice(payload)?;
+        let plan = Plan::of(incoming.plan)?;
+        if plan.link() != Link::Return || plan.terminals().count() != 1 {
+            return Err(PlanError::NoPart);
+        }
+        Ok(Message {
+            control_ms: incoming.control_ms,
+            plan,
+        })
+    }
+}
