@@ -24,6 +24,11 @@ impl Engine {
         self.hops.get(&id).map(|hop| hop.config.name.as_str())
     }
 
+    /// The neighbour that a hop leads to, by its ipn node number.
+    pub fn neighbour_of(&self, id: HopId) -> Option<u64> {
+        self.hops.get(&id).map(|hop| hop.config.neighbour)
+    }
+
     /// All hops.
     pub fn hop_ids(&self) -> Vec<HopId> {
         self.hops.keys().copied().collect()

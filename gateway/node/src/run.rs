@@ -26,13 +26,14 @@ use underpass_engine::{Engine, EngineError};
 use underpass_store::OpenError;
 
 use crate::api::{self, ApiError, ApiState};
-use crate::clock;
+use crate::clock::{self, ControlClock};
 use crate::config::{Config, Role};
 use crate::incarnation::{self, IncarnationError};
 use crate::interception::{self, Interceptor};
 use crate::modem::{self, ModemError};
 use crate::security::{Security, SecurityError};
 use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
+use reports::ReportSender;
 
 pub use links::advice;
 
@@ -147,17 +148,26 @@ async fn serve(config: Config) -> Result<(), RunError> {
     let (deferred, exchanges) = deferred::start(&config, &shell, &dialler)?.unzip();
     tasks.extend(exchanges);
     let started = Instant::now();
-    let reporter = reports::Reporter::new(shell.clone(), &config, incarnation, started);
+    let control_clock = Arc::new(ControlClock::default());
+    let reporter = reports::Reporter::new(shell.clone(), &config, control_clock.clone());
     let reporter = Arc::new(reporter);
     let intake = reports::takes_in(&config).then(|| reports::Intake::start(&shell));
-    let reports_sent = config.reports.clone().map(|settings| {
-        let sent = Arc::new(reports::Sent::default());
-        let lowest = engine::lowest_class(&config);
-        let lifetime = Duration::from_secs(config.custody.lifetime_s);
-        let sending = reports::send(reporter.clone(), settings, lowest, lifetime, sent.clone());
-        tasks.push(background(sending));
-        sent
-    });
+    let mut report_sender = None;
+    let mut report_sending = None;
+    if let Some(settings) = &config.reports {
+        let (sender, made) = ReportSender::new(incarnation, started);
+        let sending = reports::Sending::start(&config, settings.to, shell.clone(), made);
+        report_sending = Some(sending);
+        let status = reports::tell_status(reporter.clone(), sender.clone(), settings.interval());
+        tasks.push(background(status));
+        report_sender = Some(sender);
+    }
+    if let Some(sender) = &report_sender {
+        let events = shell.link_events();
+        let (reporter, clock) = (reporter.clone(), control_clock.clone());
+        let blockages = reports::watch_blockages(events, reporter, clock, sender.clone());
+        tasks.push(background(blockages));
+    }
     shell.set_beacons(beacons::open(&config, incarnation, &shell)?);
     let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
     let watched = links.clone();
@@ -188,7 +198,10 @@ async fn serve(config: Config) -> Result<(), RunError> {
         interceptor: interceptor.clone(),
         deferred,
         reporter,
-        reports_sent,
+        report_sender,
+        announced: api::Announced::default(),
+        control_clock,
+        reports_sent: report_sending.as_ref().map(reports::Sending::sent),
         reports: intake,
         config: config.clone(),
         incarnation,
@@ -216,6 +229,9 @@ async fn serve(config: Config) -> Result<(), RunError> {
         () = stop.wait() => tracing::warn!("told again to stop: not draining"),
     }
     links.shutdown().await;
+    if let Some(sending) = report_sending {
+        sending.finish().await;
+    }
     if let Some(custody) = custody {
         custody.close(&shell).await;
     }

@@ -1,15 +1,23 @@
 //! What a node says of itself, on its way to where it is read: status each
-//! second, positions as they are measured.
+//! second, positions as they are measured, blockages, announcements and plans
+//! taken over as they happen.
 //!
 //! [`Message`] is the payload of a bundle, as `docs/control-protocol.md`
 //! specifies it. [`Outbox`] decides what leaves when: the newest report of
 //! each kind first, and what a blockage has held up behind it, in batches.
 //! Both are free of I/O and clocks.
 
+mod kinds;
 mod message;
 mod outbox;
 mod report;
 
+pub use kinds::{
+    Announcement, Blockage, BlockageSource, Direction, LinkReport, LinkState, PlanAcknowledgement,
+    Position, Status,
+};
 pub use message::{MAX_MESSAGE_BYTES, MAX_REPORTS, Message, MessageError, SERVICE};
-pub use outbox::{Outbox, Urgency};
-pub use report::{Direction, Kind, LinkReport, LinkState, Report, Status};
+pub use outbox::{Batch, Outbox, Urgency};
+pub use report::{
+    Body, EFFICIENCIES, Kind, MAX_LINKS, MAX_NAME_BYTES, Report, ReportError, Stamps,
+};

@@ -1,89 +1,251 @@
-//! The reports themselves.
+//! A report: what it says, and its place among the reports of its node.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-/// One report, with the time at which it was made.
+use crate::kinds::{Announcement, Blockage, PlanAcknowledgement, Position, Status};
+
+/// The longest name in a report (of a path, a beam, an obstruction), bytes.
+pub const MAX_NAME_BYTES: usize = 256;
+
+/// Links in one status at most; what has more of them makes several.
+pub const MAX_LINKS: usize = 256;
+
+/// One report. Node, incarnation, kind and uptime are its identity: no two
+/// reports of a kind have the same, and the later one has the higher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Report {
-    /// What the node's links do.
-    Status(Status),
-}
-
-/// The kinds of reports: of each the newest matters most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// [`Report::Status`].
-    Status,
+pub struct Report {
+    /// What it says.
+    #[serde(flatten)]
+    pub body: Body,
+    /// For how long the node had run when it was made, ms: orders the reports
+    /// of one run, whatever the clock does.
+    pub uptime_ms: u64,
+    /// The run.
+    pub incarnation: u64,
 }
 
 impl Report {
     /// Its kind.
     pub fn kind(&self) -> Kind {
+        self.body.kind()
+    }
+}
+
+/// What a report says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Body {
+    /// What the node's links do.
+    Status(Status),
+    /// Where the terminal is.
+    Position(Position),
+    /// A blockage that the terminal expects.
+    Announcement(Announcement),
+    /// A blockage that the node has seen.
+    Blockage(Blockage),
+    /// A plan that the node follows.
+    Plan(PlanAcknowledgement),
+}
+
+/// The kinds of reports, the most urgent first: of each the newest matters
+/// most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// [`Body::Plan`].
+    Plan,
+    /// [`Body::Announcement`].
+    Announcement,
+    /// [`Body::Blockage`].
+    Blockage,
+    /// [`Body::Position`].
+    Position,
+    /// [`Body::Status`].
+    Status,
+}
+
+/// Why something is not reported.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+pub enum ReportError {
+    /// A number is out of its range, or none.
+    #[error("{member} = {value}: must be {} to {}", range.0, range.1)]
+    Range {
+        /// Which.
+        member: &'static str,
+        /// What it is.
+        value: f64,
+        /// What it may be.
+        range: (f64, f64),
+    },
+    /// A name is too long.
+    #[error("{0}: must have at most {MAX_NAME_BYTES} bytes")]
+    Name(&'static str),
+    /// Too many links.
+    #[error("{0} links in a status, more than {MAX_LINKS}")]
+    Links(usize),
+}
+
+impl Body {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
         match self {
-            Report::Status(_) => Kind::Status,
+            Body::Status(_) => Kind::Status,
+            Body::Position(_) => Kind::Position,
+            Body::Announcement(_) => Kind::Announcement,
+            Body::Blockage(_) => Kind::Blockage,
+            Body::Plan(_) => Kind::Plan,
+        }
+    }
+
+    /// Checks what is about to be reported: JSON has no numbers that are not
+    /// finite, and one member out of range would have the report refused.
+    ///
+    /// # Errors
+    /// Names the first member that does not fit.
+    pub fn check(&self) -> Result<(), ReportError> {
+        match self {
+            Body::Status(status) => {
+                if status.links.len() > MAX_LINKS {
+                    return Err(ReportError::Links(status.links.len()));
+                }
+                for link in &status.links {
+                    name("path", &link.path)?;
+                    within("efficiency", link.efficiency, EFFICIENCIES)?;
+                }
+                Ok(())
+            }
+            Body::Position(position) => {
+                within("longitude", Some(position.longitude), -180.0..=180.0)?;
+                within("latitude", Some(position.latitude), -90.0..=90.0)?;
+                within("altitude_m", position.altitude_m, -1e5..=1e5)?;
+                within("speed_mps", position.speed_mps, 0.0..=1e4)?;
+                within("heading_deg", position.heading_deg, 0.0..=360.0)?;
+                within("accuracy_m", position.accuracy_m, 0.0..=1e7)
+            }
+            Body::Announcement(announcement) => {
+                within("confidence", Some(announcement.confidence), 0.0..=1.0)?;
+                let obstruction = announcement.obstruction.as_deref();
+                name("obstruction", obstruction.unwrap_or_default())
+            }
+            Body::Blockage(blockage) => name("path", &blockage.path),
+            Body::Plan(plan) => name("beam", &plan.beam),
         }
     }
 }
 
-/// What a node's links do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Status {
-    /// The node's clock, ms since the Unix epoch; absent if it is not set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub time_ms: Option<u64>,
-    /// For how long the node runs, ms: orders the reports of one run, whatever
-    /// the clock does.
-    pub uptime_ms: u64,
-    /// The run.
-    pub incarnation: u64,
-    /// Its links.
-    pub links: Vec<LinkReport>,
+/// Bits per unit of capacity that a MODCOD may have.
+pub const EFFICIENCIES: RangeInclusive<f64> = 0.001..=1000.0;
+
+fn within(
+    member: &'static str,
+    value: Option<f64>,
+    range: RangeInclusive<f64>,
+) -> Result<(), ReportError> {
+    match value {
+        Some(value) if !range.contains(&value) => Err(ReportError::Range {
+            member,
+            value,
+            range: range.into_inner(),
+        }),
+        _ => Ok(()),
+    }
 }
 
-/// One direction of one terminal's link, as its sending node sees it. Counts
-/// are since the node's start, so that a lost report loses nothing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LinkReport {
-    /// The terminal's ipn node number.
-    pub terminal: u64,
-    /// The sender's name of the path.
-    pub path: String,
-    /// The direction in which this node sends.
-    pub direction: Direction,
-    /// Whether it can be sent on.
-    pub state: LinkState,
-    /// Bytes that clients have handed in for it, streams' payload.
-    pub offered_bytes: u64,
-    /// Bytes that wait to be sent.
-    pub backlogged_bytes: u64,
-    /// IP bytes sent.
-    pub sent_bytes: u64,
-    /// Streams open.
-    pub streams: u64,
-    /// The allocated rate, bit/s of IP bytes; absent if it is unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate_bps: Option<u64>,
+fn name(member: &'static str, text: &str) -> Result<(), ReportError> {
+    match text.len() {
+        0..=MAX_NAME_BYTES => Ok(()),
+        _ => Err(ReportError::Name(member)),
+    }
 }
 
-/// The direction of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// From the hub to a terminal.
-    Forward,
-    /// From a terminal to the hub.
-    Return,
+/// Gives reports their identities.
+#[derive(Debug)]
+pub struct Stamps {
+    incarnation: u64,
+    last: BTreeMap<Kind, u64>,
 }
 
-/// The state of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LinkState {
-    /// A session is up and may send.
-    Up,
-    /// Sending is held.
-    Blocked,
-    /// No session is up.
-    Down,
+impl Stamps {
+    /// For a run of a node.
+    pub fn new(incarnation: u64) -> Stamps {
+        Stamps {
+            incarnation,
+            last: BTreeMap::new(),
+        }
+    }
+
+    /// The report that says `body` when the node has run for `uptime_ms`; the
+    /// second of a kind within a millisecond counts as of the next.
+    pub fn stamp(&mut self, body: Body, uptime_ms: u64) -> Report {
+        let kind = body.kind();
+        let next = self.last.get(&kind).map_or(0, |last| last + 1);
+        let uptime_ms = uptime_ms.max(next);
+        self.last.insert(kind, uptime_ms);
+        Report {
+            body,
+            uptime_ms,
+            incarnation: self.incarnation,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(longitude: f64) -> Body {
+        Body::Position(Position {
+            longitude,
+            latitude: 50.0,
+            altitude_m: None,
+            speed_mps: None,
+            heading_deg: None,
+            accuracy_m: None,
+            gnss_time_ms: None,
+            node_time_ms: None,
+            synchronised: false,
+        })
+    }
+
+    #[test]
+    fn reports_of_one_millisecond_keep_their_order_in_each_kind() {
+        let mut stamps = Stamps::new(7);
+        let status = || {
+            Body::Status(Status {
+                time_ms: None,
+                clock_offset_ms: None,
+                synchronised: false,
+                links: vec![],
+            })
+        };
+        let made = [
+            stamps.stamp(position(1.0), 100),
+            stamps.stamp(position(2.0), 100),
+            stamps.stamp(status(), 100),
+            stamps.stamp(position(3.0), 90),
+            stamps.stamp(position(4.0), 200),
+        ];
+        let identities = made.iter().map(|report| (report.kind(), report.uptime_ms));
+        let expected = [
+            (Kind::Position, 100),
+            (Kind::Position, 101),
+            (Kind::Status, 100),
+            (Kind::Position, 102),
+            (Kind::Position, 200),
+        ];
+        assert!(identities.eq(expected), "{made:?}");
+        assert!(made.iter().all(|report| report.incarnation == 7));
+    }
+
+    #[test]
+    fn what_is_no_place_on_earth_is_not_reported() {
+        assert_eq!(position(-180.0).check(), Ok(()));
+        for longitude in [f64::NAN, f64::INFINITY, 180.1] {
+            let error = position(longitude).check().unwrap_err();
+            assert!(error.to_string().starts_with("longitude = "), "{error}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use axum::Json as Reply;
 use axum::extract::State;
 use serde::{Deserialize, Deserializer, Serialize};
 use underpass_engine::{Engine, HopId, MAX_PLANNED};
+use underpass_reports::EFFICIENCIES;
 
 use super::ApiState;
 use super::problem::{Json, Path, Problem, Query};
@@ -61,6 +62,36 @@ pub async fn change_path(
         }
     });
     tracing::info!(path = name, ?change, "path changed by the local API");
+    state.path(&name).map(Reply)
+}
+
+/// What a modem says of the MODCOD in use.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Efficiency {
+    /// Bits per unit of the beam's capacity; null is 1.
+    efficiency: Option<f64>,
+}
+
+/// PUT /v1/paths/{name}/efficiency
+pub async fn set_efficiency(
+    State(state): State<Arc<ApiState>>,
+    Path(name): Path<String>,
+    Json(said): Json<Efficiency>,
+) -> Result<Reply<PathView>, Problem> {
+    let out_of_range = |efficiency: &f64| !EFFICIENCIES.contains(efficiency);
+    if said.efficiency.as_ref().is_some_and(out_of_range) {
+        return Err(Problem::invalid(
+            "efficiency must be 0.001 to 1000 bits per unit of capacity, or null",
+        ));
+    }
+    let hop = state.hop(&name)?;
+    state.reporter.set_efficiency(hop, said.efficiency);
+    tracing::debug!(
+        path = name,
+        efficiency = said.efficiency,
+        "MODCOD told by the local API"
+    );
     state.path(&name).map(Reply)
 }
 

@@ -4,6 +4,7 @@
 //! callers present a bearer token. What can be asked is in `queries`, what can
 //! be set in `links`, `edge` and `removals`; `docs/local-api.md` describes it.
 
+mod announcements;
 mod auth;
 mod deferred;
 mod edge;
@@ -28,12 +29,14 @@ use underpass_deferred::Handle;
 use underpass_edge::Edge;
 use underpass_store::Monitor;
 
+use crate::clock::ControlClock;
 use crate::config::Config;
 use crate::interception::Interceptor;
-use crate::run::reports::{Intake, Reporter, Sent};
+use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
 use crate::shell::Shell;
 use problem::Problem;
 
+pub use announcements::Announced;
 pub use edge::{EdgeSwitches, SwitchView};
 pub use server::{ApiError, serve, token};
 pub use view::Status;
@@ -55,6 +58,12 @@ pub struct ApiState {
     pub deferred: Option<Handle>,
     /// What this node says of itself.
     pub reporter: Arc<Reporter>,
+    /// Takes what it has to report, where it does.
+    pub report_sender: Option<ReportSender>,
+    /// What an integrator has announced.
+    pub announced: Announced,
+    /// The control service's clock.
+    pub control_clock: Arc<ControlClock>,
     /// What became of its reports, where it sends any.
     pub reports_sent: Option<Arc<Sent>>,
     /// Reports of terminals, at a hub.
@@ -81,11 +90,16 @@ fn router(state: Arc<ApiState>) -> Router {
         .route("/v1/paths", get(queries::paths))
         .route("/v1/paths/{name}", patch(links::change_path))
         .route("/v1/paths/{name}/blockages", put(links::plan_blockages))
+        .route("/v1/paths/{name}/efficiency", put(links::set_efficiency))
         .route("/v1/beam", get(links::beam).patch(links::change_beam))
         .route("/v1/link/block", post(links::block))
         .route("/v1/link/unblock", post(links::unblock))
         .route("/v1/edge", get(edge::show).patch(edge::change))
         .route("/v1/reports", get(reports::reports))
+        .route(
+            "/v1/announcements",
+            get(announcements::list).post(announcements::announce),
+        )
         .route("/v1/deferred", get(deferred::list))
         .route(
             "/v1/deferred/{id}",

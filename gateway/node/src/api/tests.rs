@@ -20,7 +20,7 @@ use underpass_streams::{Open, Target};
 
 use super::*;
 use crate::run::engine::configure;
-use crate::run::reports::Reporter;
+use crate::run::reports::{Made, Reporter};
 use crate::shell::NeighbourNames;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -28,6 +28,8 @@ const TOKEN: &str = "0123456789abcdef";
 /// A terminal's state without sockets; the folder lives as long as it.
 struct World {
     state: Arc<ApiState>,
+    /// What it reports.
+    made: Mutex<mpsc::Receiver<Made>>,
     folder: TempDir,
 }
 
@@ -53,6 +55,8 @@ impl World {
             neighbour = 1
             remote = "192.0.2.1:4556"
             send_rate_bps = 2_000_000
+            [reports]
+            to = 1
             [[outlet]]
             node = 1
             "#
@@ -69,10 +73,15 @@ impl World {
         let edge = Edge::start(&config.edge, config.classifier().unwrap(), outlet).unwrap();
         let shell = Shell::new(engine, names, inbound);
         let started = Instant::now();
+        let control_clock = Arc::new(ControlClock::default());
+        let (report_sender, made) = ReportSender::new(7, started);
         let settings = config.deferred.settings(folder.path());
         let (deferred, _) = underpass_deferred::start(&settings, Arc::new(Nowhere)).unwrap();
         let state = Arc::new(ApiState {
-            reporter: Arc::new(Reporter::new(shell.clone(), &config, 7, started)),
+            reporter: Arc::new(Reporter::new(shell.clone(), &config, control_clock.clone())),
+            report_sender: Some(report_sender),
+            announced: Announced::default(),
+            control_clock,
             reports_sent: None,
             reports: None,
             shell,
@@ -85,7 +94,11 @@ impl World {
             started,
             congestion_controls: vec!["in use: cubic".to_owned()],
         });
-        World { state, folder }
+        World {
+            state,
+            made: Mutex::new(made),
+            folder,
+        }
     }
 
     async fn ask(&self, method: &str, path: &str, body: impl Into<Body>) -> Answer {
@@ -347,6 +360,76 @@ async fn planned_blockages_are_replaced_shown_and_checked() {
     assert_eq!(answer.json()["blocked"], false);
     world
         .ask("PUT", "/v1/paths/moon/blockages", plan)
+        .await
+        .is_problem(404);
+}
+
+#[tokio::test]
+async fn announced_blockage_is_reported_by_the_control_services_clock() {
+    let world = World::new();
+    let body = r#"{"in_s": 45, "duration_s": 60.5, "confidence": 0.9, "obstruction": "Elbe"}"#;
+    world
+        .state
+        .control_clock
+        .set(Instant::now(), 4_102_444_800_000);
+    let answer = world.ask("POST", "/v1/announcements", body).await;
+    assert_eq!(answer.status, 202);
+    let made = world.made.lock().unwrap().try_recv().unwrap();
+    let underpass_reports::Body::Announcement(announcement) = made.report.body else {
+        panic!("{made:?}");
+    };
+    let ahead_ms = announcement.entry_ms - 4_102_444_800_000;
+    assert!((45_000..50_000).contains(&ahead_ms), "{ahead_ms}");
+    assert_eq!(announcement.duration_ms, 60_500);
+    let body = r#"{"entry": "2100-01-01T01:01:00+01:00", "duration_s": 60, "confidence": 1}"#;
+    let answer = world.ask("POST", "/v1/announcements", body).await;
+    assert_eq!(answer.json()["entry"], "2100-01-01T00:01:00Z");
+    let listed = world.get("/v1/announcements").await;
+    assert_eq!(listed[0]["obstruction"], Value::Null);
+    assert_eq!(listed[1]["obstruction"], "Elbe");
+    assert_eq!(listed[1]["duration_s"], 60.5);
+}
+
+#[tokio::test]
+async fn announcement_that_makes_no_sense_is_refused_and_not_reported() {
+    let world = World::new();
+    for wrong in [
+        r#"{"duration_s": 60, "confidence": 1}"#,
+        r#"{"in_s": 5, "entry": "2100-01-01T00:00:00Z", "duration_s": 60, "confidence": 1}"#,
+        r#"{"in_s": -5, "duration_s": 60, "confidence": 1}"#,
+        r#"{"in_s": 5, "duration_s": 0, "confidence": 1}"#,
+        r#"{"in_s": 5, "duration_s": 60, "confidence": 1.1}"#,
+        r#"{"in_s": 5, "duration_s": 60}"#,
+        r#"{"entry": "2001-01-01T00:00:00Z", "duration_s": 60, "confidence": 1}"#,
+        r#"{"entry": "2400-01-01T00:00:00Z", "duration_s": 60, "confidence": 1}"#,
+        r#"{"entry": "soon", "duration_s": 60, "confidence": 1}"#,
+        r#"{"in_s": 5, "duration_s": 60, "confidence": 1, "where": "here"}"#,
+    ] {
+        let answer = world.ask("POST", "/v1/announcements", wrong).await;
+        assert!(matches!(answer.status, 400 | 422), "{wrong}");
+        answer.is_problem(answer.status);
+    }
+    assert_eq!(world.get("/v1/announcements").await, json!([]));
+    assert!(world.made.lock().unwrap().try_recv().is_err());
+}
+
+#[tokio::test]
+async fn told_efficiency_is_in_the_status_reports() {
+    let world = World::new();
+    let url = "/v1/paths/sat/efficiency";
+    let answer = world.ask("PUT", url, r#"{"efficiency": 2.25}"#).await;
+    assert_eq!(answer.json()["efficiency"], 2.25);
+    let reports = world.get("/v1/reports").await;
+    assert_eq!(reports["own"]["links"][0]["efficiency"], 2.25);
+    for wrong in ["0", "-1", "1e9", "\"much\""] {
+        let body = format!(r#"{{"efficiency": {wrong}}}"#);
+        world.ask("PUT", url, body).await.is_problem(422);
+    }
+    world.ask("PUT", url, r#"{"efficiency": null}"#).await;
+    let reports = world.get("/v1/reports").await;
+    assert_eq!(reports["own"]["links"][0].get("efficiency"), None);
+    world
+        .ask("PUT", "/v1/paths/moon/efficiency", r#"{"efficiency": 1}"#)
         .await
         .is_problem(404);
 }

@@ -68,6 +68,9 @@ pub struct HopFields {
     pub rate_bps: Option<u64>,
     /// Taken from the rate for ACKs and plain IP, bit/s.
     pub subtracted_bps: u64,
+    /// Bits per unit of the beam's capacity in the present MODCOD, as it was
+    /// told; null is 1.
+    pub efficiency: Option<f64>,
 }
 
 /// Whether a link is there.
@@ -321,6 +324,7 @@ impl ApiState {
                 link: LinkView::of(&hop.link),
                 rate_bps: hop.send_rate_bps,
                 subtracted_bps: hop.subtracted_bps,
+                efficiency: self.reporter.efficiency(hop.id),
             },
         }
     }

@@ -5,6 +5,8 @@
 //! reads and validates exactly what `run` does.
 
 mod beacons;
+#[allow(dead_code)]
+mod control;
 mod custody;
 mod deferred;
 mod edge;
@@ -24,6 +26,7 @@ use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
 
 pub use beacons::BeaconsConfig;
+pub use control::ControlConfig;
 pub use custody::{CustodyConfig, CustodyDialect, Durability};
 pub use deferred::DeferredConfig;
 pub use link::{
@@ -118,6 +121,9 @@ pub struct Config {
     /// What this node says of itself to another.
     #[serde(default)]
     pub reports: Option<ReportsConfig>,
+    /// The control service that a hub works with.
+    #[serde(default)]
+    pub control: Option<ControlConfig>,
     /// Which node a taken-in connection goes to, by its destination.
     #[serde(default, rename = "outlet")]
     pub outlets: Vec<OutletConfig>,
@@ -178,6 +184,12 @@ impl Config {
         if let Some(reports) = &self.reports {
             reports.check(&mut problems);
             self.check_reports(reports.to, &mut problems);
+        }
+        if let Some(control) = &self.control {
+            control.check(&mut problems);
+            if self.node.role != Role::Hub {
+                problems.push("[control] is for hubs".to_owned());
+            }
         }
         problems
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// `[reports]`: status reports to another node. A hub takes in its terminals'
-/// without being told.
+/// `[reports]`: reports to another node. A hub takes in its terminals' without
+/// being told.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReportsConfig {

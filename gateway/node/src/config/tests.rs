@@ -327,3 +327,63 @@ fn each_wrong_route_is_told_once() {
         assert!(line.contains(part), "{error}");
     }
 }
+
+#[test]
+fn control_service_is_a_hubs_and_has_an_address_that_can_be_used() {
+    let with = |url: &str| {
+        format!(
+            r#"{TERMINAL}
+[control]
+url = "{url}"
+token_file = "control.token"
+ca_file = "ca.pem"
+interval_ms = 10
+timeout_s = 0
+spool_bytes = 1000
+"#
+        )
+    };
+    let error = parse(&with("http://node@control.example")).unwrap_err();
+    let error = error.to_string();
+    for part in [
+        "[control] is for hubs",
+        "nothing before the host",
+        "only https has certificates",
+        "control.interval_ms",
+        "control.timeout_s",
+        "control.spool_bytes",
+    ] {
+        assert!(error.contains(part), "{part} is missing in:\n{error}");
+    }
+    for wrong in [
+        "control.example",
+        "ftp://a",
+        "https://a?b=c",
+        "https://a#b",
+        "/v1",
+        "",
+    ] {
+        let error = parse(&with(wrong)).unwrap_err().to_string();
+        assert!(error.contains("control.url"), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn token_that_all_can_read_on_the_way_is_noticed() {
+    let exposed = |url: &str| {
+        let text = format!("url = {url:?}\ntoken_file = \"t\"");
+        let control: ControlConfig = toml::from_str(&text).unwrap();
+        control.is_exposed()
+    };
+    for url in [
+        "http://localhost:8480",
+        "http://[::1]:8480",
+        "http://127.0.0.2/",
+        "https://a",
+    ] {
+        assert!(!exposed(url), "{url}");
+    }
+    for url in ["http://control.example:8480", "http://10.0.0.1"] {
+        assert!(exposed(url), "{url}");
+    }
+}

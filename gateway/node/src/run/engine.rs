@@ -82,7 +82,7 @@ fn agent(config: &Config) -> bundle::Config {
 }
 
 /// The class that waits for all others.
-pub(super) fn lowest_class(config: &Config) -> Class {
+pub(in crate::run) fn lowest_class(config: &Config) -> Class {
     let classes = config.classes.iter().zip(0..);
     // Of the lowest priority, which is the highest number, the least weight.
     let lowest = classes.max_by_key(|(class, _)| (class.priority, Reverse(class.weight)));

@@ -3,9 +3,30 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use tokio::sync::broadcast;
 use underpass_engine::{HopId, LinkChange, Source};
 
 use super::{Inner, Shell};
+
+/// Changes of links that whoever follows them may be behind.
+pub(super) const EVENTS: usize = 1024;
+
+/// A change of a link.
+#[derive(Clone, Debug)]
+pub struct LinkEvent {
+    /// The hop.
+    pub hop: HopId,
+    /// The path's or terminal's name.
+    pub path: String,
+    /// The neighbour's ipn node number.
+    pub neighbour: u64,
+    /// What has changed.
+    pub change: LinkChange,
+    /// When.
+    pub at: Instant,
+    /// When the peer was last heard.
+    pub heard: Option<Instant>,
+}
 
 /// Blockages of one hop since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +75,15 @@ impl Inner {
     pub(super) fn link_changed(&mut self, hop: HopId, change: LinkChange) {
         self.links.note(hop, change);
         let name = self.engine.hop_name(hop).unwrap_or_default();
+        // Nobody need follow.
+        let _ = self.link_events.send(LinkEvent {
+            hop,
+            path: name.to_owned(),
+            neighbour: self.engine.neighbour_of(hop).unwrap_or_default(),
+            change,
+            at: Instant::now(),
+            heard: self.engine.last_heard(hop),
+        });
         match change {
             LinkChange::Blocked(source) => {
                 tracing::warn!(path = name, source = source.name(), "link blocked");
@@ -83,6 +113,11 @@ impl Shell {
                 engine.block_by_modem(now, hop, blocked);
             }
         });
+    }
+
+    /// The changes of links from now on.
+    pub fn link_events(&self) -> broadcast::Receiver<LinkEvent> {
+        self.lock().link_events.subscribe()
     }
 
     /// Blockages by hop since the start.

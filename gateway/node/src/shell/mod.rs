@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc};
 use underpass_bundle as bundle;
 use underpass_cla::{Session, SessionId, Transfer};
 use underpass_engine::{Action, Engine, Message, PlanChange, StreamKey};
@@ -30,6 +30,7 @@ use underpass_streams::Open;
 
 pub use beacons::{Ear, LinkBeacons};
 pub use figures::{SessionReading, watch as watch_figures};
+pub use links::LinkEvent;
 pub use outlet::StreamOutlet;
 pub use services::Service;
 pub use sessions::NeighbourNames;
@@ -76,6 +77,8 @@ struct Inner {
     transport: TransportLedger,
     /// What was seen of the links.
     links: LinkLedger,
+    /// Their changes, for whoever follows them.
+    link_events: broadcast::Sender<LinkEvent>,
 }
 
 /// What the shell has seen in all.
@@ -120,6 +123,7 @@ impl Shell {
                 counts: Counts::default(),
                 transport: TransportLedger::default(),
                 links: LinkLedger::default(),
+                link_events: broadcast::channel(links::EVENTS).0,
             }),
             timer: Notify::new(),
             names,

@@ -22,6 +22,14 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
             [(vec![], sent.dropped())],
         )?;
     }
+    if let Some(sender) = &state.report_sender {
+        families.counter(
+            "reports_refused",
+            "What was to be reported and had no room or sense",
+            None,
+            [(vec![], sender.refused())],
+        )?;
+    }
     let Some(intake) = &state.reports else {
         return Ok(());
     };

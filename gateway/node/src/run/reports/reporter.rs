@@ -1,0 +1,145 @@
+//! What a node says of its links.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use underpass_engine::{HopId, HopSnapshot};
+use underpass_reports::{Body, Direction, LinkReport, LinkState, MAX_LINKS, Status};
+
+use super::ReportSender;
+use crate::clock::{self, ControlClock};
+use crate::config::{Config, Role};
+use crate::shell::Shell;
+
+/// What a node says of its links.
+pub struct Reporter {
+    shell: Arc<Shell>,
+    clock: Arc<ControlClock>,
+    direction: Direction,
+    /// The terminal that this node is; a hub's neighbours are its terminals.
+    terminal: Option<u64>,
+    noted: Mutex<BTreeMap<HopId, Noted>>,
+}
+
+/// What others know of a link.
+#[derive(Clone, Copy, Debug, Default)]
+struct Noted {
+    efficiency: Option<f64>,
+    plan_version: Option<u64>,
+}
+
+impl Reporter {
+    /// The reporter of this node.
+    pub fn new(shell: Arc<Shell>, config: &Config, clock: Arc<ControlClock>) -> Reporter {
+        let is_terminal = config.node.role == Role::Terminal;
+        Reporter {
+            shell,
+            clock,
+            direction: match is_terminal {
+                true => Direction::Return,
+                false => Direction::Forward,
+            },
+            terminal: is_terminal.then_some(config.node.number),
+            noted: Mutex::default(),
+        }
+    }
+
+    /// The direction in which this node sends.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// The terminal of the link to a neighbour.
+    pub fn terminal_of(&self, neighbour: u64) -> u64 {
+        self.terminal.unwrap_or(neighbour)
+    }
+
+    /// Notes how many bits a unit of a link's capacity carries in the present
+    /// MODCOD; none is 1.
+    pub fn set_efficiency(&self, hop: HopId, efficiency: Option<f64>) {
+        self.noted().entry(hop).or_default().efficiency = efficiency;
+    }
+
+    /// How many bits a unit of a link's capacity carries, if it was told.
+    pub fn efficiency(&self, hop: HopId) -> Option<f64> {
+        self.noted().get(&hop)?.efficiency
+    }
+
+    /// Notes which plan is in force on a link.
+    #[allow(dead_code)]
+    pub fn set_plan_version(&self, hop: HopId, version: Option<u64>) {
+        self.noted().entry(hop).or_default().plan_version = version;
+    }
+
+    /// How the links are now.
+    pub fn status(&self) -> Status {
+        Status {
+            time_ms: clock::utc_ms(),
+            clock_offset_ms: self.clock.offset_ms(),
+            synchronised: clock::synchronised(),
+            links: self.links(),
+        }
+    }
+
+    fn links(&self) -> Vec<LinkReport> {
+        let sent = self.shell.transport_totals();
+        let noted = self.noted().clone();
+        self.shell.read(|engine| {
+            let hops = engine.hops();
+            let described = hops.iter().map(|hop| {
+                let demand = engine.demand(hop.id);
+                let of_hop = sent.iter().filter(|((id, _), _)| *id == hop.id);
+                let noted = noted.get(&hop.id).copied().unwrap_or_default();
+                LinkReport {
+                    terminal: self.terminal_of(hop.neighbour),
+                    path: hop.name.clone(),
+                    direction: self.direction,
+                    state: state_of(hop),
+                    offered_bytes: demand.offered_bytes,
+                    backlogged_bytes: demand.backlogged_bytes,
+                    sent_bytes: of_hop.map(|(_, total)| total.sent_ip_bytes).sum(),
+                    streams: demand.streams,
+                    rate_bps: hop.send_rate_bps,
+                    plan_version: noted.plan_version,
+                    efficiency: noted.efficiency,
+                }
+            });
+            described.collect()
+        })
+    }
+
+    fn noted(&self) -> MutexGuard<'_, BTreeMap<HopId, Noted>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn state_of(hop: &HopSnapshot) -> LinkState {
+    match (hop.blocked, hop.up) {
+        (true, _) => LinkState::Blocked,
+        (false, true) => LinkState::Up,
+        (false, false) => LinkState::Down,
+    }
+}
+
+/// Reports the status at each `period` until dropped. Where there are more
+/// links than a report holds, it takes several.
+pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender, period: Duration) {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let mut status = reporter.status();
+        let mut rest = status.links.split_off(status.links.len().min(MAX_LINKS));
+        while !rest.is_empty() {
+            let next = rest.split_off(rest.len().min(MAX_LINKS));
+            let links = std::mem::replace(&mut rest, next);
+            reports.send(Body::Status(Status {
+                links,
+                ..status.clone()
+            }));
+        }
+        reports.send(Body::Status(status));
+    }
+}

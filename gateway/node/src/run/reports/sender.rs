@@ -1,0 +1,104 @@
+//! Where the node's parts say what is to be reported.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::mpsc;
+use underpass_reports::{Body, Report, Stamps};
+
+/// Reports that wait for who sends them on; he is never long at anything else.
+const WAITING: usize = 1024;
+
+/// A report with the time at which it was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The report.
+    pub report: Report,
+    /// When it was made.
+    pub at: Instant,
+}
+
+/// Takes what is to be reported, from any part of the node.
+#[derive(Clone, Debug)]
+pub struct ReportSender(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    stamps: Mutex<Stamps>,
+    made: mpsc::Sender<Made>,
+    started: Instant,
+    refused: AtomicU64,
+}
+
+impl ReportSender {
+    /// A sender of this run of the node, and where its reports come out.
+    pub fn new(incarnation: u64, started: Instant) -> (ReportSender, mpsc::Receiver<Made>) {
+        let (made, out) = mpsc::channel(WAITING);
+        let shared = Shared {
+            stamps: Mutex::new(Stamps::new(incarnation)),
+            made,
+            started,
+            refused: AtomicU64::new(0),
+        };
+        (ReportSender(Arc::new(shared)), out)
+    }
+
+    /// Reports `body`, as said now. What is out of range, or finds no room, is
+    /// logged and counted.
+    pub fn send(&self, body: Body) {
+        let shared = &*self.0;
+        let kind = body.kind();
+        if let Err(error) = body.check() {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(?kind, %error, "not reported");
+            return;
+        }
+        let at = Instant::now();
+        let uptime = at.duration_since(shared.started).as_millis();
+        // Under the lock, so that they come out in the order of their stamps.
+        let mut stamps = shared.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = stamps.stamp(body, u64::try_from(uptime).unwrap_or(u64::MAX));
+        if shared.made.try_send(Made { report, at }).is_err() {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(?kind, "not reported: too many reports wait");
+        }
+    }
+
+    /// Reports that were refused here since the start.
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use underpass_reports::{Position, Status};
+
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_range_is_counted_and_not_sent() {
+        let (sender, mut made) = ReportSender::new(3, Instant::now());
+        sender.send(Body::Position(Position {
+            longitude: f64::NAN,
+            latitude: 0.0,
+            altitude_m: None,
+            speed_mps: None,
+            heading_deg: None,
+            accuracy_m: None,
+            gnss_time_ms: None,
+            node_time_ms: None,
+            synchronised: false,
+        }));
+        sender.send(Body::Status(Status {
+            time_ms: None,
+            clock_offset_ms: None,
+            synchronised: false,
+            links: vec![],
+        }));
+        assert_eq!(made.try_recv().unwrap().report.incarnation, 3);
+        assert!(made.try_recv().is_err());
+        assert_eq!(sender.refused(), 1);
+    }
+}

@@ -1,0 +1,9 @@
+//! What each kind of report says.
+
+mod link;
+mod place;
+mod plan;
+
+pub use link::{Blockage, BlockageSource, Direction, LinkReport, LinkState, Status};
+pub use place::{Announcement, Position};
+pub use plan::PlanAcknowledgement;

@@ -1,0 +1,204 @@
+//! The vectors of `docs/vectors/control/report-*.json`, both ways, and what is
+//! no message.
+
+use serde_json::Value;
+
+use super::*;
+use crate::kinds::*;
+use crate::report::Body;
+
+fn status(uptime_ms: u64) -> Report {
+    let body = Body::Status(Status {
+        time_ms: Some(1_795_230_000_123),
+        clock_offset_ms: Some(-12),
+        synchronised: true,
+        links: vec![LinkReport {
+            terminal: 10,
+            path: "satellite".into(),
+            direction: Direction::Return,
+            state: LinkState::Blocked,
+            offered_bytes: 1000,
+            backlogged_bytes: 400,
+            sent_bytes: 655,
+            streams: 2,
+            rate_bps: Some(2_000_000),
+            plan_version: Some(42),
+            efficiency: Some(1.5),
+        }],
+    });
+    of_run(body, uptime_ms)
+}
+
+fn of_run(body: Body, uptime_ms: u64) -> Report {
+    Report {
+        body,
+        uptime_ms,
+        incarnation: 7,
+    }
+}
+
+/// What each vector says.
+fn vectors() -> [(&'static str, Vec<Report>); 6] {
+    let position = Position {
+        longitude: 8.6821,
+        latitude: 50.1109,
+        altitude_m: Some(112.5),
+        speed_mps: Some(22.2),
+        heading_deg: Some(271.0),
+        accuracy_m: Some(3.0),
+        gnss_time_ms: Some(1_795_230_000_000),
+        node_time_ms: Some(1_795_230_000_140),
+        synchronised: true,
+    };
+    let announcement = Announcement {
+        announced_ms: 1_795_230_000_000,
+        entry_ms: 1_795_230_045_000,
+        duration_ms: 60_000,
+        confidence: 0.9,
+        obstruction: Some("Elbe tunnel".into()),
+    };
+    let blockage = |exit_ms| Blockage {
+        terminal: 10,
+        path: "satellite".into(),
+        direction: Direction::Return,
+        entry_ms: 1_795_230_045_210,
+        source: BlockageSource::Probing,
+        exit_ms,
+    };
+    let plan = |terminal, link| PlanAcknowledgement {
+        beam: "east".into(),
+        link,
+        plan: 42,
+        applied_ms: 1_795_230_001_017,
+        terminal,
+    };
+    let bare_link = LinkReport {
+        terminal: 11,
+        path: "terminal-11".into(),
+        direction: Direction::Forward,
+        state: LinkState::Down,
+        offered_bytes: 0,
+        backlogged_bytes: 0,
+        sent_bytes: 0,
+        streams: 0,
+        rate_bps: None,
+        plan_version: None,
+        efficiency: None,
+    };
+    let bare_status = Status {
+        time_ms: None,
+        clock_offset_ms: None,
+        synchronised: false,
+        links: vec![bare_link],
+    };
+    let bare_position = Position {
+        longitude: -180.0,
+        latitude: -90.0,
+        altitude_m: None,
+        speed_mps: None,
+        heading_deg: None,
+        accuracy_m: None,
+        gnss_time_ms: None,
+        node_time_ms: None,
+        synchronised: false,
+    };
+    [
+        (
+            include_str!("../../../../docs/vectors/control/report-status.json"),
+            vec![status(5000)],
+        ),
+        (
+            include_str!("../../../../docs/vectors/control/report-position.json"),
+            vec![of_run(Body::Position(position), 5140)],
+        ),
+        (
+            include_str!("../../../../docs/vectors/control/report-announcement.json"),
+            vec![of_run(Body::Announcement(announcement), 5200)],
+        ),
+        (
+            include_str!("../../../../docs/vectors/control/report-blockage.json"),
+            vec![
+                of_run(Body::Blockage(blockage(None)), 50_312),
+                of_run(Body::Blockage(blockage(Some(1_795_230_106_000))), 111_001),
+            ],
+        ),
+        (
+            include_str!("../../../../docs/vectors/control/report-plan.json"),
+            vec![
+                of_run(Body::Plan(plan(Some(10), Direction::Return)), 6017),
+                of_run(Body::Plan(plan(None, Direction::Forward)), 6018),
+            ],
+        ),
+        (
+            include_str!("../../../../docs/vectors/control/report-bare.json"),
+            vec![
+                of_run(Body::Status(bare_status), 0),
+                of_run(Body::Position(bare_position), 1),
+            ],
+        ),
+    ]
+}
+
+#[test]
+fn messages_are_what_the_vectors_show() {
+    for (text, reports) in vectors() {
+        let message = Message::new(reports);
+        assert_eq!(Message::decode(text.as_bytes()).unwrap(), message);
+        let written: Value = serde_json::from_slice(&message.encode().unwrap()).unwrap();
+        let vector: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(written, vector);
+        for report in &message.reports {
+            report.body.check().unwrap();
+        }
+    }
+}
+
+#[test]
+fn specification_shows_each_kind_as_it_is_written() {
+    let document = include_str!("../../../../docs/control-protocol.md");
+    for (_, reports) in &vectors()[..5] {
+        let text = serde_json::to_string(&reports[0]).unwrap();
+        assert!(document.contains(&text), "the document shows {text}");
+    }
+}
+
+#[test]
+fn what_is_no_message_is_refused() {
+    let text = include_str!("../../../../docs/vectors/control/report-refused.json");
+    let refused: Vec<Value> = serde_json::from_str(text).unwrap();
+    assert!(refused.len() >= 8);
+    for vector in refused {
+        let (why, message) = (&vector["why"], vector["message"].to_string());
+        assert!(Message::decode(message.as_bytes()).is_err(), "{why}");
+    }
+    for nonsense in [&b"\xff"[..], b"", b"{"] {
+        let read = Message::decode(nonsense);
+        assert!(matches!(read, Err(MessageError::Malformed(_))), "{read:?}");
+    }
+}
+
+#[test]
+fn later_versions_are_told_from_nonsense() {
+    let later = Message::decode(br#"{"version":2,"something":{}}"#);
+    assert!(matches!(later, Err(MessageError::Version(2))));
+    let more = br#"{"version":1,"reports":[],"new":true}"#;
+    assert!(Message::decode(more).unwrap().reports.is_empty());
+}
+
+#[test]
+fn no_message_exceeds_its_bounds() {
+    let many = Message::new(vec![status(0); MAX_REPORTS + 1]);
+    assert!(matches!(many.encode(), Err(MessageError::Many(_))));
+    let large = vec![b' '; MAX_MESSAGE_BYTES + 1];
+    assert!(matches!(
+        Message::decode(&large),
+        Err(MessageError::Large(_))
+    ));
+    let reports: Vec<_> =
+        std::iter::repeat_n(serde_json::to_value(status(0)).unwrap(), 65).collect();
+    let text = serde_json::json!({ "version": 1, "reports": reports }).to_string();
+    assert!(matches!(
+        Message::decode(text.as_bytes()),
+        Err(MessageError::Many(65))
+    ));
+}
