@@ -13,7 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
 from underpass_control.access import Caller, find_caller
 from underpass_control.events import Events
-from underpass_control.http import models
+from underpass_control.http import models, page
 from underpass_control.http.endpoint import READERS, Call, Endpoint, describe, route
 from underpass_control.http.events import EventStreams
 from underpass_control.http.observed import observed
@@ -63,6 +63,7 @@ class Service:
             middlewares=[observed(self._metrics), problems], client_max_size=_LARGEST_BODY_BYTES
         )
         application.add_routes(route(one, self._authenticate) for one in self.endpoints)
+        application.add_routes(page.routes())
         application.cleanup_ctx.append(self._run)
         application.on_shutdown.append(self._end_streams)
         return application

@@ -240,7 +240,11 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
         for name in endpoint.headers
     ]
-    operation: dict[str, Any] = {"summary": endpoint.summary, "responses": {}}
+    operation: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "tags": [_tag(endpoint.path)],
+        "responses": {},
+    }
     if parameters:
         operation["parameters"] = parameters
     if endpoint.body:
@@ -287,6 +291,12 @@ def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
     if _path_names(endpoint.path):
         problems.add(HTTPStatus.NOT_FOUND)
     return sorted(problems)
+
+
+def _tag(path: str) -> str:
+    """Return what a reader finds the endpoint under: the collection that it is of."""
+    parts = path.split("/")
+    return parts[2] if parts[1] == "v1" else "service"
 
 
 def _path_names(path: str) -> list[str]:

@@ -1,0 +1,81 @@
+"""A page to read and try the API, made by Swagger UI of the OpenAPI document.
+
+All files come from here: it works where there is no way to the Internet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aiohttp import web
+from swagger_ui_bundle import swagger_ui_path
+
+_ASSETS = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Underpass control service</title>
+<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="icon" type="image/png" href="docs/favicon-32x32.png">
+</head>
+<body>
+<div id="api"></div>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+"""
+# Without a validator: it would tell a server elsewhere of this one.
+_START = """SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#api",
+  deepLinking: true,
+  docExpansion: "list",
+  defaultModelsExpandDepth: 0,
+  displayRequestDuration: true,
+  filter: true,
+  tryItOutEnabled: true,
+  validatorUrl: null,
+});
+"""
+_HEADERS = {
+    # Swagger UI sets styles as it draws, and has its icons in data URLs.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+_KEPT = {"Cache-Control": "max-age=86400"}
+
+
+def routes() -> list[web.RouteDef]:
+    """Return the page at `/docs`, what it loads, and the way to it from `/`."""
+    return [
+        web.get("/", _to_page),
+        web.get("/docs", _page),
+        web.get("/docs/start.js", _start),
+        web.get("/docs/{name}", _asset),
+    ]
+
+
+async def _to_page(_request: web.Request) -> web.Response:
+    # Relative: a reverse proxy may have put all of this below another path.
+    return web.Response(status=302, headers={"Location": "docs"})
+
+
+async def _asset(request: web.Request) -> web.StreamResponse:
+    name = request.match_info["name"]
+    if name not in _ASSETS:
+        raise web.HTTPNotFound
+    return web.FileResponse(Path(str(swagger_ui_path)) / name, headers={**_HEADERS, **_KEPT})
+
+
+async def _page(_request: web.Request) -> web.Response:
+    return web.Response(text=_PAGE, content_type="text/html", headers=_HEADERS)
+
+
+async def _start(_request: web.Request) -> web.Response:
+    return web.Response(text=_START, content_type="text/javascript", headers=_HEADERS)
