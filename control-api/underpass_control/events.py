@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # An event has 8,000 bytes at most, and once more where it is told terminal by terminal.
-_RING = 512
+_RING = 1024
+# Kinds that tell of many terminals at once, in a list of the same name.
+_LISTS = frozenset({"positions", "links", "blockages", "announcements"})
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,13 @@ class _Event:
         return self._of_terminal.get(wanted.terminal)
 
     def _split(self) -> dict[int, bytes]:
-        if self.kind == "positions":
+        if self.kind in _LISTS:
+            of_terminal: dict[int, list[Any]] = {}
+            for one in self.data[self.kind]:
+                of_terminal.setdefault(one["terminal"], []).append(one)
             return {
-                one["terminal"]: frame(self.kind, {"positions": [one]}, self.id)
-                for one in self.data["positions"]
+                terminal: frame(self.kind, {self.kind: ones}, self.id)
+                for terminal, ones in of_terminal.items()
             }
         terminal = self.data.get("terminal")
         return {} if terminal is None else {terminal: self.frame}

@@ -38,6 +38,42 @@ class Metrics:
             "Position reports deleted for their age",
             registry=self.registry,
         )
+        self.reports = Counter(
+            "underpass_control_reports",
+            "Reports that gateways have posted, those that came again included",
+            ("kind",),
+            registry=self.registry,
+        )
+        self.reports_refused = Counter(
+            "underpass_control_reports_refused",
+            "Reports that were refused, each for a reason that was told",
+            registry=self.registry,
+        )
+        self.reports_of_strangers = Counter(
+            "underpass_control_reports_of_strangers",
+            "Links that gateways have reported to terminals that are not known",
+            registry=self.registry,
+        )
+        self.blockages = Counter(
+            "underpass_control_blockages",
+            "Observed blockages that are over, by whether they had been predicted",
+            ("link", "predicted"),
+            registry=self.registry,
+        )
+        # The target is a median of 2 s, 30 s ahead.
+        errors_s = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120)
+        self.entry_error = Histogram(
+            "underpass_control_blockage_entry_error_seconds",
+            "How far predicted entries were from observed ones",
+            buckets=errors_s,
+            registry=self.registry,
+        )
+        self.exit_error = Histogram(
+            "underpass_control_blockage_exit_error_seconds",
+            "How far predicted exits were from observed ones",
+            buckets=errors_s,
+            registry=self.registry,
+        )
         self.followers = Gauge(
             "underpass_control_event_followers", "Open event streams", registry=self.registry
         )

@@ -20,9 +20,11 @@ from underpass_control.http.observed import observed
 from underpass_control.http.obstructions import Obstructions
 from underpass_control.http.positions import Positions
 from underpass_control.http.problem import Problem, problems
-from underpass_control.http.registry import Registry
+from underpass_control.http.registry import Registry, terminal_state
+from underpass_control.http.reports import Reports
 from underpass_control.metrics import Metrics
 from underpass_control.pruning import prune_for_ever
+from underpass_control.reports.intake import Intake
 from underpass_control.settings import Settings
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
@@ -48,11 +50,13 @@ class Service:
         self._changes = Changes(database, self._events.tell, self._events.interrupt)
         self._writer = PositionWriter(self._changes)
         self._metrics.positions_waiting.set_function(lambda: self._writer.waiting)
+        intake = Intake(database, self._changes, self._writer, self._metrics, terminal_state)
         self._callers: dict[str, tuple[int, Caller]] = {}
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
             *Positions(database, self._writer, self._metrics).endpoints(),
             *Obstructions(database, self._changes).endpoints(),
+            *Reports(intake).endpoints(),
             *EventStreams(self._events, self._metrics, self._authenticate).endpoints(),
             *self._own_endpoints(),
         ]

@@ -17,7 +17,15 @@ from underpass_control.http.endpoint import EVERYBODY, Authenticate, Call, Endpo
 from underpass_control.http.problem import Problem
 from underpass_control.metrics import Metrics
 
-KINDS = ("beam", "terminal", "positions", "obstructions")
+KINDS = (
+    "beam",
+    "terminal",
+    "positions",
+    "links",
+    "blockages",
+    "announcements",
+    "obstructions",
+)
 MOST_FOLLOWERS = 2_000
 # What a follower's connection buffers here at most.
 _MOST_BYTES = 16_384

@@ -27,6 +27,10 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f
 BeamId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
+Speed = Annotated[float, Field(ge=0, le=400, allow_inf_nan=False)]
+Heading = Annotated[float, Field(ge=0, le=360, allow_inf_nan=False)]
+Altitude = Annotated[float, Field(ge=-1_000, le=30_000, allow_inf_nan=False)]
+Accuracy = Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)]
 
 
 def _counted(moment: datetime) -> datetime:
@@ -81,12 +85,16 @@ class TerminalBody(Model):
     forward_maximum_bps: Rate | None = None
     return_minimum_bps: Rate = 0
     return_maximum_bps: Rate | None = None
+    # The gateway that serves it; without it, the one that its reports come by.
+    gateway: NodeNumber | None = None
 
 
 class Terminal(TerminalBody):
     """A terminal, named by its ipn node number."""
 
     node: NodeNumber
+    # The gateway that its reports come by.
+    heard_by: NodeNumber | None = None
 
 
 class TerminalList(Model):
@@ -106,10 +114,10 @@ class PositionBody(Model):
     time: Instant
     longitude: Longitude
     latitude: Latitude
-    speed_mps: Annotated[float, Field(ge=0, le=400, allow_inf_nan=False)] | None = None
-    heading_deg: Annotated[float, Field(ge=0, le=360, allow_inf_nan=False)] | None = None
-    altitude_m: Annotated[float, Field(ge=-1_000, le=30_000, allow_inf_nan=False)] | None = None
-    accuracy_m: Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)] | None = None
+    speed_mps: Speed | None = None
+    heading_deg: Heading | None = None
+    altitude_m: Altitude | None = None
+    accuracy_m: Accuracy | None = None
     gnss_time: Instant | None = None
     node_time: Instant | None = None
 

@@ -7,22 +7,17 @@ from http import HTTPStatus
 
 from sqlalchemy.exc import IntegrityError
 
+from dama.prediction.fix import CLOCK_TOLERANCE_MS
 from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, number_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
-from underpass_control.instants import milliseconds, moment_of
+from underpass_control.instants import is_plausible, milliseconds, moment_of
 from underpass_control.metrics import Metrics
 from underpass_control.storage import positions as stored
 from underpass_control.storage import registry
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
-
-# A clock may be a little ahead of ours; more is a mistake that would hide all that follow.
-_AHEAD_MS = 60_000
-# Before this no satellite navigation: such a time is a receiver's that has none.
-_EARLIEST_MS = 315_964_800_000
-_CLOCKS_APART_MS = 2_000
 
 
 class Positions:
@@ -167,7 +162,7 @@ def _readable(call: Call) -> int:
 
 def _stored(terminal: int, body: models.PositionBody, now_ms: int) -> stored.Position:
     time_ms = milliseconds(body.time)
-    if not _EARLIEST_MS <= time_ms <= now_ms + _AHEAD_MS:
+    if not is_plausible(time_ms, now_ms):
         detail = f"{body.time.isoformat()} cannot be the time of a position reported now"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     gnss_ms = None if body.gnss_time is None else milliseconds(body.gnss_time)
@@ -185,7 +180,7 @@ def _stored(terminal: int, body: models.PositionBody, now_ms: int) -> stored.Pos
         gnss_time_ms=gnss_ms,
         node_time_ms=node_ms,
         received_ms=now_ms,
-        clocks_differ=apart > _CLOCKS_APART_MS,
+        clocks_differ=apart > CLOCK_TOLERANCE_MS,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -125,8 +126,7 @@ class Registry:
 
     async def _put_beam(self, call: Call) -> Answer:
         body = call.body(models.BeamBody)
-        beam = models.Beam.model_validate({"id": _beam_id(call), **body.model_dump()})
-        return await self._put(tables.Beam, beam.id, body.model_dump(), beam, call)
+        return await self._put(tables.Beam, _beam_id(call), body.model_dump(), _beam, call)
 
     async def _delete_beam(self, call: Call) -> Answer:
         await self._delete(tables.Beam, call.path["beam"])
@@ -167,8 +167,7 @@ class Registry:
                 )
         values = body.model_dump()
         values["beam_id"] = values.pop("beam")
-        terminal = models.Terminal.model_validate({"node": node, **body.model_dump()})
-        return await self._put(tables.Terminal, node, values, terminal, call)
+        return await self._put(tables.Terminal, node, values, _terminal, call)
 
     async def _delete_terminal(self, call: Call) -> Answer:
         await self._delete(tables.Terminal, call.path_number("terminal"))
@@ -188,7 +187,7 @@ class Registry:
         table: type[tables.Beam] | type[tables.Terminal],
         key: str | int,
         values: dict[str, Any],
-        model: models.Model,
+        model_of: Callable[[Row[Any]], models.Model],
         call: Call,
     ) -> Answer:
         try:
@@ -196,6 +195,9 @@ class Registry:
                 revision, new = await registry.put(
                     connection, table, key, values, revision=_expected(call)
                 )
+                row = await registry.get(connection, table, key)
+                assert row is not None
+                model = model_of(row)
                 state = model.model_dump(mode="json", exclude_none=True)
                 announce(_change(table, key, "set") | {"state": state})
         except registry.RevisionError as error:
@@ -247,7 +249,14 @@ def _terminal(row: Row[Any]) -> models.Terminal:
         forward_maximum_bps=row.forward_maximum_bps,
         return_minimum_bps=row.return_minimum_bps,
         return_maximum_bps=row.return_maximum_bps,
+        gateway=row.gateway,
+        heard_by=row.heard_by,
     )
+
+
+def terminal_state(row: Row[Any]) -> dict[str, Any]:
+    """Return a terminal as events show it."""
+    return _terminal(row).model_dump(mode="json", exclude_none=True)
 
 
 def _tagged(model_of: Any, row: Row[Any], call: Call) -> Answer:

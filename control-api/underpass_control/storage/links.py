@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change
 from underpass_control.storage.models import LinkState as Table
@@ -18,7 +19,7 @@ from underpass_control.storage.models import Terminal
 # A link that one node has down may be up at another, which the terminal has moved to: it counts
 # only once the other has said nothing for so long.
 _MOVED_AFTER_MS = 10_000
-# Of some 350 bytes each at most, they fit into one change.
+# Of some 380 bytes each at most, they fit into one change.
 _MOST_TOLD = 20
 
 
@@ -112,11 +113,23 @@ async def page(
 
 def told(states: Iterable[LinkState]) -> Iterator[Change]:
     """Return what is announced of states, some in each change."""
-    shown = [asdict(state) for state in states]
-    for start in range(0, len(shown), _MOST_TOLD):
-        yield {"kind": "links", "links": shown[start : start + _MOST_TOLD]}
+    told = [shown(state) for state in states]
+    for start in range(0, len(told), _MOST_TOLD):
+        yield {"kind": "links", "links": told[start : start + _MOST_TOLD]}
 
 
-def of_change(change: Mapping[str, Any]) -> list[LinkState]:
-    """Return the states that a change of the kind `links` tells."""
-    return [LinkState(**one) for one in change["links"]]
+def shown(state: LinkState) -> dict[str, Any]:
+    """Return a state as the API shows it."""
+    document = {name: value for name, value in asdict(state).items() if value is not None}
+    document["time"] = rfc3339(moment_of(document.pop("time_ms")))
+    document["received"] = rfc3339(moment_of(document.pop("received_ms")))
+    return document
+
+
+def of_change(change: Mapping[str, Any]) -> Iterator[LinkState]:
+    """Yield the states that a change of the kind `links` tells."""
+    for one in change["links"]:
+        values = {**one, "time_ms": milliseconds_of(one["time"])}
+        values["received_ms"] = milliseconds_of(one["received"])
+        del values["time"], values["received"]
+        yield LinkState(**values)

@@ -1,0 +1,1 @@
+"""What nodes report, as their gateways post it."""

@@ -1,0 +1,180 @@
+"""The post of a gateway, and the reports in it, as `docs/control-protocol.md` specifies them.
+
+Unlike elsewhere in the API, members that are not known are passed over: a node may be newer than
+the service.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from underpass_control.http import models
+
+MOST_REPORTS = 1_000
+# Links in one status: the terminals of one gateway.
+_MOST_LINKS = 10_000
+_MOST_COUNT = 2**63 - 1
+_MOST_MS = 2**53
+_MOST_TEXT = 128
+
+Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
+Milliseconds = Annotated[int, Field(ge=0, le=_MOST_MS)]
+Offset = Annotated[int, Field(ge=-_MOST_MS, le=_MOST_MS)]
+# Without control characters: PostgreSQL stores no NUL, and nobody wants the others.
+Text = Annotated[str, Field(min_length=1, max_length=_MOST_TEXT, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Direction = Literal["forward", "return"]
+
+
+class Message(BaseModel):
+    """What all have in common."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class Report(Message):
+    """What all reports have: their order among those of a node."""
+
+    uptime_ms: Milliseconds
+    incarnation: Count
+
+
+class LinkReport(Message):
+    """One direction of a terminal's link, as the node that sends on it sees it."""
+
+    terminal: models.NodeNumber
+    path: Text
+    direction: Direction
+    state: Literal["up", "blocked", "down"]
+    offered_bytes: Count
+    backlogged_bytes: Count
+    sent_bytes: Count
+    streams: Count
+    rate_bps: Count | None = None
+    plan_version: Count | None = None
+    efficiency: Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)] = 1.0
+
+
+class StatusReport(Report):
+    """What a node's links do."""
+
+    kind: Literal["status"]
+    time_ms: Milliseconds | None = None
+    clock_offset_ms: Offset | None = None
+    synchronised: bool = False
+    links: Annotated[list[LinkReport], Field(max_length=_MOST_LINKS)]
+
+
+class PositionReport(Report):
+    """Where a terminal is."""
+
+    kind: Literal["position"]
+    longitude: models.Longitude
+    latitude: models.Latitude
+    altitude_m: models.Altitude | None = None
+    speed_mps: models.Speed | None = None
+    heading_deg: models.Heading | None = None
+    accuracy_m: models.Accuracy | None = None
+    gnss_time_ms: Milliseconds | None = None
+    node_time_ms: Milliseconds | None = None
+    synchronised: bool = False
+
+
+class AnnouncementReport(Report):
+    """A blockage ahead that a terminal has recognised itself."""
+
+    kind: Literal["announcement"]
+    announced_ms: Milliseconds
+    entry_ms: Milliseconds
+    duration_ms: Milliseconds
+    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    obstruction: Text | None = None
+
+
+class BlockageReport(Report):
+    """A blockage that a node has observed; again, with its exit, once it is over."""
+
+    kind: Literal["blockage"]
+    terminal: models.NodeNumber
+    path: Text
+    direction: Direction
+    entry_ms: Milliseconds
+    exit_ms: Milliseconds | None = None
+    source: Literal["plan", "modem", "operator", "probing"]
+
+
+class PlanReport(Report):
+    """A plan that a node has taken over."""
+
+    kind: Literal["plan"]
+    beam: models.BeamId
+    link: Direction
+    plan: Count
+    applied_ms: Milliseconds
+    terminal: models.NodeNumber | None = None
+
+
+AnyReport = Annotated[
+    StatusReport | PositionReport | AnnouncementReport | BlockageReport | PlanReport,
+    Field(discriminator="kind"),
+]
+
+
+class ReportEntry(Message):
+    """A report, whose it is, and how long ago it was made when the post was sent."""
+
+    node: models.NodeNumber
+    age_ms: Milliseconds
+    report: AnyReport
+
+
+_ENTRY: TypeAdapter[ReportEntry] = TypeAdapter(ReportEntry)
+
+
+class _AsEntry:
+    """Describes as an entry what is read as one only later, each by itself."""
+
+    def __get_pydantic_json_schema__(
+        self, _schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(ReportEntry.__pydantic_core_schema__)
+
+
+class ReportPost(Message):
+    """Reports that a gateway posts: each is taken in, or refused, by itself."""
+
+    version: Literal[1]
+    node: models.NodeNumber
+    sent_ms: Milliseconds
+    reports: Annotated[
+        list[Annotated[Any, _AsEntry()]],
+        Field(max_length=MOST_REPORTS),
+    ]
+
+
+class EntryError(ValueError):
+    """An entry that is none; the text says what is wrong with it."""
+
+
+def entry(document: object) -> ReportEntry:
+    """Read an entry of a post.
+
+    Raises:
+        EntryError: It is none.
+    """
+    try:
+        return _ENTRY.validate_python(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = "/".join(str(part)[:_MOST_TEXT] for part in first["loc"])
+        raise EntryError(f"{place or 'the entry'}: {first['msg']}"[:300]) from error

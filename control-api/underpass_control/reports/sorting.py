@@ -1,0 +1,211 @@
+"""A post's reports, sorted into what each kind becomes, and those that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from dama.planner import Link
+from dama.prediction import Announcement, AnnouncementError
+from underpass_control.planning.acknowledgements import Acknowledgement
+from underpass_control.reports import messages, times
+from underpass_control.storage.announcements import Announced
+from underpass_control.storage.blockages import Observed
+from underpass_control.storage.links import LinkState
+from underpass_control.storage.positions import Position
+from underpass_control.storage.usage import Count
+
+# Links in all of a post's reports: what it costs to take it in.
+MOST_LINKS = 20_000
+
+
+class RefusedError(ValueError):
+    """A report that is not taken in, with the reason."""
+
+
+@dataclass
+class Sorted:
+    """What a post's reports become."""
+
+    states: list[LinkState] = field(default_factory=list)
+    counts: list[Count] = field(default_factory=list)
+    positions: list[Position] = field(default_factory=list)
+    blockages: list[Observed] = field(default_factory=list)
+    announcements: list[Announced] = field(default_factory=list)
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    # Of links to terminals that are not known: they may be set later.
+    strangers: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Sorter:
+    """Sorts the reports that a gateway posts, given which terminals are known."""
+
+    gateway: int
+    received_ms: int
+    known: Collection[int]
+
+    def sort(self, entry: messages.ReportEntry, into: Sorted) -> None:
+        """Sort one report in, or leave all as it is.
+
+        Raises:
+            RefusedError: It is not taken in.
+        """
+        if entry.node != self.gateway and entry.node not in self.known:
+            raise RefusedError(f"there is no terminal {entry.node}")
+        try:
+            match entry.report:
+                case messages.StatusReport():
+                    self._status(entry, entry.report, into)
+                case messages.PositionReport():
+                    self._position(entry, entry.report, into)
+                case messages.AnnouncementReport():
+                    self._announcement(entry, entry.report, into)
+                case messages.BlockageReport():
+                    self._blockage(entry, entry.report, into)
+                case messages.PlanReport():
+                    self._plan(entry, entry.report, into)
+        except (times.TimeError, AnnouncementError) as error:
+            raise RefusedError(str(error)) from error
+
+    def _status(
+        self, entry: messages.ReportEntry, status: messages.StatusReport, into: Sorted
+    ) -> None:
+        time_ms = times.of_status(status, entry.age_ms, self.received_ms)
+        links: dict[int, messages.LinkReport] = {}
+        strangers = set()
+        for link in status.links:
+            self._may_speak_of(entry.node, link.terminal, link.direction)
+            if link.terminal not in self.known:
+                strangers.add(link.terminal)
+                continue
+            # Of several paths to a terminal the beam's is the one that follows its plan.
+            other = links.get(link.terminal)
+            if other is None or (other.plan_version is None and link.plan_version is not None):
+                links[link.terminal] = link
+        into.strangers |= strangers
+        for link in links.values():
+            into.states.append(self._state(entry.node, status, link, time_ms))
+            into.counts.append(_count(entry.node, status, link, time_ms))
+
+    def _state(
+        self, node: int, status: messages.StatusReport, link: messages.LinkReport, time_ms: int
+    ) -> LinkState:
+        return LinkState(
+            terminal=link.terminal,
+            link=link.direction,
+            node=node,
+            incarnation=status.incarnation,
+            uptime_ms=status.uptime_ms,
+            time_ms=time_ms,
+            received_ms=self.received_ms,
+            gateway=self.gateway,
+            path=link.path,
+            state=link.state,
+            offered_bytes=link.offered_bytes,
+            sent_bytes=link.sent_bytes,
+            backlogged_bytes=link.backlogged_bytes,
+            streams=link.streams,
+            rate_bps=link.rate_bps,
+            plan=link.plan_version,
+            efficiency=link.efficiency,
+            clock_offset_ms=status.clock_offset_ms,
+            synchronised=status.synchronised,
+        )
+
+    def _position(
+        self, entry: messages.ReportEntry, said: messages.PositionReport, into: Sorted
+    ) -> None:
+        self._is_terminal(entry.node)
+        time_ms, differ = times.of_position(said, entry.age_ms, self.received_ms)
+        into.positions.append(
+            Position(
+                terminal=entry.node,
+                time_ms=time_ms,
+                longitude=said.longitude,
+                latitude=said.latitude,
+                speed_mps=said.speed_mps,
+                heading_deg=said.heading_deg,
+                altitude_m=said.altitude_m,
+                accuracy_m=said.accuracy_m,
+                gnss_time_ms=said.gnss_time_ms,
+                node_time_ms=said.node_time_ms,
+                received_ms=self.received_ms,
+                clocks_differ=differ,
+            )
+        )
+
+    def _announcement(
+        self, entry: messages.ReportEntry, said: messages.AnnouncementReport, into: Sorted
+    ) -> None:
+        self._is_terminal(entry.node)
+        announcement = Announcement(
+            times.checked(said.announced_ms, self.received_ms),
+            said.entry_ms,
+            said.duration_ms,
+            said.confidence,
+            said.obstruction,
+        )
+        into.announcements.append(Announced(entry.node, announcement, self.received_ms))
+
+    def _blockage(
+        self, entry: messages.ReportEntry, seen: messages.BlockageReport, into: Sorted
+    ) -> None:
+        self._may_speak_of(entry.node, seen.terminal, seen.direction)
+        self._is_terminal(seen.terminal)
+        times.checked(seen.entry_ms, self.received_ms)
+        if seen.exit_ms is not None:
+            times.checked(seen.exit_ms, self.received_ms)
+            if seen.exit_ms < seen.entry_ms:
+                raise RefusedError("the blockage ends before it begins")
+        into.blockages.append(
+            Observed(
+                terminal=seen.terminal,
+                link=seen.direction,
+                path=seen.path,
+                entry_ms=seen.entry_ms,
+                exit_ms=seen.exit_ms,
+                exit_reported=seen.exit_ms is not None,
+                source=seen.source,
+                received_ms=self.received_ms,
+            )
+        )
+
+    def _plan(self, entry: messages.ReportEntry, taken: messages.PlanReport, into: Sorted) -> None:
+        own = None if entry.node == self.gateway else entry.node
+        if taken.terminal != own:
+            raise RefusedError(f"node {entry.node} speaks for {taken.terminal}")
+        times.checked(taken.applied_ms, self.received_ms)
+        into.acknowledgements.append(
+            Acknowledgement(taken.beam, Link(taken.link), taken.plan, entry.node, taken.applied_ms)
+        )
+
+    def _may_speak_of(self, node: int, terminal: int, direction: str) -> None:
+        """Make sure that a node sends on a link: a gateway forward, a terminal on its own."""
+        if node == self.gateway:
+            if direction != "forward":
+                raise RefusedError(f"gateway {node} does not send on terminal {terminal}'s return")
+        elif terminal != node or direction != "return":
+            raise RefusedError(f"terminal {node} speaks of terminal {terminal}'s {direction} link")
+
+    def _is_terminal(self, node: int) -> None:
+        if node not in self.known:
+            raise RefusedError(f"there is no terminal {node}")
+
+
+def _count(
+    node: int, status: messages.StatusReport, link: messages.LinkReport, time_ms: int
+) -> Count:
+    return Count(
+        terminal=link.terminal,
+        link=link.direction,
+        node=node,
+        incarnation=status.incarnation,
+        path=link.path,
+        uptime_ms=status.uptime_ms,
+        time_ms=time_ms,
+        sent_bytes=link.sent_bytes,
+        offered_bytes=link.offered_bytes,
+        blocked=link.state != "up",
+        efficiency=link.efficiency,
+    )

@@ -1,0 +1,187 @@
+"""Blockages: those that were expected, and those that were observed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.instants import milliseconds_of, moment_of, rfc3339
+from underpass_control.prediction.darkness import is_same
+from underpass_control.storage.bulk import BulkInsert
+from underpass_control.storage.changes import Change
+from underpass_control.storage.models import Blockage as Table
+from underpass_control.storage.models import PredictedBlockage
+
+# No expectation reaches further.
+_LONGEST_MS = 2 * 3_600_000
+# Of some 250 bytes each at most, they fit into one change.
+_MOST_TOLD = 25
+# Who holds back because a plan says so has observed nothing.
+_BY_PLAN = "plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A blockage that a node has observed; `exit_ms` is None while it lasts."""
+
+    terminal: int
+    link: str
+    path: str
+    entry_ms: int
+    exit_ms: int | None
+    # The node itself says so; else the link was seen to be up again.
+    exit_reported: bool
+    source: str
+    received_ms: int
+    predicted: int | None = None
+    entry_error_ms: int | None = None
+    exit_error_ms: int | None = None
+
+    @property
+    def key(self) -> tuple[int, str, str, int]:
+        """What makes two reports ones of the same blockage."""
+        return self.terminal, self.link, self.path, self.entry_ms
+
+
+_COLUMNS = tuple(one.name for one in fields(Observed))
+_values = attrgetter(*_COLUMNS)
+_KEY = _COLUMNS[:4]
+_CHANGED = ("exit_ms", "exit_reported", "predicted", "entry_error_ms", "exit_error_ms")
+_PUT = BulkInsert(
+    Table,
+    _COLUMNS,
+    f"({', '.join(_KEY)}) DO UPDATE SET "
+    + ", ".join(f"{name} = COALESCE(excluded.{name}, blockage.{name})" for name in _CHANGED)
+    + " WHERE excluded.exit_reported OR NOT blockage.exit_reported",
+)
+
+
+async def observe(connection: AsyncConnection, reports: Iterable[Observed]) -> list[Observed]:
+    """Store what was observed, with what had been expected of it; return what is new in it."""
+    merged: dict[tuple[int, str, str, int], Observed] = {}
+    for report in reports:
+        known = merged.get(report.key)
+        if known is None or (report.exit_reported and not known.exit_reported):
+            merged[report.key] = report
+    if not merged:
+        return []
+    stored = await _stored(connection, merged.values())
+    news = [
+        one
+        for key, one in merged.items()
+        if key not in stored or (one.exit_reported and not stored[key].exit_reported)
+    ]
+    expected = await _expected(connection, news)
+    found = [_compared(one, expected.get(one.terminal, ())) for one in news]
+    await _PUT.execute(connection, sorted(map(_values, found)))
+    return found
+
+
+async def lift(
+    connection: AsyncConnection, up: Mapping[tuple[int, str, str], int]
+) -> list[Observed]:
+    """Take blockages as over where the link is up since; return them.
+
+    Takes when each link, by terminal, direction and path, was seen to be up.
+    """
+    rows = await connection.execute(
+        select(Table.__table__).where(
+            Table.terminal.in_({terminal for terminal, _, _ in up}), Table.exit_ms.is_(None)
+        )
+    )
+    over = []
+    for row in rows:
+        one = _of_row(row)
+        up_ms = up.get(one.key[:3])
+        if up_ms is not None and up_ms > one.entry_ms:
+            over.append(replace(one, exit_ms=up_ms))
+    expected = await _expected(connection, over)
+    over = [_compared(one, expected.get(one.terminal, ())) for one in over]
+    await _PUT.execute(connection, sorted(map(_values, over)))
+    return over
+
+
+async def _stored(
+    connection: AsyncConnection, reports: Collection[Observed]
+) -> dict[tuple[int, str, str, int], Observed]:
+    keys = [(one.terminal, one.entry_ms) for one in reports]
+    rows = await connection.execute(
+        select(Table.__table__).where(tuple_(Table.terminal, Table.entry_ms).in_(keys))
+    )
+    stored = map(_of_row, rows)
+    return {one.key: one for one in stored}
+
+
+async def _expected(
+    connection: AsyncConnection, observed: Sequence[Observed]
+) -> dict[int, list[Any]]:
+    """Return what was expected of the terminals, about the times of what was observed."""
+    sensed = [one for one in observed if one.source != _BY_PLAN]
+    if not sensed:
+        return {}
+    entries = [one.entry_ms for one in sensed]
+    rows = await connection.execute(
+        select(PredictedBlockage.__table__).where(
+            PredictedBlockage.terminal.in_({one.terminal for one in sensed}),
+            PredictedBlockage.entry_ms.between(
+                min(entries) - _LONGEST_MS, max(entries) + _LONGEST_MS
+            ),
+        )
+    )
+    found: dict[int, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row.terminal, []).append(row)
+    return found
+
+
+def _compared(one: Observed, expected: Iterable[Any]) -> Observed:
+    """Return what was observed with the expectation that it fulfils, and the errors of that."""
+    if one.source == _BY_PLAN:
+        return one
+    same = [row for row in expected if is_same(one.entry_ms, row.entry_ms, row.exit_ms)]
+    if not same:
+        return one
+    row = min(same, key=lambda row: abs(row.entry_ms - one.entry_ms))
+    return replace(
+        one,
+        predicted=row.id,
+        entry_error_ms=row.entry_ms - one.entry_ms,
+        exit_error_ms=None if one.exit_ms is None else row.exit_ms - one.exit_ms,
+    )
+
+
+def _of_row(row: Any) -> Observed:
+    return Observed(*(getattr(row, name) for name in _COLUMNS))
+
+
+def told(observed: Iterable[Observed]) -> Iterator[Change]:
+    """Return what is announced of observed blockages, some in each change."""
+    told = [shown(one) for one in observed]
+    for start in range(0, len(told), _MOST_TOLD):
+        yield {"kind": "blockages", "blockages": told[start : start + _MOST_TOLD]}
+
+
+def shown(one: Observed) -> dict[str, Any]:
+    """Return an observed blockage as the API shows it."""
+    document = {"state": "observed", **asdict(one), "entry": rfc3339(moment_of(one.entry_ms))}
+    if one.exit_ms is not None:
+        document["exit"] = rfc3339(moment_of(one.exit_ms))
+    for name in ("entry_ms", "exit_ms", "exit_reported", "received_ms"):
+        del document[name]
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def of_change(change: Mapping[str, Any]) -> Iterator[tuple[int, int, int | None, str]]:
+    """Yield of what a change of the kind `blockages` tells what was observed.
+
+    Yields terminals, entries and exits in ms (None while it lasts), and sources.
+    """
+    for one in change["blockages"]:
+        if one["state"] == "observed":
+            exit_ms = milliseconds_of(one["exit"]) if "exit" in one else None
+            yield one["terminal"], milliseconds_of(one["entry"]), exit_ms, one["source"]
