@@ -22,7 +22,7 @@ _START_MS = 2_000
 def missing() -> str | None:
     """Return why no vehicle can drive here, None if one can."""
     absent = [name for name in ("gpsd", "gpsfake") if not shutil.which(name)]
-    return f"Debian's packages gpsd and gpsd-tools are missing: {absent}" if absent else None
+    return f"Debian's packages gpsd and gpsd-clients are missing: {absent}" if absent else None
 
 
 class Vehicle:

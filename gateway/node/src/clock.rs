@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const DTN_EPOCH_MS: u64 = 946_684_800_000;
 
 /// No terminal's clock was right before this; it boots at some earlier time.
-const PLAUSIBLE_MS: u64 = 1_767_225_600_000;
+pub const PLAUSIBLE_MS: u64 = 1_767_225_600_000;
 
 /// ms since 1970-01-01 UTC, unless the clock is plainly not set.
 pub fn utc_ms() -> Option<u64> {

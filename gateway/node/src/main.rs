@@ -11,6 +11,7 @@ mod interception;
 mod logging;
 mod modem;
 mod pki;
+mod positions;
 mod run;
 mod security;
 mod shell;

@@ -31,6 +31,7 @@ use crate::config::{Config, Role};
 use crate::incarnation::{self, IncarnationError};
 use crate::interception::{self, Interceptor};
 use crate::modem::{self, ModemError};
+use crate::positions::{self, Positions};
 use crate::security::{Security, SecurityError};
 use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
 use reports::ReportSender;
@@ -168,6 +169,11 @@ async fn serve(config: Config) -> Result<(), RunError> {
         let blockages = reports::watch_blockages(events, reporter, clock, sender.clone());
         tasks.push(background(blockages));
     }
+    let positions = config.positions.clone().zip(report_sender.clone());
+    let positions = positions.map(|(config, reports)| Arc::new(Positions::new(config, reports)));
+    if let Some(positions) = &positions {
+        tasks.push(background(positions::follow(positions.clone())));
+    }
     shell.set_beacons(beacons::open(&config, incarnation, &shell)?);
     let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
     let watched = links.clone();
@@ -198,6 +204,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
         interceptor: interceptor.clone(),
         deferred,
         reporter,
+        positions,
         report_sender,
         announced: api::Announced::default(),
         control_clock,

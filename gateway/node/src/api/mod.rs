@@ -10,6 +10,7 @@ mod deferred;
 mod edge;
 mod links;
 mod metrics;
+mod position;
 mod problem;
 mod queries;
 mod removals;
@@ -32,6 +33,7 @@ use underpass_store::Monitor;
 use crate::clock::ControlClock;
 use crate::config::Config;
 use crate::interception::Interceptor;
+use crate::positions::Positions;
 use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
 use crate::shell::Shell;
 use problem::Problem;
@@ -58,6 +60,8 @@ pub struct ApiState {
     pub deferred: Option<Handle>,
     /// What this node says of itself.
     pub reporter: Arc<Reporter>,
+    /// Where it is, where it has a receiver.
+    pub positions: Option<Arc<Positions>>,
     /// Takes what it has to report, where it does.
     pub report_sender: Option<ReportSender>,
     /// What an integrator has announced.
@@ -96,6 +100,7 @@ fn router(state: Arc<ApiState>) -> Router {
         .route("/v1/link/unblock", post(links::unblock))
         .route("/v1/edge", get(edge::show).patch(edge::change))
         .route("/v1/reports", get(reports::reports))
+        .route("/v1/position", get(position::position))
         .route(
             "/v1/announcements",
             get(announcements::list).post(announcements::announce),

@@ -79,6 +79,7 @@ impl World {
         let (deferred, _) = underpass_deferred::start(&settings, Arc::new(Nowhere)).unwrap();
         let state = Arc::new(ApiState {
             reporter: Arc::new(Reporter::new(shell.clone(), &config, control_clock.clone())),
+            positions: None,
             report_sender: Some(report_sender),
             announced: Announced::default(),
             control_clock,

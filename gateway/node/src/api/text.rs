@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use super::edge::{EdgeSwitches, SwitchView};
 use super::view::{PathView, SessionView, Status};
+use crate::positions::{FixView, PositionView, SourceState};
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,7 +46,35 @@ impl fmt::Display for Status {
                 writeln!(f, "The disk cannot be written, sources are slowed: {why}")?;
             }
         }
+        if let Some(position) = &self.position {
+            writeln!(f, "Position: {position}")?;
+        }
         self.edge.fmt(f)
+    }
+}
+
+impl fmt::Display for PositionView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.fix {
+            Some(FixView { position, age_s }) => {
+                write!(f, "{:.5}, {:.5}", position.latitude, position.longitude)?;
+                if let Some(speed_mps) = position.speed_mps {
+                    write!(f, ", {speed_mps:.1} m/s")?;
+                }
+                write!(f, ", {age_s:.0} s ago")?;
+            }
+            None => f.write_str("none")?,
+        }
+        let state = match self.source.state {
+            SourceState::Connecting => "not reached",
+            SourceState::Searching => "without fix",
+            SourceState::Fix => "with fix",
+        };
+        write!(f, "; {} {} {state}", self.source.kind, self.source.from)?;
+        match &self.source.error {
+            Some(error) => write!(f, ": {error}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use underpass_store::Figures;
 
 use super::ApiState;
 use super::edge::EdgeSwitches;
+use crate::positions::PositionView;
 
 /// The node at one moment.
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub struct Status {
     pub custody: CustodyView,
     /// What is taken in, and what is switched off.
     pub edge: EdgeSwitches,
+    /// Where it is; null where it has no receiver.
+    pub position: Option<PositionView>,
     /// Congestion controls that this machine offers, and why not others.
     pub congestion_controls: Vec<String>,
 }
@@ -292,6 +295,7 @@ impl ApiState {
             streams: self.streams(),
             custody: self.custody(),
             edge: self.switches(),
+            position: self.positions.as_ref().map(|positions| positions.view()),
             congestion_controls: self.congestion_controls.clone(),
         }
     }

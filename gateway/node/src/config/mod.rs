@@ -13,6 +13,7 @@ mod edge;
 mod link;
 mod modem;
 mod node;
+mod positions;
 mod reports;
 mod route;
 mod traffic;
@@ -34,6 +35,7 @@ pub use link::{
 };
 pub use modem::ModemConfig;
 pub use node::{ApiConfig, LogConfig, LogFormat, NodeConfig, Role};
+pub use positions::{PositionsConfig, Source};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RouteConfig};
 pub use traffic::{ClassSettings, StreamsConfig, class_named};
@@ -124,6 +126,9 @@ pub struct Config {
     /// The control service that a hub works with.
     #[serde(default)]
     pub control: Option<ControlConfig>,
+    /// Where it learns its position.
+    #[serde(default)]
+    pub positions: Option<PositionsConfig>,
     /// Which node a taken-in connection goes to, by its destination.
     #[serde(default, rename = "outlet")]
     pub outlets: Vec<OutletConfig>,
@@ -190,6 +195,9 @@ impl Config {
             if self.node.role != Role::Hub {
                 problems.push("[control] is for hubs".to_owned());
             }
+        }
+        if self.positions.is_some() && self.reports.is_none() {
+            problems.push("[positions] needs [reports]: nobody is told of them".to_owned());
         }
         problems
     }

@@ -164,6 +164,17 @@ fn in_full(text: &str) -> String {
 }
 
 #[test]
+fn positions_need_somebody_to_be_told() {
+    let positions = "\n[positions]\nsource = \"gpsd\"\n";
+    let error = parse(&format!("{TERMINAL}{positions}")).unwrap_err();
+    assert!(error.to_string().contains("[positions] needs [reports]"));
+    parse(&format!("{TERMINAL}\n[reports]\nto = 1\n{positions}")).unwrap();
+    let wrong = format!("{TERMINAL}{positions}baud = 4800\n");
+    let error = parse(&wrong).unwrap_err().to_string();
+    assert!(error.contains("baud: not for source = \"gpsd\""), "{error}");
+}
+
+#[test]
 fn the_examples_are_valid() {
     let examples = examples();
     assert!(examples.len() >= 4, "only {} examples", examples.len());
@@ -232,6 +243,8 @@ fn every_key_is_in_the_example_of_a_terminal_or_hub() {
         if path.ends_with("terminal.toml") || path.ends_with("hub.toml") {
             let mut table = String::new();
             for line in in_full(&text).lines() {
+                // "##" is what stands for others.
+                let line = line.trim_start_matches("##");
                 if line.starts_with('[') {
                     table = line.trim_matches(['[', ']']).to_owned();
                 } else if let Some((key, _)) = line.split_once(" = ")

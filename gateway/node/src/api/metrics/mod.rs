@@ -7,6 +7,7 @@ mod deferred;
 mod disk;
 mod families;
 mod links;
+mod positions;
 mod reports;
 mod traffic;
 
@@ -67,6 +68,9 @@ impl Collector for NodeCollector {
         traffic::encode(&self.state, &mut families)?;
         disk::encode(&self.state, &mut families)?;
         reports::encode(&self.state, &mut families)?;
+        if let Some(positions) = &self.state.positions {
+            positions::encode(positions, &mut families)?;
+        }
         match &self.deferred {
             Some(figures) => deferred::encode(figures, &mut families),
             None => Ok(()),
