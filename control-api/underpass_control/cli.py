@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ from sqlalchemy import select
 
 from underpass_control import access, logs
 from underpass_control.commands.announce import announce
-from underpass_control.commands.console import JsonOption
+from underpass_control.commands.console import JsonOption, print_json, tell
 from underpass_control.commands.console import fail as _fail
 from underpass_control.commands.database import (
     DEFAULT_DATABASE,
@@ -25,6 +24,8 @@ from underpass_control.commands.database import (
     with_database,
 )
 from underpass_control.commands.maps import read_map
+from underpass_control.commands.positions import positions
+from underpass_control.commands.registry import beams, terminals
 from underpass_control.commands.replay import replay
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.service import Service
@@ -44,6 +45,9 @@ tokens = typer.Typer(help="Bearer tokens of the REST API.", no_args_is_help=True
 app.add_typer(tokens, name="token")
 obstructions = typer.Typer(help="What cuts the line of sight.", no_args_is_help=True)
 app.add_typer(obstructions, name="obstruction")
+app.add_typer(beams, name="beam")
+app.add_typer(terminals, name="terminal")
+app.add_typer(positions, name="position")
 app.command()(replay)
 app.command()(announce)
 
@@ -68,7 +72,10 @@ def serve(
         logs.Format, typer.Option(envvar="UNDERPASS_LOG_FORMAT", help="For people or programs.")
     ] = logs.Format.CONSOLE,
 ) -> None:
-    """Run the service until SIGTERM or Ctrl-C."""
+    """Run the service until SIGTERM or Ctrl-C.
+
+    Example: underpass-control serve --database sqlite:////var/lib/underpass/control.db
+    """
     settings = Settings(keep_positions_s=keep_positions_days * 86_400 or None)
     logs.configure(log_format)
 
@@ -91,16 +98,22 @@ def migrate(
     down_to: Annotated[
         str | None, typer.Option(help="Go down to this revision; `base` leaves nothing.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Bring the database's schema up to the newest, or down."""
+    """Bring the database's schema up to the newest, or down.
 
-    async def run(opened: Database) -> None:
+    Example: underpass-control migrate --database postgresql://control@db/control
+    """
+
+    async def run(opened: Database) -> str | None:
         if down_to is None:
             await schema.migrate(opened)
         else:
             await schema.migrate_down(opened, down_to)
+        return await schema.revision(opened)
 
-    with_database(database, run, needs_schema=False)
+    revision = with_database(database, run, needs_schema=False)
+    tell({"revision": revision}, f"the schema is {revision or 'empty'}", as_json=as_json)
 
 
 @tokens.command("create")
@@ -116,7 +129,10 @@ def create_token(
     database: DatabaseOption = DEFAULT_DATABASE,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a token and print it: it cannot be shown again."""
+    """Make a token and print it: it cannot be shown again.
+
+    Example: underpass-control token create "hub 1" --role gateway --node 1
+    """
     if role is access.Role.TERMINAL and node is None:
         _fail("a terminal's token needs --node")
 
@@ -131,12 +147,15 @@ def create_token(
             )
 
     token = with_database(database, run)
-    typer.echo(json.dumps({"token": token}) if as_json else token)
+    tell({"token": token}, token, as_json=as_json)
 
 
 @tokens.command("list")
 def list_tokens(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOption = False) -> None:
-    """Show all tokens, but for themselves."""
+    """Show all tokens, but for themselves.
+
+    Example: underpass-control token list
+    """
 
     async def run(opened: Database) -> list[dict[str, object]]:
         async with opened.reading() as connection:
@@ -145,7 +164,7 @@ def list_tokens(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOption
 
     found = with_database(database, run)
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json(found)
         return
     columns = ("id", "name", "role", "node", "created", "expires", "revoked")
     table = Table(*columns)
@@ -158,8 +177,12 @@ def list_tokens(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOption
 def revoke_token(
     token_id: Annotated[int, typer.Argument(help="Its id in the list.")],
     database: DatabaseOption = DEFAULT_DATABASE,
+    as_json: JsonOption = False,
 ) -> None:
-    """Revoke a token: the service refuses it within seconds."""
+    """Revoke a token: the service refuses it within seconds.
+
+    Example: underpass-control token revoke 3
+    """
 
     async def run(opened: Database) -> bool:
         async with opened.transaction() as connection:
@@ -167,6 +190,7 @@ def revoke_token(
 
     if not with_database(database, run):
         _fail(f"there is no token {token_id} in force")
+    tell({"revoked": token_id}, f"token {token_id} is revoked", as_json=as_json)
 
 
 @obstructions.command("import")
@@ -175,7 +199,10 @@ def import_obstructions(
     database: DatabaseOption = DEFAULT_DATABASE,
     as_json: JsonOption = False,
 ) -> None:
-    """Take in the road tunnels and covered ways of a map; again, it changes nothing."""
+    """Take in the road tunnels and covered ways of a map; again, it changes nothing.
+
+    Example: underpass-control obstruction import andorra.osm.pbf
+    """
     found = read_map(path)
 
     async def run(opened: Database) -> None:
@@ -187,8 +214,7 @@ def import_obstructions(
         with_database(database, run)
     except stored.UnstorableError as error:
         _fail(str(error))
-    text = f"{len(found)} obstructions imported"
-    typer.echo(json.dumps({"imported": len(found)}) if as_json else text)
+    tell({"imported": len(found)}, f"{len(found)} obstructions imported", as_json=as_json)
 
 
 def _shown(row: object) -> dict[str, object]:

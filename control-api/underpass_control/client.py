@@ -75,10 +75,42 @@ class Client:
             RefusedError: The answer is an error that is the request's.
             LostError: There is no answer, or one that asks to come again.
         """
+        return (await self._ask(method, path, query=query, body=body))[0]
+
+    async def change(self, path: str, changes: Mapping[str, Any]) -> Any:
+        """Set members of what is at a path, or make it of them; None takes a member away.
+
+        What somebody else changes meanwhile is not overwritten: that is refused.
+        """
+        headers = {}
+        try:
+            found, tag = await self._ask("GET", path)
+        except RefusedError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            found = {}
+        else:
+            headers = {"If-Match": tag} if tag else {}
+        body = {**found, **changes}
+        # What names it is the path's.
+        for name in ("id", "node", *(name for name, value in changes.items() if value is None)):
+            body.pop(name, None)
+        return (await self._ask("PUT", path, body=body, headers=headers))[0]
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int | None] | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[Any, str | None]:
+        """Make a request; return the answer's JSON and its ETag."""
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         try:
             async with self._session.request(
-                method, self._url + path, params=given, json=body
+                method, self._url + path, params=given, json=body, headers=headers
             ) as response:
                 text = await response.text()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -91,7 +123,7 @@ class Client:
                 raise LostError(detail, float(after) if after.isdecimal() else _AGAIN_S)
             raise RefusedError(response.status, detail)
         try:
-            return json.loads(text) if text else None
+            return (json.loads(text) if text else None), response.headers.get("ETag")
         except ValueError as error:
             raise RefusedError(response.status, f"{self._url} answers no JSON") from error
 

@@ -21,6 +21,8 @@ TokenOption = Annotated[
     typer.Option("--token", envvar="UNDERPASS_TOKEN", help="A bearer token of it."),
 ]
 DEFAULT_URL = "http://127.0.0.1:8470"
+# What ends a verb.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 R = TypeVar("R")
 
@@ -34,6 +36,14 @@ def fail(text: str) -> NoReturn:
 def print_json(value: Any) -> None:
     """Print a value for programs."""
     typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def tell(value: Any, text: str, *, as_json: bool) -> None:
+    """Print a result, for programs or for people."""
+    if as_json:
+        print_json(value)
+    else:
+        typer.echo(text)
 
 
 def with_client(url: str, token: str | None, run: Callable[[Client], Awaitable[R]]) -> R:
@@ -55,7 +65,7 @@ def until_told(work: Coroutine[Any, Any, R]) -> R:
 
     async def running() -> R:
         task = asyncio.ensure_future(work)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         await asyncio.wait({task})
         if task.cancelled():

@@ -16,7 +16,7 @@ from underpass_control.commands.console import (
     JsonOption,
     TokenOption,
     fail,
-    print_json,
+    tell,
     until_told,
 )
 from underpass_control.replay.player import Played, play
@@ -56,14 +56,11 @@ def replay(
         fail(str(error))
     played = Played()
     try:
-        with suppress(KeyboardInterrupt), _bar(path.name, len(timeline), quiet=as_json) as tell:
-            until_told(play(timeline, target, played, again=again, tell=tell))
+        with suppress(KeyboardInterrupt), _bar(path.name, len(timeline), quiet=as_json) as show:
+            until_told(play(timeline, target, played, again=again, tell=show))
     except TargetError as error:
         fail(str(error))
-    if as_json:
-        print_json(played.summary())
-    else:
-        typer.echo(f"{played.sent} of {played.fixes} fixes sent")
+    tell(played.summary(), f"{played.sent} of {played.fixes} fixes sent", as_json=as_json)
     if played.trouble:
         fail(played.trouble)
 

@@ -43,14 +43,19 @@ async def check_schema(database: Database) -> None:
     Raises:
         SchemaError: It is older, or made by a later version.
     """
-    async with database.reading() as connection:
-        found = await connection.run_sync(_revision)
+    found = await revision(database)
     newest = ScriptDirectory(str(_FOLDER)).get_current_head()
     if found != newest:
         raise SchemaError(
             f"the database's schema is {found or 'empty'}, not {newest}: "
             "run `underpass-control migrate`"
         )
+
+
+async def revision(database: Database) -> str | None:
+    """Return the schema's revision; None while there is none."""
+    async with database.reading() as connection:
+        return await connection.run_sync(_revision)
 
 
 async def _run(database: Database, migration: Callable[[Config], None]) -> None:

@@ -1,0 +1,198 @@
+"""`underpass-control beam`, `terminal`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from underpass_control.client import path_of
+from underpass_control.commands.console import (
+    DEFAULT_URL,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    fail,
+)
+from underpass_control.commands.tables import Column, Service, mbps
+
+beams = typer.Typer(help="Beams: pools of capacity.", no_args_is_help=True)
+terminals = typer.Typer(help="Terminals, by their ipn node numbers.", no_args_is_help=True)
+
+BEAM = (
+    Column("id", "id"),
+    Column("name", "name"),
+    Column("forward Mbit/s", "forward_capacity_bps", mbps),
+    Column("return Mbit/s", "return_capacity_bps", mbps),
+    Column("one-way delay ms", "one_way_delay_ms"),
+)
+TERMINAL = (
+    Column("node", "node"),
+    Column("beam", "beam"),
+    Column("name", "name"),
+    Column("weight", "weight"),
+    Column("forward min Mbit/s", "forward_minimum_bps", mbps),
+    Column("max", "forward_maximum_bps", mbps),
+    Column("return min Mbit/s", "return_minimum_bps", mbps),
+    Column("max", "return_maximum_bps", mbps),
+    Column("gateway", "gateway"),
+)
+_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9}
+
+
+def _rate(text: str) -> int:
+    scale = _UNITS.get(text[-1:], 1)
+    try:
+        number = float(text[:-1]) * scale if scale > 1 else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no rate: 8000000 or 8M") from None
+    if not 0 <= number < float("inf"):
+        raise typer.BadParameter(f"{text!r} is no rate")
+    return round(number)
+
+
+Beam = Annotated[str, typer.Argument(help="Its id.")]
+Node = Annotated[int, typer.Argument(min=1, help="Its ipn node number.")]
+Name = Annotated[str | None, typer.Option(help="For people.")]
+Rate = Annotated[int | None, typer.Option(parser=_rate, metavar="BPS", help="bit/s, or as 8M.")]
+Clear = Annotated[
+    list[str] | None, typer.Option(help="A member to take away, as forward_maximum_bps.")
+]
+
+
+@beams.command("list")
+def list_beams(
+    url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
+) -> None:
+    """Show all beams.
+
+    Example: underpass-control beam list
+    """
+    Service(url, token, as_json).show_all(path_of("beams"), "beams", BEAM)
+
+
+@beams.command("show")
+def show_beam(
+    beam: Beam, url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a beam.
+
+    Example: underpass-control beam show east
+    """
+    Service(url, token, as_json).show(path_of("beams", beam), BEAM)
+
+
+@beams.command("set")
+def set_beam(
+    beam: Beam,
+    name: Name = None,
+    forward_capacity: Rate = None,
+    return_capacity: Rate = None,
+    one_way_delay_ms: Annotated[int | None, typer.Option(min=0)] = None,
+    clear: Clear = None,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a beam, or change what is named of one.
+
+    Example: underpass-control beam set east --name "East" --forward-capacity 8M
+    --return-capacity 2M
+    """
+    changes = _changes(
+        clear,
+        name=name,
+        forward_capacity_bps=forward_capacity,
+        return_capacity_bps=return_capacity,
+        one_way_delay_ms=one_way_delay_ms,
+    )
+    Service(url, token, as_json).set(path_of("beams", beam), BEAM, changes)
+
+
+@beams.command("delete")
+def delete_beam(beam: Beam, url: UrlOption = DEFAULT_URL, token: TokenOption = None) -> None:
+    """Delete a beam that has no terminals.
+
+    Example: underpass-control beam delete east
+    """
+    Service(url, token, as_json=False).ask("DELETE", path_of("beams", beam))
+
+
+@terminals.command("list")
+def list_terminals(
+    beam: Annotated[str | None, typer.Option(help="Those of a beam.")] = None,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show all terminals.
+
+    Example: underpass-control terminal list --beam east
+    """
+    query = {"beam": beam}
+    Service(url, token, as_json).show_all(path_of("terminals"), "terminals", TERMINAL, query)
+
+
+@terminals.command("show")
+def show_terminal(
+    node: Node, url: UrlOption = DEFAULT_URL, token: TokenOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a terminal.
+
+    Example: underpass-control terminal show 10
+    """
+    Service(url, token, as_json).show(path_of("terminals", node), TERMINAL)
+
+
+@terminals.command("set")
+def set_terminal(
+    node: Node,
+    beam: Annotated[str | None, typer.Option(help="The beam that it is in.")] = None,
+    name: Name = None,
+    weight: Annotated[int | None, typer.Option(min=1, help="Its share's weight.")] = None,
+    forward_minimum: Rate = None,
+    forward_maximum: Rate = None,
+    return_minimum: Rate = None,
+    return_maximum: Rate = None,
+    gateway: Annotated[
+        int | None, typer.Option(min=1, help="The hub that serves it; else it is learnt.")
+    ] = None,
+    clear: Clear = None,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a terminal, or change what is named of one.
+
+    Example: underpass-control terminal set 10 --beam east --name "Bus 10" --forward-minimum 500k
+    """
+    changes = _changes(
+        clear,
+        beam=beam,
+        name=name,
+        weight=weight,
+        forward_minimum_bps=forward_minimum,
+        forward_maximum_bps=forward_maximum,
+        return_minimum_bps=return_minimum,
+        return_maximum_bps=return_maximum,
+        gateway=gateway,
+    )
+    Service(url, token, as_json).set(path_of("terminals", node), TERMINAL, changes)
+
+
+@terminals.command("delete")
+def delete_terminal(node: Node, url: UrlOption = DEFAULT_URL, token: TokenOption = None) -> None:
+    """Delete a terminal with all that it has reported.
+
+    Example: underpass-control terminal delete 10
+    """
+    Service(url, token, as_json=False).ask("DELETE", path_of("terminals", node))
+
+
+def _changes(clear: list[str] | None, **given: Any) -> dict[str, Any]:
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for name in clear or ():
+        if name not in given:
+            fail(f"there is no member {name}; there are {', '.join(sorted(given))}")
+        changes[name] = None
+    return changes

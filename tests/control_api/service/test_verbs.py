@@ -1,0 +1,115 @@
+"""The verbs that ask a running service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+from underpass_control.cli import app
+
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+from tests.control_api.service.test_positions import position
+
+
+class Shell:
+    """Runs verbs against the service."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def __call__(self, *arguments: str, status: int = 0, caller: str = "operator") -> str:
+        """Run a verb, and return what it prints."""
+        env = {
+            "COLUMNS": "200",
+            "UNDERPASS_URL": str(self._api.client.make_url("")).rstrip("/"),
+            "UNDERPASS_TOKEN": self._api.tokens[caller],
+        }
+
+        def run() -> str:
+            result = CliRunner().invoke(app, list(arguments), env=env, catch_exceptions=False)
+            assert result.exit_code == status, result.output
+            lines = result.output.splitlines(keepends=True)
+            # The service logs to the same output here.
+            return "".join(line for line in lines if "[info " not in line)
+
+        # The verb has an event loop of its own, while the service answers in this one.
+        return self._api.run(asyncio.to_thread(run))
+
+
+@pytest.fixture
+def shell(api: Api, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    # Signal handlers are the main thread's.
+    monkeypatch.setattr("underpass_control.commands.console._SIGNALS", ())
+    return Shell(api)
+
+
+def test_every_verb_has_help_with_an_example() -> None:
+    def verbs(command: Any, path: list[str]) -> Iterator[list[str]]:
+        for name, sub in getattr(command, "commands", {}).items():
+            yield from verbs(sub, [*path, name])
+        if not hasattr(command, "commands"):
+            yield path
+
+    found = list(verbs(typer.main.get_command(app), []))
+    assert len(found) > 15
+    for path in found:
+        shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "200"}).output
+        assert f"Example: underpass-control {' '.join(path)}" in shown, path
+
+
+def test_a_beam_is_made_changed_shown_and_deleted(shell: Shell) -> None:
+    shell("beam", "set", "west", "--name", "West", "--forward-capacity", "8M", status=1)
+    made = shell(
+        "beam", "set", "west", "--name", "West", "--forward-capacity", "8M",
+        "--return-capacity", "1.5M", "--json",
+    )  # fmt: skip
+    assert json.loads(made)["return_capacity_bps"] == 1_500_000
+    shell("beam", "set", "west", "--one-way-delay-ms", "250")
+    shown = json.loads(shell("beam", "show", "west", "--json"))
+    assert (shown["name"], shown["one_way_delay_ms"]) == ("West", 250)
+    listed = shell("beam", "list")
+    assert "West" in listed
+    assert "1.5" in listed
+    shell("beam", "delete", "west")
+    assert "no beam west" in shell("beam", "show", "west", status=1)
+
+
+def test_a_terminals_members_are_set_one_by_one_and_taken_away(shell: Shell) -> None:
+    shell("terminal", "set", "20", "--beam", "ku-1", "--name", "bus", "--forward-maximum", "4M")
+    shell("terminal", "set", "20", "--weight", "3")
+    shown = json.loads(shell("terminal", "show", "20", "--json"))
+    assert (shown["weight"], shown["forward_maximum_bps"], shown["name"]) == (3, 4_000_000, "bus")
+    cleared = shell("terminal", "set", "20", "--clear", "forward_maximum_bps", "--json")
+    assert "forward_maximum_bps" not in json.loads(cleared)
+    assert "no member nonsense" in shell("terminal", "set", "20", "--clear", "nonsense", status=1)
+    nodes = [one["node"] for one in json.loads(shell("terminal", "list", "--json"))]
+    assert nodes == [FIRST, SECOND, 20]
+    shell("terminal", "delete", "20")
+    assert shell("terminal", "list", "--beam", "none") != ""
+
+
+def test_positions_are_shown_the_newest_first(shell: Shell, api: Api) -> None:
+    batch = [position(now_ms() - 1000 * n, terminal=FIRST) for n in range(1500)]
+    assert api.call("POST", "/v1/positions", {"positions": batch}).status == 202
+    newest = json.loads(shell("position", "show", str(FIRST), "--json"))
+    track = json.loads(shell("position", "list", str(FIRST), "--most", "1200", "--json"))
+    assert len(track) == 1200
+    assert track[0] == newest
+    assert newest["time"][:16] in shell("position", "list", str(FIRST), "--most", "2")
+
+
+def test_a_refusal_is_told_in_a_line(shell: Shell, api: Api) -> None:
+    told = shell("beam", "set", "ku-1", "--name", "mine", status=1, caller="viewer")
+    assert told == "underpass-control: this needs the role operator\n"
+    assert "does not answer" in shell("beam", "list", "--url", "http://127.0.0.1:1", status=1)
+
+
+@pytest.mark.parametrize("rate", ["8X", "-5", "1e400M", ""])
+def test_a_rate_that_is_none_is_refused(rate: str) -> None:
+    result = CliRunner().invoke(app, ["beam", "set", "x", "--forward-capacity", rate])
+    assert result.exit_code == 2
