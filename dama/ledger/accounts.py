@@ -90,7 +90,9 @@ class Ledger:
         """Forgive, and apply, all that arose before a time; return the entries."""
         entries = []
         for account in list(self._lots):
-            old = sum(abs(lot.bits) for lot in self._lots[account] if lot.since_ms < before_ms)
+            # Those before may have taken all of it with them.
+            lots = self._lots.get(account, ())
+            old = sum(abs(lot.bits) for lot in lots if lot.since_ms < before_ms)
             if old:
                 entry = self.forgive(account, Rule.EXPIRED, at_ms, old)
                 self.apply(entry)

@@ -143,6 +143,12 @@ def test_debts_expire_by_age_and_younger_ones_stay() -> None:
     assert ledger.lots() == {"A": (Lot(100_000, -50),), "B": (Lot(100_000, 50),)}
 
 
+def test_when_all_is_old_all_expires() -> None:
+    ledger = Ledger({"A": [Lot(0, -300)], "B": [Lot(0, 200)], "C": [Lot(0, 100)]})
+    ledger.expire(1, 200_000)
+    assert ledger.lots() == {}
+
+
 def test_reports_in_bytes_count_as_capacity() -> None:
     usage = Usage.measured(
         "A", fair_bits=0, planned_bits=0, sent_bytes=1000, efficiency=Fraction(8, 5)
