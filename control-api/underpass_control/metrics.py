@@ -82,3 +82,51 @@ class Metrics:
             "Event streams that were ended here",
             registry=self.registry,
         )
+        of_link = ("beam", "link")
+        self.settled_until = Gauge(
+            "underpass_control_settled_until_timestamp_seconds",
+            "Up to when a link is settled, since the Unix epoch",
+            of_link,
+            registry=self.registry,
+        )
+        self.settlement_lag = Gauge(
+            "underpass_control_settlement_lag_seconds",
+            "How long ago that is",
+            of_link,
+            registry=self.registry,
+        )
+        self.settlement_presumed = Counter(
+            "underpass_control_settlement_presumed",
+            "Terminals' periods settled without the report that was waited for",
+            of_link,
+            registry=self.registry,
+        )
+        self.ledger_owed = Gauge(
+            "underpass_control_ledger_owed_bytes",
+            "What terminals are owed together, in capacity",
+            of_link,
+            registry=self.registry,
+        )
+        self.ledger_imbalance = Gauge(
+            "underpass_control_ledger_imbalance_bytes",
+            "The sum of all balances: anything but 0 is a fault",
+            of_link,
+            registry=self.registry,
+        )
+        self.ledger_entries = Counter(
+            "underpass_control_ledger_entries",
+            "Entries made while settling: settled, or the rule by which they forgive",
+            (*of_link, "rule"),
+            registry=self.registry,
+        )
+        self.ledger_faults = Counter(
+            "underpass_control_ledger_faults",
+            "Times that the ledger could not be used: run `underpass-control ledger check`",
+            of_link,
+            registry=self.registry,
+        )
+        self.usage_pruned = Counter(
+            "underpass_control_usage_pruned",
+            "Rows of usage deleted for their age",
+            registry=self.registry,
+        )

@@ -13,3 +13,9 @@ class Settings:
     keep_positions_s: float | None = 30 * 86_400.0
     # How often it is looked for them.
     prune_every_s: float = 600.0
+    # What links carried, and what was counted of it, is deleted once older; None keeps it.
+    keep_usage_s: float | None = 30 * 86_400.0
+    # A settlement waits so long for reports that a blockage, or a lost way to the hub, holds up.
+    settle_within_s: float = 120.0
+    # Debts older than this are forgiven; None keeps them until they are repaid.
+    forgive_after_s: float | None = 86_400.0

@@ -76,6 +76,18 @@ class Database:
             async with self._engine.connect() as connection:
                 yield connection
 
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+        """Connect for queries that see one state of the database, however long they take."""
+        with _loss():
+            async with self._engine.connect() as connection:
+                if self.is_sqlite:
+                    # The driver begins by itself only where something is written.
+                    await connection.exec_driver_sql("BEGIN")
+                else:
+                    await connection.execution_options(isolation_level="REPEATABLE READ")
+                yield connection
+
     async def close(self) -> None:
         """Close all connections."""
         await self._engine.dispose()

@@ -1,0 +1,83 @@
+"""The audit of the ledger: all entries read again from the first, and held against what they say
+is left of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.ledger import Ledger, LedgerError, Lot
+from dama.planner import Link
+from underpass_control.storage import ledger as stored
+
+# Entries in memory at a time: those of a large beam have thousands of postings each.
+_AT_ONCE = 200
+
+
+@dataclass
+class Audit:
+    """What the audit of one link of a beam has found.
+
+    Attributes:
+        entries: how many there are.
+        postings: how many they have together.
+        balances: by terminal, in bits of capacity, what the entries come to.
+        faults: what is wrong; nothing, if all is well.
+    """
+
+    beam: str
+    link: Link
+    entries: int = 0
+    postings: int = 0
+    balances: dict[int, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+async def audit(connection: AsyncConnection) -> AsyncIterator[Audit]:
+    """Audit every link of every beam, one after the other.
+
+    The connection is one that sees one state of the database: a service may go on settling.
+    """
+    for beam, link in await stored.books(connection):
+        yield await _audit(connection, beam, link)
+
+
+async def _audit(connection: AsyncConnection, beam: str, link: Link) -> Audit:
+    found = Audit(beam, link)
+    ledger = Ledger()
+    last = 0
+    while batch := await stored.replay(connection, beam, link, last, _AT_ONCE):
+        for one in batch:
+            last = one.id
+            found.entries += 1
+            found.postings += len(one.postings)
+            for posting in one.postings:
+                terminal = int(posting.account)
+                found.balances[terminal] = found.balances.get(terminal, 0) + posting.bits
+            try:
+                ledger.apply(one.entry())
+            except LedgerError as error:
+                found.faults.append(f"entry {one.id}: {error}")
+    found.balances = {terminal: bits for terminal, bits in found.balances.items() if bits}
+    if total := sum(found.balances.values()):
+        found.faults.append(f"the balances sum to {total} bits, not to 0")
+    if not found.faults:
+        # Of entries that are wrong, nothing can be made to compare with.
+        found.faults += _differences(ledger.lots(), await stored.lots_of(connection, beam, link))
+    return found
+
+
+def _differences(made: dict[str, tuple[Lot, ...]], kept: dict[str, tuple[Lot, ...]]) -> list[str]:
+    return [
+        f"terminal {name}: its entries come to {_bits(made, name)} bits in"
+        f" {len(made.get(name, ()))} lots, kept are {_bits(kept, name)} in"
+        f" {len(kept.get(name, ()))}"
+        for name in sorted(made.keys() | kept.keys(), key=int)
+        if made.get(name, ()) != kept.get(name, ())
+    ]
+
+
+def _bits(lots: dict[str, tuple[Lot, ...]], name: str) -> int:
+    return sum(lot.bits for lot in lots.get(name, ()))

@@ -1,0 +1,171 @@
+"""Reads what is known of a period: plans in force, usage, observed blockages, terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.planner import Link, Plan
+from underpass_control.planning.stored import plans_in_force
+from underpass_control.settlement.period import (
+    PERIOD_MS,
+    Evidence,
+    Report,
+    Share,
+    shares_of,
+    together,
+)
+from underpass_control.storage import usage
+from underpass_control.storage.models import Blockage, LinkState, Terminal
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the time in which a plan was in force."""
+
+    from_ms: int
+    to_ms: int
+    plan: Plan
+
+
+class Records:
+    """What the database knows of a beam's periods, for whoever holds its lease.
+
+    Nobody else plans the beam meanwhile, so what plans have given in a period that is over stays
+    as it is and is worked out once.
+    """
+
+    def __init__(self, beam: str) -> None:
+        self._beam = beam
+        # What plans gave in periods that are over and not settled, by their start.
+        self._over: dict[Link, dict[int, dict[int, Share]]] = {link: {} for link in Link}
+        # Plans by their version: those in force in a period that is not over are asked for often.
+        self._plans: dict[Link, dict[int, Plan]] = {link: {} for link in Link}
+
+    async def gather(
+        self, connection: AsyncConnection, link: Link, start_ms: int, due_ms: int
+    ) -> Evidence:
+        """Return what is known of the first period from `start_ms` on.
+
+        Where no plan was in force at all, nothing can be entered, and the time up to `due_ms` is
+        one period.
+        """
+        end_ms = start_ms + PERIOD_MS
+        shares = await self._shares_over(connection, link, start_ms)
+        reports: dict[int, Report] = {}
+        if shares:
+            reports = await _reports(connection, self._beam, link, start_ms, end_ms)
+        elif not await plans_in_force(connection, self._beam, link, start_ms, due_ms):
+            end_ms = due_ms
+        of_beam = select(Terminal.node).where(Terminal.beam_id == self._beam)
+        return Evidence(
+            start_ms=start_ms,
+            end_ms=end_ms,
+            shares=shares,
+            reports=reports,
+            blocked_ms=await _blocked_ms(connection, self._beam, start_ms, end_ms),
+            heard_ms=await _heard_ms(connection, self._beam, link),
+            members=set(await connection.scalars(of_beam)),
+        )
+
+    async def unsettled(
+        self, connection: AsyncConnection, link: Link, since_ms: int, until_ms: int
+    ) -> dict[int, Share]:
+        """Return what plans give in a time that begins where settlement ends."""
+        over = self._over[link]
+        for start_ms in [start_ms for start_ms in over if start_ms < since_ms]:
+            del over[start_ms]
+        parts = []
+        while since_ms in over:
+            parts.append(over[since_ms])
+            since_ms += PERIOD_MS
+        fresh = await self._shares(connection, link, since_ms, until_ms)
+        for start_ms, shares in fresh.items():
+            parts.append(shares)
+            # Plans to come begin later than this.
+            if start_ms + PERIOD_MS <= until_ms:
+                over[start_ms] = shares
+        return together(parts)
+
+    async def _shares_over(
+        self, connection: AsyncConnection, link: Link, start_ms: int
+    ) -> dict[int, Share]:
+        over = self._over[link]
+        if start_ms not in over:
+            over |= await self._shares(connection, link, start_ms, start_ms + PERIOD_MS)
+        return over[start_ms]
+
+    async def _shares(
+        self, connection: AsyncConnection, link: Link, since_ms: int, until_ms: int
+    ) -> dict[int, dict[int, Share]]:
+        """Return what plans give, period by period, by their starts; the last may be a part."""
+        pieces = await plans_in_force(connection, self._beam, link, since_ms, until_ms)
+        known = self._plans[link]
+        plans = {
+            piece.plan.version: known.get(piece.plan.version) or piece.plan.made for piece in pieces
+        }
+        self._plans[link] = plans
+        parts = [_Part(one.from_ms, one.to_ms, plans[one.plan.version]) for one in pieces]
+        return {
+            start_ms: shares_of(_within(parts, start_ms, min(start_ms + PERIOD_MS, until_ms)))
+            for start_ms in range(since_ms, until_ms, PERIOD_MS)
+        }
+
+
+def _within(parts: Sequence[_Part], start_ms: int, end_ms: int) -> list[_Part]:
+    """Return what of the parts lies in a time."""
+    cut = (_Part(max(part.from_ms, start_ms), min(part.to_ms, end_ms), part.plan) for part in parts)
+    return [part for part in cut if part.from_ms < part.to_ms]
+
+
+async def _reports(
+    connection: AsyncConnection, beam: str, link: Link, start_ms: int, end_ms: int
+) -> dict[int, Report]:
+    buckets = await usage.usage(connection, beam, link, start_ms, end_ms)
+    return {
+        terminal: Report(
+            # Rounded down: a bit that is not whole has not changed hands.
+            sent_bits=int(bucket.sent_bits / bucket.efficiency),
+            blocked=bucket.blocked_ms > 0,
+            complete=bucket.complete,
+        )
+        for terminal, (bucket,) in buckets.items()
+    }
+
+
+async def _blocked_ms(
+    connection: AsyncConnection, beam: str, start_ms: int, end_ms: int
+) -> dict[int, int]:
+    """Return for how long terminals were observed to be blocked, whoever observed it."""
+    query = (
+        select(Blockage.terminal, Blockage.entry_ms, func.coalesce(Blockage.exit_ms, end_ms))
+        .join(Terminal, Terminal.node == Blockage.terminal)
+        .where(
+            Terminal.beam_id == beam,
+            Blockage.entry_ms < end_ms,
+            Blockage.exit_ms.is_(None) | (Blockage.exit_ms > start_ms),
+        )
+        .order_by(Blockage.terminal, Blockage.entry_ms)
+    )
+    blocked: dict[int, int] = {}
+    until: dict[int, int] = {}
+    for terminal, entry_ms, exit_ms in await connection.execute(query):
+        # Both ends of a link may have observed the same one.
+        begin = max(entry_ms, until.get(terminal, start_ms))
+        end = min(exit_ms, end_ms)
+        if begin < end:
+            blocked[terminal] = blocked.get(terminal, 0) + end - begin
+            until[terminal] = end
+    return blocked
+
+
+async def _heard_ms(connection: AsyncConnection, beam: str, link: Link) -> dict[int, int]:
+    query = (
+        select(LinkState.terminal, LinkState.time_ms)
+        .join(Terminal, Terminal.node == LinkState.terminal)
+        .where(Terminal.beam_id == beam, LinkState.link == link.value)
+    )
+    return dict((await connection.execute(query)).all())

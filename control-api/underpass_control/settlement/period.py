@@ -1,0 +1,217 @@
+"""What a settlement counts in a period, whom it waits for, and what is entered. Pure.
+
+A terminal has a *stake* in a period if the plan gave it more or less than its fair share, or if it
+owes or is owed something: nothing that another terminal sends can be entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from dama.ledger import Entry, Ledger, Rule, Usage, settle
+
+# A period is one bucket of the usage that reports are counted in.
+PERIOD_MS = 10_000
+
+
+class Share(NamedTuple):
+    """What the plans in force gave a terminal, and its fair share, in bits of capacity."""
+
+    planned_bits: int
+    fair_bits: int
+
+
+_NOTHING = Share(0, 0)
+
+
+class Amounts(Protocol):
+    """A plan, as far as it matters here."""
+
+    def amounts(self, from_ms: int, to_ms: int) -> Mapping[str, tuple[int, int]]:
+        """Return each terminal's planned and fair bits within a time."""
+
+
+class Piece(Protocol):
+    """A plan with the time in which it was, or will be, the one in force."""
+
+    @property
+    def from_ms(self) -> int:
+        """Its begin, UTC, ms since the Unix epoch."""
+
+    @property
+    def to_ms(self) -> int:
+        """Its end; the first ms that is no longer in it."""
+
+    @property
+    def plan(self) -> Amounts:
+        """The plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a terminal's reports say of a period.
+
+    Attributes:
+        sent_bits: of capacity (efficiency 1), IP headers and retransmissions included.
+        blocked: the link was held for some of it.
+        complete: reports cover all of it; nothing that may still come changes this.
+    """
+
+    sent_bits: int
+    blocked: bool
+    complete: bool
+
+
+_UNHEARD = Report(0, blocked=False, complete=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What is counted for a terminal in a period, in bits of capacity."""
+
+    terminal: int
+    fair_bits: int
+    planned_bits: int
+    sent_bits: int
+    blocked: bool
+    # Some of it is not reported: there it is taken to have followed the plan while not blocked.
+    presumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of a period.
+
+    Attributes:
+        start_ms: UTC, ms since the Unix epoch.
+        end_ms: the same; the first ms that no longer counts.
+        shares: of each terminal that a plan in force knew.
+        reports: what is reported, so far.
+        blocked_ms: for how much of it terminals were observed to be blocked.
+        heard_ms: when each terminal last reported, whatever it was.
+        members: the terminals of the beam.
+    """
+
+    start_ms: int
+    end_ms: int
+    shares: Mapping[int, Share]
+    reports: Mapping[int, Report]
+    blocked_ms: Mapping[int, int]
+    heard_ms: Mapping[int, int]
+    members: Collection[int]
+
+
+def shares_of(pieces: Iterable[Piece]) -> dict[int, Share]:
+    """Return what plans that follow each other gave each terminal, together."""
+    return together(
+        {
+            int(name): Share(planned, fair)
+            for name, (planned, fair) in piece.plan.amounts(piece.from_ms, piece.to_ms).items()
+        }
+        for piece in pieces
+    )
+
+
+def together(parts: Iterable[Mapping[int, Share]]) -> dict[int, Share]:
+    """Return shares in several times as those in all of them."""
+    whole: dict[int, Share] = {}
+    for shares in parts:
+        for terminal, (planned, fair) in shares.items():
+            before = whole.get(terminal, _NOTHING)
+            whole[terminal] = Share(before.planned_bits + planned, before.fair_bits + fair)
+    return whole
+
+
+def awaited(ledger: Ledger, known: Evidence, within_ms: int) -> set[int]:
+    """Return the terminals whose reports could change what is entered, and may still come.
+
+    One that has left the beam, or that had been silent for `within_ms` when the period began, is
+    not waited for; and nobody where no plan was in force: nothing could be given.
+    """
+    if not known.shares:
+        return set()
+    return {
+        terminal
+        for terminal in _with_stake(ledger, known.shares)
+        if terminal in known.members
+        and known.heard_ms.get(terminal, 0) >= known.start_ms - within_ms
+        and not (terminal in known.reports and known.reports[terminal].complete)
+    }
+
+
+def count(ledger: Ledger, known: Evidence) -> list[Counted]:
+    """Return what is counted for each terminal that a plan knew, or that has a balance.
+
+    Since its last report a terminal is presumed to have sent what the plan gave it, but for the
+    time in which it was observed to be blocked.
+    """
+    terminals = known.shares.keys() | _with_stake(ledger, {})
+    return [_counted(terminal, known) for terminal in sorted(terminals)]
+
+
+def enter(
+    ledger: Ledger, known: Evidence, counted: Iterable[Counted], forgive_after_ms: int | None
+) -> list[Entry]:
+    """Settle a period, and forgive whoever has left the beam, and what is too old.
+
+    Return the entries, which are applied to the ledger.
+    """
+    usages = [
+        Usage(str(one.terminal), one.fair_bits, one.planned_bits, one.sent_bits, one.blocked)
+        for one in counted
+    ]
+    entries = settle(ledger, known.start_ms, known.end_ms, usages)
+    for account in ledger.balances():
+        if int(account) not in known.members:
+            entry = ledger.forgive(account, Rule.LEFT, known.end_ms)
+            # It may be nothing any more: others that have left took it with them.
+            if entry.postings:
+                ledger.apply(entry)
+                entries.append(entry)
+    if forgive_after_ms is not None:
+        entries += ledger.expire(known.end_ms - forgive_after_ms, known.end_ms)
+    return entries
+
+
+def projected(ledger: Ledger, shares: Mapping[int, Share]) -> dict[int, int]:
+    """Return the balances as they will be once plans that are not settled yet have been followed.
+
+    A plan made on settled balances alone would lend, and have repaid, a second time what has
+    moved since.
+
+    Args:
+        ledger: as it is settled.
+        shares: what the plans in force since then give each terminal.
+    """
+    ahead = Ledger(ledger.lots())
+    usages = [
+        Usage(str(terminal), share.fair_bits, share.planned_bits, share.planned_bits)
+        for terminal, share in shares.items()
+    ]
+    settle(ahead, 0, 0, usages)
+    return {int(name): bits for name, bits in ahead.balances().items()}
+
+
+def _with_stake(ledger: Ledger, shares: Mapping[int, Share]) -> set[int]:
+    moved = {
+        terminal for terminal, share in shares.items() if share.planned_bits != share.fair_bits
+    }
+    return moved | {int(name) for name in ledger.balances()}
+
+
+def _counted(terminal: int, known: Evidence) -> Counted:
+    planned, fair = known.shares.get(terminal, _NOTHING)
+    blocked_ms = known.blocked_ms.get(terminal, 0)
+    report = known.reports.get(terminal, _UNHEARD)
+    blocked = report.blocked or blocked_ms > 0
+    sent, presumed = report.sent_bits, False
+    if not report.complete:
+        heard_ms = known.start_ms
+        if report is not _UNHEARD:
+            heard_ms = max(heard_ms, known.heard_ms.get(terminal, 0))
+        unheard_ms = max(0, known.end_ms - heard_ms)
+        presumed = unheard_ms > 0
+        sent += planned * max(0, unheard_ms - blocked_ms) // (known.end_ms - known.start_ms)
+    return Counted(terminal, fair, planned, sent, blocked, presumed)

@@ -1,0 +1,337 @@
+"""The ledger as it is stored: entries, never changed, and the open lots that they come to.
+
+Whoever writes the ledger of a beam's link first changes its row in `settled` (`advance`, `hold`),
+in the same transaction: so writers follow each other, and entries are in the order of their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.ledger import Entry, Kind, Ledger, Lot, Posting, Rule
+from dama.planner import Link
+from underpass_control.instants import moment_of, rfc3339
+from underpass_control.storage.changes import Announce
+from underpass_control.storage.models import LedgerEntry, LedgerLot, LedgerPosting, Settled
+
+# Postings in a page of entries: a beam of 10,000 terminals has as many in one entry.
+_MOST_POSTINGS = 20_000
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a link of a beam is settled.
+
+    Attributes:
+        until_ms: all periods before are settled.
+        fence: the highest fence of a lease under which it was.
+        revision: of its ledger; rises with every change.
+    """
+
+    beam: str
+    link: Link
+    until_ms: int
+    fence: int
+    revision: int
+
+
+@dataclass(frozen=True)
+class Authorship:
+    """Who forgave by hand, and why."""
+
+    made_by: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry as it stands in the database, whether or not it is right."""
+
+    id: int
+    link: Link
+    from_ms: int
+    to_ms: int
+    kind: Kind
+    rule: Rule | None
+    postings: tuple[Posting, ...]
+    authorship: Authorship | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its place among the entries of a beam, in order of time."""
+        return self.from_ms, self.id
+
+    def entry(self) -> Entry:
+        """Return it as the ledger takes it.
+
+        Raises:
+            LedgerError: It does not balance.
+        """
+        return Entry(self.from_ms, self.to_ms, self.kind, self.postings, self.rule)
+
+
+async def mark_of(connection: AsyncConnection, beam: str, link: Link) -> Mark | None:
+    """Return how far a link is settled; None before the first settlement."""
+    found = await connection.execute(select(Settled.__table__).where(_of(Settled, beam, link)))
+    row = found.one_or_none()
+    return None if row is None else Mark(beam, link, row.until_ms, row.fence, row.revision)
+
+
+async def begin(
+    connection: AsyncConnection, beam: str, link: Link, until_ms: int, fence: int
+) -> None:
+    """Have settlement of a link begin with a time, unless it has begun."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    row = {"beam_id": beam, "link": link.value, "until_ms": until_ms, "fence": fence, "revision": 0}
+    await connection.execute(dialect.insert(Settled).values(row).on_conflict_do_nothing())
+
+
+async def advance(connection: AsyncConnection, mark: Mark, until_ms: int, fence: int) -> bool:
+    """Settle up to a time, if the ledger is still as the mark says and no higher fence is known.
+
+    Return whether it was so; otherwise nothing may be written.
+    """
+    result = await connection.execute(
+        update(Settled)
+        .where(
+            _of(Settled, mark.beam, mark.link),
+            Settled.revision == mark.revision,
+            Settled.fence <= fence,
+        )
+        .values(until_ms=until_ms, fence=fence, revision=Settled.revision + 1)
+    )
+    return result.rowcount > 0
+
+
+async def hold(connection: AsyncConnection, beam: str, link: Link) -> bool:
+    """Keep all others from writing a link's ledger until the transaction ends.
+
+    Return whether there is one.
+    """
+    result = await connection.execute(
+        update(Settled).where(_of(Settled, beam, link)).values(revision=Settled.revision + 1)
+    )
+    return result.rowcount > 0
+
+
+async def lots_of(connection: AsyncConnection, beam: str, link: Link) -> dict[str, tuple[Lot, ...]]:
+    """Return the open lots of each terminal, oldest first."""
+    query = select(LedgerLot.terminal, LedgerLot.since_ms, LedgerLot.bits)
+    query = query.where(_of(LedgerLot, beam, link)).order_by("terminal", "since_ms")
+    lots: dict[str, list[Lot]] = {}
+    for terminal, since_ms, bits in await connection.execute(query):
+        lots.setdefault(str(terminal), []).append(Lot(since_ms, bits))
+    return {name: tuple(account) for name, account in lots.items()}
+
+
+async def ledger_of(connection: AsyncConnection, beam: str, link: Link) -> Ledger:
+    """Return the ledger of a link of a beam, as its entries have left it.
+
+    Raises:
+        LedgerError: What is stored cannot be: `underpass-control ledger check` says more.
+    """
+    return Ledger(await lots_of(connection, beam, link))
+
+
+async def balances(connection: AsyncConnection, beam: str, link: Link) -> dict[int, int]:
+    """Return every balance that is not zero, as far as it is settled.
+
+    In bits of capacity: above 0 others owe it to the terminal, below it owes them.
+    """
+    query = select(LedgerLot.terminal, func.sum(LedgerLot.bits))
+    query = query.where(_of(LedgerLot, beam, link)).group_by(LedgerLot.terminal)
+    return {terminal: int(bits) for terminal, bits in await connection.execute(query)}
+
+
+async def write(
+    connection: AsyncConnection,
+    announce: Announce,
+    beam: str,
+    link: Link,
+    entries: Sequence[Entry],
+    ledger: Ledger,
+    authorship: Authorship | None = None,
+) -> list[StoredEntry]:
+    """Store entries, and the lots of a ledger to which they have been applied."""
+    changed = {posting.account for entry in entries for posting in entry.postings}
+    made: list[StoredEntry] = []
+    for entry in entries:
+        row = _row(beam, link, entry, authorship)
+        statement = insert(LedgerEntry).values(row).returning(LedgerEntry.__table__)
+        stored = await connection.execute(statement)
+        made.append(_stored(stored.one(), entry.postings))
+        announce(_told(beam, made[-1]))
+    postings = [
+        {"entry_id": one.id, "terminal": int(posting.account), "bits": posting.bits}
+        for one in made
+        for posting in one.postings
+    ]
+    if postings:
+        await connection.execute(insert(LedgerPosting), postings)
+        await _replace_lots(connection, beam, link, changed, ledger.lots())
+    return made
+
+
+async def _replace_lots(
+    connection: AsyncConnection,
+    beam: str,
+    link: Link,
+    accounts: Iterable[str],
+    lots: Mapping[str, Sequence[Lot]],
+) -> None:
+    names = list(accounts)
+    await connection.execute(
+        delete(LedgerLot).where(
+            _of(LedgerLot, beam, link), LedgerLot.terminal == bindparam("account")
+        ),
+        [{"account": int(name)} for name in names],
+    )
+    rows = [
+        {
+            "beam_id": beam,
+            "link": link.value,
+            "terminal": int(name),
+            "since_ms": lot.since_ms,
+            "bits": lot.bits,
+        }
+        for name in names
+        for lot in lots.get(name, ())
+    ]
+    if rows:
+        await connection.execute(insert(LedgerLot), rows)
+
+
+async def page(
+    connection: AsyncConnection,
+    beam: str,
+    *,
+    limit: int,
+    link: Link | None = None,
+    terminal: int | None = None,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    after: tuple[int, int] | None = None,
+    newest_first: bool = False,
+) -> tuple[list[StoredEntry], bool]:
+    """Return entries of a beam that begin from `since_ms` to before `until_ms`, in order of time.
+
+    With them, whether there may be more behind the last one. `after` is the place of the last one
+    of the page before; `terminal` is one of those with a posting.
+    """
+    where: list[ColumnElement[bool]] = [LedgerEntry.beam_id == beam]
+    if link is not None:
+        where.append(LedgerEntry.link == link.value)
+    if terminal is not None:
+        of_terminal = select(LedgerPosting.entry_id).where(LedgerPosting.terminal == terminal)
+        where.append(LedgerEntry.id.in_(of_terminal))
+    if since_ms is not None:
+        where.append(LedgerEntry.from_ms >= since_ms)
+    if until_ms is not None:
+        where.append(LedgerEntry.from_ms < until_ms)
+    place = tuple_(LedgerEntry.from_ms, LedgerEntry.id)
+    if after is not None:
+        where.append(place < after if newest_first else place > after)
+    order = [LedgerEntry.from_ms, LedgerEntry.id]
+    query = select(LedgerEntry.__table__).where(*where).limit(limit)
+    rows = await connection.execute(
+        query.order_by(*(o.desc() if newest_first else o for o in order))
+    )
+    found = rows.all()
+    whole = await _within_bounds(connection, [row.id for row in found])
+    entries = await _with_postings(connection, found[:whole])
+    return entries, len(found) == limit or whole < len(found)
+
+
+async def replay(
+    connection: AsyncConnection, beam: str, link: Link, after_id: int, limit: int
+) -> list[StoredEntry]:
+    """Return the entries of a link behind an id, in the order in which they were made."""
+    query = select(LedgerEntry.__table__).where(
+        LedgerEntry.beam_id == beam, LedgerEntry.link == link.value, LedgerEntry.id > after_id
+    )
+    rows = await connection.execute(query.order_by(LedgerEntry.id).limit(limit))
+    return await _with_postings(connection, rows.all())
+
+
+async def books(connection: AsyncConnection) -> list[tuple[str, Link]]:
+    """Return all beams and links that have entries or open lots."""
+    of_entries = select(LedgerEntry.beam_id, LedgerEntry.link)
+    of_lots = select(LedgerLot.beam_id, LedgerLot.link)
+    rows = await connection.execute(of_entries.union(of_lots))
+    return sorted((beam, Link(link)) for beam, link in rows)
+
+
+async def _within_bounds(connection: AsyncConnection, ids: Sequence[int]) -> int:
+    """Return how many of these entries, in this order, have postings enough for one page."""
+    query = select(LedgerPosting.entry_id, func.count()).where(LedgerPosting.entry_id.in_(ids))
+    counts = dict((await connection.execute(query.group_by(LedgerPosting.entry_id))).all())
+    total = 0
+    for place, number in enumerate(ids):
+        total += counts.get(number, 0)
+        if place and total > _MOST_POSTINGS:
+            return place
+    return len(ids)
+
+
+async def _with_postings(connection: AsyncConnection, rows: Sequence[Any]) -> list[StoredEntry]:
+    query = select(LedgerPosting.__table__).where(
+        LedgerPosting.entry_id.in_([row.id for row in rows])
+    )
+    postings: dict[int, list[Posting]] = {row.id: [] for row in rows}
+    for number, terminal, bits in await connection.execute(query.order_by("terminal")):
+        postings[number].append(Posting(str(terminal), bits))
+    return [_stored(row, postings[row.id]) for row in rows]
+
+
+def _of(table: type[Settled] | type[LedgerLot], beam: str, link: Link) -> ColumnElement[bool]:
+    return (table.beam_id == beam) & (table.link == link.value)
+
+
+def _row(
+    beam: str, link: Link, entry: Entry, authorship: Authorship | None
+) -> dict[str, str | int | None]:
+    return {
+        "beam_id": beam,
+        "link": link.value,
+        "from_ms": entry.from_ms,
+        "to_ms": entry.to_ms,
+        "kind": entry.kind.value,
+        "rule": None if entry.rule is None else entry.rule.value,
+        "reason": None if authorship is None else authorship.reason,
+        "made_by": None if authorship is None else authorship.made_by,
+    }
+
+
+def _stored(row: Any, postings: Sequence[Posting]) -> StoredEntry:
+    return StoredEntry(
+        id=row.id,
+        link=Link(row.link),
+        from_ms=row.from_ms,
+        to_ms=row.to_ms,
+        kind=Kind(row.kind),
+        rule=None if row.rule is None else Rule(row.rule),
+        postings=tuple(postings),
+        authorship=None if row.reason is None else Authorship(row.made_by, row.reason),
+    )
+
+
+def _told(beam: str, one: StoredEntry) -> dict[str, object]:
+    told: dict[str, object] = {
+        "kind": "ledger",
+        "beam": beam,
+        "link": one.link.value,
+        "entry": one.id,
+        "start": rfc3339(moment_of(one.from_ms)),
+        "end": rfc3339(moment_of(one.to_ms)),
+        "entry_kind": one.kind.value,
+        "moved_bits": sum(max(0, posting.bits) for posting in one.postings),
+    }
+    if one.rule is not None:
+        told["rule"] = one.rule.value
+    return told

@@ -1,0 +1,68 @@
+"""What settlements counted for each terminal, period by period; kept for as long as its usage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import delete, func, insert, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.planner import Link
+from underpass_control.settlement.period import Counted, Share
+from underpass_control.storage.models import SettledUsage
+
+
+async def keep(
+    connection: AsyncConnection, beam: str, link: Link, start_ms: int, counted: Iterable[Counted]
+) -> None:
+    """Keep what was counted in a period."""
+    rows = [
+        {
+            "beam_id": beam,
+            "link": link.value,
+            "start_ms": start_ms,
+            "terminal": one.terminal,
+            "fair_bits": one.fair_bits,
+            "planned_bits": one.planned_bits,
+            "sent_bits": one.sent_bits,
+            "blocked": one.blocked,
+            "presumed": one.presumed,
+        }
+        for one in counted
+        # Of one who wants nothing and gets nothing there is nothing to keep.
+        if one.fair_bits or one.planned_bits or one.sent_bits
+    ]
+    if rows:
+        await connection.execute(insert(SettledUsage), rows)
+
+
+async def shares(
+    connection: AsyncConnection, beam: str, link: Link, since_ms: int, until_ms: int
+) -> dict[int, Share]:
+    """Return what the plans gave each terminal, and its fair share, in a time."""
+    query = (
+        select(
+            SettledUsage.terminal,
+            func.sum(SettledUsage.planned_bits),
+            func.sum(SettledUsage.fair_bits),
+        )
+        .where(
+            SettledUsage.beam_id == beam,
+            SettledUsage.link == link.value,
+            SettledUsage.start_ms >= since_ms,
+            SettledUsage.start_ms < until_ms,
+        )
+        .group_by(SettledUsage.terminal)
+    )
+    rows = await connection.execute(query)
+    return {terminal: Share(int(planned), int(fair)) for terminal, planned, fair in rows}
+
+
+async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Delete at most `limit` rows of periods before a time; return how many."""
+    key = tuple_(
+        SettledUsage.beam_id, SettledUsage.link, SettledUsage.start_ms, SettledUsage.terminal
+    )
+    old = select(*key.clauses).where(SettledUsage.start_ms < before_ms).limit(limit)
+    result = await connection.execute(delete(SettledUsage).where(key.in_(old)))
+    return result.rowcount

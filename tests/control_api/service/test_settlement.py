@@ -1,0 +1,325 @@
+"""Settled over the database, in virtual time, with right and wrong predictions and with faults."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from sqlalchemy import delete, insert, update
+from underpass_control.planning.lease import FencedError
+from underpass_control.settings import Settings
+from underpass_control.settlement.check import audit
+from underpass_control.storage import ledger as stored
+from underpass_control.storage import settled_usage
+from underpass_control.storage.database import Database, database_url
+from underpass_control.storage.models import Beam, Terminal
+
+from dama.ledger import Kind, Rule
+from dama.planner import Link
+from tests.control_api.service.publishing import FENCE
+from tests.control_api.service.settled_beam import (
+    BEAM,
+    BEAM_BPS,
+    DRIVER,
+    END_S,
+    NODES,
+    START_MS,
+    Drive,
+    SettledBeam,
+)
+
+T = TypeVar("T")
+
+FAIR_BITS = BEAM_BPS // len(NODES) * END_S
+# Rates on the wire are whole bit/s, reports count whole bytes.
+ROUNDING_BITS = 500
+AS_EXPECTED = Drive(30, 50)
+
+
+@pytest.fixture
+def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
+    """One database is enough where the claim is of arithmetic."""
+    path = tmp_path / "settled.db"
+    shutil.copy(migrated_sqlite, path)
+    return f"sqlite:///{path}"
+
+
+def over(url: str, run: Callable[[Database], Awaitable[T]]) -> T:
+    async def opened() -> T:
+        database = Database(database_url(url))
+        try:
+            return await run(database)
+        finally:
+            await database.close()
+
+    return asyncio.run(opened())
+
+
+async def entries_of(database: Database, link: Link) -> list[stored.StoredEntry]:
+    async with database.reading() as connection:
+        return (await stored.page(connection, BEAM, link=link, limit=1000))[0]
+
+
+async def balances_of(database: Database, link: Link) -> dict[int, int]:
+    async with database.reading() as connection:
+        return await stored.balances(connection, BEAM, link)
+
+
+async def settled_until_s(database: Database, link: Link) -> int:
+    async with database.reading() as connection:
+        mark = await stored.mark_of(connection, BEAM, link)
+    assert mark is not None
+    return (mark.until_ms - START_MS) // 1000
+
+
+async def faults(database: Database) -> list[str]:
+    async with database.snapshot() as connection:
+        return [fault async for one in audit(connection) for fault in one.faults]
+
+
+async def assert_square(database: Database, beam: SettledBeam, unforeseen_s: int = 0) -> None:
+    for link in Link:
+        assert await settled_until_s(database, link) == END_S
+        for node in NODES:
+            lost = BEAM_BPS // len(NODES) * unforeseen_s if node == DRIVER else 0
+            assert beam.sent_bits[node, link] >= FAIR_BITS - lost - ROUNDING_BITS
+        balances = await balances_of(database, link)
+        assert sum(balances.values()) == 0
+        assert all(abs(bits) <= ROUNDING_BITS for bits in balances.values())
+    assert await faults(database) == []
+
+
+def test_what_is_lent_and_repaid_as_planned_leaves_the_ledger_square(url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.run()
+        await assert_square(database, beam)
+        for link in Link:
+            lent = [
+                posting.bits
+                for entry in await entries_of(database, link)
+                for posting in entry.postings
+                if entry.kind is Kind.SETTLED and posting.account == "12" and posting.bits > 0
+            ]
+            # D_r of the paper: 2 Mbit/s for 20 s, of three lenders.
+            assert sum(lent) == pytest.approx(40_000_000 / 3, abs=ROUNDING_BITS)
+
+    over(url, run)
+
+
+@pytest.mark.parametrize(
+    ("entry_s", "exit_s", "unforeseen_s"),
+    [(500, 500, 0), (25, 50, 5), (35, 50, 0), (30, 60, 10), (30, 40, 0)],
+    ids=["never entered", "earlier", "later", "longer", "shorter"],
+)
+def test_a_wrong_prediction_is_settled_against_what_was_sent(
+    sqlite_url: str, entry_s: int, exit_s: int, unforeseen_s: int
+) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, Drive(entry_s, exit_s))
+        await beam.run()
+        await assert_square(database, beam, unforeseen_s)
+
+    over(sqlite_url, run)
+
+
+def test_without_a_blockage_nothing_is_entered(sqlite_url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, Drive(500, 500, expected_s=None))
+        await beam.run()
+        for link in Link:
+            assert await entries_of(database, link) == []
+            assert await settled_until_s(database, link) == END_S
+
+    over(sqlite_url, run)
+
+
+def test_who_takes_over_settles_as_if_there_had_been_one(url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+
+        def die(_now_s: int) -> None:
+            beam.settler.close()
+            beam.settler = beam.new_settler()
+
+        await beam.run(after=die)
+        await assert_square(database, beam)
+
+    over(url, run)
+
+
+def test_a_crash_in_the_middle_of_a_settlement_leaves_nothing_of_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = settled_usage.keep
+    crashes = 0
+
+    async def run(database: Database) -> None:
+        nonlocal crashes
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        for now_s in range(0, 40, 5):
+            await beam.tick(now_s)
+        await beam.deliver(40)
+        before = [await entries_of(database, link) for link in Link]
+        monkeypatch.setattr(settled_usage, "keep", crash)
+        with pytest.raises(ZeroDivisionError):
+            await beam.settle(45)
+        assert [await entries_of(database, link) for link in Link] == before
+        monkeypatch.setattr(settled_usage, "keep", keep)
+        assert await beam.settle(45) > 0
+        assert await beam.settle(45) == 0
+        after = await entries_of(database, Link.FORWARD)
+        periods = [entry.from_ms for entry in after if entry.kind is Kind.SETTLED]
+        assert len(set(periods)) == len(periods)
+        assert await faults(database) == []
+
+    async def crash(*_arguments: object) -> None:
+        raise ZeroDivisionError
+
+    over(url, run)
+
+
+def test_of_two_that_settle_at_once_each_period_is_entered_once(url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, Drive(35, 50))
+        await beam.begin()
+        for now_s in range(0, 30, 5):
+            await beam.deliver(now_s)
+            await beam.plan(now_s)
+            await beam.send(now_s)
+        await beam.deliver(30)
+        settlers = [beam.new_settler() for _ in range(4)]
+        now_ms = START_MS + 33_000
+        while any(await asyncio.gather(*(one.settle_due(now_ms, FENCE) for one in settlers))):
+            pass
+        for link in Link:
+            assert await settled_until_s(database, link) == 30
+            starts = [entry.from_ms for entry in await entries_of(database, link)]
+            assert len(starts) == len(set(starts)) == 2
+        assert await faults(database) == []
+
+    over(url, run)
+
+
+def test_who_has_lost_the_lease_settles_no_more(url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        await beam.tick(0)
+        await beam.tick(5)
+        await beam.deliver(10)
+        assert await beam.new_settler().settle_due(START_MS + 13_000, FENCE + 1) == 2
+        with pytest.raises(FencedError, match="ku-1"):
+            await beam.settler.settle_due(START_MS + 30_000, FENCE)
+        assert await settled_until_s(database, Link.FORWARD) == 10
+
+    over(url, run)
+
+
+def test_the_return_link_waits_for_the_reports_of_a_blocked_terminal(sqlite_url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        for now_s in range(0, 50, 5):
+            await beam.tick(now_s)
+        await beam.deliver(45)
+        await beam.settle(48)
+        assert await settled_until_s(database, Link.FORWARD) == 40
+        # The second of the entry is reported after the exit.
+        assert await settled_until_s(database, Link.RETURN) == 20
+        await beam.deliver(51)
+        await beam.settle(51)
+        assert await settled_until_s(database, Link.RETURN) == 40
+
+    over(sqlite_url, run)
+
+
+def test_after_the_bound_the_plan_is_taken_to_have_been_followed(sqlite_url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED, Settings(settle_within_s=15.0))
+        await beam.begin()
+        for now_s in range(0, 50, 5):
+            await beam.tick(now_s)
+        await beam.deliver(45)
+        await beam.settle(48)
+        assert await settled_until_s(database, Link.RETURN) == 30
+        balances = await balances_of(database, Link.RETURN)
+        assert balances[DRIVER] == pytest.approx(-40_000_000, abs=ROUNDING_BITS)
+
+    over(sqlite_url, run)
+
+
+def test_nobody_waits_for_who_has_nothing_at_stake(sqlite_url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, Drive(10, 100, expected_s=None))
+        await beam.begin()
+        for now_s in range(0, 30, 5):
+            await beam.tick(now_s)
+        await beam.deliver(30)
+        await beam.settle(33)
+        assert await settled_until_s(database, Link.RETURN) == 30
+
+    over(sqlite_url, run)
+
+
+def test_who_leaves_the_beam_is_forgiven(url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        for now_s in range(0, 30, 5):
+            await beam.tick(now_s)
+        await beam.deliver(30)
+        async with database.transaction() as connection:
+            await connection.execute(
+                insert(Beam).values(
+                    id="ka-2",
+                    name="Ka",
+                    forward_capacity_bps=1,
+                    return_capacity_bps=1,
+                    one_way_delay_ms=0,
+                    revision=1,
+                )
+            )
+            moved = update(Terminal).where(Terminal.node == DRIVER).values(beam_id="ka-2")
+            await connection.execute(moved)
+            await connection.execute(delete(Terminal).where(Terminal.node == 14))
+        await beam.settle(33)
+        for link in Link:
+            left = [entry for entry in await entries_of(database, link) if entry.rule is Rule.LEFT]
+            assert left
+            balances = await balances_of(database, link)
+            assert not {DRIVER, 14} & balances.keys()
+            assert sum(balances.values()) == 0
+        assert await faults(database) == []
+
+    over(url, run)
+
+
+def test_debts_expire(sqlite_url: str) -> None:
+    async def run(database: Database) -> None:
+        # The debt arises from 10 to 30 s and is repaid from 50 s on.
+        beam = SettledBeam(
+            database, Drive(50, 70, expected_s=(50, 70)), Settings(forgive_after_s=25)
+        )
+        await beam.run()
+        for link in Link:
+            rules = {entry.rule for entry in await entries_of(database, link)}
+            assert Rule.EXPIRED in rules
+        assert await faults(database) == []
+
+    over(sqlite_url, run)
+
+
+def test_a_time_without_plans_is_settled_as_a_whole(sqlite_url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        assert await beam.settle(3_000) == 2 * 5
+        assert await settled_until_s(database, Link.FORWARD) == 2_990
+
+    over(sqlite_url, run)

@@ -1,0 +1,201 @@
+"""What a settlement counts, whom it waits for, and what the planner is told meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from underpass_control.settlement.period import (
+    Counted,
+    Evidence,
+    Report,
+    Share,
+    awaited,
+    count,
+    enter,
+    projected,
+    shares_of,
+)
+
+from dama.ledger import Ledger, Lot, Rule
+from dama.planner import Plan, Request, plan
+from tests.dama.requests import requests
+
+A, B, C = 1, 2, 3
+SQUARE = Share(2000, 2000)
+LENDS, BORROWS = Share(1000, 2000), Share(3000, 2000)
+OWED = Ledger({"1": [Lot(0, -300)], "2": [Lot(0, 300)]})
+NOTHING_YET = Evidence(
+    start_ms=100_000,
+    end_ms=110_000,
+    shares={A: SQUARE, B: SQUARE, C: SQUARE},
+    reports={},
+    blocked_ms={},
+    heard_ms={A: 100_000, B: 100_000, C: 100_000},
+    members={A, B, C},
+)
+
+
+def reported(**sent: int) -> dict[int, Report]:
+    return {
+        {"a": A, "b": B, "c": C}[name]: Report(bits, blocked=False, complete=True)
+        for name, bits in sent.items()
+    }
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A plan whose terminals have numbers for names."""
+
+    made: Plan
+    numbers: Mapping[str, int]
+
+    def amounts(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
+        of_names = self.made.amounts(from_ms, to_ms)
+        return {str(self.numbers[name]): amounts for name, amounts in of_names.items()}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A plan within the time in which it holds."""
+
+    from_ms: int
+    to_ms: int
+    plan: Numbered
+
+
+def test_only_reports_of_those_with_a_stake_are_awaited() -> None:
+    assert awaited(Ledger(), NOTHING_YET, 60_000) == set()
+    assert awaited(OWED, NOTHING_YET, 60_000) == {A, B}
+    lending = replace(NOTHING_YET, shares={A: BORROWS, B: LENDS, C: SQUARE})
+    assert awaited(Ledger(), lending, 60_000) == {A, B}
+    assert awaited(Ledger(), replace(lending, reports=reported(a=3000)), 60_000) == {B}
+
+
+def test_a_report_with_a_gap_is_still_awaited() -> None:
+    gap = {A: Report(500, blocked=False, complete=False), **reported(b=0)}
+    assert awaited(OWED, replace(NOTHING_YET, reports=gap), 60_000) == {A}
+
+
+def test_who_has_left_or_has_long_been_silent_is_not_awaited() -> None:
+    assert awaited(OWED, replace(NOTHING_YET, members={B, C}), 60_000) == {B}
+    silent = replace(NOTHING_YET, heard_ms={A: 39_999, B: 40_000})
+    assert awaited(OWED, silent, 60_000) == {B}
+    assert awaited(OWED, replace(NOTHING_YET, heard_ms={}), 60_000) == set()
+
+
+def test_where_no_plan_was_in_force_nobody_is_awaited() -> None:
+    assert awaited(OWED, replace(NOTHING_YET, shares={}), 60_000) == set()
+
+
+@pytest.mark.parametrize(
+    ("heard_ms", "report", "blocked_ms", "sent_bits", "presumed"),
+    [
+        (110_500, Report(700, blocked=False, complete=True), 0, 700, False),
+        # Counters bridge the gap: all of it is known, but not when it was sent.
+        (115_000, Report(700, blocked=False, complete=False), 0, 700, False),
+        # Unheard for the last 4 s.
+        (106_000, Report(700, blocked=False, complete=False), 0, 1500, True),
+        (106_000, Report(700, blocked=False, complete=False), 4_000, 700, True),
+        (106_000, Report(700, blocked=True, complete=False), 1_000, 1300, True),
+        (90_000, None, 0, 2000, True),
+        (90_000, None, 2_500, 1500, True),
+        (90_000, None, 10_000, 0, True),
+    ],
+)
+def test_what_is_not_reported_is_presumed_to_be_as_planned_but_for_blockages(
+    heard_ms: int, report: Report | None, blocked_ms: int, sent_bits: int, presumed: bool
+) -> None:
+    known = replace(
+        NOTHING_YET,
+        shares={A: SQUARE},
+        reports={} if report is None else {A: report},
+        heard_ms={A: heard_ms},
+        blocked_ms={A: blocked_ms},
+    )
+    blocked = blocked_ms > 0 or (report is not None and report.blocked)
+    assert count(Ledger(), known) == [Counted(A, 2000, 2000, sent_bits, blocked, presumed)]
+
+
+def test_who_owes_is_counted_whether_or_not_a_plan_knew_it() -> None:
+    counted = count(OWED, replace(NOTHING_YET, shares={C: SQUARE}))
+    assert [(one.terminal, one.sent_bits) for one in counted] == [(A, 0), (B, 0), (C, 2000)]
+
+
+def test_those_who_have_left_are_forgiven_once_the_period_is_settled() -> None:
+    ledger = Ledger(OWED.lots())
+    known = replace(NOTHING_YET, members={B, C})
+    entries = enter(ledger, known, count(ledger, known), None)
+    assert [(entry.rule, entry.to_ms) for entry in entries] == [(Rule.LEFT, 110_000)]
+    assert ledger.balances() == {}
+    both = Ledger(OWED.lots())
+    # The second of them has nothing left to forgive.
+    assert len(enter(both, replace(known, members={C}), [], None)) == 1
+
+
+def test_debts_older_than_the_limit_are_forgiven() -> None:
+    for limit_ms, left in ((110_000, OWED.balances()), (109_999, {})):
+        ledger = Ledger(OWED.lots())
+        entries = enter(ledger, NOTHING_YET, [], limit_ms)
+        assert ledger.balances() == left
+        assert all(entry.rule is Rule.EXPIRED for entry in entries)
+
+
+@given(requests(), st.data())
+def test_plans_that_follow_each_other_give_what_each_gives_in_its_time(
+    request: Request, data: st.DataObject
+) -> None:
+    made = plan(request)
+    named = {name: number for number, name in enumerate(made.terminals())}
+    numbered = Numbered(made, named)
+    cuts = sorted(
+        data.draw(st.lists(st.integers(made.start_ms, made.end_ms), min_size=2, max_size=5))
+    )
+    pieces = [Piece(begin, end, numbered) for begin, end in itertools.pairwise(cuts) if begin < end]
+    whole = {
+        named[name]: Share(bits, fair)
+        for name, (bits, fair) in made.amounts(cuts[0], cuts[-1]).items()
+    }
+    assert shares_of(pieces) == (whole if pieces else {})
+
+
+_BITS = st.integers(0, 10_000)
+
+
+@given(st.lists(st.tuples(_BITS, _BITS, _BITS), max_size=6))
+def test_what_is_projected_is_what_is_settled_once_the_plans_are_followed(
+    periods: list[tuple[int, int, int]],
+) -> None:
+    ledger = Ledger(OWED.lots())
+    ahead = Ledger(OWED.lots())
+    for number, lent in enumerate(periods):
+        # What C has beyond its share is what A and B are short of.
+        shares = {
+            A: Share(20_000 - lent[0], 20_000),
+            B: Share(20_000 - lent[1], 20_000),
+            C: Share(20_000 + lent[0] + lent[1], 20_000),
+        }
+        sent = {
+            terminal: Report(share.planned_bits, False, True) for terminal, share in shares.items()
+        }
+        known = replace(
+            NOTHING_YET,
+            start_ms=10_000 * number,
+            end_ms=10_000 * (number + 1),
+            shares=shares,
+            reports=sent,
+        )
+        expected = projected(ahead, shares)
+        enter(ledger, known, count(ledger, known), None)
+        assert {int(name): bits for name, bits in ledger.balances().items()} == expected
+        ahead = Ledger(ledger.lots())
+
+
+def test_projecting_changes_nothing() -> None:
+    before = OWED.lots()
+    assert projected(OWED, {A: BORROWS, B: LENDS}) == {A: -1300, B: 1300}
+    assert OWED.lots() == before
