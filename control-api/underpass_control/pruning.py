@@ -1,15 +1,20 @@
-"""Position reports are deleted once they are old."""
+"""What is old is deleted: position reports, and what links carried."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import structlog
+from prometheus_client import Counter
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.metrics import Metrics
 from underpass_control.settings import Settings
-from underpass_control.storage import positions
+from underpass_control.storage import positions, settled_usage, usage
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
@@ -17,29 +22,60 @@ _LOG = structlog.get_logger()
 _AT_ONCE = 5_000
 
 
+class Prune(Protocol):
+    """Deletes at most `limit` rows older than a time, and returns how many."""
+
+    def __call__(
+        self, connection: AsyncConnection, before_ms: int, *, limit: int
+    ) -> Coroutine[Any, Any, int]:
+        """Delete them."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    name: str
+    keep_s: float | None
+    prunes: Sequence[Prune]
+    pruned: Counter
+
+
 async def prune_for_ever(database: Database, settings: Settings, metrics: Metrics) -> None:
-    """Delete old reports, now and each `prune_every_s`, until cancelled."""
-    if settings.keep_positions_s is None:
-        return
-    keep_ms = round(settings.keep_positions_s * 1000)
+    """Delete what is old, now and each `prune_every_s`, until cancelled."""
+    kinds = (
+        _Kind("positions", settings.keep_positions_s, [positions.prune], metrics.positions_pruned),
+        _Kind(
+            "usage",
+            settings.keep_usage_s,
+            [usage.prune, settled_usage.prune],
+            metrics.usage_pruned,
+        ),
+    )
     while True:
-        try:
-            count = await prune(database, time.time_ns() // 1_000_000 - keep_ms)
-        except DatabaseLostError as error:
-            _LOG.warning("old positions could not be deleted", error=str(error))
-        else:
-            if count:
-                metrics.positions_pruned.inc(count)
-                _LOG.info("old positions deleted", count=count)
+        for kind in kinds:
+            await _prune_kind(database, kind)
         await asyncio.sleep(settings.prune_every_s)
 
 
-async def prune(database: Database, before_ms: int) -> int:
-    """Delete reports older than a time, all but each terminal's newest; return how many."""
+async def _prune_kind(database: Database, kind: _Kind) -> None:
+    if kind.keep_s is None:
+        return
+    before_ms = time.time_ns() // 1_000_000 - round(kind.keep_s * 1000)
+    try:
+        count = sum([await prune(database, one, before_ms) for one in kind.prunes])
+    except DatabaseLostError as error:
+        _LOG.warning("what is old could not be deleted", what=kind.name, error=str(error))
+        return
+    if count:
+        kind.pruned.inc(count)
+        _LOG.info("what is old is deleted", what=kind.name, count=count)
+
+
+async def prune(database: Database, delete: Prune, before_ms: int) -> int:
+    """Delete rows older than a time, some in each transaction; return how many."""
     total = 0
     while True:
         async with database.transaction() as connection:
-            count = await positions.prune(connection, before_ms, limit=_AT_ONCE)
+            count = await delete(connection, before_ms, limit=_AT_ONCE)
         total += count
         if count < _AT_ONCE:
             return total

@@ -6,6 +6,7 @@ import asyncio
 
 from underpass_control.pruning import prune
 from underpass_control.settings import Settings
+from underpass_control.storage import positions
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
 from tests.control_api.service.test_positions import moment, position, report, times
@@ -18,7 +19,7 @@ def test_old_reports_are_deleted_but_never_a_terminals_newest(api: Api) -> None:
     first = [position(now - n * HOUR_MS) for n in range(5)]
     second = [position(now - n * HOUR_MS, terminal=SECOND) for n in range(3, 7)]
     report(api, *first, *second)
-    assert api.run(prune(api.database, now - HOUR_MS - 1)) == 3 + 3
+    assert api.run(prune(api.database, positions.prune, now - HOUR_MS - 1)) == 3 + 3
     assert times(api) == [moment(now - HOUR_MS), moment(now)]
     assert times(api, path=f"/v1/terminals/{SECOND}/positions") == [moment(now - 3 * HOUR_MS)]
 
@@ -26,7 +27,7 @@ def test_old_reports_are_deleted_but_never_a_terminals_newest(api: Api) -> None:
 def test_more_than_one_transaction_takes_are_deleted(api: Api) -> None:
     now = now_ms()
     report(api, *(position(now - n) for n in range(7_000)))
-    assert api.run(prune(api.database, now)) == 6_999
+    assert api.run(prune(api.database, positions.prune, now)) == 6_999
 
 
 def test_the_service_prunes_by_itself(url: str) -> None:
