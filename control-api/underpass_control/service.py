@@ -16,6 +16,7 @@ from underpass_control.events import Events
 from underpass_control.http import models, page
 from underpass_control.http.endpoint import READERS, Call, Endpoint, describe, route
 from underpass_control.http.events import EventStreams
+from underpass_control.http.ledger import LedgerOfBeam
 from underpass_control.http.observed import observed
 from underpass_control.http.obstructions import Obstructions
 from underpass_control.http.positions import Positions
@@ -57,6 +58,7 @@ class Service:
             *Positions(database, self._writer, self._metrics).endpoints(),
             *Obstructions(database, self._changes).endpoints(),
             *Reports(intake).endpoints(),
+            *LedgerOfBeam(database, self._changes).endpoints(),
             *EventStreams(self._events, self._metrics, self._authenticate).endpoints(),
             *self._own_endpoints(),
         ]

@@ -25,6 +25,7 @@ KINDS = (
     "blockages",
     "announcements",
     "obstructions",
+    "ledger",
 )
 MOST_FOLLOWERS = 2_000
 # What a follower's connection buffers here at most.

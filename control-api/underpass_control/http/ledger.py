@@ -1,0 +1,231 @@
+"""The ledger of debts and its balances, what operators forgive, and how fair a beam was."""
+
+from __future__ import annotations
+
+import time
+from http import HTTPStatus
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.ledger import LedgerError
+from dama.planner import Link
+from underpass_control.http import ledger_models as models
+from underpass_control.http.cursor import cursor_of, text_after
+from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
+from underpass_control.http.problem import Problem
+from underpass_control.instants import milliseconds, moment_of
+from underpass_control.settlement import fairness
+from underpass_control.settlement.forgiving import forgive
+from underpass_control.settlement.period import PERIOD_MS
+from underpass_control.storage import ledger as stored
+from underpass_control.storage import registry
+from underpass_control.storage.changes import Changes
+from underpass_control.storage.database import Database
+from underpass_control.storage.models import Beam
+
+
+class LedgerOfBeam:
+    """The endpoints of a beam's ledger."""
+
+    def __init__(self, database: Database, changes: Changes) -> None:
+        self._database = database
+        self._changes = changes
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        beam = "/v1/beams/{beam}"
+        return [
+            Endpoint(
+                "GET",
+                beam + "/ledger",
+                "What was lent, repaid and forgiven",
+                self._entries,
+                READERS,
+                query=models.LedgerQuery,
+                answers=models.LedgerPage,
+            ),
+            Endpoint(
+                "GET",
+                beam + "/balances",
+                "Who owes how much, as far as it is settled",
+                self._balances,
+                READERS,
+                query=models.LinkQuery,
+                answers=models.BeamBalances,
+            ),
+            Endpoint(
+                "POST",
+                beam + "/ledger/forgive",
+                "Forgive what a terminal owes or is owed",
+                self._forgive,
+                OPERATORS,
+                body=models.ForgiveBody,
+                answers=models.LedgerEntry,
+                status=HTTPStatus.CREATED,
+                problems=[HTTPStatus.CONFLICT],
+            ),
+            Endpoint(
+                "GET",
+                beam + "/fairness",
+                "What each terminal sent, what the plans gave it, and Jain's index",
+                self._fairness,
+                READERS,
+                query=models.FairnessQuery,
+                answers=models.BeamFairness,
+                problems=[HTTPStatus.UNPROCESSABLE_ENTITY],
+            ),
+        ]
+
+    async def _entries(self, call: Call) -> models.LedgerPage:
+        query = call.query(models.LedgerQuery)
+        async with self._database.reading() as connection:
+            beam = await _beam(connection, call)
+            found, more = await stored.page(
+                connection,
+                beam,
+                limit=query.limit,
+                link=None if query.link is None else Link(query.link),
+                terminal=query.terminal,
+                since_ms=None if query.since is None else milliseconds(query.since),
+                until_ms=None if query.until is None else milliseconds(query.until),
+                after=_place_after(query.cursor),
+                newest_first=query.order == "newest",
+            )
+        last = cursor_of("{}:{}".format(*found[-1].place)) if more else None
+        return models.LedgerPage(entries=[_shown(one) for one in found], next=last)
+
+    async def _balances(self, call: Call) -> models.BeamBalances:
+        async with self._database.snapshot() as connection:
+            beam = await _beam(connection, call)
+            links = [
+                await _link_balances(connection, beam, link)
+                for link in _links(call.query(models.LinkQuery).link)
+            ]
+        return models.BeamBalances(beam=beam, links=links)
+
+    async def _forgive(self, call: Call) -> models.LedgerEntry:
+        body = call.body(models.ForgiveBody)
+        authorship = stored.Authorship(call.known_caller.name, body.reason)
+        try:
+            async with self._changes.transaction() as (connection, announce):
+                made = await forgive(
+                    connection,
+                    announce,
+                    await _beam(connection, call),
+                    Link(body.link),
+                    body.terminal,
+                    body.bits,
+                    authorship,
+                    time.time_ns() // 1_000_000,
+                )
+        except LedgerError as error:
+            raise Problem(HTTPStatus.CONFLICT, str(error)) from error
+        return _shown(made)
+
+    async def _fairness(self, call: Call) -> models.BeamFairness:
+        query = call.query(models.FairnessQuery)
+        now_ms = time.time_ns() // 1_000_000
+        until_ms = now_ms if query.until is None else min(milliseconds(query.until), now_ms)
+        # Whole periods that touch the range; of the last one there is what is reported by now.
+        since_ms = milliseconds(query.since) // PERIOD_MS * PERIOD_MS
+        until_ms = -(-until_ms // PERIOD_MS) * PERIOD_MS
+        if until_ms <= since_ms:
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "the range lies in the future")
+        async with self._database.reading() as connection:
+            beam = await _beam(connection, call)
+            weights = await fairness.weights_of(connection, beam)
+            try:
+                links = [
+                    _link_fairness(
+                        link,
+                        await fairness.parts(connection, beam, link, weights, since_ms, until_ms),
+                        until_ms - since_ms,
+                    )
+                    for link in _links(query.link)
+                ]
+            except fairness.TooMuchError as error:
+                raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        return models.BeamFairness(
+            beam=beam, since=moment_of(since_ms), until=moment_of(until_ms), links=links
+        )
+
+
+async def _beam(connection: AsyncConnection, call: Call) -> str:
+    beam = call.path["beam"]
+    if await registry.get(connection, Beam, beam) is None:
+        raise Problem(HTTPStatus.NOT_FOUND, f"there is no beam {beam}")
+    return beam
+
+
+def _links(name: str | None) -> list[Link]:
+    return list(Link) if name is None else [Link(name)]
+
+
+def _place_after(cursor: str | None) -> tuple[int, int] | None:
+    text = text_after(cursor)
+    if text is None:
+        return None
+    numbers = text.split(":")
+    if len(numbers) != 2 or not all(_is_number(number) for number in numbers):
+        raise Problem(HTTPStatus.BAD_REQUEST, "the cursor is none of this list's")
+    from_ms, number = map(int, numbers)
+    return from_ms, number
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+async def _link_balances(connection: AsyncConnection, beam: str, link: Link) -> models.LinkBalances:
+    mark = await stored.mark_of(connection, beam, link)
+    lots = await stored.lots_of(connection, beam, link)
+    return models.LinkBalances(
+        link=link.value,
+        settled_until=None if mark is None else moment_of(mark.until_ms),
+        balances=[
+            models.Balance(
+                terminal=int(name),
+                bits=sum(lot.bits for lot in account),
+                since=moment_of(account[0].since_ms),
+            )
+            for name, account in lots.items()
+        ],
+    )
+
+
+def _link_fairness(link: Link, parts: list[fairness.Part], lasting_ms: int) -> models.LinkFairness:
+    return models.LinkFairness(
+        link=link.value,
+        jain=fairness.jain_of(parts),
+        jain_by_weight=fairness.jain_by_weight(parts),
+        terminals=[
+            models.TerminalShare(
+                terminal=part.terminal,
+                weight=part.weight,
+                throughput_bps=part.sent_bits * 1000 // lasting_ms,
+                sent_bits=part.sent_bits,
+                offered_bits=part.offered_bits,
+                planned_bits=part.share.planned_bits,
+                fair_bits=part.share.fair_bits,
+                blocked_ms=part.blocked_ms,
+            )
+            for part in parts
+        ],
+    )
+
+
+def _shown(one: stored.StoredEntry) -> models.LedgerEntry:
+    return models.LedgerEntry(
+        id=one.id,
+        link=one.link.value,
+        start=moment_of(one.from_ms),
+        end=moment_of(one.to_ms),
+        kind=one.kind.value,
+        rule=None if one.rule is None else one.rule.value,
+        reason=None if one.authorship is None else one.authorship.reason,
+        made_by=None if one.authorship is None else one.authorship.made_by,
+        postings=[
+            models.Posting(terminal=int(posting.account), bits=posting.bits)
+            for posting in one.postings
+        ],
+    )
