@@ -14,6 +14,7 @@ from rich.table import Table
 from sqlalchemy import select
 
 from underpass_control import access, logs
+from underpass_control.commands import ledger
 from underpass_control.commands.announce import announce
 from underpass_control.commands.console import JsonOption, print_json, tell
 from underpass_control.commands.console import fail as _fail
@@ -23,6 +24,7 @@ from underpass_control.commands.database import (
     open_database,
     with_database,
 )
+from underpass_control.commands.fairness import fairness
 from underpass_control.commands.maps import read_map
 from underpass_control.commands.positions import positions
 from underpass_control.commands.registry import beams, terminals
@@ -48,6 +50,8 @@ app.add_typer(obstructions, name="obstruction")
 app.add_typer(beams, name="beam")
 app.add_typer(terminals, name="terminal")
 app.add_typer(positions, name="position")
+app.add_typer(ledger.app, name="ledger")
+app.command()(fairness)
 app.command()(replay)
 app.command()(announce)
 
@@ -68,6 +72,31 @@ def serve(
             help="Delete older position reports, all but each terminal's newest; 0 keeps them.",
         ),
     ] = 30,
+    keep_usage_days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            envvar="UNDERPASS_KEEP_USAGE_DAYS",
+            help="Delete what links carried longer ago; 0 keeps it.",
+        ),
+    ] = 30,
+    settle_within_s: Annotated[
+        float,
+        typer.Option(
+            "--settle-within-seconds",
+            min=0,
+            envvar="UNDERPASS_SETTLE_WITHIN_SECONDS",
+            help="Wait so long for the reports of a terminal that is not heard.",
+        ),
+    ] = 120,
+    forgive_after_hours: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            envvar="UNDERPASS_FORGIVE_AFTER_HOURS",
+            help="Forgive debts that are older; 0 keeps them until they are repaid.",
+        ),
+    ] = 24,
     log_format: Annotated[
         logs.Format, typer.Option(envvar="UNDERPASS_LOG_FORMAT", help="For people or programs.")
     ] = logs.Format.CONSOLE,
@@ -76,7 +105,12 @@ def serve(
 
     Example: underpass-control serve --database sqlite:////var/lib/underpass/control.db
     """
-    settings = Settings(keep_positions_s=keep_positions_days * 86_400 or None)
+    settings = Settings(
+        keep_positions_s=keep_positions_days * 86_400 or None,
+        keep_usage_s=keep_usage_days * 86_400 or None,
+        settle_within_s=settle_within_s,
+        forgive_after_s=forgive_after_hours * 3_600 or None,
+    )
     logs.configure(log_format)
 
     async def application() -> web.Application:
