@@ -103,7 +103,7 @@ def test_positions_are_shown_the_newest_first(shell: Shell, api: Api) -> None:
     assert newest["time"][:16] in shell("position", "list", str(FIRST), "--most", "2")
 
 
-def test_a_refusal_is_told_in_a_line(shell: Shell, api: Api) -> None:
+def test_a_refusal_is_told_in_a_line(shell: Shell) -> None:
     told = shell("beam", "set", "ku-1", "--name", "mine", status=1, caller="viewer")
     assert told == "underpass-control: this needs the role operator\n"
     assert "does not answer" in shell("beam", "list", "--url", "http://127.0.0.1:1", status=1)
