@@ -1,58 +1,84 @@
-//! GET /v1/reports: what nodes say of their links.
+//! GET /v1/reports: what nodes say of their links, and where they are.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use underpass_reports::Status;
+use underpass_reports::{Position, Status};
 
 use super::ApiState;
+use crate::run::reports::Latest;
 
 /// This node's own status, and the latest of each terminal that reports.
 #[derive(Debug, Serialize)]
 pub struct ReportsView {
-    own: StatusView,
+    own: PlacedView<Status>,
     terminals: Vec<TerminalView>,
 }
 
-/// A status with its place among those of its node.
+/// What a node says, with its place among its reports.
 #[derive(Debug, Serialize)]
-pub struct StatusView {
+pub struct PlacedView<T> {
     incarnation: u64,
     uptime_ms: u64,
     #[serde(flatten)]
-    status: Status,
+    body: T,
 }
 
-/// A terminal's latest report.
+/// A terminal's latest reports.
 #[derive(Debug, Serialize)]
 pub struct TerminalView {
     node: u64,
-    /// Since it was made, as far as bundles tell, s.
+    /// Since the status was made, as far as bundles tell, s.
     age_s: f64,
-    status: StatusView,
+    status: PlacedView<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<PositionView>,
+}
+
+/// A terminal's latest position.
+#[derive(Debug, Serialize)]
+pub struct PositionView {
+    /// Since it was reported, as far as bundles tell, s.
+    age_s: f64,
+    #[serde(flatten)]
+    report: PlacedView<Position>,
+}
+
+impl<T> From<Latest<T>> for PlacedView<T> {
+    fn from(latest: Latest<T>) -> PlacedView<T> {
+        PlacedView {
+            incarnation: latest.incarnation,
+            uptime_ms: latest.uptime_ms,
+            body: latest.body,
+        }
+    }
 }
 
 /// GET /v1/reports
 pub async fn reports(State(state): State<Arc<ApiState>>) -> Json<ReportsView> {
-    let latest = state.reports.as_ref().map(|intake| intake.latest());
-    let terminals = latest.unwrap_or_default().into_iter();
+    let heard = state.reports.as_ref().map(|intake| intake.heard());
+    let terminals = heard.unwrap_or_default().into_iter();
     Json(ReportsView {
-        own: StatusView {
+        own: PlacedView {
             incarnation: state.incarnation,
             uptime_ms: u64::try_from(state.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            status: state.reporter.status(),
+            body: state.reporter.status(),
         },
+        // The status is the first that a terminal says, and again each second.
         terminals: terminals
-            .map(|(node, latest)| TerminalView {
-                node,
-                age_s: latest.at.elapsed().as_secs_f64(),
-                status: StatusView {
-                    incarnation: latest.incarnation,
-                    uptime_ms: latest.uptime_ms,
-                    status: latest.status,
-                },
+            .filter_map(|(node, heard)| {
+                let status = heard.status?;
+                Some(TerminalView {
+                    node,
+                    age_s: status.at.elapsed().as_secs_f64(),
+                    status: status.into(),
+                    position: heard.position.map(|position| PositionView {
+                        age_s: position.at.elapsed().as_secs_f64(),
+                        report: position.into(),
+                    }),
+                })
             })
             .collect(),
     })

@@ -33,10 +33,10 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let Some(intake) = &state.reports else {
         return Ok(());
     };
-    let latest = intake.latest();
-    let ages = latest.iter().map(|(node, latest)| {
+    let heard = intake.heard();
+    let ages = heard.iter().filter_map(|(node, heard)| {
         let labels = vec![("terminal", node.to_string())];
-        (labels, latest.at.elapsed().as_secs_f64())
+        Some((labels, heard.status.as_ref()?.at.elapsed().as_secs_f64()))
     });
     families.gauge(
         "report_age",

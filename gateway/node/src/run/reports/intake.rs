@@ -5,27 +5,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use underpass_engine::Message as Envelope;
-use underpass_reports::{Body, Message, Report, SERVICE, Status};
+use underpass_reports::{Body, Message, Position, Report, SERVICE, Status};
 
 use crate::shell::{Service, Shell};
 
-/// A node's latest status.
+/// A node's latest report of a kind.
 #[derive(Clone, Debug)]
-pub struct Latest {
+pub struct Latest<T> {
     /// The node's run.
     pub incarnation: u64,
     /// For how long it had run, ms.
     pub uptime_ms: u64,
-    /// The status.
-    pub status: Status,
+    /// What it says.
+    pub body: T,
     /// When it was made.
     pub at: Instant,
 }
 
-/// The latest status of each terminal.
+/// What a terminal has said last.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// Of its links.
+    pub status: Option<Latest<Status>>,
+    /// Of where it is.
+    pub position: Option<Latest<Position>>,
+}
+
+/// The latest status and position of each terminal.
 #[derive(Debug, Default)]
 pub struct Intake {
-    latest: Mutex<BTreeMap<u64, Latest>>,
+    heard: Mutex<BTreeMap<u64, Heard>>,
 }
 
 impl Intake {
@@ -36,32 +45,39 @@ impl Intake {
         intake
     }
 
-    /// The latest status of each terminal that has sent any.
-    pub fn latest(&self) -> BTreeMap<u64, Latest> {
+    /// What each terminal has said last that has said anything.
+    pub fn heard(&self) -> BTreeMap<u64, Heard> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Latest>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Heard>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, peer: u64, report: Report, at: Instant) {
-        let Body::Status(status) = report.body else {
-            return;
-        };
-        let next = Latest {
-            incarnation: report.incarnation,
-            uptime_ms: report.uptime_ms,
-            status,
-            at,
-        };
-        let mut latest = self.lock();
-        // Late ones of a blockage come after the newest.
-        let order = |latest: &Latest| (latest.incarnation, latest.uptime_ms);
-        let known = latest.get(&peer);
-        if known.is_none_or(|known| order(known) < order(&next)) {
-            latest.insert(peer, next);
+        let place = (report.incarnation, report.uptime_ms);
+        let mut heard = self.lock();
+        let heard = heard.entry(peer).or_default();
+        match report.body {
+            Body::Status(status) => keep_newer(&mut heard.status, place, status, at),
+            Body::Position(position) => keep_newer(&mut heard.position, place, position, at),
+            Body::Announcement(_) | Body::Blockage(_) | Body::Plan(_) => {}
         }
+    }
+}
+
+/// Late ones of a blockage come after the newest. `place` is incarnation and
+/// uptime, ms.
+fn keep_newer<T>(known: &mut Option<Latest<T>>, place: (u64, u64), body: T, at: Instant) {
+    let older = |known: &Latest<T>| (known.incarnation, known.uptime_ms) < place;
+    if known.as_ref().is_none_or(older) {
+        let (incarnation, uptime_ms) = place;
+        *known = Some(Latest {
+            incarnation,
+            uptime_ms,
+            body,
+            at,
+        });
     }
 }
 
@@ -113,8 +129,10 @@ mod tests {
         for (incarnation, uptime_ms) in [(1, 9000), (1, 4000), (2, 1000), (1, 9500)] {
             intake.take(10, status(incarnation, uptime_ms), now);
         }
-        let latest = &intake.latest()[&10];
+        let heard = &intake.heard()[&10];
+        let latest = heard.status.as_ref().unwrap();
         assert_eq!((latest.incarnation, latest.uptime_ms), (2, 1000));
+        assert!(heard.position.is_none(), "each kind has its own order");
     }
 
     #[test]
@@ -127,6 +145,6 @@ mod tests {
             age: Duration::ZERO,
             payload: Bytes::from_static(b"{\"version\":1"),
         });
-        assert!(intake.latest().is_empty());
+        assert!(intake.heard().is_empty());
     }
 }

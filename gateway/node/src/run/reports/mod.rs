@@ -13,7 +13,7 @@ mod sending;
 use crate::config::{Config, Role};
 
 pub(super) use blockages::watch as watch_blockages;
-pub use intake::Intake;
+pub use intake::{Intake, Latest};
 pub use reporter::Reporter;
 pub(super) use reporter::tell as tell_status;
 pub use sender::{Made, ReportSender};
