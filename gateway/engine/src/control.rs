@@ -49,6 +49,13 @@ impl Engine {
         self.settle(now);
     }
 
+    /// An operator keeps the rate from this node as it is, over any plan.
+    pub fn keep_rate(&mut self, now: Instant, id: HopId) {
+        if let Some(rate_bps) = self.hops.get(&id).map(Hop::rate_bps) {
+            self.set_rate(now, id, rate_bps);
+        }
+    }
+
     /// An operator leaves the rate from this node to plan and configuration
     /// again.
     pub fn reset_rate(&mut self, now: Instant, id: HopId) {

@@ -1,8 +1,10 @@
 //! The time of day, as far as this machine knows it, and as the control
 //! service has it.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use underpass_plans::ControlTime;
 
 /// DTN time begins at 2000-01-01 UTC (RFC 9171 § 4.2.6).
 const DTN_EPOCH_MS: u64 = 946_684_800_000;
@@ -32,28 +34,40 @@ pub fn synchronised() -> bool {
     answer != -1 && answer != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0
 }
 
-/// The control service's clock, by which plans and reports count.
-#[derive(Debug, Default)]
-pub struct ControlClock {
-    /// Its time, ms since the Unix epoch, at an instant; unaffected by steps
-    /// of this machine's clock.
-    known: Mutex<Option<(Instant, u64)>>,
+/// The control service's clock, by which plans and reports count. What is
+/// known of it is tied to this machine's monotonic clock: a step of the time of
+/// day changes nothing.
+#[derive(Debug)]
+pub struct ControlClock(Mutex<ControlTime>);
+
+impl Default for ControlClock {
+    fn default() -> ControlClock {
+        ControlClock(Mutex::new(ControlTime::new(Instant::now())))
+    }
 }
 
 impl ControlClock {
     /// The control service's clock showed `control_ms` at `at`.
     #[allow(dead_code)]
     pub fn set(&self, at: Instant, control_ms: u64) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, control_ms));
+        self.lock().set(at, control_ms);
+    }
+
+    /// By a message that came at `at` it showed `control_ms` then, or more if
+    /// the message was held up on its way.
+    pub fn heard(&self, at: Instant, control_ms: u64) {
+        self.lock().heard(at, control_ms);
     }
 
     /// Its time at an instant, ms since the Unix epoch: by this machine's own
     /// clock as long as nothing else is known; none if that is not set.
     pub fn ms_at(&self, at: Instant) -> Option<u64> {
-        if let Some(known) = self.known() {
-            return Some(shifted(known, at));
-        }
-        Some(shifted((Instant::now(), utc_ms()?), at))
+        let known = self.lock().now_ms(at);
+        known.or_else(|| {
+            let mut own = ControlTime::new(at);
+            own.set(Instant::now(), utc_ms()?);
+            own.now_ms(at)
+        })
     }
 
     /// Its time now.
@@ -64,27 +78,20 @@ impl ControlClock {
     /// This machine's clock minus the control service's, ms; none while either
     /// is unknown.
     pub fn offset_ms(&self) -> Option<i64> {
-        let control_ms = shifted(self.known()?, Instant::now());
+        let control_ms = self.lock().now_ms(Instant::now())?;
         let own_ms = i64::try_from(utc_ms()?).ok()?;
         own_ms.checked_sub(i64::try_from(control_ms).ok()?)
     }
 
-    fn known(&self) -> Option<(Instant, u64)> {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The time at another instant than that at which it is known.
-fn shifted((known_at, ms): (Instant, u64), at: Instant) -> u64 {
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    match at.checked_duration_since(known_at) {
-        Some(later) => ms.saturating_add(millis(later)),
-        None => ms.saturating_sub(millis(known_at - at)),
+    fn lock(&self) -> MutexGuard<'_, ControlTime> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -7,6 +7,7 @@ mod descriptors;
 pub(crate) mod engine;
 mod inbound;
 mod links;
+pub(crate) mod plans;
 pub(crate) mod reports;
 
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use underpass_edge::direct::DirectOutlet;
 use underpass_edge::transparent::InterceptionError;
 use underpass_edge::{Edge, EdgeError};
 use underpass_engine::{Engine, EngineError};
+use underpass_plans::Link;
+use underpass_reports::{Body, Direction, PlanAcknowledgement};
 use underpass_store::OpenError;
 
 use crate::api::{self, ApiError, ApiState};
@@ -34,6 +37,7 @@ use crate::modem::{self, ModemError};
 use crate::positions::{self, Positions};
 use crate::security::{Security, SecurityError};
 use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
+use plans::{Acknowledge, Plans};
 use reports::ReportSender;
 
 pub use links::advice;
@@ -169,6 +173,9 @@ async fn serve(config: Config) -> Result<(), RunError> {
         let blockages = reports::watch_blockages(events, reporter, clock, sender.clone());
         tasks.push(background(blockages));
     }
+    let acknowledge = acknowledge_plans(report_sender.clone());
+    let (plans, telling) = Plans::start(&config, &shell, &control_clock, acknowledge);
+    tasks.extend(telling);
     let positions = config.positions.clone().zip(report_sender.clone());
     let positions = positions.map(|(config, reports)| Arc::new(Positions::new(config, reports)));
     if let Some(positions) = &positions {
@@ -195,7 +202,8 @@ async fn serve(config: Config) -> Result<(), RunError> {
     let outlet = Arc::new(outlet);
     let edge = Arc::new(Edge::start(&config.edge, config.classifier()?, outlet)?);
     let interceptor = Interceptor::start(&config, &edge)?;
-    tasks.extend(interception_tasks(&config, &shell, interceptor.as_ref()));
+    let watched = interception_tasks(&config, &shell, &control_clock, interceptor.as_ref());
+    tasks.extend(watched);
     tasks.push(background(inbound::serve(inbound, shell.clone(), dialler)));
     let state = Arc::new(ApiState {
         shell: shell.clone(),
@@ -208,6 +216,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
         report_sender,
         announced: api::Announced::default(),
         control_clock,
+        plans,
         reports_sent: report_sending.as_ref().map(reports::Sending::sent),
         reports: intake,
         config: config.clone(),
@@ -247,6 +256,24 @@ async fn serve(config: Config) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Reports the plans that are taken over, where this node reports anything.
+pub(crate) fn acknowledge_plans(reports: Option<ReportSender>) -> Acknowledge {
+    Box::new(move |taken| {
+        if let Some(reports) = &reports {
+            reports.send(Body::Plan(PlanAcknowledgement {
+                beam: taken.beam,
+                link: match taken.link {
+                    Link::Forward => Direction::Forward,
+                    Link::Return => Direction::Return,
+                },
+                plan: taken.version,
+                applied_ms: taken.applied_ms,
+                terminal: taken.terminal,
+            }));
+        }
+    })
+}
+
 fn background(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(task))
 }
@@ -256,10 +283,11 @@ fn background(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHan
 fn interception_tasks(
     config: &Config,
     shell: &Arc<Shell>,
+    clock: &Arc<ControlClock>,
     interceptor: Option<&Arc<Interceptor>>,
 ) -> Vec<AbortOnDropHandle<()>> {
     let counted = interceptor.cloned();
-    let figures = shell::watch_figures(shell.clone(), move |hop| {
+    let figures = shell::watch_figures(shell.clone(), clock.clone(), move |hop| {
         counted.as_ref()?.plain_ip_bytes_to(hop)
     });
     let mut tasks = vec![background(figures)];

@@ -8,19 +8,21 @@ use std::time::{Duration, Instant};
 /// back is followed.
 const SIGNS: usize = 8;
 
+const NANOS_PER_MS: i128 = 1_000_000;
+
 /// What a node knows of control's clock, tied to its own monotonic one: a step
 /// of its time of day changes nothing.
 #[derive(Clone, Debug)]
-pub struct ControlClock {
+pub struct ControlTime {
     origin: Instant,
-    /// Control's time at the origin, ms, by each sign.
+    /// Control's time at the origin, ns since 1970-01-01 UTC, by each sign.
     signs: VecDeque<i128>,
 }
 
-impl ControlClock {
+impl ControlTime {
     /// A clock that is not known yet; `origin` is any time near to now.
-    pub fn new(origin: Instant) -> ControlClock {
-        ControlClock {
+    pub fn new(origin: Instant) -> ControlTime {
+        ControlTime {
             origin,
             signs: VecDeque::new(),
         }
@@ -44,20 +46,21 @@ impl ControlClock {
     /// Control's time at `now`, ms since 1970-01-01 UTC; none while it is not
     /// known.
     pub fn now_ms(&self, now: Instant) -> Option<u64> {
-        let origin_ms = self.signs.iter().max()?;
-        u64::try_from(origin_ms + self.since_origin(now)).ok()
+        let at_origin = self.signs.iter().max()?;
+        let now_ns = at_origin + self.since_origin(now);
+        u64::try_from(now_ns.div_euclid(NANOS_PER_MS)).ok()
     }
 
     fn at_origin(&self, at: Instant, control_ms: u64) -> i128 {
-        i128::from(control_ms) - self.since_origin(at)
+        i128::from(control_ms) * NANOS_PER_MS - self.since_origin(at)
     }
 
-    /// From the origin to `at`, ms.
+    /// From the origin to `at`, ns.
     fn since_origin(&self, at: Instant) -> i128 {
-        let millis = |time: Duration| time.as_millis() as i128;
+        let nanos = |time: Duration| time.as_nanos() as i128;
         match at.checked_duration_since(self.origin) {
-            Some(after) => millis(after),
-            None => -millis(self.origin - at),
+            Some(after) => nanos(after),
+            None => -nanos(self.origin - at),
         }
     }
 }
@@ -72,7 +75,7 @@ mod tests {
     fn message_that_was_held_up_does_not_set_the_clock_back() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let mut clock = ControlClock::new(start);
+        let mut clock = ControlTime::new(start);
         assert_eq!(clock.now_ms(start), None);
         clock.heard(at(0), NOON - 700);
         clock.heard(at(1_000), NOON + 1_000);
@@ -83,7 +86,7 @@ mod tests {
     #[test]
     fn clock_that_was_set_back_is_followed_in_the_end() {
         let start = Instant::now();
-        let mut clock = ControlClock::new(start);
+        let mut clock = ControlTime::new(start);
         clock.heard(start, NOON + 60_000);
         for _ in 0..SIGNS {
             clock.heard(start, NOON);
@@ -96,7 +99,7 @@ mod tests {
     #[test]
     fn times_before_the_origin_or_beyond_reason_do_no_harm() {
         let start = Instant::now() + Duration::from_secs(10);
-        let mut clock = ControlClock::new(start);
+        let mut clock = ControlTime::new(start);
         clock.heard(start - Duration::from_secs(5), 1_000);
         assert_eq!(clock.now_ms(start), Some(6_000));
         assert_eq!(clock.now_ms(start - Duration::from_secs(8)), None);

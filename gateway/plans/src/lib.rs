@@ -4,7 +4,7 @@
 //! [`Plan`] is the document, as `docs/control-protocol.md` specifies it, and
 //! [`Message`] how a hub passes a terminal its part. [`Schedule`] holds the
 //! plans of one link in the order of their versions and tells what they
-//! allocate at a time of control's clock; [`ControlClock`] is what a node knows
+//! allocate at a time of control's clock; [`ControlTime`] is what a node knows
 //! of that clock. All are free of I/O and of clocks of their own.
 
 mod clock;
@@ -14,7 +14,7 @@ mod message;
 mod plan;
 mod schedule;
 
-pub use clock::ControlClock;
+pub use clock::ControlTime;
 pub use document::{CapacityStep, Line, Link, Segment, State};
 pub use error::PlanError;
 pub use message::{MAX_MESSAGE_BYTES, Message, SERVICE};

@@ -20,6 +20,9 @@ pub struct PathChange {
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
     #[serde(default, deserialize_with = "present")]
     rate_bps: Option<Option<u64>>,
+    /// Whether the rate follows plan and configuration; false keeps it as it
+    /// is. Not together with a rate, which counts over the plan.
+    follow_plan: Option<bool>,
     /// Rate to this node, bit/s of IP bytes; null is unlimited.
     #[serde(default, deserialize_with = "present")]
     receive_rate_bps: Option<Option<u64>>,
@@ -30,6 +33,16 @@ pub struct PathChange {
 /// Tells a null from a key that is left out.
 fn present<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(source).map(Some)
+}
+
+/// A rate that is set does not follow a plan.
+fn check_follow(follow_plan: Option<bool>, rate: Option<Option<u64>>) -> Result<(), Problem> {
+    match (follow_plan, rate) {
+        (Some(_), Some(_)) => Err(Problem::invalid(
+            "give rate_bps, which counts over the plan, or follow_plan",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_rate(rate_bps: Option<Option<u64>>) -> Result<(), Problem> {
@@ -49,10 +62,16 @@ pub async fn change_path(
 ) -> Result<Reply<PathView>, Problem> {
     check_rate(change.rate_bps)?;
     check_rate(change.receive_rate_bps)?;
+    check_follow(change.follow_plan, change.rate_bps)?;
     let hop = state.hop(&name)?;
     state.shell.with(|engine, now| {
         if let Some(rate) = change.rate_bps {
             engine.set_rate(now, hop, rate);
+        }
+        match change.follow_plan {
+            Some(true) => engine.reset_rate(now, hop),
+            Some(false) => engine.keep_rate(now, hop),
+            None => {}
         }
         if let Some(rate) = change.receive_rate_bps {
             engine.set_receive_rate(now, hop, rate);
@@ -100,12 +119,16 @@ pub async fn set_efficiency(
 pub struct BeamView {
     /// bit/s of IP bytes; null is unlimited.
     rate_bps: Option<u64>,
+    /// Whether it follows plan and configuration: no operator has set it.
+    follow_plan: bool,
 }
 
 /// GET /v1/beam
 pub async fn beam(State(state): State<Arc<ApiState>>) -> Reply<BeamView> {
-    let rate_bps = state.shell.read(Engine::beam_rate_bps);
-    Reply(BeamView { rate_bps })
+    Reply(state.shell.read(|engine| BeamView {
+        rate_bps: engine.beam_rate_bps(),
+        follow_plan: !engine.beam_rate_by_operator(),
+    }))
 }
 
 /// A change of the beam; what is left out stays.
@@ -115,6 +138,9 @@ pub struct BeamChange {
     /// Rate that all paths share, bit/s of IP bytes; null is unlimited.
     #[serde(default, deserialize_with = "present")]
     rate_bps: Option<Option<u64>>,
+    /// Whether it follows plan and configuration; false keeps it as it is.
+    /// Not together with a rate, which counts over the plan.
+    follow_plan: Option<bool>,
 }
 
 /// PATCH /v1/beam
@@ -123,6 +149,14 @@ pub async fn change_beam(
     Json(change): Json<BeamChange>,
 ) -> Result<Reply<BeamView>, Problem> {
     check_rate(change.rate_bps)?;
+    check_follow(change.follow_plan, change.rate_bps)?;
+    if let Some(follow) = change.follow_plan {
+        state.shell.with(|engine, now| match follow {
+            true => engine.reset_beam_rate(now),
+            false => engine.set_beam_rate(now, engine.beam_rate_bps()),
+        });
+        tracing::info!(follow_plan = follow, "beam changed by the local API");
+    }
     if let Some(rate) = change.rate_bps {
         state
             .shell

@@ -10,6 +10,7 @@ mod deferred;
 mod edge;
 mod links;
 mod metrics;
+mod plans;
 mod position;
 mod problem;
 mod queries;
@@ -34,6 +35,7 @@ use crate::clock::ControlClock;
 use crate::config::Config;
 use crate::interception::Interceptor;
 use crate::positions::Positions;
+use crate::run::plans::Plans;
 use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
 use crate::shell::Shell;
 use problem::Problem;
@@ -68,6 +70,8 @@ pub struct ApiState {
     pub announced: Announced,
     /// The control service's clock.
     pub control_clock: Arc<ControlClock>,
+    /// The plans of this node.
+    pub plans: Arc<Plans>,
     /// What became of its reports, where it sends any.
     pub reports_sent: Option<Arc<Sent>>,
     /// Reports of terminals, at a hub.
@@ -101,6 +105,12 @@ fn router(state: Arc<ApiState>) -> Router {
         .route("/v1/edge", get(edge::show).patch(edge::change))
         .route("/v1/reports", get(reports::reports))
         .route("/v1/position", get(position::position))
+        .route(
+            "/v1/plans",
+            get(plans::plans)
+                .put(plans::take)
+                .layer(DefaultBodyLimit::max(underpass_plans::MAX_DOCUMENT_BYTES)),
+        )
         .route(
             "/v1/announcements",
             get(announcements::list).post(announcements::announce),

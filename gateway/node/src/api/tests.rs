@@ -23,6 +23,8 @@ use crate::run::engine::configure;
 use crate::run::reports::{Made, Reporter};
 use crate::shell::NeighbourNames;
 
+mod plans;
+
 const TOKEN: &str = "0123456789abcdef";
 
 /// A terminal's state without sockets; the folder lives as long as it.
@@ -77,11 +79,17 @@ impl World {
         let (report_sender, made) = ReportSender::new(7, started);
         let settings = config.deferred.settings(folder.path());
         let (deferred, _) = underpass_deferred::start(&settings, Arc::new(Nowhere)).unwrap();
+        let acknowledge = {
+            let reports = report_sender.clone();
+            crate::run::acknowledge_plans(Some(reports))
+        };
+        let (plans, _) = Plans::start(&config, &shell, &control_clock, acknowledge);
         let state = Arc::new(ApiState {
             reporter: Arc::new(Reporter::new(shell.clone(), &config, control_clock.clone())),
             positions: None,
             report_sender: Some(report_sender),
             announced: Announced::default(),
+            plans,
             control_clock,
             reports_sent: None,
             reports: None,
@@ -259,16 +267,14 @@ async fn a_changed_rate_reaches_the_scheduler_and_the_sessions() {
     assert_eq!(session.rates.lock().unwrap().last(), Some(&None));
     assert_eq!(
         world.get("/v1/beam").await,
-        json!({ "rate_bps": Value::Null })
+        json!({ "rate_bps": Value::Null, "follow_plan": true })
     );
     let answer = world
         .ask("PATCH", "/v1/beam", r#"{"rate_bps": 9000000}"#)
         .await;
-    assert_eq!(answer.json(), json!({ "rate_bps": 9_000_000 }));
-    assert_eq!(
-        world.get("/v1/beam").await,
-        json!({ "rate_bps": 9_000_000 })
-    );
+    let set = json!({ "rate_bps": 9_000_000, "follow_plan": false });
+    assert_eq!(answer.json(), set);
+    assert_eq!(world.get("/v1/beam").await, set);
 }
 
 #[tokio::test]

@@ -3,8 +3,11 @@
 use std::fmt;
 
 use ipnet::IpNet;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::edge::{EdgeSwitches, SwitchView};
+use super::plans::PlansView;
 use super::view::{PathView, SessionView, Status};
 use crate::positions::{FixView, PositionView, SourceState};
 
@@ -28,6 +31,9 @@ impl fmt::Display for Status {
             sessions.row(["none"]);
         }
         writeln!(f, "{sessions}\n{}", self.traffic())?;
+        if !self.plans.plans.is_empty() {
+            writeln!(f, "{}", plans(&self.plans))?;
+        }
         writeln!(
             f,
             "Store: {} bundles, {} of {}",
@@ -130,6 +136,49 @@ fn paths(paths: &[PathView]) -> Table {
             hop.rate_bps.map_or("unlimited".to_owned(), rate),
             rate(hop.subtracted_bps),
         ]);
+    }
+    table
+}
+
+fn plans(known: &PlansView) -> Table {
+    let mut table = Table::new([
+        "PLAN",
+        "LINK",
+        ">VERSION",
+        "STATE",
+        ">TERMINAL",
+        "HAS",
+        ">PLANNED",
+        ">GUARANTEED",
+        "UNTIL",
+        "REMARK",
+    ]);
+    let bps = |bps: Option<u64>| bps.map_or("-".to_owned(), rate);
+    let time = |time: Option<OffsetDateTime>| {
+        time.and_then(|time| time.format(&Rfc3339).ok())
+            .unwrap_or_else(|| "-".to_owned())
+    };
+    for plan in &known.plans {
+        for terminal in &plan.terminals {
+            let remark = match (terminal.by_operator, terminal.waits) {
+                (true, _) => "rate set by an operator",
+                (_, Some(true)) => "waits to be told",
+                (_, Some(false)) => "told",
+                _ => "",
+            };
+            table.row([
+                plan.beam.clone(),
+                plan.link.clone(),
+                plan.version.to_string(),
+                plan.state.clone(),
+                terminal.terminal.to_string(),
+                terminal.state.clone().unwrap_or_else(|| "-".to_owned()),
+                bps(terminal.planned_bps),
+                bps(terminal.guaranteed_bps),
+                time(terminal.until),
+                remark.to_owned(),
+            ]);
+        }
     }
     table
 }

@@ -13,6 +13,7 @@ use underpass_store::Figures;
 
 use super::ApiState;
 use super::edge::EdgeSwitches;
+use super::plans::PlansView;
 use crate::positions::PositionView;
 
 /// The node at one moment.
@@ -34,6 +35,8 @@ pub struct Status {
     pub classes: Vec<String>,
     /// Streams by class name.
     pub streams: BTreeMap<String, StreamsView>,
+    /// The plans that the links follow, and those that are passed on.
+    pub plans: PlansView,
     /// What is in custody.
     pub custody: CustodyView,
     /// What is taken in, and what is switched off.
@@ -69,6 +72,8 @@ pub struct HopFields {
     pub link: LinkView,
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
     pub rate_bps: Option<u64>,
+    /// Whether it follows plan and configuration: no operator has set it.
+    pub follow_plan: bool,
     /// Taken from the rate for ACKs and plain IP, bit/s.
     pub subtracted_bps: u64,
     /// Bits per unit of the beam's capacity in the present MODCOD, as it was
@@ -293,6 +298,7 @@ impl ApiState {
             paths: self.paths(),
             classes: self.config.classes.iter().map(|c| c.name.clone()).collect(),
             streams: self.streams(),
+            plans: self.plans_view(),
             custody: self.custody(),
             edge: self.switches(),
             position: self.positions.as_ref().map(|positions| positions.view()),
@@ -327,6 +333,7 @@ impl ApiState {
                 blocked: hop.blocked,
                 link: LinkView::of(&hop.link),
                 rate_bps: hop.send_rate_bps,
+                follow_plan: !hop.rate_by_operator,
                 subtracted_bps: hop.subtracted_bps,
                 efficiency: self.reporter.efficiency(hop.id),
             },

@@ -120,6 +120,9 @@ pub struct PathConfig {
     /// Rate from this node before there has been any plan, bit/s of IP bytes.
     /// Default: send_rate_bps.
     pub guaranteed_rate_bps: Option<u64>,
+    /// The beam whose plans it follows. Default: any whose plans come by its
+    /// neighbour.
+    pub beam: Option<String>,
     /// Rate to this node, bit/s of IP bytes. Default: unlimited.
     pub receive_rate_bps: Option<u64>,
     /// Round-trip time without load, ms. Default 600.
@@ -251,6 +254,8 @@ impl TerminalConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BeamConfig {
+    /// Its id in plans. Default: that of the first plan, until it is over.
+    pub id: Option<String>,
     /// Forward capacity of the beam, bit/s of IP bytes. Default: unlimited.
     pub rate_bps: Option<u64>,
 }

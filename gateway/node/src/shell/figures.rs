@@ -10,22 +10,25 @@ use underpass_engine::{HopId, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
 
 use super::Shell;
-use crate::clock;
+use crate::clock::ControlClock;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Watches the sessions of `shell`. `plain_ip_bytes` tells the total of IP
+/// Watches the sessions of `shell`, and what time it is for the control
+/// service. `plain_ip_bytes` tells the total of IP
 /// bytes that pass `hop` beside the streams. Runs until dropped.
 pub async fn watch(
     shell: Arc<Shell>,
+    clock: Arc<ControlClock>,
     plain_ip_bytes: impl Fn(HopId) -> Option<u64> + Send + 'static,
 ) {
     let mut traffic: HashMap<HopId, UnscheduledTraffic> = HashMap::new();
     let mut ticks = tokio::time::interval(INTERVAL);
     loop {
         ticks.tick().await;
-        // Plans count by the time of day, whose clock may be set at any time.
-        shell.with(|engine, now| engine.set_utc(now, clock::utc_ms()));
+        // Without a control service that is the time of day, whose clock may
+        // be set at any time.
+        shell.tell_time(&clock);
         let figures = shell.session_figures();
         let now = Instant::now();
         for reading in figures {
@@ -61,6 +64,19 @@ pub struct SessionReading {
 }
 
 impl Shell {
+    /// Tells the engine the time by which plans count.
+    pub fn tell_time(&self, clock: &ControlClock) {
+        self.with(|engine, now| engine.set_utc(now, clock.ms_at(now)));
+    }
+
+    /// The least round-trip time that the sessions of a hop have measured.
+    pub fn least_rtt(&self, hop: HopId) -> Option<Duration> {
+        let readings = self.session_figures().into_iter();
+        let of_hop = readings.filter(|reading| reading.place.hop == hop);
+        let measured = of_hop.map(|reading| reading.figures.min_rtt);
+        measured.filter(|rtt| !rtt.is_zero()).min()
+    }
+
     /// The figures of every session; they are noted in the sums of what the
     /// transports have moved.
     pub fn session_figures(&self) -> Vec<SessionReading> {

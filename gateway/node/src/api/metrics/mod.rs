@@ -7,6 +7,7 @@ mod deferred;
 mod disk;
 mod families;
 mod links;
+mod plans;
 mod positions;
 mod reports;
 mod traffic;
@@ -68,6 +69,7 @@ impl Collector for NodeCollector {
         traffic::encode(&self.state, &mut families)?;
         disk::encode(&self.state, &mut families)?;
         reports::encode(&self.state, &mut families)?;
+        plans::encode(&self.state, &mut families)?;
         if let Some(positions) = &self.state.positions {
             positions::encode(positions, &mut families)?;
         }

@@ -20,14 +20,7 @@ pub struct Reporter {
     direction: Direction,
     /// The terminal that this node is; a hub's neighbours are its terminals.
     terminal: Option<u64>,
-    noted: Mutex<BTreeMap<HopId, Noted>>,
-}
-
-/// What others know of a link.
-#[derive(Clone, Copy, Debug, Default)]
-struct Noted {
-    efficiency: Option<f64>,
-    plan_version: Option<u64>,
+    efficiencies: Mutex<BTreeMap<HopId, f64>>,
 }
 
 impl Reporter {
@@ -42,7 +35,7 @@ impl Reporter {
                 false => Direction::Forward,
             },
             terminal: is_terminal.then_some(config.node.number),
-            noted: Mutex::default(),
+            efficiencies: Mutex::default(),
         }
     }
 
@@ -59,18 +52,15 @@ impl Reporter {
     /// Notes how many bits a unit of a link's capacity carries in the present
     /// MODCOD; none is 1.
     pub fn set_efficiency(&self, hop: HopId, efficiency: Option<f64>) {
-        self.noted().entry(hop).or_default().efficiency = efficiency;
+        match efficiency {
+            Some(efficiency) => self.efficiencies().insert(hop, efficiency),
+            None => self.efficiencies().remove(&hop),
+        };
     }
 
     /// How many bits a unit of a link's capacity carries, if it was told.
     pub fn efficiency(&self, hop: HopId) -> Option<f64> {
-        self.noted().get(&hop)?.efficiency
-    }
-
-    /// Notes which plan is in force on a link.
-    #[allow(dead_code)]
-    pub fn set_plan_version(&self, hop: HopId, version: Option<u64>) {
-        self.noted().entry(hop).or_default().plan_version = version;
+        self.efficiencies().get(&hop).copied()
     }
 
     /// How the links are now.
@@ -85,13 +75,13 @@ impl Reporter {
 
     fn links(&self) -> Vec<LinkReport> {
         let sent = self.shell.transport_totals();
-        let noted = self.noted().clone();
+        let efficiencies = self.efficiencies().clone();
         self.shell.read(|engine| {
             let hops = engine.hops();
             let described = hops.iter().map(|hop| {
                 let demand = engine.demand(hop.id);
                 let of_hop = sent.iter().filter(|((id, _), _)| *id == hop.id);
-                let noted = noted.get(&hop.id).copied().unwrap_or_default();
+                let plan = hop.plan.as_ref().filter(|plan| plan.in_force);
                 LinkReport {
                     terminal: self.terminal_of(hop.neighbour),
                     path: hop.name.clone(),
@@ -101,18 +91,27 @@ impl Reporter {
                     backlogged_bytes: demand.backlogged_bytes,
                     sent_bytes: of_hop.map(|(_, total)| total.sent_ip_bytes).sum(),
                     streams: demand.streams,
-                    rate_bps: hop.send_rate_bps,
-                    plan_version: noted.plan_version,
-                    efficiency: noted.efficiency,
+                    rate_bps: allocated_bps(hop),
+                    plan_version: plan.map(|plan| plan.plan.version()),
+                    efficiency: efficiencies.get(&hop.id).copied(),
                 }
             });
             described.collect()
         })
     }
 
-    fn noted(&self) -> MutexGuard<'_, BTreeMap<HopId, Noted>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn efficiencies(&self) -> MutexGuard<'_, BTreeMap<HopId, f64>> {
+        self.efficiencies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A hub's terminals have their parts of the beam by the plan; under it, the
+/// rate of each is its bound.
+fn allocated_bps(hop: &HopSnapshot) -> Option<u64> {
+    let planned = hop.plan.as_ref().and_then(|plan| plan.planned_bps);
+    planned.into_iter().chain(hop.send_rate_bps).min()
 }
 
 fn state_of(hop: &HopSnapshot) -> LinkState {

@@ -1,0 +1,265 @@
+//! A terminal keeps its plans over a restart: in a blockage it is told none.
+//!
+//! What they are worth depends on knowing control's time. A process that
+//! follows another one on a machine that has run on knows it by the machine's
+//! monotonic clock. After the machine has booted only the time of day is left,
+//! which counts if it was right before.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::Notify;
+use underpass_plans::{MAX_MESSAGE_BYTES, Plan};
+
+use super::Plans;
+use crate::clock::{self, ControlClock};
+
+/// The version of the file's format.
+const VERSION: u64 = 1;
+
+/// A larger file is none of ours: a plan for each of a terminal's paths.
+const MAX_FILE_BYTES: u64 = 16 * MAX_MESSAGE_BYTES as u64;
+
+/// Plans that come in quick succession do not each cost a write.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A time of day that was within this of control's was right, ms.
+const RIGHT_MS: u64 = 2_000;
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// What is kept, and where.
+pub struct Keeper {
+    file: PathBuf,
+    plans: Mutex<BTreeMap<String, Arc<Plan>>>,
+    changed: Notify,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    version: u64,
+    /// The machine's boot, and the time since then when control's was known.
+    boot_id: String,
+    since_boot_ms: u64,
+    control_ms: u64,
+    /// The time of day minus control's.
+    offset_ms: Option<i64>,
+    plans: Vec<KeptPlan>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptPlan {
+    path: String,
+    plan: Value,
+}
+
+impl Keeper {
+    /// Keeps plans in the node's state folder.
+    pub fn new(state_dir: &Path) -> Keeper {
+        Keeper {
+            file: state_dir.join("plans.json"),
+            plans: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Keeps a path's newest plan.
+    pub fn keep(&self, path: &str, plan: Arc<Plan>) {
+        self.plans().insert(path.to_owned(), plan);
+        self.changed.notify_one();
+    }
+
+    fn plans(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Plan>>> {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be written at present; nothing while the time is not known.
+    fn contents(&self, clock: &ControlClock) -> Option<Vec<u8>> {
+        let plans = self.plans();
+        let kept = plans.iter().filter_map(|(path, plan)| {
+            let plan = serde_json::from_slice(&plan.encode()).ok()?;
+            let path = path.clone();
+            Some(KeptPlan { path, plan })
+        });
+        let kept = Kept {
+            version: VERSION,
+            boot_id: boot_id()?,
+            since_boot_ms: since_boot_ms()?,
+            control_ms: clock.now_ms()?,
+            offset_ms: clock.offset_ms(),
+            plans: kept.collect(),
+        };
+        serde_json::to_vec(&kept).ok()
+    }
+}
+
+/// Writes plans to the disk as they change until dropped.
+pub async fn run(plans: Arc<Plans>) {
+    let Some(keeper) = &plans.keeper else { return };
+    loop {
+        keeper.changed.notified().await;
+        if let Some(contents) = keeper.contents(&plans.clock) {
+            let file = keeper.file.clone();
+            let written = tokio::task::spawn_blocking(move || write(&file, &contents)).await;
+            if let Ok(Err(error)) = written {
+                let file = keeper.file.display();
+                tracing::warn!(%file, %error, "a plan would not survive a restart");
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The plan of a process that is killed shall be there for the next one; what
+/// a loss of power takes is told again.
+fn write(file: &Path, contents: &[u8]) -> io::Result<()> {
+    let fresh = file.with_extension("new");
+    std::fs::File::create(&fresh)?.write_all(contents)?;
+    std::fs::rename(&fresh, file)
+}
+
+impl Plans {
+    /// Takes up what was kept.
+    pub(super) fn restore(&self) {
+        let Some(keeper) = &self.keeper else { return };
+        match read(&keeper.file) {
+            Ok(Some(kept)) => self.take_up(&kept),
+            Ok(None) => {}
+            Err(error) => {
+                let file = keeper.file.display();
+                tracing::warn!(%file, %error, "the plans kept there are not followed");
+            }
+        }
+    }
+
+    fn take_up(&self, kept: &Kept) {
+        let Some(control_ms) = kept.control_now(boot_id(), since_boot_ms(), clock::utc_ms()) else {
+            tracing::info!("plans of before the boot are not followed: the time is not known");
+            return;
+        };
+        self.clock.heard(Instant::now(), control_ms);
+        self.shell.tell_time(&self.clock);
+        for KeptPlan { path, plan } in &kept.plans {
+            let hop = self.shell.read(|engine| engine.hop_named(path));
+            let plan = Plan::decode(plan.to_string().as_bytes());
+            let (Some(hop), Ok(plan), Some(keeper)) = (hop, plan, &self.keeper) else {
+                continue;
+            };
+            let plan = Arc::new(plan);
+            let taken = self
+                .shell
+                .with(|engine, now| engine.follow_return(now, hop, plan.clone()));
+            let version = plan.version();
+            match taken {
+                Ok(()) => {
+                    keeper.keep(path, plan);
+                    tracing::info!(path, version, "plan of the former run taken up");
+                }
+                Err(error) => tracing::info!(path, version, %error, "plan not followed"),
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// What control's time is now, if that can be known.
+    fn control_now(
+        &self,
+        boot_id: Option<String>,
+        since_boot_ms: Option<u64>,
+        utc_ms: Option<u64>,
+    ) -> Option<u64> {
+        if boot_id.as_deref() == Some(&self.boot_id) {
+            let passed = since_boot_ms?.checked_sub(self.since_boot_ms)?;
+            return self.control_ms.checked_add(passed);
+        }
+        let offset_ms = self.offset_ms.filter(|ms| ms.unsigned_abs() <= RIGHT_MS)?;
+        utc_ms?.checked_add_signed(-offset_ms)
+    }
+}
+
+fn read(file: &Path) -> io::Result<Option<Kept>> {
+    match std::fs::metadata(file) {
+        Ok(found) if found.len() > MAX_FILE_BYTES => {
+            return Err(io::Error::other("it is too large"));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        _ => {}
+    }
+    let kept: Kept = serde_json::from_slice(&std::fs::read(file)?)?;
+    match kept.version {
+        VERSION => Ok(Some(kept)),
+        version => Err(io::Error::other(format!("it is of version {version}"))),
+    }
+}
+
+fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string(BOOT_ID).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// The machine's time since it has booted, sleep included, ms.
+fn since_boot_ms() -> Option<u64> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call only writes into `time`, which lives.
+    let answer = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let millis = u64::try_from(time.tv_nsec / 1_000_000).ok()?;
+    (answer == 0).then_some(seconds * 1000 + millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(offset_ms: Option<i64>) -> Kept {
+        Kept {
+            version: VERSION,
+            boot_id: "this".to_owned(),
+            since_boot_ms: 5_000,
+            control_ms: 1_800_000_000_000,
+            offset_ms,
+            plans: vec![],
+        }
+    }
+
+    #[test]
+    fn within_a_boot_control_time_runs_on_whatever_the_time_of_day() {
+        let kept = kept(None);
+        let now = kept.control_now(Some("this".into()), Some(7_500), Some(42));
+        assert_eq!(now, Some(1_800_000_002_500));
+        assert_eq!(kept.control_now(Some("this".into()), Some(1), None), None);
+    }
+
+    #[test]
+    fn after_a_boot_the_time_of_day_counts_if_it_was_right() {
+        let at = |kept: Kept, utc_ms| kept.control_now(Some("that".into()), Some(9), utc_ms);
+        assert_eq!(at(kept(Some(-300)), Some(1_000)), Some(1_300));
+        assert_eq!(at(kept(Some(-300)), None), None);
+        assert_eq!(at(kept(Some(3_000)), Some(1_000)), None);
+        assert_eq!(at(kept(None), Some(1_000)), None);
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_anything_else_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("plans.json");
+        assert!(read(&file).unwrap().is_none());
+        let mut kept = kept(Some(7));
+        write(&file, &serde_json::to_vec(&kept).unwrap()).unwrap();
+        assert_eq!(read(&file).unwrap().unwrap().offset_ms, Some(7));
+        kept.version = 2;
+        write(&file, &serde_json::to_vec(&kept).unwrap()).unwrap();
+        assert!(read(&file).is_err());
+        write(&file, b"{").unwrap();
+        assert!(read(&file).is_err());
+    }
+}
