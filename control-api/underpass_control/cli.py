@@ -14,7 +14,6 @@ from rich.table import Table
 from sqlalchemy import select
 
 from underpass_control import access, logs
-from underpass_control.commands import ledger
 from underpass_control.commands.announce import announce
 from underpass_control.commands.console import JsonOption, print_json, tell
 from underpass_control.commands.console import fail as _fail
@@ -25,6 +24,7 @@ from underpass_control.commands.database import (
     with_database,
 )
 from underpass_control.commands.fairness import fairness
+from underpass_control.commands.ledger import ledger
 from underpass_control.commands.maps import read_map
 from underpass_control.commands.positions import positions
 from underpass_control.commands.registry import beams, terminals
@@ -50,7 +50,7 @@ app.add_typer(obstructions, name="obstruction")
 app.add_typer(beams, name="beam")
 app.add_typer(terminals, name="terminal")
 app.add_typer(positions, name="position")
-app.add_typer(ledger.app, name="ledger")
+app.add_typer(ledger, name="ledger")
 app.command()(fairness)
 app.command()(replay)
 app.command()(announce)

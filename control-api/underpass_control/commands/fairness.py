@@ -6,31 +6,44 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from underpass_control.client import Client, path_of
+from underpass_control.client import path_of
 from underpass_control.commands.console import (
     DEFAULT_URL,
     JsonOption,
     TokenOption,
     UrlOption,
     print_json,
-    with_client,
 )
+from underpass_control.commands.ledger import Beam, Link, mbit
+from underpass_control.commands.positions import Moment
+from underpass_control.commands.tables import Column, Service, mbps, print_table
 from underpass_control.instants import rfc3339
 
-_BITS_PER_MBIT = 10**6
 _MS_PER_S = 1000
+
+PART = (
+    Column("link", "link"),
+    Column("terminal", "terminal"),
+    Column("weight", "weight"),
+    Column("Mbit/s", "throughput_bps", mbps),
+    Column("sent Mbit", "sent_bits", mbit),
+    Column("plan gave", "planned_bits", mbit),
+    Column("fair share", "fair_bits", mbit),
+    Column("blocked s", "blocked_ms", lambda ms: f"{ms / _MS_PER_S:.0f}"),
+)
+INDEX = (
+    Column("link", "link"),
+    Column("Jain's index", "jain"),
+    Column("by weight", "jain_by_weight"),
+)
 
 
 def fairness(
-    beam: Annotated[str, typer.Argument(help="The beam's id.")],
+    beam: Beam,
     minutes: Annotated[float, typer.Option(min=0.1, help="Until now, or until --until.")] = 10,
-    until: Annotated[datetime | None, typer.Option(help="The range's end (UTC).")] = None,
-    link: Annotated[
-        str | None, typer.Option(help="`forward` or `return`; without it, both.")
-    ] = None,
+    until: Moment = None,
+    link: Link = None,
     url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -45,27 +58,12 @@ def fairness(
         "until": rfc3339(end),
         "link": link,
     }
-
-    async def run(client: Client) -> Any:
-        return await client.ask("GET", path_of("beams", beam, "fairness"), query=query)
-
-    found = with_client(url, token, run)
+    path = path_of("beams", beam, "fairness")
+    found: Any = Service(url, token, as_json).ask("GET", path, query=query)
     if as_json:
         print_json(found)
         return
-    for one in found["links"]:
-        table = Table(
-            *("terminal", "weight", "Mbit/s", "sent Mbit", "plan gave", "fair share", "blocked s"),
-            title=f"{one['link']} link, {found['since']} to {found['until']}",
-        )
-        for part in one["terminals"]:
-            amounts = ("throughput_bps", "sent_bits", "planned_bits", "fair_bits")
-            table.add_row(
-                str(part["terminal"]),
-                str(part["weight"]),
-                *(f"{part[name] / _BITS_PER_MBIT:.3f}" for name in amounts),
-                f"{part['blocked_ms'] / _MS_PER_S:.0f}",
-            )
-        Console().print(table)
-        if "jain" in one:
-            typer.echo(f"Jain's index {one['jain']:.6f}, by weight {one['jain_by_weight']:.6f}")
+    typer.echo(f"{found['since']} to {found['until']}")
+    parts = ({"link": one["link"], **part} for one in found["links"] for part in one["terminals"])
+    print_table(PART, parts)
+    print_table(INDEX, found["links"])

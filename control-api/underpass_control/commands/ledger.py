@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from underpass_control.client import Client, path_of
+from underpass_control.client import path_of
 from underpass_control.commands.console import (
     DEFAULT_URL,
     JsonOption,
@@ -17,32 +15,71 @@ from underpass_control.commands.console import (
     UrlOption,
     fail,
     print_json,
-    with_client,
 )
 from underpass_control.commands.database import DEFAULT_DATABASE, DatabaseOption, with_database
-from underpass_control.instants import rfc3339
+from underpass_control.commands.positions import Moment, instant
+from underpass_control.commands.tables import Column, Service, print_table
 from underpass_control.settlement.check import Audit, audit
 from underpass_control.storage.database import Database
 
-app = typer.Typer(help="What terminals owe each other.", no_args_is_help=True)
+ledger = typer.Typer(help="What terminals owe each other.", no_args_is_help=True)
 
-BeamArgument = Annotated[str, typer.Argument(help="The beam's id.")]
-LinkOption = Annotated[str | None, typer.Option(help="`forward` or `return`; without it, both.")]
-TerminalOption = Annotated[int | None, typer.Option(min=1, help="Its ipn node number.")]
-SinceOption = Annotated[datetime | None, typer.Option(help="From this time on (UTC).")]
-UntilOption = Annotated[datetime | None, typer.Option(help="Before this time (UTC).")]
+Beam = Annotated[str, typer.Argument(help="Its id.")]
+Link = Annotated[str | None, typer.Option(help="`forward` or `return`; without it, both.")]
 
 _BITS_PER_MBIT = 10**6
+# Terminals named in a cell; of more, the rest is counted.
+_MOST_NAMED = 4
 
 
-@app.command()
-def show(
-    beam: BeamArgument,
-    link: LinkOption = None,
-    terminal: TerminalOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    most: Annotated[int, typer.Option(min=1, help="Entries at most, the newest.")] = 50,
+def mbit(bits: Any) -> str:
+    """Show bits as Mbit, to the bit."""
+    return "" if bits is None else f"{bits / _BITS_PER_MBIT:,.6f}"
+
+
+def _named(postings: Any) -> str:
+    first = [f"{one['terminal']} {one['bits'] / _BITS_PER_MBIT:+,.6f}" for one in postings]
+    more = [f"and {len(first) - _MOST_NAMED} more"] if len(first) > _MOST_NAMED else []
+    return ", ".join(first[:_MOST_NAMED] + more)
+
+
+ENTRY = (
+    Column("id", "id"),
+    Column("link", "link"),
+    Column("from", "start"),
+    Column("to", "end"),
+    Column("kind", "kind"),
+    Column("rule", "rule"),
+    Column("reason", "reason"),
+    Column("by", "made_by"),
+    Column("is owed more, Mbit", "postings", _named),
+)
+BALANCE = (
+    Column("link", "link"),
+    Column("settled until", "settled_until"),
+    Column("terminal", "terminal"),
+    Column("owes Mbit", "owes", mbit),
+    Column("is owed Mbit", "is_owed", mbit),
+    Column("since", "since"),
+)
+AUDIT = (
+    Column("beam", "beam"),
+    Column("link", "link"),
+    Column("entries", "entries"),
+    Column("postings", "postings"),
+    Column("terminals with a balance", "balances", lambda balances: str(len(balances))),
+    Column("faults", "faults", lambda faults: "; ".join(faults) or "none"),
+)
+
+
+@ledger.command("show")
+def show_ledger(
+    beam: Beam,
+    link: Link = None,
+    terminal: Annotated[int | None, typer.Option(min=1, help="Its ipn node number.")] = None,
+    since: Moment = None,
+    until: Moment = None,
+    most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
     url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -54,74 +91,46 @@ def show(
     query = {
         "link": link,
         "terminal": terminal,
-        "since": _utc(since),
-        "until": _utc(until),
+        "since": instant(since),
+        "until": instant(until),
         "order": "newest",
     }
-
-    async def run(client: Client) -> list[Any]:
-        found: list[Any] = []
-        async for entry in client.pages(path_of("beams", beam, "ledger"), "entries", query):
-            found.append(entry)
-            if len(found) == most:
-                break
-        return found
-
-    entries = with_client(url, token, run)
-    if as_json:
-        print_json(entries)
-        return
-    table = Table("id", "link", "from", "to", "why", "moved Mbit", "terminals")
-    for entry in entries:
-        table.add_row(
-            str(entry["id"]),
-            entry["link"],
-            entry["start"],
-            entry["end"],
-            entry.get("rule", entry["kind"])
-            + (f": {entry['reason']}" if "reason" in entry else ""),
-            _mbit(sum(max(0, posting["bits"]) for posting in entry["postings"])),
-            _sides(entry["postings"]),
-        )
-    Console().print(table)
+    path = path_of("beams", beam, "ledger")
+    Service(url, token, as_json).show_all(path, "entries", ENTRY, query, most)
 
 
-@app.command()
-def balance(
-    beam: BeamArgument,
-    link: LinkOption = None,
+@ledger.command("balance")
+def show_balance(
+    beam: Beam,
+    link: Link = None,
     url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show who owes how much, and is owed, as far as it is settled.
+    """Show who owes how much, and who is owed, as far as it is settled.
 
     Example: underpass-control ledger balance east
     """
-
-    async def run(client: Client) -> Any:
-        path = path_of("beams", beam, "balances")
-        return await client.ask("GET", path, query={"link": link})
-
-    found = with_client(url, token, run)
+    path = path_of("beams", beam, "balances")
+    found = Service(url, token, as_json).ask("GET", path, query={"link": link})
     if as_json:
         print_json(found)
-        return
-    table = Table("link", "terminal", "owes Mbit", "is owed Mbit", "since")
-    for one in found["links"]:
-        for account in one["balances"]:
-            bits = account["bits"]
-            owes, owed = (_mbit(-bits), "") if bits < 0 else ("", _mbit(bits))
-            table.add_row(one["link"], str(account["terminal"]), owes, owed, account["since"])
-    Console().print(table)
-    for one in found["links"]:
-        until = one.get("settled_until")
-        typer.echo(f"{one['link']}: " + (f"settled until {until}" if until else "never settled"))
+    else:
+        print_table(BALANCE, _accounts(found["links"]))
 
 
-@app.command()
+def _accounts(links: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    for one in links:
+        of_link = {"link": one["link"], "settled_until": one.get("settled_until")}
+        for account in one["balances"] or [{}]:
+            bits = account.get("bits")
+            side = {} if bits is None else {"owes" if bits < 0 else "is_owed": abs(bits)}
+            yield of_link | account | side
+
+
+@ledger.command("forgive")
 def forgive(
-    beam: BeamArgument,
+    beam: Beam,
     terminal: Annotated[int, typer.Argument(min=1, help="Who owes it, or is owed it.")],
     link: Annotated[str, typer.Option(help="`forward` or `return`.")],
     reason: Annotated[str, typer.Option(help="Why; it is kept with the entry.")],
@@ -130,29 +139,27 @@ def forgive(
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Forgive what a terminal owes or is owed; the others bear it in proportion.
+    """Forgive what a terminal owes or is owed; the other side bears it in proportion.
 
     Example: underpass-control ledger forgive east 10 --link return --reason "out of service"
     """
     body = {"terminal": terminal, "link": link, "reason": reason}
     if bits is not None:
         body["bits"] = bits
-
-    async def run(client: Client) -> Any:
-        return await client.ask("POST", path_of("beams", beam, "ledger", "forgive"), body=body)
-
-    entry = with_client(url, token, run)
-    if as_json:
-        print_json(entry)
-    else:
-        typer.echo(f"entry {entry['id']}: {_sides(entry['postings'])}")
+    service = Service(url, token, as_json)
+    service.print(
+        ENTRY, service.ask("POST", path_of("beams", beam, "ledger", "forgive"), body=body)
+    )
 
 
-@app.command()
-def check(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOption = False) -> None:
-    """Audit the ledger: every entry balances, and the balances are what the entries come to.
+@ledger.command("check")
+def check_ledger(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOption = False) -> None:
+    """Audit the ledger: every entry balances, and balances are what the entries come to.
 
-    Ends with status 1 if anything is wrong.
+    It reads the database itself, all entries from the first, and ends with status 1 if anything
+    is wrong. A service may go on meanwhile.
+
+    Example: underpass-control ledger check --database sqlite:////var/lib/underpass/control.db
     """
 
     async def run(opened: Database) -> list[Audit]:
@@ -160,23 +167,13 @@ def check(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOption = Fal
             return [one async for one in audit(connection)]
 
     found = with_database(database, run)
+    shown = [_audited(one) for one in found]
     if as_json:
-        print_json([_audited(one) for one in found])
+        print_json(shown)
     else:
-        _print_audits(found)
-    faults = sum(len(one.faults) for one in found)
-    if faults:
-        fail(f"{faults} faults in the ledger")
-
-
-def _print_audits(found: list[Audit]) -> None:
-    table = Table("beam", "link", "entries", "postings", "open", "is owed Mbit", "faults")
-    for one in found:
-        owed = sum(bits for bits in one.balances.values() if bits > 0)
-        counts = (one.entries, one.postings, len(one.balances))
-        faults = "\n".join(one.faults) or "none"
-        table.add_row(one.beam, one.link.value, *map(str, counts), _mbit(owed), faults)
-    Console().print(table)
+        print_table(AUDIT, shown)
+    if any(one.faults for one in found):
+        fail("the ledger is not right")
 
 
 def _audited(one: Audit) -> dict[str, object]:
@@ -190,22 +187,3 @@ def _audited(one: Audit) -> dict[str, object]:
         ],
         "faults": one.faults,
     }
-
-
-def _sides(postings: list[dict[str, int]]) -> str:
-    """Return the sides of an entry, in short: those of a large beam are counted."""
-    sides = []
-    for sign, verb in ((1, "gave"), (-1, "took")):
-        side = [one["terminal"] for one in postings if one["bits"] * sign > 0]
-        named = ", ".join(map(str, side)) if len(side) <= 4 else f"{len(side)} terminals"
-        sides.append(f"{named} {verb}")
-    return "; ".join(sides)
-
-
-def _mbit(bits: int) -> str:
-    return f"{bits / _BITS_PER_MBIT:.6f}"
-
-
-def _utc(moment: datetime | None) -> str | None:
-    # What is typed in has no zone.
-    return None if moment is None else rfc3339(moment.replace(tzinfo=UTC))
