@@ -30,6 +30,8 @@ struct Known {
     /// The receiver has said since that it has none.
     lost_fix: bool,
     error: Option<String>,
+    /// The log has told that there are none, and not yet that there are.
+    told_none: bool,
     replay: Option<Replay>,
     pace: Pace,
     figures: Figures,
@@ -100,6 +102,7 @@ impl Positions {
             last: None,
             lost_fix: false,
             error: None,
+            told_none: true,
             replay: config.replay.then(Replay::default),
             pace: Pace::new(config.interval),
             figures: Figures::default(),
@@ -141,7 +144,10 @@ impl Positions {
 
     /// The source is reached.
     pub(super) fn connected(&self) {
-        self.lock().connected = true;
+        let mut known = self.lock();
+        if !std::mem::replace(&mut known.connected, true) {
+            known.error = None;
+        }
     }
 
     /// The source is lost, or not reached.
@@ -155,6 +161,7 @@ impl Positions {
             tracing::warn!(kind = from.kind(), %from, error, "no positions");
         }
         known.error = Some(error);
+        known.told_none = true;
     }
 
     /// A datagram of somebody who may not send any.
@@ -174,6 +181,7 @@ impl Positions {
                     tracing::warn!(from = %self.config.source, error, "receiver");
                     known.lost_fix = true;
                     known.error = Some(error);
+                    known.told_none = true;
                 }
             }
         }
@@ -197,8 +205,8 @@ impl Positions {
             node_time_ms,
             synchronised: clock::synchronised(),
         };
-        let was_wrong = known.error.take().is_some();
-        if was_wrong || known.last.is_none() {
+        known.error = None;
+        if std::mem::take(&mut known.told_none) {
             tracing::info!(from = %self.config.source, "positions come in");
         }
         known.lost_fix = false;

@@ -131,7 +131,11 @@ fn words(text: &str) -> String {
 
 impl Feed for Client {
     fn open(&mut self, now: Instant) {
-        let watch = serde_json::json!({ "enable": true, "json": true, "device": self.device });
+        let mut watch = serde_json::json!({ "enable": true, "json": true });
+        // gpsd takes no null for a name.
+        if let Some(device) = &self.device {
+            watch["device"] = device.as_str().into();
+        }
         *self = Client {
             counts: self.counts,
             transmit: vec![format!("?WATCH={watch};\n")],

@@ -57,6 +57,7 @@ fn the_client_asks_to_watch_when_a_connection_begins() {
         "{watch}"
     );
     assert!(watch.contains(r#""enable":true"#) && watch.contains(r#""json":true"#));
+    assert!(!watch.contains("device"), "{watch}");
     assert_eq!(any.poll_transmit(), None);
     any.open(now);
     assert_eq!(any.poll_transmit(), Some(watch));
