@@ -1,0 +1,132 @@
+//! Follows the stream of plans.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use tokio::task::JoinHandle;
+
+use crate::backoff::Backoff;
+use crate::contact::{Contact, Watched, is_denial};
+use crate::events::EventParser;
+use crate::poster::chance;
+use crate::service::{Service, ServiceError, told};
+
+/// A stream that has been silent for so long is gone: a comment comes each
+/// 15 s.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// The first pause before connecting again, and the longest.
+const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The pause when the service lets nobody in.
+const DENIED_PAUSE: Duration = Duration::from_secs(15);
+
+/// A stream that lasted so long was no failure.
+const LASTING: Duration = Duration::from_secs(10);
+
+/// Takes plans, from the follower's task; a call must not wait.
+pub trait Planned: Send + Sync + 'static {
+    /// A plan has come, as its document.
+    fn plan(&self, document: &[u8]);
+}
+
+/// The running follower; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Follower {
+    contact: Arc<Watched>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Follower {
+    /// Follows the plans of a gateway from now on.
+    pub fn start(node: u64, service: Arc<Service>, planned: Arc<dyn Planned>) -> Follower {
+        let contact = Arc::new(Watched::new("following plans"));
+        let run = Run {
+            path: format!("/v1/gateways/{node}/plans"),
+            service,
+            planned,
+            contact: contact.clone(),
+            last: None,
+        };
+        let task = tokio::spawn(run.serve());
+        Follower { contact, task }
+    }
+
+    /// How the stream fares.
+    pub fn contact(&self) -> Contact {
+        self.contact.contact()
+    }
+}
+
+struct Run {
+    path: String,
+    service: Arc<Service>,
+    planned: Arc<dyn Planned>,
+    contact: Arc<Watched>,
+    /// The id of the last event: what came before need not come again.
+    last: Option<String>,
+}
+
+impl Run {
+    async fn serve(mut self) {
+        let mut backoff = Backoff::new(PAUSE, LONGEST_PAUSE);
+        loop {
+            let began = Instant::now();
+            let error = self.follow().await;
+            self.contact.failed(&error);
+            if began.elapsed() >= LASTING {
+                backoff.reset();
+            }
+            let pause = match is_denial(&error) {
+                true => DENIED_PAUSE,
+                false => backoff.pause(chance()),
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Follows one stream until it ends.
+    async fn follow(&mut self) -> ServiceError {
+        let last = self.last.as_deref();
+        let mut body = match self.service.events(&self.path, last).await {
+            Ok(body) => body,
+            Err(error) => return error,
+        };
+        self.contact.well(Instant::now());
+        let mut parser = EventParser::default();
+        loop {
+            let frame = match tokio::time::timeout(SILENCE, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(error))) => return ServiceError::Lost(told(&error)),
+                Ok(None) => return ServiceError::Lost("the stream has ended".to_owned()),
+                Err(_) => return ServiceError::Late(SILENCE),
+            };
+            self.contact.well(Instant::now());
+            let Some(data) = frame.data_ref() else {
+                continue;
+            };
+            if let Err(error) = parser.feed(data) {
+                return ServiceError::Answer(error.to_string());
+            }
+            while let Some(event) = parser.next() {
+                match event.kind.as_str() {
+                    "plan" => self.planned.plan(&event.data),
+                    "cut" => {
+                        let why = String::from_utf8_lossy(&event.data);
+                        return ServiceError::Lost(format!("the service ends the stream: {why}"));
+                    }
+                    _ => {}
+                }
+                self.last = event.id.or(self.last.take());
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A hub's client of the control service: [`Poster`] posts reports there and
+//! keeps them while it is away, [`Follower`] takes plans from its stream.
+//!
+//! What is posted when and kept where is decided by a queue without I/O and
+//! clocks; so are the parser of events, the clock's filter and the pauses.
+//! `docs/control-protocol.md` specifies what goes over the wire.
+
+mod backoff;
+mod contact;
+mod document;
+mod events;
+mod follower;
+mod offset;
+mod poster;
+mod queue;
+mod service;
+mod spool;
+
+pub use contact::{Contact, State};
+pub use follower::{Follower, Planned};
+pub use poster::{Poster, PosterConfig, Posting, Teller};
+pub use queue::{Figures, Lane};
+pub use service::{ConfigError, Service, ServiceConfig, ServiceError};
+pub use spool::SpoolError;

@@ -1,0 +1,363 @@
+//! Reports on their way to the control service: which are posted when, which
+//! are kept on the disk meanwhile, and when those who sent them may forget.
+//!
+//! Two lanes, each with one post under way: what is urgent goes at once, the
+//! rest, and what an absence of the service has left behind, once in each
+//! interval. A lane posts the newest first, as terminals do.
+//!
+//! Where custody is durable, what has not been accepted a quarter of a second
+//! after it came is saved; as long as the service answers, the disk is left
+//! alone. Only what is saved, accepted or given up is released from the
+//! custody of who sent it. When memory is full, what is saved stays on the
+//! disk alone until it can be posted.
+
+mod posting;
+mod spooling;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::backoff::Backoff;
+
+pub use posting::{Lane, Outcome};
+
+use posting::LaneState;
+
+/// What an entry takes beside its report's text.
+const OVERHEAD_BYTES: u64 = 128;
+
+/// In memory at most, where there is a disk.
+const MEMORY_BYTES: u64 = 16 << 20;
+
+/// Bounds of a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Whether what is not accepted soon is saved.
+    pub durable: bool,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// How often what is not urgent is posted.
+    pub interval: Duration,
+}
+
+/// A report on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its place in the order in which they came.
+    pub id: u64,
+    /// Whose it is: an ipn node number.
+    pub node: u64,
+    /// When it was made, ms after [`Queue::new`]; less than 0 before.
+    pub made_ms: i64,
+    /// The report, as JSON.
+    pub report: Box<str>,
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        self.report.len() as u64 + OVERHEAD_BYTES
+    }
+}
+
+/// What the queue wants done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// To be posted: [`Queue::posted`] tells what became of it.
+    Post(Lane, Vec<Arc<Entry>>),
+    /// To be made durable: [`Queue::saved`].
+    Save(Vec<Arc<Entry>>),
+    /// No longer needed on the disk.
+    Forget(Vec<u64>),
+    /// Needed from the disk: [`Queue::loaded`].
+    Load(Vec<u64>),
+    /// What came with this ticket needs no custody elsewhere.
+    Release(u64),
+}
+
+/// What has become of reports since the start, and what waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Reports that wait, those under way included.
+    pub waiting: u64,
+    /// Those among them that are on the disk.
+    pub spooled: u64,
+    /// Bytes of those that wait.
+    pub waiting_bytes: u64,
+    /// Reports that the service took in.
+    pub accepted: u64,
+    /// Reports that it will never take.
+    pub refused: u64,
+    /// Reports given up for want of room, or lost by the disk.
+    pub dropped: u64,
+}
+
+/// Reports on their way to the control service.
+#[derive(Debug)]
+pub struct Queue {
+    limits: Limits,
+    origin: Instant,
+    next_id: u64,
+    /// In memory.
+    held: BTreeMap<u64, Held>,
+    held_bytes: u64,
+    /// On the disk alone, with their bytes.
+    disk: BTreeMap<u64, u64>,
+    disk_bytes: u64,
+    /// Of each bundle, how many reports still need its custody.
+    tickets: HashMap<u64, usize>,
+    urgent: LaneState,
+    routine: LaneState,
+    /// Since when something urgent waits.
+    urgent_since: Option<Instant>,
+    /// When the routine lane is next due.
+    routine_at: Instant,
+    /// Nothing is posted before this.
+    hold_until: Option<Instant>,
+    backoff: Backoff,
+    /// Whether the last post was answered as it should.
+    reachable: bool,
+    /// Not saved yet, in the order in which they came.
+    unsaved: VecDeque<(Instant, u64)>,
+    /// What is being saved.
+    saving: Vec<u64>,
+    /// What is being loaded, with the bytes.
+    loading: BTreeMap<u64, u64>,
+    /// The disk is not asked before this.
+    disk_at: Option<Instant>,
+    actions: VecDeque<Action>,
+    figures: Figures,
+}
+
+#[derive(Debug)]
+struct Held {
+    entry: Arc<Entry>,
+    lane: Lane,
+    saved: Saved,
+    flying: bool,
+    ticket: Option<u64>,
+}
+
+/// Whether an entry is on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Saved {
+    No,
+    /// The disk was asked, and has not answered.
+    Asked,
+    Yes,
+}
+
+impl Queue {
+    /// An empty one. `left` are the entries of an earlier run that the disk
+    /// has, with the bytes of their reports.
+    pub fn new(now: Instant, limits: Limits, left: impl IntoIterator<Item = (u64, u64)>) -> Queue {
+        let disk: BTreeMap<u64, u64> = left
+            .into_iter()
+            .map(|(id, bytes)| (id, bytes + OVERHEAD_BYTES))
+            .collect();
+        let mut queue = Queue {
+            limits,
+            origin: now,
+            next_id: disk.last_key_value().map_or(0, |(last, _)| last + 1),
+            held: BTreeMap::new(),
+            held_bytes: 0,
+            disk_bytes: disk.values().sum(),
+            disk,
+            tickets: HashMap::new(),
+            urgent: LaneState::default(),
+            routine: LaneState::default(),
+            urgent_since: None,
+            routine_at: now,
+            hold_until: None,
+            backoff: Backoff::new(posting::PAUSE, posting::LONGEST_PAUSE),
+            reachable: true,
+            unsaved: VecDeque::new(),
+            saving: Vec::new(),
+            loading: BTreeMap::new(),
+            disk_at: None,
+            actions: VecDeque::new(),
+            figures: Figures::default(),
+        };
+        queue.bound();
+        queue
+    }
+
+    /// Takes reports in that `node` made at `made`. With a `ticket`, custody
+    /// of them is elsewhere until it is released.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        node: u64,
+        made: Instant,
+        lane: Lane,
+        reports: Vec<Box<str>>,
+        ticket: Option<u64>,
+    ) {
+        let Some(ticket) = self.admit(ticket, reports.len()) else {
+            return;
+        };
+        let made_ms = self.ms_at(made);
+        for report in reports {
+            let id = self.next_id;
+            self.next_id += 1;
+            let entry = Entry {
+                id,
+                node,
+                made_ms,
+                report,
+            };
+            self.held_bytes += entry.bytes();
+            let held = Held {
+                entry: Arc::new(entry),
+                lane,
+                saved: Saved::No,
+                flying: false,
+                ticket,
+            };
+            self.held.insert(id, held);
+            self.lane(lane).waiting.insert(id);
+            if self.limits.durable {
+                self.unsaved.push_back((now, id));
+            }
+        }
+        if lane == Lane::Urgent {
+            self.urgent_since.get_or_insert(now);
+        }
+        self.bound();
+    }
+
+    /// How old an entry is, ms.
+    pub fn age_ms(&self, now: Instant, entry: &Entry) -> u64 {
+        u64::try_from(self.ms_at(now) - entry.made_ms).unwrap_or(0)
+    }
+
+    /// What is to be done next.
+    pub fn poll(&mut self, now: Instant) -> Option<Action> {
+        if self.actions.is_empty() {
+            self.post_due(now);
+            self.save_due(now);
+            self.load_due(now);
+        }
+        self.actions.pop_front()
+    }
+
+    /// When [`Queue::poll`] has something without being told anything.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.post_at().into_iter().chain(self.disk_at()).min()
+    }
+
+    /// The queue in figures.
+    pub fn figures(&self) -> Figures {
+        let held = self.held.values();
+        let spooled = held.filter(|held| held.saved == Saved::Yes).count();
+        Figures {
+            waiting: (self.held.len() + self.disk.len() + self.loading.len()) as u64,
+            spooled: (spooled + self.disk.len() + self.loading.len()) as u64,
+            waiting_bytes: self.bytes(),
+            ..self.figures
+        }
+    }
+
+    /// Notes how many reports need the ticket; none of none is released at
+    /// once, and `None` returned.
+    fn admit(&mut self, ticket: Option<u64>, reports: usize) -> Option<Option<u64>> {
+        if let Some(ticket) = ticket {
+            match reports {
+                0 => self.actions.push_back(Action::Release(ticket)),
+                _ => drop(self.tickets.insert(ticket, reports)),
+            }
+        }
+        (reports > 0).then_some(ticket)
+    }
+
+    /// One report less needs the ticket.
+    fn release(&mut self, ticket: Option<u64>) {
+        let Some(ticket) = ticket else { return };
+        let Some(left) = self.tickets.get_mut(&ticket) else {
+            return;
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.tickets.remove(&ticket);
+            self.actions.push_back(Action::Release(ticket));
+        }
+    }
+
+    /// An entry in memory is done with; it is to be forgotten by the disk if
+    /// that may have it.
+    fn done(&mut self, id: u64) -> Option<u64> {
+        let held = self.held.remove(&id)?;
+        self.held_bytes -= held.entry.bytes();
+        self.lane(held.lane).waiting.remove(&id);
+        self.release(held.ticket);
+        (held.saved != Saved::No).then_some(id)
+    }
+
+    fn lane(&mut self, lane: Lane) -> &mut LaneState {
+        match lane {
+            Lane::Urgent => &mut self.urgent,
+            Lane::Routine => &mut self.routine,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.held_bytes + self.disk_bytes + self.loading.values().sum::<u64>()
+    }
+
+    /// Keeps the bounds: of memory by leaving to the disk what it has, in all
+    /// by giving up the oldest.
+    fn bound(&mut self) {
+        while self.limits.durable && self.held_bytes > MEMORY_BYTES && self.evict_first() {}
+        let mut forgotten = Vec::new();
+        while self.bytes() > self.limits.bytes {
+            let oldest = self.disk.first_key_value().map(|(id, _)| *id);
+            let mut waiting = self.held.iter().filter(|(_, held)| !held.flying);
+            let first = waiting.next().map(|(id, _)| *id);
+            let Some(id) = oldest.into_iter().chain(first).min() else {
+                break;
+            };
+            match self.disk.remove(&id) {
+                Some(bytes) => {
+                    self.disk_bytes -= bytes;
+                    forgotten.push(id);
+                }
+                None => forgotten.extend(self.done(id)),
+            }
+            self.figures.dropped += 1;
+        }
+        if !forgotten.is_empty() {
+            self.actions.push_back(Action::Forget(forgotten));
+        }
+    }
+
+    /// ms from the origin to an instant.
+    fn ms_at(&self, at: Instant) -> i64 {
+        let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        match at.checked_duration_since(self.origin) {
+            Some(after) => ms(after),
+            None => -ms(self.origin - at),
+        }
+    }
+}
+
+/// The newest of a set, at most `count` of them, by a bound of bytes; at least
+/// one if there is any. The oldest first.
+fn newest(
+    ids: &BTreeSet<u64>,
+    count: usize,
+    bytes_of: impl Fn(u64) -> u64,
+    most_bytes: u64,
+) -> Vec<u64> {
+    let mut bytes = 0;
+    let newest = ids.iter().rev().take(count).take_while(|id| {
+        let first = bytes == 0;
+        bytes += bytes_of(**id);
+        first || bytes <= most_bytes
+    });
+    let mut newest: Vec<u64> = newest.copied().collect();
+    newest.reverse();
+    newest
+}
+
+#[cfg(test)]
+mod tests;

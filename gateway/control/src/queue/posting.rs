@@ -1,0 +1,181 @@
+//! What is posted when, and what follows from the answers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Action, Queue, newest};
+use crate::document::{MAX_BYTES, MAX_REPORTS};
+
+/// What is urgent waits so long for others of its moment.
+const GATHER: Duration = Duration::from_millis(10);
+
+/// The first pause when the service does not answer, and the longest.
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The pause when it lets nobody in: that takes somebody who mends it.
+const DENIED_PAUSE: Duration = Duration::from_secs(15);
+
+/// One of the two ways to the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Posted at once.
+    Urgent,
+    /// Posted once in each interval.
+    Routine,
+}
+
+/// What became of a post.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The service has dealt with each report, and will never take so many.
+    Answered {
+        /// Reports it refused.
+        refused: usize,
+    },
+    /// It could not be reached, or cannot take anything at present.
+    Unavailable,
+    /// It does not let this node in.
+    Denied,
+    /// It will not take this post as a whole.
+    Rejected,
+}
+
+#[derive(Debug)]
+pub(super) struct LaneState {
+    /// In memory, and not under way.
+    pub waiting: BTreeSet<u64>,
+    /// Under way.
+    pub flying: Vec<u64>,
+    /// Reports in the next post at most: fewer while one among them spoils
+    /// the others' posts.
+    pub most: usize,
+}
+
+impl Default for LaneState {
+    fn default() -> Self {
+        LaneState {
+            waiting: BTreeSet::new(),
+            flying: Vec::new(),
+            most: MAX_REPORTS,
+        }
+    }
+}
+
+impl LaneState {
+    fn is_idle(&self) -> bool {
+        self.flying.is_empty() && !self.waiting.is_empty()
+    }
+}
+
+impl Queue {
+    /// What became of the post of a lane. `chance` is any random number.
+    pub fn posted(&mut self, now: Instant, lane: Lane, outcome: &Outcome, chance: u64) {
+        let flown = std::mem::take(&mut self.lane(lane).flying);
+        let count = flown.len();
+        self.reachable = matches!(outcome, Outcome::Answered { .. } | Outcome::Rejected);
+        match outcome {
+            Outcome::Answered { refused } => {
+                let refused = (*refused).min(count);
+                self.figures.accepted += (count - refused) as u64;
+                self.figures.refused += refused as u64;
+                self.settle(&flown);
+                let state = self.lane(lane);
+                state.most = (state.most * 2).min(MAX_REPORTS);
+            }
+            // The one that the service cannot bear.
+            Outcome::Rejected if count == 1 => {
+                self.figures.refused += 1;
+                self.settle(&flown);
+            }
+            Outcome::Rejected => {
+                self.lane(lane).most = count / 2;
+                self.land(now, lane, flown);
+            }
+            Outcome::Unavailable | Outcome::Denied => self.land(now, lane, flown),
+        }
+        self.hold_until = match outcome {
+            Outcome::Answered { .. } | Outcome::Rejected => {
+                self.backoff.reset();
+                None
+            }
+            Outcome::Unavailable => Some(now + self.backoff.pause(chance)),
+            Outcome::Denied => Some(now + DENIED_PAUSE),
+        };
+        self.bound();
+    }
+
+    /// These are done with.
+    fn settle(&mut self, flown: &[u64]) {
+        let forgotten: Vec<u64> = flown.iter().filter_map(|id| self.done(*id)).collect();
+        if !forgotten.is_empty() {
+            self.actions.push_back(Action::Forget(forgotten));
+        }
+    }
+
+    /// These wait again.
+    fn land(&mut self, now: Instant, lane: Lane, flown: Vec<u64>) {
+        if lane == Lane::Urgent {
+            self.urgent_since.get_or_insert(now);
+        }
+        for id in &flown {
+            if let Some(held) = self.held.get_mut(id) {
+                held.flying = false;
+            }
+        }
+        self.lane(lane).waiting.extend(flown);
+    }
+
+    pub(super) fn post_due(&mut self, now: Instant) {
+        if self.hold_until.is_some_and(|until| now < until) {
+            return;
+        }
+        if self.urgent_at().is_some_and(|at| at <= now) {
+            self.fly(Lane::Urgent);
+            self.urgent_since = (!self.urgent.waiting.is_empty()).then_some(now);
+        }
+        if self.routine.is_idle() && self.routine_at <= now {
+            self.fly(Lane::Routine);
+            self.routine_at = match self.routine.waiting.is_empty() {
+                true => now + self.limits.interval,
+                false => now,
+            };
+        }
+    }
+
+    /// When something is due to be posted.
+    pub(super) fn post_at(&self) -> Option<Instant> {
+        let routine = self.routine.is_idle().then_some(self.routine_at);
+        let next = self.urgent_at().into_iter().chain(routine).min()?;
+        Some(self.hold_until.map_or(next, |until| next.max(until)))
+    }
+
+    fn urgent_at(&self) -> Option<Instant> {
+        let since = self.urgent_since.filter(|_| self.urgent.is_idle());
+        since.map(|since| since + GATHER)
+    }
+
+    /// Posts the newest of a lane.
+    fn fly(&mut self, lane: Lane) {
+        let state = match lane {
+            Lane::Urgent => &self.urgent,
+            Lane::Routine => &self.routine,
+        };
+        let bytes_of = |id| self.held.get(&id).map_or(0, |held| held.entry.bytes());
+        let ids = newest(&state.waiting, state.most, bytes_of, MAX_BYTES as u64);
+        let mut entries = Vec::with_capacity(ids.len());
+        for id in &ids {
+            if let Some(held) = self.held.get_mut(id) {
+                held.flying = true;
+                entries.push(Arc::clone(&held.entry));
+            }
+        }
+        let state = self.lane(lane);
+        for id in &ids {
+            state.waiting.remove(id);
+        }
+        state.flying = ids;
+        self.actions.push_back(Action::Post(lane, entries));
+    }
+}

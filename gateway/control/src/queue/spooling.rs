@@ -1,0 +1,158 @@
+//! What goes to the disk, and comes back from it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Action, Entry, Held, Lane, Queue, Saved, newest};
+use crate::document::{MAX_BYTES, MAX_REPORTS};
+
+/// What has not been accepted so long after it came is saved.
+const WRITE_BEHIND: Duration = Duration::from_millis(250);
+
+/// A disk that fails is asked again after this.
+const DISK_PAUSE: Duration = Duration::from_secs(5);
+
+impl Queue {
+    /// What was to be saved is on the disk, or could not be written.
+    pub fn saved(&mut self, now: Instant, written: bool) {
+        for id in std::mem::take(&mut self.saving) {
+            let Some(held) = self.held.get_mut(&id) else {
+                continue;
+            };
+            if written {
+                held.saved = Saved::Yes;
+                let ticket = held.ticket.take();
+                self.release(ticket);
+            } else {
+                held.saved = Saved::No;
+                self.unsaved.push_front((now, id));
+            }
+        }
+        self.disk_at = (!written).then_some(now + DISK_PAUSE);
+        self.bound();
+    }
+
+    /// What was to be loaded, without what the disk has lost; or the disk
+    /// could not be read.
+    pub fn loaded(&mut self, now: Instant, entries: Option<Vec<Entry>>) {
+        let mut asked = std::mem::take(&mut self.loading);
+        let Some(entries) = entries else {
+            self.disk_bytes += asked.values().sum::<u64>();
+            self.disk.append(&mut asked);
+            self.disk_at = Some(now + DISK_PAUSE);
+            return;
+        };
+        for entry in entries {
+            if asked.remove(&entry.id).is_none() {
+                continue;
+            }
+            self.routine.waiting.insert(entry.id);
+            self.held_bytes += entry.bytes();
+            let held = Held {
+                entry: Arc::new(entry),
+                lane: Lane::Routine,
+                saved: Saved::Yes,
+                flying: false,
+                ticket: None,
+            };
+            self.held.insert(held.entry.id, held);
+        }
+        self.figures.dropped += asked.len() as u64;
+        if !asked.is_empty() {
+            let lost = asked.into_keys().collect();
+            self.actions.push_back(Action::Forget(lost));
+        }
+        self.routine_at = self.routine_at.min(now);
+    }
+
+    /// Has everything saved at once: the node ends. Whether anything is not
+    /// yet.
+    pub fn flush(&mut self, now: Instant) -> bool {
+        for (since, _) in &mut self.unsaved {
+            *since = now.checked_sub(WRITE_BEHIND).unwrap_or(now);
+        }
+        let unsaved = |held: &Held| held.saved != Saved::Yes;
+        self.limits.durable && self.held.values().any(unsaved)
+    }
+
+    pub(super) fn save_due(&mut self, now: Instant) {
+        self.skip_done();
+        let due = self.save_at().is_some_and(|at| at <= now);
+        if !due || !self.saving.is_empty() {
+            return;
+        }
+        let mut entries = Vec::new();
+        for (_, id) in std::mem::take(&mut self.unsaved) {
+            if let Some(held) = self.held.get_mut(&id) {
+                held.saved = Saved::Asked;
+                entries.push(Arc::clone(&held.entry));
+                self.saving.push(id);
+            }
+        }
+        self.actions.push_back(Action::Save(entries));
+    }
+
+    /// Fetches what is on the disk alone while the service answers.
+    pub(super) fn load_due(&mut self, now: Instant) {
+        if !self.wants_load() || self.disk_at.is_some_and(|at| now < at) {
+            return;
+        }
+        let ids: BTreeSet<u64> = self.disk.keys().rev().take(MAX_REPORTS).copied().collect();
+        let bytes_of = |id| self.disk.get(&id).copied().unwrap_or(0);
+        let ids = newest(&ids, MAX_REPORTS, bytes_of, MAX_BYTES as u64);
+        for id in &ids {
+            if let Some(bytes) = self.disk.remove(id) {
+                self.disk_bytes -= bytes;
+                self.loading.insert(*id, bytes);
+            }
+        }
+        self.actions.push_back(Action::Load(ids));
+    }
+
+    /// When the disk is to be asked for something.
+    pub(super) fn disk_at(&self) -> Option<Instant> {
+        let save = self.save_at().filter(|_| self.saving.is_empty());
+        // Without a pause of the disk's it is done by the call that made room.
+        let load = self.disk_at.filter(|_| self.wants_load());
+        save.into_iter().chain(load).min()
+    }
+
+    /// Leaves the oldest in memory to the disk; false if it cannot be.
+    pub(super) fn evict_first(&mut self) -> bool {
+        let first = self.held.first_key_value();
+        let first = first.filter(|(_, held)| held.saved == Saved::Yes && !held.flying);
+        let Some(id) = first.map(|(id, _)| *id) else {
+            return false;
+        };
+        if let Some(held) = self.held.remove(&id) {
+            let bytes = held.entry.bytes();
+            self.held_bytes -= bytes;
+            self.disk_bytes += bytes;
+            self.disk.insert(id, bytes);
+            self.lane(held.lane).waiting.remove(&id);
+        }
+        true
+    }
+
+    fn wants_load(&self) -> bool {
+        let waiting = self.routine.waiting.len();
+        let idle = self.routine.flying.is_empty() && waiting < MAX_REPORTS;
+        idle && self.reachable && self.loading.is_empty() && !self.disk.is_empty()
+    }
+
+    fn save_at(&self) -> Option<Instant> {
+        let (since, _) = self.unsaved.front()?;
+        let due = *since + WRITE_BEHIND;
+        Some(self.disk_at.map_or(due, |at| due.max(at)))
+    }
+
+    /// Those accepted before they had to be saved.
+    fn skip_done(&mut self) {
+        while let Some((_, id)) = self.unsaved.front()
+            && !self.held.contains_key(id)
+        {
+            self.unsaved.pop_front();
+        }
+    }
+}

@@ -1,0 +1,410 @@
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::document::MAX_REPORTS;
+
+const LIMITS: Limits = Limits {
+    durable: true,
+    bytes: 64 << 20,
+    interval: Duration::from_secs(1),
+};
+
+const ALL: Outcome = Outcome::Answered { refused: 0 };
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn report(text: &str) -> Vec<Box<str>> {
+    vec![text.into()]
+}
+
+/// Everything that the queue wants done now.
+fn actions(queue: &mut Queue, now: Instant) -> Vec<Action> {
+    std::iter::from_fn(|| queue.poll(now)).collect()
+}
+
+/// The post among some actions.
+fn post(actions: &[Action]) -> Option<(Lane, Vec<&str>)> {
+    actions.iter().find_map(|action| match action {
+        Action::Post(lane, entries) => Some((*lane, entries.iter().map(|e| &*e.report).collect())),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_is_urgent_goes_at_once_with_others_of_its_moment() {
+    let start = Instant::now();
+    let mut queue = Queue::new(start, LIMITS, []);
+    queue.take(start, 10, start, Lane::Urgent, report("a"), None);
+    queue.take(start + ms(5), 11, start, Lane::Urgent, report("b"), None);
+    assert_eq!(actions(&mut queue, start + ms(5)), []);
+    assert_eq!(queue.next_timeout(), Some(start + ms(10)));
+    let done = actions(&mut queue, start + ms(10));
+    assert_eq!(post(&done), Some((Lane::Urgent, vec!["a", "b"])));
+    // What comes meanwhile follows when the answer is there.
+    queue.take(start + ms(12), 10, start, Lane::Urgent, report("c"), None);
+    assert_eq!(actions(&mut queue, start + ms(40)), []);
+    queue.posted(start + ms(40), Lane::Urgent, &ALL, 0);
+    let done = actions(&mut queue, start + ms(40));
+    assert_eq!(post(&done), Some((Lane::Urgent, vec!["c"])));
+}
+
+#[test]
+fn the_rest_goes_once_in_each_interval_and_holds_up_nothing_urgent() {
+    let start = Instant::now();
+    let mut queue = Queue::new(start, LIMITS, []);
+    queue.take(start, 10, start, Lane::Routine, report("a"), None);
+    let done = actions(&mut queue, start);
+    assert_eq!(post(&done), Some((Lane::Routine, vec!["a"])));
+    queue.take(start + ms(100), 10, start, Lane::Routine, report("b"), None);
+    queue.take(start + ms(100), 10, start, Lane::Urgent, report("u"), None);
+    let done = actions(&mut queue, start + ms(110));
+    assert_eq!(post(&done), Some((Lane::Urgent, vec!["u"])));
+    queue.posted(start + ms(120), Lane::Routine, &ALL, 0);
+    assert_eq!(post(&actions(&mut queue, start + ms(200))), None);
+    let done = actions(&mut queue, start + ms(1000));
+    assert_eq!(post(&done), Some((Lane::Routine, vec!["b"])));
+}
+
+#[test]
+fn while_the_service_answers_the_disk_is_left_alone() {
+    let start = Instant::now();
+    let mut queue = Queue::new(start, LIMITS, []);
+    queue.take(start, 10, start, Lane::Urgent, report("a"), Some(7));
+    actions(&mut queue, start + ms(10));
+    queue.posted(start + ms(200), Lane::Urgent, &ALL, 0);
+    let done = actions(&mut queue, start + ms(300));
+    assert_eq!(done, [Action::Release(7)]);
+    assert_eq!(queue.next_timeout(), None);
+    let figures = queue.figures();
+    assert_eq!(
+        (figures.accepted, figures.waiting, figures.waiting_bytes),
+        (1, 0, 0)
+    );
+}
+
+#[test]
+fn custody_is_released_when_all_of_a_bundle_is_on_the_disk() {
+    let start = Instant::now();
+    let mut queue = Queue::new(start, LIMITS, []);
+    let reports = vec!["a".into(), "b".into()];
+    queue.take(start, 10, start, Lane::Urgent, reports, Some(7));
+    actions(&mut queue, start + ms(10));
+    queue.posted(start + ms(20), Lane::Urgent, &Outcome::Unavailable, 0);
+    let done = actions(&mut queue, start + ms(250));
+    assert!(
+        matches!(&done[..], [Action::Save(entries)] if entries.len() == 2),
+        "{done:?}"
+    );
+    // A disk that cannot write is asked again.
+    queue.saved(start + ms(300), false);
+    assert_eq!(actions(&mut queue, start + ms(400)), []);
+    let done = actions(&mut queue, start + ms(5300));
+    assert!(
+        done.iter().any(|action| matches!(action, Action::Save(_))),
+        "{done:?}"
+    );
+    queue.saved(start + ms(5400), true);
+    let done = actions(&mut queue, start + ms(5400));
+    assert_eq!(done, [Action::Release(7)]);
+    // Once accepted it is forgotten there.
+    queue.posted(start + ms(5500), Lane::Urgent, &ALL, 0);
+    assert_eq!(
+        actions(&mut queue, start + ms(5500)),
+        [Action::Forget(vec![0, 1])]
+    );
+}
+
+#[test]
+fn what_an_earlier_run_has_left_is_posted_when_the_service_answers() {
+    let start = Instant::now();
+    let mut queue = Queue::new(start, LIMITS, [(3, 10), (4, 10)]);
+    let done = actions(&mut queue, start);
+    assert_eq!(done, [Action::Load(vec![3, 4])]);
+    let entry = |id| Entry {
+        id,
+        node: 10,
+        made_ms: -5000,
+        report: format!("{id}").into(),
+    };
+    // One of them the disk has lost.
+    queue.loaded(start, Some(vec![entry(4)]));
+    let done = actions(&mut queue, start);
+    assert_eq!(done[0], Action::Forget(vec![3]));
+    assert_eq!(post(&done), Some((Lane::Routine, vec!["4"])));
+    assert_eq!(queue.age_ms(start + ms(1000), &entry(4)), 6000);
+    queue.posted(start + ms(20), Lane::Routine, &ALL, 0);
+    assert_eq!(
+        actions(&mut queue, start + ms(20)),
+        [Action::Forget(vec![4])]
+    );
+    // New ones have later places than all.
+    queue.take(start, 10, start, Lane::Routine, report("n"), None);
+    assert_eq!(queue.figures().dropped, 1);
+    assert_eq!(queue.next_id, 6);
+}
+
+#[test]
+fn pauses_of_an_absent_service_hold_both_lanes() {
+    let start = Instant::now();
+    let mut queue = Queue::new(start, LIMITS, []);
+    queue.take(start, 10, start, Lane::Urgent, report("a"), None);
+    actions(&mut queue, start + ms(10));
+    queue.posted(start + ms(10), Lane::Urgent, &Outcome::Unavailable, 0);
+    queue.take(start + ms(20), 10, start, Lane::Routine, report("r"), None);
+    assert_eq!(post(&actions(&mut queue, start + ms(500))), None);
+    assert!(post(&actions(&mut queue, start + ms(510))).is_some());
+    queue.posted(start + ms(520), Lane::Urgent, &Outcome::Denied, 0);
+    assert_eq!(post(&actions(&mut queue, start + ms(15_000))), None);
+    assert!(post(&actions(&mut queue, start + ms(15_520))).is_some());
+}
+
+#[test]
+fn one_report_that_the_service_cannot_bear_is_found_and_given_up() {
+    let mut now = Instant::now();
+    let mut queue = Queue::new(now, LIMITS, []);
+    let reports = (0..300).map(|n| format!("{n}").into()).collect();
+    queue.take(now, 10, now, Lane::Routine, reports, None);
+    for _ in 0..100 {
+        let done = actions(&mut queue, now);
+        let Some((lane, texts)) = post(&done) else {
+            break;
+        };
+        let outcome = match texts.contains(&"123") {
+            true => Outcome::Rejected,
+            false => ALL,
+        };
+        queue.posted(now, lane, &outcome, 0);
+        now += ms(1000);
+    }
+    let figures = queue.figures();
+    assert_eq!(
+        (figures.accepted, figures.refused, figures.waiting),
+        (299, 1, 0)
+    );
+}
+
+#[test]
+fn full_queue_gives_up_the_oldest_and_counts_them() {
+    let start = Instant::now();
+    let limits = Limits {
+        durable: false,
+        bytes: 10 * (OVERHEAD_BYTES + 1),
+        ..LIMITS
+    };
+    let mut queue = Queue::new(start, limits, []);
+    for text in ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b"] {
+        queue.take(
+            start,
+            10,
+            start,
+            Lane::Routine,
+            report(text),
+            Some(u64::from(text == "0")),
+        );
+    }
+    assert_eq!(queue.figures().dropped, 2);
+    let done = actions(&mut queue, start);
+    let (_, texts) = post(&done).unwrap();
+    assert_eq!((texts[0], texts.len()), ("2", 10));
+    // What is given up is nobody's to keep.
+    assert!(done.contains(&Action::Release(1)));
+}
+
+#[test]
+fn memory_holds_what_it_may_and_the_disk_the_rest() {
+    let mut now = Instant::now();
+    let mut queue = Queue::new(now, LIMITS, []);
+    let long = "x".repeat(1 << 20);
+    queue.take(now, 10, now, Lane::Urgent, report(&long), None);
+    actions(&mut queue, now + ms(10));
+    queue.posted(now + ms(10), Lane::Urgent, &Outcome::Denied, 0);
+    for _ in 0..30 {
+        queue.take(now, 10, now, Lane::Urgent, report(&long), None);
+        now += ms(300);
+        actions(&mut queue, now);
+        queue.saved(now, true);
+    }
+    assert!(queue.held_bytes <= MEMORY_BYTES);
+    let figures = queue.figures();
+    assert_eq!(
+        (figures.waiting, figures.spooled, figures.dropped),
+        (31, 31, 0)
+    );
+}
+
+/// The service and the disk of a queue that is driven at random.
+struct World {
+    queue: Queue,
+    now: Instant,
+    /// Reports on the disk, by their ids.
+    disk: BTreeMap<u64, Entry>,
+    accepted: HashSet<String>,
+    /// Of each ticket not released, the reports.
+    custody: BTreeMap<u64, Vec<String>>,
+    saving: Option<Vec<Arc<Entry>>>,
+    flying: Vec<(Lane, Vec<Arc<Entry>>)>,
+}
+
+impl World {
+    fn new(disk: BTreeMap<u64, Entry>, now: Instant) -> World {
+        let left = disk.iter().map(|(id, e)| (*id, e.report.len() as u64));
+        World {
+            queue: Queue::new(now, LIMITS, left.collect::<Vec<_>>()),
+            now,
+            disk,
+            accepted: HashSet::new(),
+            custody: BTreeMap::new(),
+            saving: None,
+            flying: Vec::new(),
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.queue.poll(self.now) {
+            match action {
+                Action::Post(lane, entries) => {
+                    assert!(entries.len() <= MAX_REPORTS && !entries.is_empty());
+                    assert!(self.flying.iter().all(|(other, _)| *other != lane));
+                    self.flying.push((lane, entries));
+                }
+                Action::Save(entries) => {
+                    assert!(self.saving.replace(entries).is_none(), "one save at a time");
+                }
+                Action::Forget(ids) => {
+                    // What is being written is written before.
+                    if let Some(entries) = self.saving.take() {
+                        self.write(&entries);
+                    }
+                    for id in ids {
+                        self.disk.remove(&id);
+                    }
+                }
+                Action::Load(ids) => {
+                    let found = ids.iter().filter_map(|id| self.disk.get(id).cloned());
+                    let found = found.collect();
+                    self.queue.loaded(self.now, Some(found));
+                }
+                Action::Release(ticket) => {
+                    let safe = |text: &String| {
+                        self.accepted.contains(text)
+                            || self.disk.values().any(|entry| *entry.report == **text)
+                    };
+                    let reports = self.custody.remove(&ticket).unwrap();
+                    assert!(reports.iter().all(safe), "released before it is safe");
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, entries: &[Arc<Entry>]) {
+        for entry in entries {
+            self.disk.insert(entry.id, (**entry).clone());
+        }
+        self.queue.saved(self.now, true);
+    }
+
+    fn answer(&mut self, outcome: &Outcome) {
+        if self.flying.is_empty() {
+            return;
+        }
+        let (lane, entries) = self.flying.remove(0);
+        if let Outcome::Answered { .. } = outcome {
+            let texts = entries.iter().map(|entry| entry.report.to_string());
+            self.accepted.extend(texts);
+        }
+        self.queue.posted(self.now, lane, outcome, 1);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take { urgent: bool, reports: usize },
+    Answer(u8),
+    Saved(bool),
+    Wait(u64),
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (any::<bool>(), 0usize..4).prop_map(|(urgent, reports)| Step::Take { urgent, reports }),
+        3 => (0u8..5).prop_map(Step::Answer),
+        2 => prop::bool::weighted(0.8).prop_map(Step::Saved),
+        3 => (0u64..2000).prop_map(Step::Wait),
+        1 => Just(Step::Crash),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_report_is_accepted_or_still_in_custody_whatever_breaks(
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut world = World::new(BTreeMap::new(), Instant::now());
+        let (mut made, mut next_ticket) = (Vec::new(), 0);
+        for step in steps {
+            match step {
+                Step::Take { urgent, reports } => {
+                    let texts: Vec<String> =
+                        (0..reports).map(|n| format!("{}", made.len() + n)).collect();
+                    made.extend(texts.clone());
+                    let lane = if urgent { Lane::Urgent } else { Lane::Routine };
+                    world.custody.insert(next_ticket, texts.clone());
+                    let texts = texts.into_iter().map(String::into).collect();
+                    let now = world.now;
+                    world.queue.take(now, 10, now, lane, texts, Some(next_ticket));
+                    next_ticket += 1;
+                }
+                Step::Answer(0) => world.answer(&Outcome::Denied),
+                Step::Answer(1) => world.answer(&Outcome::Unavailable),
+                Step::Answer(_) => world.answer(&ALL),
+                Step::Saved(true) => {
+                    if let Some(entries) = world.saving.take() {
+                        world.write(&entries);
+                    }
+                }
+                Step::Saved(false) => {
+                    if world.saving.take().is_some() {
+                        world.queue.saved(world.now, false);
+                    }
+                }
+                Step::Wait(ms) => world.now += Duration::from_millis(ms),
+                Step::Crash => {
+                    // Those that have custody send again what is not released.
+                    let again = std::mem::take(&mut world.custody);
+                    let accepted = std::mem::take(&mut world.accepted);
+                    let disk = std::mem::take(&mut world.disk);
+                    world = World::new(disk, world.now);
+                    world.accepted = accepted;
+                    for (ticket, texts) in again {
+                        world.custody.insert(ticket, texts.clone());
+                        let texts = texts.into_iter().map(String::into).collect();
+                        let now = world.now;
+                        world.queue.take(now, 10, now, Lane::Urgent, texts, Some(ticket));
+                    }
+                }
+            }
+            world.act();
+        }
+        // When the service and the disk are well, everything arrives.
+        for _ in 0..200 {
+            if let Some(entries) = world.saving.take() {
+                world.write(&entries);
+            }
+            world.answer(&ALL);
+            world.now += Duration::from_secs(1);
+            world.act();
+        }
+        let figures = world.queue.figures();
+        prop_assert_eq!((figures.waiting, figures.dropped), (0, 0));
+        prop_assert!(world.custody.is_empty() && world.disk.is_empty());
+        for text in &made {
+            prop_assert!(world.accepted.contains(text));
+        }
+        prop_assert_eq!(world.queue.next_timeout(), None);
+    }
+}

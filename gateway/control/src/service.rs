@@ -1,0 +1,353 @@
+//! The control service over HTTP: requests with this node's token, over TLS
+//! where the address says so.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use thiserror::Error;
+
+/// Where the service is, and how it lets this node in.
+#[derive(Clone, Debug)]
+pub struct ServiceConfig {
+    /// Its address: `https://HOST[:PORT][/PREFIX]` or `http://…`.
+    pub url: String,
+    /// The file with the token.
+    pub token_file: PathBuf,
+    /// The file with the authorities that its certificate is judged by; none
+    /// for the system's.
+    pub ca_file: Option<PathBuf>,
+    /// How long an answer may take.
+    pub timeout: Duration,
+}
+
+/// Why the service cannot be asked at all.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The address is none.
+    #[error("control.url = {0:?}: must be https://HOST[:PORT][/PREFIX]")]
+    Url(String),
+    /// The token cannot be read.
+    #[error("control.token_file {path}: {reason}")]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The authorities' certificates cannot be read.
+    #[error("control.ca_file {path}: {reason}")]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The system has no authorities' certificates.
+    #[error("control.ca_file is not set, and the system has no authorities: {0}")]
+    NoAuthorities(std::io::Error),
+    /// TLS cannot be set up.
+    #[error("TLS to the control service: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Why a request has come to nothing.
+#[derive(Debug, Error)]
+pub enum ServiceError {
+    /// The token cannot be read any more.
+    #[error(transparent)]
+    Token(ConfigError),
+    /// The service cannot be reached, or the exchange broke off.
+    #[error("{0}")]
+    Lost(String),
+    /// It took too long.
+    #[error("no answer within {} s", .0.as_secs())]
+    Late(Duration),
+    /// The answer is not that of a control service.
+    #[error("the answer is not understood: {0}")]
+    Answer(String),
+    /// The service answers with an error.
+    #[error("{status}: {detail}")]
+    Status {
+        /// Which.
+        status: StatusCode,
+        /// In its own words.
+        detail: String,
+    },
+}
+
+/// The control service, as this node reaches it.
+#[derive(Debug)]
+pub struct Service {
+    config: ServiceConfig,
+    /// Before each path: scheme, authority and prefix.
+    base: String,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+/// The longest error text that is read, bytes.
+const MAX_PROBLEM_BYTES: usize = 16 << 10;
+
+impl Service {
+    /// Reads what the configuration names.
+    ///
+    /// # Errors
+    /// When the address, the token or the certificates cannot be used.
+    pub fn new(config: ServiceConfig) -> Result<Service, ConfigError> {
+        let base = base(&config.url).ok_or_else(|| ConfigError::Url(config.url.clone()))?;
+        token(&config.token_file)?;
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_connect_timeout(Some(config.timeout));
+        // A stream that is silent for good must end.
+        http.set_keepalive(Some(Duration::from_secs(30)));
+        let tls = tls(config.ca_file.as_deref(), base.starts_with("https"))?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(60))
+            .build(connector);
+        Ok(Service {
+            config,
+            base,
+            client,
+        })
+    }
+
+    /// Posts JSON; the body of the answer, which has at most `most` bytes.
+    ///
+    /// # Errors
+    /// When there is no answer, or another one than 200.
+    pub async fn post(&self, path: &str, body: String, most: usize) -> Result<Bytes, ServiceError> {
+        let request = self
+            .request(Method::POST, path)?
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::from(body));
+        let timeout = self.config.timeout;
+        let exchange = async {
+            let answer = self.exchange(request).await?;
+            whole(answer.into_body(), most).await
+        };
+        let answer = tokio::time::timeout(timeout, exchange).await;
+        answer.map_err(|_| ServiceError::Late(timeout))?
+    }
+
+    /// Opens a stream of events, from behind the one with this id.
+    ///
+    /// # Errors
+    /// When there is no answer, or it is no such stream.
+    pub async fn events(&self, path: &str, after: Option<&str>) -> Result<Incoming, ServiceError> {
+        const STREAM: &str = "text/event-stream";
+        let mut request = self.request(Method::GET, path)?.header(ACCEPT, STREAM);
+        if let Some(id) = after.and_then(|id| HeaderValue::from_str(id).ok()) {
+            request = request.header("Last-Event-ID", id);
+        }
+        let request = request.body(Full::default());
+        let timeout = self.config.timeout;
+        let answer = tokio::time::timeout(timeout, self.exchange(request)).await;
+        let answer = answer.map_err(|_| ServiceError::Late(timeout))??;
+        let kind = answer.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.starts_with(STREAM) {
+            return Err(ServiceError::Answer(format!("{kind:?} is no {STREAM}")));
+        }
+        Ok(answer.into_body())
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<hyper::http::request::Builder, ServiceError> {
+        // Read anew each time: a token is replaced while the node runs.
+        let token = token(&self.config.token_file).map_err(ServiceError::Token)?;
+        Ok(Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header(AUTHORIZATION, token))
+    }
+
+    async fn exchange(
+        &self,
+        request: hyper::http::Result<Request<Full<Bytes>>>,
+    ) -> Result<Response<Incoming>, ServiceError> {
+        let request = request.map_err(|error| ServiceError::Lost(error.to_string()))?;
+        let answer = self.client.request(request).await;
+        let answer = answer.map_err(|error| ServiceError::Lost(told(&error)))?;
+        let status = answer.status();
+        if status == StatusCode::OK {
+            return Ok(answer);
+        }
+        let body = whole(answer.into_body(), MAX_PROBLEM_BYTES).await;
+        let detail = body.map(|body| detail(&body)).unwrap_or_default();
+        Err(ServiceError::Status { status, detail })
+    }
+}
+
+/// The authority and prefix of an address, without a slash behind.
+fn base(url: &str) -> Option<String> {
+    let uri: Uri = url.parse().ok()?;
+    let scheme = uri
+        .scheme_str()
+        .filter(|s| matches!(*s, "http" | "https"))?;
+    let prefix = uri.path().trim_end_matches('/');
+    Some(format!("{scheme}://{}{prefix}", uri.authority()?))
+}
+
+/// What a request says to be let in.
+fn token(path: &Path) -> Result<HeaderValue, ConfigError> {
+    let failed = |reason: String| ConfigError::Token {
+        path: path.to_owned(),
+        reason,
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let text = text.trim();
+    if text.is_empty() || text.contains(char::is_whitespace) {
+        return Err(failed("must hold the token, in one line".to_owned()));
+    }
+    let header = HeaderValue::from_str(&format!("Bearer {text}"));
+    let mut header = header.map_err(|error| failed(error.to_string()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+fn tls(ca_file: Option<&Path>, needed: bool) -> Result<ClientConfig, ConfigError> {
+    let provider = rustls::crypto::ring::default_provider();
+    let config = ClientConfig::builder_with_provider(provider.into());
+    let config = config.with_safe_default_protocol_versions()?;
+    let config = match ca_file {
+        Some(path) => config.with_root_certificates(authorities(path)?),
+        None if needed => config
+            .with_native_roots()
+            .map_err(ConfigError::NoAuthorities)?,
+        None => config.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(config.with_no_client_auth())
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, ConfigError> {
+    let failed = |reason: String| ConfigError::Authorities {
+        path: path.to_owned(),
+        reason,
+    };
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(path);
+    for certificate in certificates.map_err(|error| failed(error.to_string()))? {
+        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+        let added = roots.add(certificate);
+        added.map_err(|error| failed(error.to_string()))?;
+    }
+    match roots.is_empty() {
+        true => Err(failed("holds no certificate".to_owned())),
+        false => Ok(roots),
+    }
+}
+
+async fn whole(body: Incoming, most: usize) -> Result<Bytes, ServiceError> {
+    match Limited::new(body, most).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ServiceError::Answer(format!(
+            "it has more than {most} bytes"
+        ))),
+        Err(error) => Err(ServiceError::Lost(told(&*error))),
+    }
+}
+
+/// The detail of a problem document (RFC 9457), or what there is instead.
+fn detail(body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Document {
+        detail: String,
+    }
+    match serde_json::from_slice::<Document>(body) {
+        Ok(document) => document.detail,
+        Err(_) => String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned(),
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let next = cause.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_keeps_its_prefix_and_loses_the_slash_behind() {
+        let cases = [
+            ("https://control.example", "https://control.example"),
+            ("http://[::1]:8480/", "http://[::1]:8480"),
+            ("https://example/under/pass/", "https://example/under/pass"),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(base(url).as_deref(), Some(expected));
+        }
+        for wrong in ["control.example", "ftp://example", "/v1", ""] {
+            assert_eq!(base(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let config = |token_file: PathBuf, ca_file| ServiceConfig {
+            url: "https://control.example".to_owned(),
+            token_file,
+            ca_file,
+            timeout: Duration::from_secs(1),
+        };
+        let token = file("token", "secret\n");
+        let refused = |config| Service::new(config).unwrap_err().to_string();
+        let missing = refused(config(folder.path().join("none"), None));
+        assert!(missing.contains("control.token_file"), "{missing}");
+        for wrong in ["", "two words", "two\nlines"] {
+            let told = refused(config(file("wrong", wrong), None));
+            assert!(told.contains("in one line"), "{told}");
+        }
+        for wrong in [
+            "",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        ] {
+            let told = refused(config(token.clone(), Some(file("ca.pem", wrong))));
+            assert!(told.contains("control.ca_file"), "{told}");
+        }
+        let error = refused(ServiceConfig {
+            url: "control.example".to_owned(),
+            ..config(token, None)
+        });
+        assert!(error.contains("control.url"), "{error}");
+    }
+}
