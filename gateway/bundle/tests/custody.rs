@@ -104,6 +104,63 @@ fn a_lost_signal_is_healed_by_the_duplicate() {
     assert_eq!(net.delivered(1).len(), 1, "delivered once");
 }
 
+/// A pair whose second node's service confirms.
+fn confirming_pair() -> Net {
+    let mut second = node(2);
+    second.confirming.insert(SERVICE);
+    Net::new(vec![Agent::new(node(1)), Agent::new(second)])
+}
+
+#[test]
+fn custody_of_an_unconfirmed_bundle_stays_with_the_sender() {
+    let mut net = confirming_pair();
+    let id = net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    let deliveries = net.deliveries(1);
+    let [delivery] = &deliveries[..] else {
+        panic!("delivered once: {deliveries:?}");
+    };
+    net.pass(Duration::from_secs(3));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0), []);
+    // The custody timer's duplicate is neither delivered nor answered.
+    let again = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &again);
+    net.finish(0, &again, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(100));
+    net.carry_signals(1, 0);
+    assert_eq!((net.released(0), net.delivered(1).len()), (vec![], 0));
+    let now = net.now;
+    net.agents[1].confirm(now, delivery.ticket.unwrap());
+    net.pass(Duration::from_millis(100));
+    net.carry_signals(1, 0);
+    assert_eq!(net.released(0), [id]);
+}
+
+#[test]
+fn what_was_not_confirmed_before_the_end_of_the_process_is_delivered_again() {
+    let mut net = confirming_pair();
+    net.send(0, 2, b"data").unwrap();
+    let offer = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &offer);
+    net.finish(0, &offer, Outcome::Acknowledged);
+    assert_eq!(net.delivered(1).len(), 1);
+    let mut restarted = node(2);
+    restarted.confirming.insert(SERVICE);
+    restarted.incarnation += 1;
+    net.agents[1] = Agent::new(restarted);
+    let now = net.now;
+    net.agents[1].neighbour_up(now, NeighbourId(1));
+    net.agents[0].neighbour_down(now, NeighbourId(2));
+    net.agents[0].neighbour_up(now, NeighbourId(2));
+    net.pass(Duration::from_secs(3));
+    let again = net.offer(0, 2).unwrap();
+    net.arrive(1, 1, &again);
+    assert_eq!(net.delivered(1), [&b"data"[..]]);
+}
+
 #[test]
 fn one_signal_covers_a_thousand_bundles() {
     let mut net = pair();

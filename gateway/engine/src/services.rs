@@ -24,6 +24,9 @@ pub struct Message {
     pub class: Class,
     /// Its age on arrival; what is sent begins with none.
     pub age: Duration,
+    /// To be given to [`Engine::confirm`] once it is safe with its service,
+    /// where that is one that confirms; what is sent has none.
+    pub ticket: Option<u64>,
     /// What it says.
     pub payload: Bytes,
 }
@@ -58,6 +61,13 @@ impl Engine {
         sent
     }
 
+    /// A service has made safe what came with this ticket: whoever has
+    /// custody of it may forget it.
+    pub fn confirm(&mut self, now: Instant, ticket: u64) {
+        self.agent.confirm(now, ticket);
+        self.settle(now);
+    }
+
     /// Whether this node still keeps a bundle: it has not been handed on.
     pub fn holds(&self, id: BundleId) -> bool {
         self.agent.holds(id)
@@ -77,6 +87,7 @@ impl Engine {
             service: delivery.service,
             class: self.known(delivery.class),
             age: delivery.age,
+            ticket: delivery.ticket,
             payload: delivery.payload,
         }));
     }

@@ -99,6 +99,9 @@ pub struct Config {
     pub incarnation: u64,
     /// Services that bundles to this node are delivered to.
     pub services: BTreeSet<u64>,
+    /// Those among them that say themselves when a bundle is safe with them:
+    /// its custodian keeps it until [`crate::Agent::confirm`].
+    pub confirming: BTreeSet<u64>,
     /// Code points and signal shape that are sent.
     pub codes: CodePoints,
     /// CRC of the payload block that is sent.
@@ -135,6 +138,7 @@ impl Config {
             node,
             incarnation,
             services: BTreeSet::new(),
+            confirming: BTreeSet::new(),
             codes: CodePoints::default(),
             payload_crc: CrcKind::default(),
             aggregate: Duration::from_millis(100),

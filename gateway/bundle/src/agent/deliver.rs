@@ -28,7 +28,9 @@ impl Agent {
         let name = arrival.name();
         let named = !is_null(&name.group.source);
         if named && self.seen.contains(&name.group, name.sequence) {
-            self.signal(now, &arrival, true);
+            if !self.is_unconfirmed(&arrival, &name) {
+                self.signal(now, &arrival, true);
+            }
             return Ok(());
         }
         if let Some(reason) = self.undeliverable(&arrival, service) {
@@ -38,10 +40,13 @@ impl Agent {
         if !self.delivery_room(arrival.bundle.payload.len() as u64) {
             return Err(Reject::NoResources);
         }
+        let ticket = self.await_confirmation(&arrival, service, &name)?;
         if named {
             self.seen.insert(now, name.group, name.sequence);
         }
-        self.signal(now, &arrival, true);
+        if ticket.is_none() {
+            self.signal(now, &arrival, true);
+        }
         self.report_reception(now, &arrival);
         let primary = &arrival.bundle.primary;
         let bytes = arrival.bundle.payload.len() as u64;
@@ -53,6 +58,7 @@ impl Agent {
             class: arrival.class,
             from: Some(arrival.from),
             age: Duration::from_millis(arrival.age_ms),
+            ticket,
             payload: arrival.bundle.payload,
         });
         Ok(())

@@ -147,6 +147,9 @@ pub struct Delivery {
     pub from: Option<NeighbourId>,
     /// Its age on arrival.
     pub age: Duration,
+    /// To be given to [`crate::Agent::confirm`] once the bundle is safe, where
+    /// its custodian waits for that.
+    pub ticket: Option<u64>,
     /// The payload.
     pub payload: Bytes,
 }

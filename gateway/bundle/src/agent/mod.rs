@@ -1,6 +1,7 @@
 //! The bundle protocol agent: one state machine, one verb per file.
 
 mod config;
+mod confirming;
 mod custody;
 mod deliver;
 mod event;
@@ -30,6 +31,7 @@ pub use event::{
 
 use crate::store::{MemoryStore, Store};
 use crate::wire::{Cteb, Eid, ipn};
+use confirming::Unconfirmed;
 use held::{Held, NameGroup, Phase, WireName, quota_bytes};
 use neighbour::{Neighbour, Queue};
 use ranges::Memory;
@@ -55,6 +57,8 @@ pub struct Agent {
     kept_back: BTreeMap<BundleId, usize>,
     /// Whom custody is signalled to once the store has made it safe.
     uncommitted: HashMap<BundleId, (Way, Cteb)>,
+    /// What its service has not confirmed to be safe.
+    unconfirmed: Unconfirmed,
     /// Bytes held, as the quota counts them.
     used_bytes: u64,
     neighbours: HashMap<NeighbourId, Neighbour>,
@@ -152,6 +156,7 @@ impl Agent {
             by_name: HashMap::new(),
             kept_back: BTreeMap::new(),
             uncommitted: HashMap::new(),
+            unconfirmed: Unconfirmed::default(),
             used_bytes: 0,
             neighbours: HashMap::new(),
             sequences: HashMap::new(),

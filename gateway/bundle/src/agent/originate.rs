@@ -127,6 +127,7 @@ impl Agent {
             class: send.class,
             from: None,
             age: Duration::ZERO,
+            ticket: None,
             payload,
         });
         self.events.push_back(Event::Released { id, bytes });

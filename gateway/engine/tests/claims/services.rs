@@ -23,6 +23,7 @@ fn message(peer: u64, bytes: usize) -> Message {
         service: SERVICE,
         class: URGENT,
         age: Duration::ZERO,
+        ticket: None,
         payload: Bytes::from(vec![7; bytes]),
     }
 }

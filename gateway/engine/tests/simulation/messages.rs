@@ -35,6 +35,7 @@ impl World {
             service: SERVICE,
             class: plan.class,
             age: Duration::ZERO,
+            ticket: None,
             payload: [head, body].concat().into(),
         };
         let sent = self.call(plan.from, |engine, now| {

@@ -74,6 +74,7 @@ impl Carrier for Messages {
             service: SERVICE,
             class: Class(class),
             age: Duration::ZERO,
+            ticket: None,
             payload,
         };
         match self.shell.send_message(message, lifetime, earlier) {

@@ -143,6 +143,7 @@ mod tests {
             service: SERVICE,
             class: Class::SIGNALLING,
             age: Duration::ZERO,
+            ticket: None,
             payload: Bytes::from_static(b"{\"version\":1"),
         });
         assert!(intake.heard().is_empty());

@@ -163,6 +163,7 @@ impl Carriage {
                 Urgency::Late => self.lowest,
             },
             age: Duration::ZERO,
+            ticket: None,
             payload,
         };
         match self.shell.send_message(envelope, self.lifetime, None) {
