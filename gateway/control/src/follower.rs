@@ -61,8 +61,19 @@ impl Follower {
     }
 
     /// How the stream fares.
+    pub fn following(&self) -> Following {
+        Following(self.contact.clone())
+    }
+}
+
+/// Shows how a follower fares; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Following(Arc<Watched>);
+
+impl Following {
+    /// How the stream fares.
     pub fn contact(&self) -> Contact {
-        self.contact.contact()
+        self.0.contact()
     }
 }
 

@@ -17,8 +17,8 @@ mod service;
 mod spool;
 
 pub use contact::{Contact, State};
-pub use follower::{Follower, Planned};
+pub use follower::{Follower, Following, Planned};
 pub use poster::{Poster, PosterConfig, Posting, Teller};
-pub use queue::{Figures, Lane};
+pub use queue::{Figures, Lane, Taken};
 pub use service::{ConfigError, Service, ServiceConfig, ServiceError};
 pub use spool::SpoolError;

@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::contact::{Contact, Watched, is_denial};
 use crate::document::{Answer, MAX_ANSWER_BYTES, Posted, post};
 use crate::offset::{ClockFilter, Exchange};
-use crate::queue::{Action, Entry, Figures, Lane, Limits, Outcome, Queue};
+use crate::queue::{Action, Entry, Figures, Lane, Limits, Outcome, Queue, Taken};
 use crate::service::{Service, ServiceError};
 use crate::spool::{Done, Spool, SpoolError};
 
@@ -56,18 +56,11 @@ struct Shared {
 }
 
 impl Posting {
-    /// Takes reports in, as JSON, that `node` made at `made`. With a `ticket`,
-    /// custody of them is elsewhere until it is released.
-    pub fn take(
-        &self,
-        node: u64,
-        made: Instant,
-        lane: Lane,
-        reports: Vec<Box<str>>,
-        ticket: Option<u64>,
-    ) {
+    /// Takes in reports of `node`. With a `ticket`, custody of them is
+    /// elsewhere until it is released.
+    pub fn take(&self, node: u64, reports: Vec<Taken>, ticket: Option<u64>) {
         let now = Instant::now();
-        self.queue().take(now, node, made, lane, reports, ticket);
+        self.queue().take(now, node, reports, ticket);
         self.0.taken.notify_one();
     }
 

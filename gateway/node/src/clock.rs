@@ -48,7 +48,6 @@ impl Default for ControlClock {
 
 impl ControlClock {
     /// The control service's clock showed `control_ms` at `at`.
-    #[allow(dead_code)]
     pub fn set(&self, at: Instant, control_ms: u64) {
         self.lock().set(at, control_ms);
     }

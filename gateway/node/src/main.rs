@@ -50,6 +50,9 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
             let loaded = config::Config::load(&config)?;
             security::Security::load(&loaded.tls)?;
             api::token(&loaded.api)?;
+            if let Some(control) = &loaded.control {
+                run::control::service(control)?;
+            }
             for line in run::advice(&loaded) {
                 println!("{line}");
             }

@@ -1,6 +1,7 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
 mod beacons;
+pub(crate) mod control;
 mod custody;
 pub(crate) mod deferred;
 mod descriptors;
@@ -17,6 +18,7 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
+use underpass_control_client::Poster;
 use underpass_deferred::store::StoreError;
 use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::{Dialler, Families};
@@ -37,6 +39,7 @@ use crate::modem::{self, ModemError};
 use crate::positions::{self, Positions};
 use crate::security::{Security, SecurityError};
 use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
+use control::{Contacts, ControlError};
 use plans::{Acknowledge, Plans};
 use reports::ReportSender;
 
@@ -106,6 +109,9 @@ pub enum RunError {
     /// Interception cannot be set up.
     #[error("edge.interception: {0}")]
     Interception(#[from] InterceptionError),
+    /// The control service cannot be worked with.
+    #[error(transparent)]
+    Control(#[from] ControlError),
     /// The local API cannot start.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -156,8 +162,22 @@ async fn serve(config: Config) -> Result<(), RunError> {
     let control_clock = Arc::new(ControlClock::default());
     let reporter = reports::Reporter::new(shell.clone(), &config, control_clock.clone());
     let reporter = Arc::new(reporter);
-    let intake = reports::takes_in(&config).then(|| reports::Intake::start(&shell));
+    let service = config.control.as_ref().map(control::service).transpose();
+    let service = service.map_err(ControlError::from)?.map(Arc::new);
     let mut report_sender = None;
+    let mut poster = None;
+    if let (Some(settings), Some(service)) = (&config.control, &service) {
+        let running = control::post(&config, settings, service, &shell, &control_clock)?;
+        let (sender, made) = ReportSender::new(incarnation, started);
+        let own = control::post_own(config.node.number, made, running.posting());
+        tasks.push(background(own));
+        let status = reports::tell_status(reporter.clone(), sender.clone(), settings.interval());
+        tasks.push(background(status));
+        report_sender = Some(sender);
+        poster = Some(running);
+    }
+    let posting = poster.as_ref().map(Poster::posting);
+    let intake = reports::takes_in(&config).then(|| reports::Intake::start(&shell, posting));
     let mut report_sending = None;
     if let Some(settings) = &config.reports {
         let (sender, made) = ReportSender::new(incarnation, started);
@@ -176,6 +196,12 @@ async fn serve(config: Config) -> Result<(), RunError> {
     let acknowledge = acknowledge_plans(report_sender.clone());
     let (plans, telling) = Plans::start(&config, &shell, &control_clock, acknowledge);
     tasks.extend(telling);
+    let follower = service.map(|service| control::follow(&config, service, plans.clone()));
+    let control = poster.as_ref().zip(follower.as_ref());
+    let control = control.map(|(poster, follower)| Contacts {
+        posting: poster.posting(),
+        following: follower.following(),
+    });
     let positions = config.positions.clone().zip(report_sender.clone());
     let positions = positions.map(|(config, reports)| Arc::new(Positions::new(config, reports)));
     if let Some(positions) = &positions {
@@ -216,6 +242,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
         report_sender,
         announced: api::Announced::default(),
         control_clock,
+        control,
         plans,
         reports_sent: report_sending.as_ref().map(reports::Sending::sent),
         reports: intake,
@@ -247,6 +274,9 @@ async fn serve(config: Config) -> Result<(), RunError> {
     links.shutdown().await;
     if let Some(sending) = report_sending {
         sending.finish().await;
+    }
+    if let Some(poster) = poster {
+        poster.close().await;
     }
     if let Some(custody) = custody {
         custody.close(&shell).await;

@@ -1,6 +1,7 @@
 //! The payload of a bundle of reports.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::report::Report;
@@ -40,6 +41,13 @@ pub enum MessageError {
     /// More reports than allowed.
     #[error("{0} reports in a message, more than {MAX_REPORTS}")]
     Many(usize),
+}
+
+/// The reports as they came.
+#[derive(Deserialize)]
+struct Texts<'a> {
+    #[serde(borrow)]
+    reports: Vec<&'a RawValue>,
 }
 
 /// Read before the rest, so that a later version is told from nonsense.
@@ -90,6 +98,16 @@ impl Message {
             0..=MAX_REPORTS => Ok(message),
             count => Err(MessageError::Many(count)),
         }
+    }
+
+    /// The reports of a payload that [`Message::decode`] has read, as they
+    /// came: with the members that this version does not know.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn texts(payload: &[u8]) -> Result<Vec<&str>, MessageError> {
+        let texts: Texts<'_> = serde_json::from_slice(payload)?;
+        Ok(texts.reports.into_iter().map(RawValue::get).collect())
     }
 }
 

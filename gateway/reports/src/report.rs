@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::kinds::{Announcement, Blockage, PlanAcknowledgement, Position, Status};
 
 /// The longest name in a report (of a path, a beam, an obstruction), bytes.
-pub const MAX_NAME_BYTES: usize = 256;
+pub const MAX_NAME_BYTES: usize = 128;
 
 /// Links in one status at most; what has more of them makes several.
 pub const MAX_LINKS: usize = 256;
@@ -80,8 +80,8 @@ pub enum ReportError {
         /// What it may be.
         range: (f64, f64),
     },
-    /// A name is too long.
-    #[error("{0}: must have at most {MAX_NAME_BYTES} bytes")]
+    /// A name is empty, too long, or has control characters.
+    #[error("{0}: must have 1 to {MAX_NAME_BYTES} bytes, without control characters")]
     Name(&'static str),
     /// Too many links.
     #[error("{0} links in a status, more than {MAX_LINKS}")]
@@ -120,15 +120,15 @@ impl Body {
             Body::Position(position) => {
                 within("longitude", Some(position.longitude), -180.0..=180.0)?;
                 within("latitude", Some(position.latitude), -90.0..=90.0)?;
-                within("altitude_m", position.altitude_m, -1e5..=1e5)?;
-                within("speed_mps", position.speed_mps, 0.0..=1e4)?;
+                within("altitude_m", position.altitude_m, -1e3..=3e4)?;
+                within("speed_mps", position.speed_mps, 0.0..=400.0)?;
                 within("heading_deg", position.heading_deg, 0.0..=360.0)?;
-                within("accuracy_m", position.accuracy_m, 0.0..=1e7)
+                within("accuracy_m", position.accuracy_m, 0.0..=1e5)
             }
             Body::Announcement(announcement) => {
                 within("confidence", Some(announcement.confidence), 0.0..=1.0)?;
                 let obstruction = announcement.obstruction.as_deref();
-                name("obstruction", obstruction.unwrap_or_default())
+                obstruction.map_or(Ok(()), |text| name("obstruction", text))
             }
             Body::Blockage(blockage) => name("path", &blockage.path),
             Body::Plan(plan) => name("beam", &plan.beam),
@@ -155,9 +155,10 @@ fn within(
 }
 
 fn name(member: &'static str, text: &str) -> Result<(), ReportError> {
-    match text.len() {
-        0..=MAX_NAME_BYTES => Ok(()),
-        _ => Err(ReportError::Name(member)),
+    let fits = (1..=MAX_NAME_BYTES).contains(&text.len());
+    match fits && !text.contains(char::is_control) {
+        true => Ok(()),
+        false => Err(ReportError::Name(member)),
     }
 }
 

@@ -54,6 +54,17 @@ pub struct Entry {
     pub report: Box<str>,
 }
 
+/// A report that comes in.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// How soon it is to be posted.
+    pub lane: Lane,
+    /// When it was made.
+    pub made: Instant,
+    /// The report, as JSON.
+    pub report: Box<str>,
+}
+
 impl Entry {
     fn bytes(&self) -> u64 {
         self.report.len() as u64 + OVERHEAD_BYTES
@@ -182,48 +193,46 @@ impl Queue {
         queue
     }
 
-    /// Takes reports in that `node` made at `made`. With a `ticket`, custody
-    /// of them is elsewhere until it is released.
-    pub fn take(
-        &mut self,
-        now: Instant,
-        node: u64,
-        made: Instant,
-        lane: Lane,
-        reports: Vec<Box<str>>,
-        ticket: Option<u64>,
-    ) {
-        let Some(ticket) = self.admit(ticket, reports.len()) else {
-            return;
-        };
-        let made_ms = self.ms_at(made);
-        for report in reports {
-            let id = self.next_id;
-            self.next_id += 1;
-            let entry = Entry {
-                id,
-                node,
-                made_ms,
-                report,
-            };
-            self.held_bytes += entry.bytes();
-            let held = Held {
-                entry: Arc::new(entry),
-                lane,
-                saved: Saved::No,
-                flying: false,
-                ticket,
-            };
-            self.held.insert(id, held);
-            self.lane(lane).waiting.insert(id);
-            if self.limits.durable {
-                self.unsaved.push_back((now, id));
+    /// Takes in reports of `node`. With a `ticket`, custody of them is
+    /// elsewhere until it is released.
+    pub fn take(&mut self, now: Instant, node: u64, reports: Vec<Taken>, ticket: Option<u64>) {
+        if let Some(ticket) = ticket {
+            match reports.len() {
+                0 => self.actions.push_back(Action::Release(ticket)),
+                count => drop(self.tickets.insert(ticket, count)),
             }
         }
-        if lane == Lane::Urgent {
-            self.urgent_since.get_or_insert(now);
+        for taken in reports {
+            self.take_one(now, node, taken, ticket);
         }
         self.bound();
+    }
+
+    fn take_one(&mut self, now: Instant, node: u64, taken: Taken, ticket: Option<u64>) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let entry = Entry {
+            id,
+            node,
+            made_ms: self.ms_at(taken.made),
+            report: taken.report,
+        };
+        self.held_bytes += entry.bytes();
+        let held = Held {
+            entry: Arc::new(entry),
+            lane: taken.lane,
+            saved: Saved::No,
+            flying: false,
+            ticket,
+        };
+        self.held.insert(id, held);
+        self.lane(taken.lane).waiting.insert(id);
+        if self.limits.durable {
+            self.unsaved.push_back((now, id));
+        }
+        if taken.lane == Lane::Urgent {
+            self.urgent_since.get_or_insert(now);
+        }
     }
 
     /// How old an entry is, ms.
@@ -256,18 +265,6 @@ impl Queue {
             waiting_bytes: self.bytes(),
             ..self.figures
         }
-    }
-
-    /// Notes how many reports need the ticket; none of none is released at
-    /// once, and `None` returned.
-    fn admit(&mut self, ticket: Option<u64>, reports: usize) -> Option<Option<u64>> {
-        if let Some(ticket) = ticket {
-            match reports {
-                0 => self.actions.push_back(Action::Release(ticket)),
-                _ => drop(self.tickets.insert(ticket, reports)),
-            }
-        }
-        (reports > 0).then_some(ticket)
     }
 
     /// One report less needs the ticket.

@@ -17,8 +17,18 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn report(text: &str) -> Vec<Box<str>> {
-    vec![text.into()]
+/// Takes one report in.
+fn take(queue: &mut Queue, now: Instant, lane: Lane, text: &str, ticket: Option<u64>) {
+    take_all(queue, now, lane, vec![text.into()], ticket);
+}
+
+fn take_all(queue: &mut Queue, now: Instant, lane: Lane, texts: Vec<String>, ticket: Option<u64>) {
+    let taken = texts.into_iter().map(|text| Taken {
+        lane,
+        made: now,
+        report: text.into(),
+    });
+    queue.take(now, 10, taken.collect(), ticket);
 }
 
 /// Everything that the queue wants done now.
@@ -38,14 +48,14 @@ fn post(actions: &[Action]) -> Option<(Lane, Vec<&str>)> {
 fn what_is_urgent_goes_at_once_with_others_of_its_moment() {
     let start = Instant::now();
     let mut queue = Queue::new(start, LIMITS, []);
-    queue.take(start, 10, start, Lane::Urgent, report("a"), None);
-    queue.take(start + ms(5), 11, start, Lane::Urgent, report("b"), None);
+    take(&mut queue, start, Lane::Urgent, "a", None);
+    take(&mut queue, start + ms(5), Lane::Urgent, "b", None);
     assert_eq!(actions(&mut queue, start + ms(5)), []);
     assert_eq!(queue.next_timeout(), Some(start + ms(10)));
     let done = actions(&mut queue, start + ms(10));
     assert_eq!(post(&done), Some((Lane::Urgent, vec!["a", "b"])));
     // What comes meanwhile follows when the answer is there.
-    queue.take(start + ms(12), 10, start, Lane::Urgent, report("c"), None);
+    take(&mut queue, start + ms(12), Lane::Urgent, "c", None);
     assert_eq!(actions(&mut queue, start + ms(40)), []);
     queue.posted(start + ms(40), Lane::Urgent, &ALL, 0);
     let done = actions(&mut queue, start + ms(40));
@@ -56,11 +66,11 @@ fn what_is_urgent_goes_at_once_with_others_of_its_moment() {
 fn the_rest_goes_once_in_each_interval_and_holds_up_nothing_urgent() {
     let start = Instant::now();
     let mut queue = Queue::new(start, LIMITS, []);
-    queue.take(start, 10, start, Lane::Routine, report("a"), None);
+    take(&mut queue, start, Lane::Routine, "a", None);
     let done = actions(&mut queue, start);
     assert_eq!(post(&done), Some((Lane::Routine, vec!["a"])));
-    queue.take(start + ms(100), 10, start, Lane::Routine, report("b"), None);
-    queue.take(start + ms(100), 10, start, Lane::Urgent, report("u"), None);
+    take(&mut queue, start + ms(100), Lane::Routine, "b", None);
+    take(&mut queue, start + ms(100), Lane::Urgent, "u", None);
     let done = actions(&mut queue, start + ms(110));
     assert_eq!(post(&done), Some((Lane::Urgent, vec!["u"])));
     queue.posted(start + ms(120), Lane::Routine, &ALL, 0);
@@ -73,7 +83,7 @@ fn the_rest_goes_once_in_each_interval_and_holds_up_nothing_urgent() {
 fn while_the_service_answers_the_disk_is_left_alone() {
     let start = Instant::now();
     let mut queue = Queue::new(start, LIMITS, []);
-    queue.take(start, 10, start, Lane::Urgent, report("a"), Some(7));
+    take(&mut queue, start, Lane::Urgent, "a", Some(7));
     actions(&mut queue, start + ms(10));
     queue.posted(start + ms(200), Lane::Urgent, &ALL, 0);
     let done = actions(&mut queue, start + ms(300));
@@ -90,8 +100,8 @@ fn while_the_service_answers_the_disk_is_left_alone() {
 fn custody_is_released_when_all_of_a_bundle_is_on_the_disk() {
     let start = Instant::now();
     let mut queue = Queue::new(start, LIMITS, []);
-    let reports = vec!["a".into(), "b".into()];
-    queue.take(start, 10, start, Lane::Urgent, reports, Some(7));
+    let texts = vec!["a".to_owned(), "b".to_owned()];
+    take_all(&mut queue, start, Lane::Urgent, texts, Some(7));
     actions(&mut queue, start + ms(10));
     queue.posted(start + ms(20), Lane::Urgent, &Outcome::Unavailable, 0);
     let done = actions(&mut queue, start + ms(250));
@@ -142,7 +152,7 @@ fn what_an_earlier_run_has_left_is_posted_when_the_service_answers() {
         [Action::Forget(vec![4])]
     );
     // New ones have later places than all.
-    queue.take(start, 10, start, Lane::Routine, report("n"), None);
+    take(&mut queue, start, Lane::Routine, "n", None);
     assert_eq!(queue.figures().dropped, 1);
     assert_eq!(queue.next_id, 6);
 }
@@ -151,10 +161,10 @@ fn what_an_earlier_run_has_left_is_posted_when_the_service_answers() {
 fn pauses_of_an_absent_service_hold_both_lanes() {
     let start = Instant::now();
     let mut queue = Queue::new(start, LIMITS, []);
-    queue.take(start, 10, start, Lane::Urgent, report("a"), None);
+    take(&mut queue, start, Lane::Urgent, "a", None);
     actions(&mut queue, start + ms(10));
     queue.posted(start + ms(10), Lane::Urgent, &Outcome::Unavailable, 0);
-    queue.take(start + ms(20), 10, start, Lane::Routine, report("r"), None);
+    take(&mut queue, start + ms(20), Lane::Routine, "r", None);
     assert_eq!(post(&actions(&mut queue, start + ms(500))), None);
     assert!(post(&actions(&mut queue, start + ms(510))).is_some());
     queue.posted(start + ms(520), Lane::Urgent, &Outcome::Denied, 0);
@@ -166,8 +176,8 @@ fn pauses_of_an_absent_service_hold_both_lanes() {
 fn one_report_that_the_service_cannot_bear_is_found_and_given_up() {
     let mut now = Instant::now();
     let mut queue = Queue::new(now, LIMITS, []);
-    let reports = (0..300).map(|n| format!("{n}").into()).collect();
-    queue.take(now, 10, now, Lane::Routine, reports, None);
+    let texts = (0..300).map(|n| n.to_string()).collect();
+    take_all(&mut queue, now, Lane::Routine, texts, None);
     for _ in 0..100 {
         let done = actions(&mut queue, now);
         let Some((lane, texts)) = post(&done) else {
@@ -197,12 +207,11 @@ fn full_queue_gives_up_the_oldest_and_counts_them() {
     };
     let mut queue = Queue::new(start, limits, []);
     for text in ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b"] {
-        queue.take(
-            start,
-            10,
+        take(
+            &mut queue,
             start,
             Lane::Routine,
-            report(text),
+            text,
             Some(u64::from(text == "0")),
         );
     }
@@ -219,11 +228,11 @@ fn memory_holds_what_it_may_and_the_disk_the_rest() {
     let mut now = Instant::now();
     let mut queue = Queue::new(now, LIMITS, []);
     let long = "x".repeat(1 << 20);
-    queue.take(now, 10, now, Lane::Urgent, report(&long), None);
+    take(&mut queue, now, Lane::Urgent, &long, None);
     actions(&mut queue, now + ms(10));
     queue.posted(now + ms(10), Lane::Urgent, &Outcome::Denied, 0);
     for _ in 0..30 {
-        queue.take(now, 10, now, Lane::Urgent, report(&long), None);
+        take(&mut queue, now, Lane::Urgent, &long, None);
         now += ms(300);
         actions(&mut queue, now);
         queue.saved(now, true);
@@ -354,9 +363,8 @@ proptest! {
                     made.extend(texts.clone());
                     let lane = if urgent { Lane::Urgent } else { Lane::Routine };
                     world.custody.insert(next_ticket, texts.clone());
-                    let texts = texts.into_iter().map(String::into).collect();
                     let now = world.now;
-                    world.queue.take(now, 10, now, lane, texts, Some(next_ticket));
+                    take_all(&mut world.queue, now, lane, texts, Some(next_ticket));
                     next_ticket += 1;
                 }
                 Step::Answer(0) => world.answer(&Outcome::Denied),
@@ -382,9 +390,8 @@ proptest! {
                     world.accepted = accepted;
                     for (ticket, texts) in again {
                         world.custody.insert(ticket, texts.clone());
-                        let texts = texts.into_iter().map(String::into).collect();
                         let now = world.now;
-                        world.queue.take(now, 10, now, Lane::Urgent, texts, Some(ticket));
+                        take_all(&mut world.queue, now, Lane::Urgent, texts, Some(ticket));
                     }
                 }
             }

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
-use underpass_reports::{Announcement, Body, MAX_NAME_BYTES};
+use underpass_reports::{Announcement, Body};
 
 use super::ApiState;
 use super::problem::{Json, Problem};
@@ -109,13 +109,6 @@ impl Expected {
         if !(0.0..=1.0).contains(&self.confidence) {
             return invalid("confidence must be 0 to 1");
         }
-        if self
-            .obstruction
-            .as_ref()
-            .is_some_and(|name| name.len() > MAX_NAME_BYTES)
-        {
-            return invalid("obstruction must have at most 256 bytes");
-        }
         Ok(Announcement {
             announced_ms: now_ms,
             entry_ms,
@@ -146,9 +139,12 @@ pub async fn announce(
         conflict("the time of day is not known: neither this clock is set nor was the hub heard")
     })?;
     let announcement = expected.announcement(now_ms)?;
+    let body = Body::Announcement(announcement.clone());
+    body.check()
+        .map_err(|error| Problem::invalid(error.to_string()))?;
     tracing::info!(?announcement, "blockage announced by the local API");
     let view = AnnouncementView::of(&announcement);
-    reports.send(Body::Announcement(announcement.clone()));
+    reports.send(body);
     state.announced.note(announcement);
     Ok((StatusCode::ACCEPTED, Reply(view)))
 }

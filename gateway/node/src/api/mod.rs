@@ -6,6 +6,7 @@
 
 mod announcements;
 mod auth;
+mod control;
 mod deferred;
 mod edge;
 mod links;
@@ -35,6 +36,7 @@ use crate::clock::ControlClock;
 use crate::config::Config;
 use crate::interception::Interceptor;
 use crate::positions::Positions;
+use crate::run::control::Contacts;
 use crate::run::plans::Plans;
 use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
 use crate::shell::Shell;
@@ -70,6 +72,8 @@ pub struct ApiState {
     pub announced: Announced,
     /// The control service's clock.
     pub control_clock: Arc<ControlClock>,
+    /// The contact with the control service, where there is one.
+    pub control: Option<Contacts>,
     /// The plans of this node.
     pub plans: Arc<Plans>,
     /// What became of its reports, where it sends any.
@@ -115,6 +119,7 @@ fn router(state: Arc<ApiState>) -> Router {
             "/v1/announcements",
             get(announcements::list).post(announcements::announce),
         )
+        .route("/v1/control", get(control::show))
         .route("/v1/deferred", get(deferred::list))
         .route(
             "/v1/deferred/{id}",

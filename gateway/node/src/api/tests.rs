@@ -91,6 +91,7 @@ impl World {
             announced: Announced::default(),
             plans,
             control_clock,
+            control: None,
             reports_sent: None,
             reports: None,
             shell,

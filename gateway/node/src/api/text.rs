@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::control::{ContactView, ControlView};
 use super::edge::{EdgeSwitches, SwitchView};
 use super::plans::PlansView;
 use super::view::{PathView, SessionView, Status};
@@ -55,7 +56,28 @@ impl fmt::Display for Status {
         if let Some(position) = &self.position {
             writeln!(f, "Position: {position}")?;
         }
-        self.edge.fmt(f)
+        self.edge.fmt(f)?;
+        match &self.control {
+            Some(control) => control.fmt(f),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ControlView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = |contact: &ContactView| match &contact.error {
+            Some(error) => format!("{} ({error})", contact.state),
+            None => contact.state.clone(),
+        };
+        writeln!(
+            f,
+            "Control service {}: reports {}, {} wait; plans {}",
+            self.url,
+            state(&self.reports),
+            self.waiting,
+            state(&self.plans)
+        )
     }
 }
 

@@ -12,6 +12,7 @@ use underpass_engine::{
 use underpass_store::Figures;
 
 use super::ApiState;
+use super::control::ControlView;
 use super::edge::EdgeSwitches;
 use super::plans::PlansView;
 use crate::positions::PositionView;
@@ -41,6 +42,8 @@ pub struct Status {
     pub custody: CustodyView,
     /// What is taken in, and what is switched off.
     pub edge: EdgeSwitches,
+    /// The contact with the control service; null without one.
+    pub control: Option<ControlView>,
     /// Where it is; null where it has no receiver.
     pub position: Option<PositionView>,
     /// Congestion controls that this machine offers, and why not others.
@@ -301,6 +304,7 @@ impl ApiState {
             plans: self.plans_view(),
             custody: self.custody(),
             edge: self.switches(),
+            control: self.control(),
             position: self.positions.as_ref().map(|positions| positions.view()),
             congestion_controls: self.congestion_controls.clone(),
         }

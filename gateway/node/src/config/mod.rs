@@ -5,7 +5,6 @@
 //! reads and validates exactly what `run` does.
 
 mod beacons;
-#[allow(dead_code)]
 mod control;
 mod custody;
 mod deferred;

@@ -13,7 +13,7 @@ use underpass_plans::Link;
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
-use super::{deferred, plans, reports};
+use super::{control, deferred, plans, reports};
 use crate::config::{Config, CustodyDialect, Role, class_named};
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -77,6 +77,9 @@ fn agent(config: &Config) -> bundle::Config {
     }
     if reports::takes_in(config) {
         agent.services.insert(underpass_reports::SERVICE);
+        if control::confirms(config) {
+            agent.confirming.insert(underpass_reports::SERVICE);
+        }
     }
     if plans::takes_part(config) && config.node.role == Role::Terminal {
         agent.services.insert(underpass_plans::SERVICE);

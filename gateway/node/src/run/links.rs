@@ -16,7 +16,7 @@ use underpass_tcpcl::{
 
 use super::RunError;
 use super::engine::window_of;
-use crate::config::{Config, PathConfig};
+use crate::config::{Config, ControlConfig, PathConfig};
 use crate::security::Security;
 use crate::shell::Shell;
 
@@ -258,6 +258,9 @@ pub fn advice(config: &Config) -> Vec<String> {
     for (whom, list) in preferences(config) {
         let choice = Loader::new().choose(&list);
         lines.push(format!("congestion control for {whom}: {choice}"));
+    }
+    if config.control.as_ref().is_some_and(ControlConfig::is_exposed) {
+        lines.push("control.url: the token goes with each request for all to read; https hides it".to_owned());
     }
     let needed = config
         .paths

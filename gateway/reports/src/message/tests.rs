@@ -186,6 +186,17 @@ fn later_versions_are_told_from_nonsense() {
 }
 
 #[test]
+fn members_of_a_later_version_go_on_with_the_report() {
+    let report = r#"{"kind":"plan","beam":"east","link":"return","plan":42,"applied_ms":1,"terminal":10,"uptime_ms":1,"incarnation":7,"later": {"a" : 1}}"#;
+    let payload = format!(r#"{{"version":1,"reports":[{report}]}}"#);
+    assert_eq!(
+        Message::decode(payload.as_bytes()).unwrap().reports.len(),
+        1
+    );
+    assert_eq!(Message::texts(payload.as_bytes()).unwrap(), [report]);
+}
+
+#[test]
 fn no_message_exceeds_its_bounds() {
     let many = Message::new(vec![status(0); MAX_REPORTS + 1]);
     assert!(matches!(many.encode(), Err(MessageError::Many(_))));

@@ -61,6 +61,7 @@ impl Plans {
             service: SERVICE,
             class: Class::SIGNALLING,
             age: Duration::ZERO,
+            ticket: None,
             payload: Bytes::from(message.encode()),
         };
         let version = due.plan.version();

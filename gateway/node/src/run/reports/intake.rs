@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use underpass_cla::Class;
+use underpass_control_client::{Lane, Posting, Taken};
 use underpass_engine::Message as Envelope;
-use underpass_reports::{Body, Message, Position, Report, SERVICE, Status};
+use underpass_reports::{Body, Message, MessageError, Position, Report, SERVICE, Status};
+
+use crate::run::control::lane;
 
 use crate::shell::{Service, Shell};
 
@@ -31,16 +35,21 @@ pub struct Heard {
     pub position: Option<Latest<Position>>,
 }
 
-/// The latest status and position of each terminal.
+/// The latest status and position of each terminal; what they report goes on
+/// to the control service, where there is one.
 #[derive(Debug, Default)]
 pub struct Intake {
     heard: Mutex<BTreeMap<u64, Heard>>,
+    posting: Option<Posting>,
 }
 
 impl Intake {
     /// Takes in what terminals send from now on.
-    pub(in crate::run) fn start(shell: &Shell) -> Arc<Intake> {
-        let intake = Arc::new(Intake::default());
+    pub(in crate::run) fn start(shell: &Shell, posting: Option<Posting>) -> Arc<Intake> {
+        let intake = Arc::new(Intake {
+            posting,
+            ..Intake::default()
+        });
         shell.register(SERVICE, intake.clone());
         intake
     }
@@ -81,18 +90,44 @@ fn keep_newer<T>(known: &mut Option<Latest<T>>, place: (u64, u64), body: T, at: 
     }
 }
 
+impl Intake {
+    /// Takes in what a message says; as it goes on.
+    fn read(&self, message: &Envelope) -> Result<Vec<Taken>, MessageError> {
+        let decoded = Message::decode(&message.payload)?;
+        let texts = Message::texts(&message.payload)?;
+        let now = Instant::now();
+        let sealed = now.checked_sub(message.age).unwrap_or(now);
+        // Those that waited for the others are older than the bundle.
+        let mut taken = Vec::with_capacity(texts.len());
+        let last = decoded.reports.last().map(|report| report.uptime_ms);
+        for (report, text) in decoded.reports.into_iter().zip(texts) {
+            let before = last.unwrap_or(0).saturating_sub(report.uptime_ms);
+            let made = sealed.checked_sub(Duration::from_millis(before));
+            let made = made.unwrap_or(sealed);
+            let lane = match message.class {
+                Class::SIGNALLING => lane(report.kind()),
+                _ => Lane::Routine,
+            };
+            taken.push(Taken {
+                lane,
+                made,
+                report: text.into(),
+            });
+            self.take(message.peer, report, made);
+        }
+        Ok(taken)
+    }
+}
+
 impl Service for Intake {
     fn message(&self, message: Envelope) {
         let peer = message.peer;
-        match Message::decode(&message.payload) {
-            Ok(decoded) => {
-                let now = Instant::now();
-                let at = now.checked_sub(message.age).unwrap_or(now);
-                for report in decoded.reports {
-                    self.take(peer, report, at);
-                }
-            }
-            Err(error) => tracing::warn!(peer, %error, "reports refused"),
+        let taken = self.read(&message).unwrap_or_else(|error| {
+            tracing::warn!(peer, %error, "reports refused");
+            Vec::new()
+        });
+        if let Some(posting) = &self.posting {
+            posting.take(peer, taken, message.ticket);
         }
     }
 

@@ -1,0 +1,146 @@
+//! A hub's contact with the control service: reports go there, plans come
+//! from there.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+use tokio::sync::mpsc;
+use underpass_control_client::{
+    ConfigError, Follower, Following, Lane, Planned, Poster, PosterConfig, Posting, Service,
+    ServiceConfig, SpoolError, Taken, Teller,
+};
+use underpass_reports::Kind;
+
+use super::plans::Plans;
+use super::reports::Made;
+use crate::clock::ControlClock;
+use crate::config::{Config, ControlConfig, Durability};
+use crate::shell::Shell;
+
+/// Why a hub cannot work with its control service.
+#[derive(Debug, Error)]
+pub enum ControlError {
+    /// What the configuration names cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Reports cannot be kept.
+    #[error("control.spool_file {path}: {source}")]
+    Spool {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong.
+        source: SpoolError,
+    },
+}
+
+/// The contact, for API and metrics.
+#[derive(Debug)]
+pub struct Contacts {
+    /// Reports on their way.
+    pub posting: Posting,
+    /// The stream of plans.
+    pub following: Following,
+}
+
+/// Whether the terminals' reports stay in their custody until they are safe
+/// here.
+pub(crate) fn confirms(config: &Config) -> bool {
+    config.control.is_some() && config.custody.durability == Durability::Disk
+}
+
+/// The service that the configuration names.
+///
+/// # Errors
+/// When the token or the certificates cannot be used.
+pub(crate) fn service(config: &ControlConfig) -> Result<Service, ConfigError> {
+    Service::new(ServiceConfig {
+        url: config.url.clone(),
+        token_file: config.token_file.clone(),
+        ca_file: config.ca_file.clone(),
+        timeout: Duration::from_secs(config.timeout_s),
+    })
+}
+
+/// Begins to post reports.
+pub(super) fn post(
+    config: &Config,
+    control: &ControlConfig,
+    service: &Arc<Service>,
+    shell: &Arc<Shell>,
+    clock: &Arc<ControlClock>,
+) -> Result<Poster, ControlError> {
+    let spool_file = confirms(config).then(|| control.spool_file(&config.node.state_dir));
+    let poster = PosterConfig {
+        node: config.node.number,
+        interval: control.interval(),
+        spool_file: spool_file.clone(),
+        spool_bytes: control.spool_bytes,
+    };
+    let hub = Arc::new(Hub {
+        shell: shell.clone(),
+        clock: clock.clone(),
+    });
+    let started = Poster::start(&poster, service.clone(), hub);
+    started.map_err(|source| ControlError::Spool {
+        path: spool_file.unwrap_or_default(),
+        source,
+    })
+}
+
+/// Begins to follow the stream of plans.
+pub(super) fn follow(config: &Config, service: Arc<Service>, plans: Arc<Plans>) -> Follower {
+    Follower::start(config.node.number, service, Arc::new(Taking(plans)))
+}
+
+/// Posts what this hub reports of itself, until nothing comes out of `made`.
+pub(super) async fn post_own(node: u64, mut made: mpsc::Receiver<Made>, posting: Posting) {
+    while let Some(Made { report, at }) = made.recv().await {
+        match serde_json::to_string(&report) {
+            Ok(text) => {
+                let taken = Taken {
+                    lane: lane(report.kind()),
+                    made: at,
+                    report: text.into(),
+                };
+                posting.take(node, vec![taken], None);
+            }
+            Err(error) => tracing::error!(%error, "report not posted"),
+        }
+    }
+}
+
+/// How soon a kind of reports is posted.
+pub(super) fn lane(kind: Kind) -> Lane {
+    match kind {
+        Kind::Status => Lane::Routine,
+        Kind::Plan | Kind::Announcement | Kind::Blockage | Kind::Position => Lane::Urgent,
+    }
+}
+
+/// What the poster tells.
+struct Hub {
+    shell: Arc<Shell>,
+    clock: Arc<ControlClock>,
+}
+
+impl Teller for Hub {
+    fn release(&self, ticket: u64) {
+        self.shell.with(|engine, now| engine.confirm(now, ticket));
+    }
+
+    fn control_time(&self, at: Instant, control_ms: u64) {
+        self.clock.set(at, control_ms);
+    }
+}
+
+/// Where plans go.
+struct Taking(Arc<Plans>);
+
+impl Planned for Taking {
+    fn plan(&self, document: &[u8]) {
+        if let Err(error) = self.0.take(document) {
+            tracing::warn!(%error, "plan of the control service not taken");
+        }
+    }
+}
