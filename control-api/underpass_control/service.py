@@ -14,15 +14,18 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 from underpass_control.access import Caller, find_caller
 from underpass_control.events import Events
 from underpass_control.http import models, page
+from underpass_control.http.blockages import Blockages
 from underpass_control.http.endpoint import READERS, Call, Endpoint, describe, route
 from underpass_control.http.events import EventStreams
 from underpass_control.http.ledger import LedgerOfBeam
+from underpass_control.http.links import Links
 from underpass_control.http.observed import observed
 from underpass_control.http.obstructions import Obstructions
 from underpass_control.http.positions import Positions
 from underpass_control.http.problem import Problem, problems
 from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
+from underpass_control.http.routes import Routes
 from underpass_control.metrics import Metrics
 from underpass_control.pruning import prune_for_ever
 from underpass_control.reports.intake import Intake
@@ -59,6 +62,9 @@ class Service:
             *Obstructions(database, self._changes).endpoints(),
             *Reports(intake).endpoints(),
             *LedgerOfBeam(database, self._changes).endpoints(),
+            *Links(database).endpoints(),
+            *Blockages(database, self._changes).endpoints(),
+            *Routes(database, self._changes).endpoints(),
             *EventStreams(self._events, self._metrics, self._authenticate).endpoints(),
             *self._own_endpoints(),
         ]

@@ -191,6 +191,120 @@ class TrackQuery(Page):
     order: Literal["time", "newest"] = "time"
 
 
+class LinkState(Model):
+    """What a direction of a terminal's link does, as the node that sends on it has last said.
+
+    Counts are since that node's start; `plan` is the version of the plan that it follows.
+    """
+
+    terminal: NodeNumber
+    link: Literal["forward", "return"]
+    state: Literal["up", "blocked", "down"]
+    time: Instant
+    received: Instant
+    node: NodeNumber
+    incarnation: int
+    uptime_ms: int
+    gateway: NodeNumber
+    path: str
+    offered_bytes: int
+    sent_bytes: int
+    backlogged_bytes: int
+    streams: int
+    rate_bps: int | None = None
+    plan: int | None = None
+    # Bits per unit of the beam's capacity in the present MODCOD.
+    efficiency: float
+    # How far the node's clock is ahead of the service's, and whether it is synchronised itself.
+    clock_offset_ms: int | None = None
+    synchronised: bool
+
+
+class LinkList(Model):
+    """A page of link states."""
+
+    links: list[LinkState]
+    next: str | None = None
+
+
+class LinkQuery(Page):
+    """Which links."""
+
+    beam: BeamId | None = None
+    terminal: NodeNumber | None = None
+
+
+class Blockage(Model):
+    """A blockage that is expected (`predicted`), was (`passed`, `withdrawn`), or was `observed`.
+
+    What was expected is as it was last before it came. What was observed names, by its `id`, the
+    expectation that it fulfilled, and how much later than it that had entry and exit.
+    """
+
+    state: Literal["predicted", "passed", "withdrawn", "observed"]
+    terminal: NodeNumber
+    entry: Instant
+    # Absent while it lasts.
+    exit: Instant | None = None
+    source: Literal["predicted", "announced", "plan", "modem", "operator", "probing"]
+    id: int | None = None
+    obstruction: str | None = None
+    confidence: float | None = None
+    # When it was first expected, and the fix or announcement that it goes back to.
+    first: Instant | None = None
+    based_on: Instant | None = None
+    link: Literal["forward", "return"] | None = None
+    path: str | None = None
+    predicted: int | None = None
+    entry_error_ms: int | None = None
+    exit_error_ms: int | None = None
+
+
+class BlockageList(Model):
+    """A page of blockages, in order of their entries."""
+
+    blockages: list[Blockage]
+    next: str | None = None
+
+
+class AnnouncementBody(Model):
+    """A blockage ahead that a terminal has recognised itself."""
+
+    entry: Instant
+    duration_ms: Annotated[int, Field(ge=1, le=3_600_000)]
+    # 0: it will not come, whatever was said before.
+    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    # Without it, now.
+    announced: Instant | None = None
+    obstruction: (
+        Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")] | None
+    ) = None
+
+
+class Announcement(AnnouncementBody):
+    """An announcement, and whose it is."""
+
+    terminal: NodeNumber
+    received: Instant
+
+
+class AnnouncementList(Model):
+    """A page of a terminal's announcements, the latest first."""
+
+    announcements: list[Announcement]
+    next: str | None = None
+
+
+class Route(Model):
+    """The line that a terminal will drive: a LineString of GeoJSON (RFC 7946)."""
+
+    type: Literal["LineString"]
+    coordinates: Annotated[
+        list[Annotated[list[float], Field(min_length=2, max_length=3)]],
+        Field(min_length=2, max_length=10_000),
+    ]
+
+
 class Health(Model):
     """Whether the service runs, and for readiness what is amiss."""
 

@@ -15,7 +15,7 @@ from underpass_control.prediction.darkness import is_same
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change
 from underpass_control.storage.models import Blockage as Table
-from underpass_control.storage.models import PredictedBlockage
+from underpass_control.storage.models import PredictedBlockage, Terminal
 
 # No expectation reaches further.
 _LONGEST_MS = 2 * 3_600_000
@@ -96,7 +96,7 @@ async def lift(
     )
     over = []
     for row in rows:
-        one = _of_row(row)
+        one = of_row(row._asdict())
         up_ms = up.get(one.key[:3])
         if up_ms is not None and up_ms > one.entry_ms:
             over.append(replace(one, exit_ms=up_ms))
@@ -106,6 +106,22 @@ async def lift(
     return over
 
 
+async def lasting(connection: AsyncConnection, beam: str, since_ms: int) -> list[tuple[int, int]]:
+    """Return the terminals of a beam that are in a blockage, each with its entry."""
+    rows = await connection.execute(
+        select(Table.terminal, Table.entry_ms)
+        .join(Terminal, Terminal.node == Table.terminal)
+        .where(
+            Terminal.beam_id == beam,
+            Table.exit_ms.is_(None),
+            Table.entry_ms >= since_ms,
+            Table.source != _BY_PLAN,
+        )
+        .order_by(Table.entry_ms)
+    )
+    return [(row.terminal, row.entry_ms) for row in rows]
+
+
 async def _stored(
     connection: AsyncConnection, reports: Collection[Observed]
 ) -> dict[tuple[int, str, str, int], Observed]:
@@ -113,7 +129,7 @@ async def _stored(
     rows = await connection.execute(
         select(Table.__table__).where(tuple_(Table.terminal, Table.entry_ms).in_(keys))
     )
-    stored = map(_of_row, rows)
+    stored = (of_row(row._asdict()) for row in rows)
     return {one.key: one for one in stored}
 
 
@@ -155,8 +171,9 @@ def _compared(one: Observed, expected: Iterable[Any]) -> Observed:
     )
 
 
-def _of_row(row: Any) -> Observed:
-    return Observed(*(getattr(row, name) for name in _COLUMNS))
+def of_row(row: Mapping[str, Any]) -> Observed:
+    """Return what a row of the table holds."""
+    return Observed(*(row[name] for name in _COLUMNS))
 
 
 def told(observed: Iterable[Observed]) -> Iterator[Change]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,20 +41,27 @@ async def put(
     announce: Announce,
     source: str,
     obstructions: Sequence[Obstruction],
+    *,
+    properties: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Set obstructions; those of the same id are replaced.
+
+    `properties` has, by id, what is kept with them beside what they are.
 
     Raises:
         UnstorableError: One has such an id or name; none was set.
     """
     rows = [_row(source, one) for one in obstructions]
+    for row in rows:
+        row["properties"] |= (properties or {}).get(row["id"], {})
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     for start in range(0, len(rows), _AT_ONCE):
         insert = dialect.insert(Table)
         replaced = {name: insert.excluded[name] for name in rows[0] if name != "id"}
         statement = insert.on_conflict_do_update(index_elements=["id"], set_=replaced)
         await connection.execute(statement, rows[start : start + _AT_ONCE])
-    _tell(announce, "set", [one.id for one in obstructions])
+    if rows:
+        _tell(announce, "set", [one.id for one in obstructions])
 
 
 async def remove(connection: AsyncConnection, announce: Announce, obstruction_id: str) -> bool:

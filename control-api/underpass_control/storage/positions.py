@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from sqlalchemy import delete, exists, select, tuple_
+from sqlalchemy import delete, exists, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import aliased
 
-from underpass_control.instants import moment_of, rfc3339
+from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change, Changes
 from underpass_control.storage.database import DatabaseLostError
-from underpass_control.storage.models import PositionReport
+from underpass_control.storage.models import PositionReport, Terminal
 
 # Reports in one transaction at most: a commit costs the same for many as for one.
 _MOST_AT_ONCE = 5000
@@ -171,6 +171,13 @@ def _shown(position: Position) -> dict[str, object]:
     return shown
 
 
+def of_change(change: Change) -> Iterator[Position]:
+    """Yield the positions that a change of the kind `positions` tells."""
+    for one in change["positions"]:
+        values = {name: value for name, value in one.items() if name != "time"}
+        yield Position(time_ms=milliseconds_of(one["time"]), **values)
+
+
 def _fail(batch: _Batch, error: Exception) -> None:
     if not batch.stored.done():
         batch.stored.set_exception(error)
@@ -214,6 +221,32 @@ async def track(
         query = query.where(beyond)
     order = PositionReport.time_ms.desc() if newest_first else PositionReport.time_ms
     rows = await connection.execute(query.order_by(order).limit(limit))
+    return [Position(**row) for row in rows.mappings()]
+
+
+async def recent(
+    connection: AsyncConnection, beam: str, *, since_ms: int, within_ms: int
+) -> list[Position]:
+    """Return the last part of the track of each terminal of a beam, in order of time.
+
+    That is what each reported within so long before its newest report, if that is later than
+    `since_ms`.
+    """
+    table = PositionReport.__table__
+    newest = (
+        select(func.max(PositionReport.time_ms))
+        .where(PositionReport.terminal == Terminal.node)
+        .scalar_subquery()
+    )
+    ends = (
+        select(Terminal.node, newest.label("newest_ms")).where(Terminal.beam_id == beam).subquery()
+    )
+    rows = await connection.execute(
+        select(table)
+        .join(ends, PositionReport.terminal == ends.c.node)
+        .where(ends.c.newest_ms >= since_ms, PositionReport.time_ms >= ends.c.newest_ms - within_ms)
+        .order_by(PositionReport.time_ms)
+    )
     return [Position(**row) for row in rows.mappings()]
 
 

@@ -1,0 +1,155 @@
+"""What was expected of blockages, as it was last expected before they came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.prediction import Blockage
+from underpass_control.instants import moment_of, rfc3339
+from underpass_control.prediction.darkness import is_same
+from underpass_control.storage.changes import Announce
+from underpass_control.storage.models import PredictedBlockage as Table
+from underpass_control.storage.models import Terminal
+
+PREDICTED, PASSED, WITHDRAWN = "predicted", "passed", "withdrawn"
+# A prediction shifts a little with each fix: less than this is not worth a write.
+_SHIFT_MS = 200
+_SURER = 0.05
+# Of some 300 bytes each at most, they fit into one change.
+_MOST_TOLD = 20
+
+_CHANGING = (
+    "obstruction",
+    "entry_ms",
+    "exit_ms",
+    "confidence",
+    "source",
+    "based_on_ms",
+    "state",
+)
+_CHANGE = (
+    update(Table)
+    .where(Table.id == bindparam("key"))
+    .values({name: bindparam(f"new_{name}") for name in _CHANGING})
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How many expectations are new, how many have changed, and what became of the others."""
+
+    new: int
+    changed: int
+    passed: int
+    withdrawn: int
+
+
+async def keep(
+    connection: AsyncConnection,
+    announce: Announce,
+    beam: str,
+    expected: Mapping[int, Sequence[Blockage]],
+    now_ms: int,
+) -> Kept:
+    """Store what is expected of a beam's terminals now, instead of what was.
+
+    An entry that has come stays as it was last expected: that is what observations are compared
+    with. What is not expected any more has passed, or, if it was still ahead, is withdrawn.
+    """
+    rows = await connection.execute(
+        select(Table.__table__)
+        .join(Terminal, Terminal.node == Table.terminal)
+        .where(Terminal.beam_id == beam, Table.state == PREDICTED)
+    )
+    standing: dict[int, list[Any]] = {}
+    for row in rows:
+        standing.setdefault(row.terminal, []).append(row)
+    new: list[dict[str, Any]] = []
+    changed: list[dict[str, Any]] = []
+    for terminal, blockages in expected.items():
+        left = standing.get(terminal, [])
+        for blockage in blockages:
+            row = _same(blockage, left)
+            if row is None:
+                new.append(_values(terminal, blockage, now_ms))
+                continue
+            left.remove(row)
+            if blockage.entry_ms > now_ms and _differs(blockage, row):
+                values = _values(terminal, blockage, now_ms)
+                changed.append({**values, "id": row.id, "first_ms": row.first_ms})
+    ended = [
+        {**row._asdict(), "state": PASSED if row.entry_ms <= now_ms else WITHDRAWN}
+        for left in standing.values()
+        for row in left
+    ]
+    if new:
+        made = insert(Table).returning(Table.__table__, sort_by_parameter_order=True)
+        new = [row._asdict() for row in await connection.execute(made, new)]
+    if changed or ended:
+        given = [
+            {"key": one["id"], **{f"new_{name}": one[name] for name in _CHANGING}}
+            for one in (*changed, *ended)
+        ]
+        await connection.execute(_CHANGE, given)
+    _tell(announce, (*new, *changed, *ended))
+    passed = sum(one["state"] == PASSED for one in ended)
+    return Kept(len(new), len(changed), passed, len(ended) - passed)
+
+
+def _same(blockage: Blockage, rows: Iterable[Any]) -> Any:
+    """Return the row that is about the same blockage."""
+    near = []
+    for row in rows:
+        if blockage.obstruction_id is not None and row.obstruction is not None:
+            if blockage.obstruction_id == row.obstruction:
+                near.append(row)
+        elif is_same(blockage.entry_ms, row.entry_ms, row.exit_ms):
+            near.append(row)
+    return min(near, key=lambda row: abs(row.entry_ms - blockage.entry_ms), default=None)
+
+
+def _differs(blockage: Blockage, row: Any) -> bool:
+    return bool(
+        abs(blockage.entry_ms - row.entry_ms) >= _SHIFT_MS
+        or abs(blockage.exit_ms - row.exit_ms) >= _SHIFT_MS
+        or abs(blockage.confidence - row.confidence) >= _SURER
+        or blockage.source != row.source
+        or blockage.obstruction_id != row.obstruction
+    )
+
+
+def _values(terminal: int, blockage: Blockage, now_ms: int) -> dict[str, Any]:
+    return {
+        "terminal": terminal,
+        "obstruction": blockage.obstruction_id,
+        "entry_ms": blockage.entry_ms,
+        "exit_ms": blockage.exit_ms,
+        "confidence": blockage.confidence,
+        "source": blockage.source,
+        "first_ms": now_ms,
+        "based_on_ms": blockage.based_on_ms,
+        "state": PREDICTED,
+    }
+
+
+def _tell(announce: Announce, rows: Sequence[Mapping[str, Any]]) -> None:
+    told = [shown(row) for row in rows]
+    for start in range(0, len(told), _MOST_TOLD):
+        announce({"kind": "blockages", "blockages": told[start : start + _MOST_TOLD]})
+
+
+def shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an expectation as the API shows it."""
+
+    def moments() -> Iterator[tuple[str, str]]:
+        for name in ("entry", "exit", "first", "based_on"):
+            yield name, rfc3339(moment_of(row[f"{name}_ms"]))
+
+    names = ("state", "id", "terminal", "obstruction", "confidence", "source")
+    document = {name: row[name] for name in names if row[name] is not None}
+    return {**document, **dict(moments())}

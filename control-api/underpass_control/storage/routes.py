@@ -1,0 +1,56 @@
+"""The lines that terminals will drive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.prediction.places import Line
+from underpass_control.storage.models import Route, Terminal
+
+
+async def put(connection: AsyncConnection, terminal: int, line: Line) -> int:
+    """Set a terminal's route; return its revision.
+
+    Raises:
+        IntegrityError: The terminal is not known.
+    """
+    geometry = {"type": "LineString", "coordinates": [list(place) for place in line]}
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    made = dialect.insert(Route).values(terminal=terminal, geometry=geometry, revision=1)
+    changed = made.on_conflict_do_update(
+        index_elements=["terminal"], set_={"geometry": geometry, "revision": Route.revision + 1}
+    ).returning(Route.revision)
+    revision: int = (await connection.execute(changed)).scalar_one()
+    return revision
+
+
+async def get(connection: AsyncConnection, terminal: int) -> Row[Any] | None:
+    """Return the row of a terminal's route."""
+    found = await connection.execute(select(Route.__table__).where(Route.terminal == terminal))
+    return found.one_or_none()
+
+
+async def remove(connection: AsyncConnection, terminal: int) -> bool:
+    """Delete a terminal's route; tell whether there was one."""
+    result = await connection.execute(delete(Route).where(Route.terminal == terminal))
+    return result.rowcount > 0
+
+
+async def of_beam(connection: AsyncConnection, beam: str) -> dict[int, Line]:
+    """Return the routes of a beam's terminals."""
+    rows = await connection.execute(
+        select(Route.terminal, Route.geometry)
+        .join(Terminal, Terminal.node == Route.terminal)
+        .where(Terminal.beam_id == beam)
+    )
+    return {row.terminal: line_of(row.geometry) for row in rows}
+
+
+def line_of(geometry: dict[str, Any]) -> Line:
+    """Return the line of a stored geometry."""
+    return tuple((lon, lat) for lon, lat in geometry["coordinates"])

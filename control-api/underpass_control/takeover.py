@@ -1,0 +1,115 @@
+"""What a beam's new planner has to know of the last minutes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+
+import structlog
+from sqlalchemy import and_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.planner import Link
+from dama.prediction import Fix, FixError
+from underpass_control.demand import Demands
+from underpass_control.prediction import Predictions
+from underpass_control.storage import announcements, blockages, links, positions, routes
+from underpass_control.storage.models import LinkState as StateTable
+from underpass_control.storage.models import LinkUsage, Terminal
+from underpass_control.storage.positions import Position
+from underpass_control.usage import BUCKET_MS
+
+_LOG = structlog.get_logger()
+# A road is found again, and a pace, from so much of a track. A vehicle that has been silent for
+# longer than the other has left its road tunnel, or is parked.
+_TRACK_MS = 40_000
+_SILENT_MS = 15 * 60_000
+# Terminals whose fixes are taken in before others have their turn: a fix costs 0.1 ms.
+_AT_ONCE = 20
+
+
+def fix_of(position: Position) -> Fix | None:
+    """Return a position as predictions take it, None where no road vehicle can be there so."""
+    try:
+        return Fix(
+            position.time_ms,
+            position.longitude,
+            position.latitude,
+            position.speed_mps,
+            position.heading_deg,
+            position.accuracy_m,
+        )
+    except FixError as error:
+        _LOG.info("position not predicted with", terminal=position.terminal, error=str(error))
+        return None
+
+
+async def recall(
+    connection: AsyncConnection,
+    beam: str,
+    predictions: Predictions,
+    demands: Demands,
+    now_ms: int,
+) -> None:
+    """Take in what the database has of a beam's last minutes, as if it had just been reported.
+
+    What is taken in before or meanwhile is not lost: all of it goes by its own time.
+    """
+    for terminal, line in (await routes.of_beam(connection, beam)).items():
+        predictions.set_route(terminal, line)
+    found = await positions.recent(
+        connection, beam, since_ms=now_ms - _SILENT_MS, within_ms=_TRACK_MS
+    )
+    found.sort(key=lambda one: (one.terminal, one.time_ms))
+    for number, (terminal, track) in enumerate(groupby(found, key=lambda one: one.terminal)):
+        for position in track:
+            if fix := fix_of(position):
+                predictions.feed(terminal, fix)
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    for one in await announcements.open_ones(connection, beam, now_ms):
+        predictions.announce(one.terminal, one.announcement)
+    for terminal, entry_ms in await blockages.lasting(connection, beam, now_ms - _SILENT_MS):
+        predictions.observe(terminal, entry_ms, None)
+    for state in await _states(connection, beam):
+        demands.take(state.terminal, Link(state.link), state)
+
+
+async def _states(connection: AsyncConnection, beam: str) -> Iterable[links.LinkState]:
+    """Return the newest states, each after what its run had counted some seconds before."""
+    newest = {state.key: state for state in await links.page(connection, beam=beam)}
+    same = (LinkUsage.terminal, LinkUsage.link, LinkUsage.node, LinkUsage.incarnation)
+    rows = await connection.execute(
+        select(LinkUsage.__table__)
+        .join(Terminal, Terminal.node == LinkUsage.terminal)
+        .join(
+            StateTable,
+            and_(
+                *(getattr(StateTable, column.key) == column for column in same),
+                StateTable.path == LinkUsage.path,
+            ),
+        )
+        .where(
+            Terminal.beam_id == beam,
+            LinkUsage.start_ms > StateTable.time_ms - 2 * BUCKET_MS,
+            LinkUsage.first_uptime_ms < StateTable.uptime_ms,
+        )
+        .order_by(LinkUsage.start_ms)
+    )
+    before = []
+    for row in rows:
+        state = newest.get((row.terminal, row.link))
+        second = 1 << row.first_time_ms % BUCKET_MS // 1_000
+        if state is not None and not row.blocked & second:
+            earlier = replace(
+                state,
+                uptime_ms=row.first_uptime_ms,
+                time_ms=row.first_time_ms,
+                sent_bytes=row.first_sent_bytes,
+                offered_bytes=row.first_offered_bytes,
+                state="up",
+            )
+            before.append(earlier)
+    return (*before, *newest.values())

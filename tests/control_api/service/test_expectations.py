@@ -1,0 +1,286 @@
+"""What was expected, and what came: kept, compared, learned, and recalled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import select
+from underpass_control.demand import Demands
+from underpass_control.prediction import Lesson, Predictions
+from underpass_control.storage import expectations, learned, routes
+from underpass_control.storage.expectations import Kept
+from underpass_control.storage.models import PredictedBlockage
+from underpass_control.takeover import recall
+
+from dama.planner import Link
+from dama.prediction import Blockage, Fix
+from dama.prediction.learning import Learned
+from dama.prediction.places import Line
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+from tests.control_api.service.test_positions import moment, position
+from tests.control_api.service.test_positions import report as report_positions
+from tests.control_api.service.test_reports import HUB, entry, link, report, status, taken
+from tests.dama.prediction.test_laws import MAP, START_MS, eastwards, line
+
+AXIS = line((0.0, 0.0), (600.0, 0.0))
+APPROACH = line((-900.0, 0.0), (-300.0, 10.0), (0.0, 0.0))
+PLACE = Learned("learned:11:1", APPROACH, AXIS, 3, 1)
+
+
+def keep(api: Api, at_ms: int, *blockages: Blockage, terminal: int = FIRST) -> Kept:
+    async def run() -> Kept:
+        async with api.changes.transaction() as (connection, announce):
+            return await expectations.keep(
+                connection, announce, "ku-1", {terminal: blockages}, at_ms
+            )
+
+    return api.run(run())
+
+
+def kept(api: Api) -> list[Any]:
+    async def run() -> Sequence[Any]:
+        async with api.database.reading() as connection:
+            query = select(PredictedBlockage.__table__).order_by(PredictedBlockage.id)
+            return (await connection.execute(query)).all()
+
+    return list(api.run(run()))
+
+
+def expected(entry_ms: int, *, name: str | None = "ridge", lasting_ms: int = 20_000) -> Blockage:
+    return Blockage(name, entry_ms, entry_ms + lasting_ms, 0.9, entry_ms - 60_000)
+
+
+def observed(entry_ms: int, exit_ms: int | None = None, **members: object) -> dict[str, object]:
+    made = report(
+        "blockage",
+        terminal=FIRST,
+        path="satellite",
+        direction="return",
+        entry_ms=entry_ms,
+        source="modem",
+    )
+    return entry({**made, **({} if exit_ms is None else {"exit_ms": exit_ms}), **members})
+
+
+def test_an_expectation_is_one_row_until_it_has_come(api: Api) -> None:
+    at = now_ms() - 100_000
+    assert keep(api, at, expected(at + 60_000)) == Kept(1, 0, 0, 0)
+    assert keep(api, at + 1_000, expected(at + 60_050)) == Kept(0, 0, 0, 0)
+    assert keep(api, at + 2_000, expected(at + 64_000)) == Kept(0, 1, 0, 0)
+    # From the entry on it stays as it was.
+    assert keep(api, at + 65_000, expected(at + 63_000)) == Kept(0, 0, 0, 0)
+    assert keep(api, at + 90_000) == Kept(0, 0, 1, 0)
+    (row,) = kept(api)
+    assert (row.entry_ms, row.first_ms, row.state) == (at + 64_000, at, "passed")
+
+
+def test_what_is_not_expected_any_more_is_withdrawn(api: Api) -> None:
+    at = now_ms()
+    keep(api, at, expected(at + 60_000), expected(at + 200_000, name="valley"))
+    assert keep(api, at + 5_000, expected(at + 200_000, name="valley")) == Kept(0, 0, 0, 1)
+    assert [(row.obstruction, row.state) for row in kept(api)] == [
+        ("ridge", "withdrawn"),
+        ("valley", "predicted"),
+    ]
+
+
+def test_an_announcement_and_a_prediction_of_it_are_one_row(api: Api) -> None:
+    at = now_ms()
+    keep(api, at, replace(expected(at + 60_000, name=None), source="announced"))
+    assert keep(api, at + 1_000, expected(at + 65_000)) == Kept(0, 1, 0, 0)
+    (row,) = kept(api)
+    assert (row.obstruction, row.source) == ("ridge", "predicted")
+
+
+def test_an_observed_blockage_names_the_one_that_was_expected(api: Api) -> None:
+    at = now_ms() - 60_000
+    keep(api, at - 50_000, expected(at + 2_000), expected(at + 300_000, name="valley"))
+    taken(api, observed(at))
+    taken(api, observed(at, at + 17_000))
+    (found,) = api.get("/v1/blockages?state=observed").json["blockages"]
+    (row, _) = kept(api)
+    assert found == {
+        "state": "observed",
+        "terminal": FIRST,
+        "link": "return",
+        "path": "satellite",
+        "entry": moment(at),
+        "exit": moment(at + 17_000),
+        "source": "modem",
+        "predicted": row.id,
+        "entry_error_ms": 2_000,
+        "exit_error_ms": 5_000,
+    }
+    metrics = api.get("/metrics").text
+    assert 'underpass_control_blockages_total{link="return",predicted="yes"} 1.0' in metrics
+    assert "underpass_control_blockage_entry_error_seconds_sum 2.0" in metrics
+    assert "underpass_control_blockage_exit_error_seconds_sum 5.0" in metrics
+
+
+def test_an_observed_blockage_that_nobody_expected_says_so(api: Api) -> None:
+    at = now_ms() - 60_000
+    keep(api, at, expected(at + 100_000))
+    taken(api, observed(at, at + 3_000))
+    (found,) = api.get("/v1/blockages?state=observed").json["blockages"]
+    assert "predicted" not in found
+    assert "entry_error_ms" not in found
+    metrics = api.get("/metrics").text
+    assert 'underpass_control_blockages_total{link="return",predicted="no"} 1.0' in metrics
+
+
+def test_holding_back_by_plan_fulfils_nothing(api: Api) -> None:
+    at = now_ms() - 60_000
+    keep(api, at - 50_000, expected(at))
+    taken(api, observed(at, at + 20_000, source="plan"))
+    (found,) = api.get("/v1/blockages?state=observed").json["blockages"]
+    assert "predicted" not in found
+
+
+def test_a_blockage_whose_end_nobody_reports_is_over_once_the_link_is_up(api: Api) -> None:
+    at = now_ms() - 60_000
+    taken(api, observed(at))
+
+    def ends() -> list[str]:
+        found = api.get("/v1/blockages").json["blockages"]
+        return [one["exit"] for one in found if "exit" in one]
+
+    clock = {"synchronised": True}
+    taken(api, entry(status(link(), time_ms=at - 1_000, **clock)))
+    taken(api, entry(status(link(state="blocked"), time_ms=at + 5_000, **clock)))
+    assert ends() == []
+    taken(api, entry(status(link(), time_ms=at + 20_000, **clock)))
+    assert ends() == [moment(at + 20_000)]
+    # What the node itself says of the end counts, and stays.
+    taken(api, observed(at, at + 19_000))
+    taken(api, observed(at), observed(at, at + 25_000))
+    assert ends() == [moment(at + 19_000)]
+
+
+def learn(api: Api, *lessons: Lesson) -> tuple[list[str], dict[str, Learned]]:
+    async def run() -> tuple[list[str], dict[str, Learned]]:
+        async with api.changes.transaction() as (connection, announce):
+            await learned.put(connection, announce, lessons)
+        async with api.database.reading() as connection:
+            found, places = await learned.load_map(connection)
+            return sorted(found.obstructions), places
+
+    return api.run(run())
+
+
+def test_what_is_learned_is_an_obstruction_that_says_how_often(api: Api) -> None:
+    lesson = Lesson(PLACE.id, PLACE)
+    assert learn(api, lesson, lesson) == ([PLACE.id], {PLACE.id: PLACE})
+    (feature,) = api.get("/v1/obstructions").json["features"]
+    properties = feature["properties"]
+    assert (properties["source"], properties["lost"], properties["held"]) == ("learned", 3, 1)
+    again = replace(PLACE, held=2)
+    assert learn(api, Lesson(PLACE.id, again)) == ([PLACE.id], {PLACE.id: again})
+    assert learn(api, Lesson(PLACE.id, None)) == ([], {})
+
+
+def test_a_map_holds_what_was_imported_and_what_was_learned(api: Api) -> None:
+    area = {"type": "Polygon", "coordinates": [[[8, 46], [8.1, 46], [8.1, 46.1], [8, 46]]]}
+    feature = {"type": "Feature", "id": "block", "geometry": area, "properties": {}}
+    collection = {"type": "FeatureCollection", "features": [feature]}
+    assert api.call("POST", "/v1/obstructions", collection).status == 200
+    names, places = learn(api, Lesson(PLACE.id, PLACE))
+    assert (names, list(places)) == (["block", PLACE.id], [PLACE.id])
+
+
+def recalled(api: Api, at_ms: int) -> tuple[Predictions, Demands]:
+    predictions, demands = Predictions(MAP), Demands()
+
+    async def run() -> None:
+        async with api.database.reading() as connection:
+            await recall(connection, "ku-1", predictions, demands, at_ms)
+
+    api.run(run())
+    return predictions, demands
+
+
+def drive(api: Api, fixes: list[Fix], at_ms: int) -> list[Fix]:
+    """Report a drive as if it ended at a time."""
+    shift = at_ms - fixes[-1].time_ms
+    moved = [replace(fix, time_ms=fix.time_ms + shift) for fix in fixes]
+    batch = [
+        position(
+            fix.time_ms,
+            longitude=fix.lon,
+            latitude=fix.lat,
+            speed_mps=fix.speed_mps,
+            heading_deg=fix.heading_deg,
+        )
+        for fix in moved
+    ]
+    assert report_positions(api, *batch).status == 202
+    return moved
+
+
+def test_a_new_planner_expects_what_the_old_one_did(api: Api) -> None:
+    at = now_ms()
+    fixes = drive(api, eastwards(-400.0, 20.0, seconds=35), at)
+    old = Predictions(MAP)
+    for fix in fixes:
+        old.feed(FIRST, fix)
+    new, _ = recalled(api, at)
+    (there,), (here,) = (made.blockages(at)[FIRST] for made in (old, new))
+    assert there == here
+    assert here.entry_ms - at > 15_000
+
+
+def test_a_new_planner_knows_who_is_in_the_dark_and_what_was_announced(api: Api) -> None:
+    at = now_ms()
+    drive(api, eastwards(-40.0, 20.0, seconds=35), at - 5_000)
+    taken(api, observed(at - 3_000))
+    said = report(
+        "announcement",
+        announced_ms=at,
+        entry_ms=at + 60_000,
+        duration_ms=30_000,
+        confidence=0.9,
+    )
+    taken(api, entry(said, SECOND))
+    found = recalled(api, at)[0].blockages(at)
+    assert found[FIRST][0].entry_ms == at - 3_000
+    assert found[FIRST][0].confidence == 1.0
+    assert (found[SECOND][0].entry_ms, found[SECOND][0].confidence) == (at + 60_000, 0.9)
+
+
+def test_a_new_planner_knows_routes(api: Api) -> None:
+    async def set_route(route: Line) -> None:
+        async with api.database.transaction() as connection:
+            await routes.put(connection, FIRST, route)
+
+    at = now_ms()
+    drive(api, eastwards(-400.0, 20.0, seconds=35), at)
+    api.run(set_route(line((-2_000.0, 0.0), (-300.0, 0.0), (-300.0, 1_000.0))))
+    assert recalled(api, at)[0].blockages(at) == {}
+
+
+def test_a_new_planner_knows_who_wanted_how_much(api: Api) -> None:
+    at = now_ms()
+    for n in range(25):
+        made = status(
+            link(sent_bytes=100_000 * n, efficiency=1.5),
+            uptime_ms=1_000 * n,
+            time_ms=at - 25_000 + 1_000 * n,
+            synchronised=True,
+        )
+        taken(api, entry(made))
+    busy = status(link(SECOND, "forward", backlogged_bytes=10**7, sent_bytes=5), time_ms=at)
+    taken(api, entry(busy, HUB))
+    demands = recalled(api, at)[1]
+    rate = demands.demand_bps(FIRST, Link.RETURN, at)
+    assert rate is not None
+    assert 1.25 * 800_000 <= rate <= 1.25 * 800_000 * 1.125
+    assert demands.efficiency(FIRST, Link.RETURN) == 1.5
+    assert demands.demand_bps(SECOND, Link.FORWARD, at) is None
+
+
+def test_a_track_of_long_ago_is_not_recalled(api: Api) -> None:
+    at = now_ms()
+    drive(api, eastwards(-400.0, 20.0), at - 20 * 60_000)
+    assert recalled(api, at)[0].track(FIRST) is None
+    assert at > START_MS
