@@ -14,6 +14,7 @@ use underpass_streams::HeldBack;
 
 use crate::engine::Engine;
 use crate::pump::BUNDLE_OVERHEAD_BYTES;
+use crate::restored;
 use crate::streams::StreamKey;
 
 /// How long bytes wait for more at most before they are sealed.
@@ -126,17 +127,20 @@ impl Engine {
             return;
         };
         let epoch = streams.epoch();
+        let receiver = streams.peer_incarnation().unwrap_or(0);
         for id in streams.current().streams_with_output() {
             let key = StreamKey { peer, epoch, id };
-            // Where the store has no room, bytes wait and slow their source.
-            while let free = self.agent.free_bytes()
-                && free > self.least_free()
+            // Where the store has no room, bytes wait and slow their source. What
+            // has to be said of them needs room as well.
+            while let free = self.agent.free_bytes().saturating_sub(self.least_free())
+                && free > 0
                 && let Some(mux) = self.streams_of(key)
                 && let limit = usize::try_from(most.min(free)).unwrap_or(usize::MAX)
                 && let Some(ahead) = mux.seal_ahead(id, limit)
             {
                 let send = self.stream_bundle(peer, ahead.class, ahead.payload.clone(), false);
-                match self.agent.hold_back(now, send) {
+                let note = restored::note(receiver, id, ahead.end);
+                match self.agent.hold_back(now, send, note) {
                     Ok(bundle) => {
                         let held_back = self.ahead.held_back.entry(key).or_default();
                         held_back.push_back((bundle, ahead.bytes));

@@ -82,14 +82,6 @@ pub enum Action {
     Message(Message),
     /// Something happened to a bundle; said for the log.
     Bundle(bundle::Event),
-    /// The last bundle that a former run had sealed for streams with a peer
-    /// is gone: handed on, or given up.
-    FormerRunEnded {
-        /// The peer.
-        peer: u64,
-        /// That run's incarnation.
-        incarnation: u64,
-    },
     /// A peer's payload was no frames.
     BadPayload {
         /// The peer.

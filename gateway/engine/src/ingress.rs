@@ -70,24 +70,25 @@ impl Engine {
                     destination,
                     service: STREAM_SERVICE,
                     label,
-                } => self.stream_bundle_restored(id, &destination, label),
+                    note,
+                } => {
+                    if let Some(note) = note {
+                        self.restore_held_back(id, &destination, label, note);
+                    }
+                }
                 bundle::Event::GivenUp {
                     id,
                     destination,
                     payload,
                     ..
                 } => {
-                    let former = self.former_bundle_ended(id);
-                    if !former
-                        && let Some((peer, STREAM_SERVICE)) = bundle::wire::ipn_parts(&destination)
-                    {
+                    self.forget_held_back(id);
+                    if let Some((peer, STREAM_SERVICE)) = bundle::wire::ipn_parts(&destination) {
                         self.give_up(peer, &payload);
                     }
                 }
                 bundle::Event::Woken { neighbour, .. } => self.woken(neighbour.0),
-                bundle::Event::Released { id, .. } => {
-                    self.former_bundle_ended(id);
-                }
+                bundle::Event::Released { .. } => {}
                 other => self.actions.push_back(Action::Bundle(other)),
             }
         }
@@ -108,6 +109,8 @@ impl Engine {
         if let Err(error) = streams.handle_payload(now, class, delivery.payload) {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
+        self.heed_limits(now, peer);
+        self.ask_about_held_back(now, peer);
         self.release(now, peer);
         self.gather(peer);
     }

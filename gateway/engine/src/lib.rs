@@ -36,7 +36,6 @@ pub use hop::{HopId, HopTraffic};
 pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, SILENCE, Sign, Source};
 pub use links::LinkSnapshot;
 pub use planned::{HopPlan, PlanChange, PlanSnapshot};
-pub use restored::FormerRun;
 pub use services::Message;
 pub use snapshot::{
     HopDemand, HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals,

@@ -119,8 +119,12 @@ impl Engine {
             return None;
         }
         while let Some(peer) = self.next_peer(neighbour, class) {
-            let free = self.agent.free_bytes();
-            if free < self.least_free().min(wanted) {
+            let free = self.agent.free_bytes_of(class);
+            let least = match class == Class::SIGNALLING {
+                true => LEAST_PAYLOAD_BYTES,
+                false => self.least_free(),
+            };
+            if free < least.min(wanted) {
                 self.starved.insert(hop);
                 return None;
             }

@@ -1,69 +1,135 @@
-//! Streams' bundles that earlier runs of this node had in custody.
+//! Streams' bundles that earlier runs of this node had sealed ahead.
 //!
 //! Their streams ended with the process, but what they carry is still due to
-//! the peer. So it is known for each peer which runs have bundles left, and
-//! told when the last of a run is gone.
+//! the peer, whose sockets may live. It exceeds what the peer's run had given
+//! credit for: the peer is asked, and tells how much of each may leave.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
 
-use underpass_bundle::BundleId;
 use underpass_bundle::wire::{Eid, ipn_parts};
+use underpass_bundle::{BundleId, Note};
+use underpass_streams::{FormerLimit, StreamId};
 
-use crate::engine::{Action, Engine};
+use crate::engine::Engine;
 
-/// A former run of this node with bundles for a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FormerRun {
-    /// The peer.
-    pub peer: u64,
-    /// The run's incarnation, as its streams' payloads name it.
-    pub incarnation: u64,
-    /// Bundles still in custody.
-    pub bundles: usize,
+/// A stream of a former run: its peer, the run's incarnation, its id.
+type FormerStream = (u64, u64, StreamId);
+
+/// What is held back of a stream.
+#[derive(Debug, Default)]
+struct HeldBack {
+    /// The run of the peer that the stream was with; 0 if none was heard.
+    receiver: u64,
+    /// Bundles by the offset behind their bytes.
+    bundles: BTreeSet<(u64, BundleId)>,
 }
 
-/// What is left of former runs.
+/// What is held back of former runs.
 #[derive(Debug, Default)]
 pub(crate) struct RestoredStreams {
-    runs: BTreeMap<(u64, u64), BTreeSet<BundleId>>,
-    run_of: HashMap<BundleId, (u64, u64)>,
+    held_back: BTreeMap<FormerStream, HeldBack>,
+    places: HashMap<BundleId, (FormerStream, u64)>,
+    /// Which run of each peer has been asked.
+    asked: BTreeMap<u64, u64>,
+}
+
+impl RestoredStreams {
+    fn of_peer(&self, peer: u64) -> Vec<FormerStream> {
+        let first = (peer, 0, StreamId(0));
+        let streams = self.held_back.range(first..).map(|(stream, _)| *stream);
+        streams.take_while(|stream| stream.0 == peer).collect()
+    }
+}
+
+/// What a later run has to know of a payload of `receiver`'s stream that is
+/// held back.
+pub(crate) fn note(receiver: u64, id: StreamId, end: u64) -> Note {
+    [receiver, id.0, end]
 }
 
 impl Engine {
-    /// The former runs of this node that have bundles of streams left, by
-    /// peer.
-    pub fn former_runs(&self) -> impl Iterator<Item = FormerRun> + '_ {
-        let runs = self.restored.runs.iter();
-        runs.map(|((peer, incarnation), bundles)| FormerRun {
-            peer: *peer,
-            incarnation: *incarnation,
-            bundles: bundles.len(),
-        })
-    }
-
-    pub(crate) fn stream_bundle_restored(&mut self, id: BundleId, to: &Eid, incarnation: u64) {
+    pub(crate) fn restore_held_back(&mut self, id: BundleId, to: &Eid, run: u64, note: Note) {
         let Some((peer, _)) = ipn_parts(to) else {
             return;
         };
-        let run = (peer, incarnation);
-        self.restored.runs.entry(run).or_default().insert(id);
-        self.restored.run_of.insert(id, run);
+        let [receiver, stream, end] = note;
+        let key = (peer, run, StreamId(stream));
+        let held_back = self.restored.held_back.entry(key).or_default();
+        held_back.receiver = held_back.receiver.max(receiver);
+        held_back.bundles.insert((end, id));
+        self.restored.places.insert(id, (key, end));
     }
 
-    /// Notes the end of a bundle; tells whether a former run had sealed it.
-    pub(crate) fn former_bundle_ended(&mut self, id: BundleId) -> bool {
-        let Some(run) = self.restored.run_of.remove(&id) else {
-            return false;
+    /// A bundle is given up.
+    pub(crate) fn forget_held_back(&mut self, id: BundleId) {
+        let Some((key, end)) = self.restored.places.remove(&id) else {
+            return;
         };
-        if let Some(bundles) = self.restored.runs.get_mut(&run) {
-            bundles.remove(&id);
-            if bundles.is_empty() {
-                self.restored.runs.remove(&run);
-                let (peer, incarnation) = run;
-                self.actions
-                    .push_back(Action::FormerRunEnded { peer, incarnation });
+        if let Some(held_back) = self.restored.held_back.get_mut(&key) {
+            held_back.bundles.remove(&(end, id));
+            if held_back.bundles.is_empty() {
+                self.restored.held_back.remove(&key);
             }
         }
-        true
+    }
+
+    /// Asks a run of a peer, once it is heard of, about what is held back for
+    /// it. What was for an earlier run of it is of no use: its sockets are gone.
+    pub(crate) fn ask_about_held_back(&mut self, now: Instant, peer: u64) {
+        let run_of_peer = self.peers.get(&peer).and_then(|s| s.peer_incarnation());
+        let Some(run_of_peer) = run_of_peer else {
+            return;
+        };
+        let streams = self.restored.of_peer(peer);
+        if streams.is_empty() || self.restored.asked.insert(peer, run_of_peer) == Some(run_of_peer)
+        {
+            return;
+        }
+        for key in streams {
+            let (_, run, id) = key;
+            let receiver = self.restored.held_back[&key].receiver;
+            if receiver != 0 && receiver < run_of_peer {
+                self.discard_held_back(now, key);
+            } else if let Some(streams) = self.peers.get_mut(&peer) {
+                streams.ask(run, id);
+            }
+        }
+    }
+
+    /// Lets go what a peer has answered for.
+    pub(crate) fn heed_limits(&mut self, now: Instant, peer: u64) {
+        while let Some(limit) = self.peers.get_mut(&peer).and_then(|s| s.poll_limit()) {
+            let FormerLimit { run, id, below } = limit;
+            let key = (peer, run, id);
+            match below {
+                Some(below) => self.let_go_below(key, below),
+                None => self.discard_held_back(now, key),
+            }
+        }
+    }
+
+    fn let_go_below(&mut self, key: FormerStream, below: u64) {
+        let Some(held_back) = self.restored.held_back.get_mut(&key) else {
+            return;
+        };
+        while let Some((end, id)) = held_back.bundles.first().copied()
+            && end <= below
+        {
+            held_back.bundles.pop_first();
+            self.restored.places.remove(&id);
+            self.agent.let_go(id);
+        }
+        if held_back.bundles.is_empty() {
+            self.restored.held_back.remove(&key);
+        }
+    }
+
+    fn discard_held_back(&mut self, now: Instant, key: FormerStream) {
+        let held_back = self.restored.held_back.remove(&key).unwrap_or_default();
+        for (_, id) in held_back.bundles {
+            self.restored.places.remove(&id);
+            self.agent.discard(now, id);
+        }
     }
 }

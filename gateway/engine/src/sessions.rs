@@ -99,6 +99,7 @@ impl Engine {
         }
         if let (Some(run), Some(streams)) = (incarnation, self.peers.get_mut(&neighbour)) {
             streams.peer_announced(now, run);
+            self.ask_about_held_back(now, neighbour);
             self.gather(neighbour);
         }
         self.settle(now);

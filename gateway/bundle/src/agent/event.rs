@@ -9,6 +9,7 @@ use thiserror::Error;
 use underpass_cla::{Class, Refusal, Resume};
 
 use super::config::NeighbourId;
+use super::held::Note;
 use crate::wire::{Disposition, Eid, Malformed};
 
 /// The agent's own name for a bundle it holds or held.
@@ -193,6 +194,8 @@ pub enum Event {
         service: u64,
         /// [`Send::label`].
         label: u64,
+        /// Of [`Agent::hold_back`](super::Agent::hold_back): it is held back.
+        note: Option<Note>,
     },
     /// A bundle in the store is of a form that this version does not know.
     Unreadable(BundleId),
@@ -207,6 +210,13 @@ pub enum Event {
         reason: DeleteReason,
         /// Its payload; what is left of it, if the store lost it.
         payload: Vec<Bytes>,
+    },
+    /// A bundle of this node was discarded by the service that sent it.
+    Discarded {
+        /// Who sent it.
+        source: Eid,
+        /// Its creation timestamp.
+        timestamp: CreationTimestamp,
     },
     /// Nothing can be made durable at present, for this reason: sources are
     /// slowed.

@@ -124,6 +124,7 @@ impl Agent {
                 via,
                 own: false,
                 label: 0,
+                note: None,
                 last: false,
             };
             self.originate(now, draft);

@@ -88,6 +88,10 @@ pub(crate) enum Phase {
     Ending(DeleteReason),
 }
 
+/// What a service says of a bundle that is held back, in numbers of its own: by
+/// them a later run of the node decides about it.
+pub type Note = [u64; 3];
+
 /// A bundle that the agent holds, but for its payload, which is in the store.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -116,6 +120,8 @@ pub(crate) struct Held {
     pub own: bool,
     /// The service's own number for it.
     pub label: u64,
+    /// Of a bundle that was held back at first.
+    pub note: Option<Note>,
     /// Its number in the neighbour's custody sequence, once it was offered.
     pub number: Option<u64>,
     pub phase: Phase,

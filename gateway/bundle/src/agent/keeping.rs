@@ -44,7 +44,11 @@ impl Agent {
                 .insert(WireName::of(&held.primary, held.bytes), id);
         }
         self.held.insert(id, held);
-        if !self.keep_back(id) {
+        let held_back = self
+            .held
+            .get(&id)
+            .is_some_and(|held| held.phase == Phase::HeldBack);
+        if !held_back && !self.keep_back(id) {
             self.enqueue(id);
         }
     }
@@ -84,6 +88,7 @@ impl Agent {
                 destination: held.primary.destination.clone(),
                 service,
                 label: held.label,
+                note: held.note,
             });
         }
         self.insert(id, held);

@@ -3,7 +3,7 @@
 //!
 //! A CBOR array of definite length: version, flags, class, age in ms,
 //! neighbour, label, block numbers, hop count, primary block, payload block's
-//! head, what follows the payload, CTEB, CREB, other blocks. What may be
+//! head, what follows the payload, CTEB, CREB, other blocks, note. What may be
 //! absent is an array, empty then.
 
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ use crate::wire::{
     decode_primary, write_head,
 };
 
-const VERSION: u64 = 1;
-const FIELDS: u64 = 14;
+const VERSION: u64 = 2;
+const FIELDS: u64 = 15;
 const OWN: u64 = 1;
 
 /// Describes a bundle in custody.
@@ -75,6 +75,7 @@ pub(super) fn encode(held: &Held) -> Bytes {
         write_head(&mut out, UNSIGNED, block.flags);
         write_bytes(&mut out, &block.raw);
     }
+    write_numbers(&mut out, held.note.as_ref().map_or(&[], |note| note));
     out.into()
 }
 
@@ -106,6 +107,7 @@ pub(super) fn decode(
     let passed_cteb = read_cteb(&mut reader)?;
     let passed_creb = read_creb(&mut reader)?;
     let others = read_others(&mut reader, record)?;
+    let note = read_numbers(&mut reader)?;
     reader.array_end(length, FIELDS)?;
     reader.end()?;
     let primary = decode_primary(&primary_raw).map_err(|_| CborError::Malformed)?;
@@ -135,8 +137,12 @@ pub(super) fn decode(
         custody: true,
         own,
         label,
+        note,
         number: None,
-        phase: Phase::Queued,
+        phase: match note {
+            Some(_) => Phase::HeldBack,
+            None => Phase::Queued,
+        },
         transmissions: 0,
         unanswered: 0,
         acknowledged: None,

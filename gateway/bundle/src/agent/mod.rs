@@ -28,6 +28,7 @@ pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
 pub use event::{
     BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,
 };
+pub use held::Note;
 
 use crate::store::{MemoryStore, Store};
 use crate::wire::{Cteb, Eid, ipn};
@@ -38,6 +39,11 @@ use ranges::Memory;
 use report::ReportRate;
 use signals::{Signals, Way};
 use timestamps::Timestamps;
+
+/// Messages in the signalling class up to this have room where others have none.
+const SHORT_BYTES: u64 = 4096;
+/// See [`Agent::room_beyond`].
+const FEW_BUNDLES: usize = 8;
 
 /// A node's bundle protocol agent and custodian.
 ///
@@ -201,6 +207,29 @@ impl Agent {
         self.held.len() < self.config.store_bundles
             && self.used_bytes.saturating_add(quota_bytes(bytes)) <= self.config.store_bytes
             && bytes <= self.store.free_bytes()
+    }
+
+    /// Whether what empties full stores has room: administrative records, whose
+    /// custody signals do, and this node's short messages in the signalling
+    /// class, which ask for what it waits for. They may exceed the store by an
+    /// eighth and a few bundles.
+    fn room_beyond(&self) -> bool {
+        let Config {
+            store_bundles,
+            store_bytes,
+            ..
+        } = self.config;
+        self.held.len() <= store_bundles + store_bundles / 8 + FEW_BUNDLES
+            && self.used_bytes <= store_bytes + store_bytes / 8
+    }
+
+    /// As [`Agent::free_bytes`], for what this node sends in a class.
+    pub fn free_bytes_of(&self, class: Class) -> u64 {
+        let least = match class == Class::SIGNALLING && self.room_beyond() {
+            true => SHORT_BYTES,
+            false => 0,
+        };
+        self.free_bytes().max(least)
     }
 
     /// The largest payload that has room, to be sent or relayed, bytes.

@@ -8,7 +8,7 @@ use underpass_cla::Class;
 
 use super::config::NeighbourId;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
-use super::held::{BlockNumbers, Held, Phase};
+use super::held::{BlockNumbers, Held, Note, Phase};
 use super::{Agent, ReportRequest};
 use crate::wire::{Eid, ipn, ipn_parts, order_block, seal_payload, seal_primary, write_trailer};
 
@@ -30,6 +30,8 @@ pub(super) struct Draft {
     pub own: bool,
     /// The service's own number for it.
     pub label: u64,
+    /// See [`Agent::hold_back`].
+    pub note: Option<Note>,
     /// Whether it must not overtake.
     pub last: bool,
 }
@@ -39,6 +41,15 @@ impl Agent {
     /// until the next custodian signals. A payload for a service of this node
     /// is delivered at once.
     pub fn send(&mut self, now: Instant, send: Send) -> Result<BundleId, SendError> {
+        self.take_from_service(now, send, None)
+    }
+
+    fn take_from_service(
+        &mut self,
+        now: Instant,
+        send: Send,
+        note: Option<Note>,
+    ) -> Result<BundleId, SendError> {
         let (node, service) = ipn_parts(&send.destination).ok_or(SendError::Destination)?;
         let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
         if bytes > self.config.decode.max_payload_bytes {
@@ -47,7 +58,7 @@ impl Agent {
         if node == self.config.node {
             return self.send_to_itself(now, send, service, bytes);
         }
-        if !self.room(bytes) {
+        if !self.room(bytes) && bytes > self.free_bytes_of(send.class) {
             return Err(SendError::NoRoom);
         }
         let (via, _) = self.route(node).ok_or(SendError::NoRoute)?;
@@ -68,15 +79,22 @@ impl Agent {
             via,
             own: true,
             label: send.label,
+            note,
             last: send.last,
         };
         Ok(self.originate(now, draft))
     }
 
     /// As [`Agent::send`], but the bundle is only kept until
-    /// [`Agent::let_go`]. A later run of the node sends it as any other.
-    pub fn hold_back(&mut self, now: Instant, send: Send) -> Result<BundleId, SendError> {
-        let id = self.send(now, send)?;
+    /// [`Agent::let_go`], by a later run of the node too, which gets `note`
+    /// back with [`Event::Restored`]. That of one let go is held back again.
+    pub fn hold_back(
+        &mut self,
+        now: Instant,
+        send: Send,
+        note: Note,
+    ) -> Result<BundleId, SendError> {
+        let id = self.take_from_service(now, send, Some(note))?;
         if let Some(held) = self.held.get_mut(&id) {
             held.phase = Phase::HeldBack;
             let (via, class, bytes) = (held.neighbour, held.class, held.bytes);
@@ -95,9 +113,14 @@ impl Agent {
         }
     }
 
-    /// Forgets a bundle that its service has no use for, without a word.
+    /// Forgets a bundle that its service has no use for.
     pub fn discard(&mut self, now: Instant, id: BundleId) {
-        self.remove(now, id);
+        if let Some(held) = self.remove(now, id) {
+            self.events.push_back(Event::Discarded {
+                source: held.primary.source,
+                timestamp: held.primary.creation_timestamp,
+            });
+        }
     }
 
     fn send_to_itself(
@@ -169,6 +192,7 @@ impl Agent {
             custody: draft.custody,
             own: draft.own,
             label: draft.label,
+            note: draft.note,
             number: None,
             phase: Phase::Queued,
             transmissions: 0,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::Agent;
-use super::config::{Config, NeighbourId};
+use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
 use super::held::{BlockNumbers, Held, Phase, WireName};
@@ -185,16 +185,11 @@ impl Agent {
     /// exceed the store by an eighth: the signals among them empty stores.
     fn relay_room(&self, arrival: &Arrival) -> bool {
         let bytes = arrival.bundle.payload.len();
-        if arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES {
-            let Config {
-                store_bundles,
-                store_bytes,
-                ..
-            } = self.config;
-            return self.held.len() <= store_bundles + store_bundles / 8
-                && self.used_bytes <= store_bytes + store_bytes / 8;
+        let record = arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES;
+        match record {
+            true => self.room_beyond(),
+            false => self.room(bytes as u64),
         }
-        self.room(bytes as u64)
     }
 
     /// Whether this node has custody of the bundle, or had it and this is the
@@ -248,6 +243,7 @@ impl Agent {
             custody,
             own: false,
             label: 0,
+            note: None,
             number: None,
             phase: Phase::Queued,
             transmissions: 0,

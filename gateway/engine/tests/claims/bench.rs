@@ -166,7 +166,8 @@ impl Node {
                 Action::Offer { session, transfer } => self.offers.push((session, transfer)),
                 Action::Stream { peer, event, .. } => self.events.push((peer, event)),
                 Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
-                Action::Bundle(bundle::Event::Deleted { .. }) => {}
+                Action::Bundle(bundle::Event::Deleted { .. } | bundle::Event::Discarded { .. }) => {
+                }
                 Action::Message(message) => self.messages.push(message),
                 Action::Link { change, .. } => self.changes.push(change),
                 Action::Abort { session, .. } => self.aborted.push(session),

@@ -1,9 +1,12 @@
 //! What is read on into custody while nothing can be sent.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_bundle::{BundleId, Keep, MemoryStore, Payload, Restored, Store, StoreEvent};
+use underpass_cla::SessionId;
 use underpass_engine::{EngineConfig, HopId, StreamKey};
 use underpass_streams::{Event, ResetCode};
 
@@ -12,19 +15,41 @@ use crate::bench::{BULK, Node, config, exchange, live};
 const HOP: HopId = HopId(0);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A store in memory that is taken for a durable one.
+/// What a node has on its disk: records and payloads.
+type Kept = BTreeMap<BundleId, (Bytes, Vec<Bytes>)>;
+
+/// A store in memory that is taken for a durable one: what it keeps outlives
+/// the node.
 #[derive(Default)]
-struct Durable(MemoryStore);
+struct Durable(MemoryStore, Arc<Mutex<Kept>>);
+
+impl Durable {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.1.lock().expect("no test fails while it has it")
+    }
+}
 
 impl Store for Durable {
     fn is_durable(&self) -> bool {
         true
     }
     fn restore(&mut self) -> Vec<Restored> {
-        self.0.restore()
+        let kept = self.kept().clone();
+        let mut restored = Vec::new();
+        for (id, (record, payload)) in kept {
+            restored.push(Restored {
+                id,
+                record,
+                payload_bytes: payload.iter().map(|piece| piece.len() as u64).sum(),
+                kept_for: Duration::ZERO,
+            });
+            self.0.put(Instant::now(), id, None, payload);
+        }
+        restored
     }
     fn first_free_id(&self) -> BundleId {
-        self.0.first_free_id()
+        let last = self.kept().last_key_value().map(|(id, _)| id.0);
+        BundleId(last.map_or(self.0.first_free_id().0, |last| last + 1))
     }
     fn free_bytes(&self) -> u64 {
         self.0.free_bytes()
@@ -33,6 +58,10 @@ impl Store for Durable {
         self.0.burst_bytes()
     }
     fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>) {
+        if let Some(keep) = &keep {
+            self.kept()
+                .insert(id, (keep.record.clone(), payload.clone()));
+        }
         self.0.put(now, id, keep, payload);
     }
     fn payload(&mut self, id: BundleId) -> Payload {
@@ -42,6 +71,7 @@ impl Store for Durable {
         self.0.expect(id);
     }
     fn remove(&mut self, now: Instant, id: BundleId) {
+        self.kept().remove(&id);
         self.0.remove(now, id);
     }
     fn poll_event(&mut self) -> Option<StoreEvent> {
@@ -93,18 +123,28 @@ fn write_on(node: &mut Node, sources: &mut [Source], time: Duration) {
     }
 }
 
+/// A node with small windows.
+fn small(node: u64, neighbour: u64) -> EngineConfig {
+    let mut config = config(node, &[neighbour]);
+    config.window_bytes = Some(256 << 10);
+    config.send_buffer_bytes = Some(64 << 10);
+    config.agent.store_bytes = 1 << 30;
+    config
+}
+
 /// A terminal with durable custody and a hub, with small windows.
 fn pair(change: impl Fn(&mut EngineConfig)) -> (Node, Node) {
+    pair_on(&Arc::default(), change)
+}
+
+fn pair_on(disk: &Arc<Mutex<Kept>>, change: impl Fn(&mut EngineConfig)) -> (Node, Node) {
     let now = Instant::now();
-    let mut terminal = config(10, &[1]);
-    let mut hub = config(1, &[10]);
+    let (mut terminal, mut hub) = (small(10, 1), small(1, 10));
     for config in [&mut terminal, &mut hub] {
-        config.window_bytes = Some(256 << 10);
-        config.send_buffer_bytes = Some(64 << 10);
-        config.agent.store_bytes = 1 << 30;
         change(config);
     }
-    let mut terminal = Node::with_store(now, terminal, Box::new(Durable::default()));
+    let store = Box::new(Durable(MemoryStore::default(), disk.clone()));
+    let mut terminal = Node::with_store(now, terminal, store);
     let mut hub = Node::new(now, hub);
     terminal.up(0, 100);
     hub.up(0, 100);
@@ -332,4 +372,93 @@ fn bytes_of_a_source_that_died_in_the_blockage_still_arrive_before_its_reset() {
     assert!(hub.has(|event| matches!(event, Event::Reset { .. })));
     live(&mut terminal, &mut hub, 3 * SECOND);
     assert!(terminal.destinations().is_empty());
+}
+
+/// A terminal that read on for a minute, with one stream to a hub, is killed;
+/// its next run and the hub, the stream there, and what was written.
+fn killed_while_blocked() -> (Node, Node, StreamKey, usize) {
+    let disk = Arc::default();
+    let (mut terminal, mut hub) = pair_on(&disk, |_| {});
+    let mut sources = sources(&mut terminal, 1);
+    sources[0].write(&mut terminal, 50_000);
+    live(&mut terminal, &mut hub, SECOND);
+    block(&mut terminal, true);
+    write_on(&mut terminal, &mut sources, 60 * SECOND);
+    let key = StreamKey {
+        peer: 10,
+        ..sources[0].key
+    };
+    let mut config = small(10, 1);
+    config.incarnation = 2;
+    // No two runs name bundles alike.
+    config.agent.incarnation += 1 << 30;
+    let store = Box::new(Durable(MemoryStore::default(), disk));
+    let mut next = Node::with_store(terminal.now, config, store);
+    hub.pass(next.now);
+    for session in 100..103 {
+        hub.engine.session_down(hub.now, SessionId(session));
+    }
+    next.up(0, 200);
+    hub.up(0, 200);
+    (next, hub, key, sources[0].written)
+}
+
+#[test]
+fn what_was_read_on_arrives_after_a_restart_though_its_reader_is_slow() {
+    let (mut terminal, mut hub, key, written) = killed_while_blocked();
+    let mut read = 0;
+    for _ in 0..5_000 {
+        live(&mut terminal, &mut hub, Duration::from_millis(10));
+        if let Some(bytes) = hub.engine.read(hub.now, key, 2_000) {
+            assert!(bytes.iter().zip(read..).all(|(b, at)| *b == byte_at(at)));
+            read += bytes.len();
+        }
+        let streams = hub.engine.streams(usize::MAX).into_iter();
+        let unread = streams.map(|(.., info)| info.unread_bytes).max();
+        assert!(unread <= Some(256 << 10), "within the window");
+    }
+    // What was in the send buffer died with the process.
+    assert!(read >= written - (64 << 10), "{read} of {written}");
+    assert!(hub.has(|event| matches!(
+        event,
+        Event::Reset {
+            code: ResetCode::Restarted,
+            ..
+        }
+    )));
+    live(&mut terminal, &mut hub, 3 * SECOND);
+    assert_eq!(terminal.engine.custody(terminal.now).bundles, 0);
+}
+
+#[test]
+fn what_a_former_run_read_on_is_forgotten_when_nobody_wants_it() {
+    let (mut terminal, mut hub, key, _) = killed_while_blocked();
+    let before = terminal.engine.custody(terminal.now).used_bytes;
+    hub.engine
+        .reset(hub.now, key, ResetCode::Cancelled, "enough")
+        .expect("it is open");
+    let mut carried = 0;
+    for _ in 0..300 {
+        let offers = terminal.offers();
+        carried += offers
+            .iter()
+            .map(|(_, t)| t.chunks.concat().len())
+            .sum::<usize>();
+        terminal.put_back(offers);
+        live(&mut terminal, &mut hub, Duration::from_millis(10));
+    }
+    assert_eq!(terminal.engine.custody(terminal.now).bundles, 0);
+    assert!((carried as u64) < before / 10, "{carried} of {before}");
+}
+
+#[test]
+fn what_was_read_on_for_a_run_of_the_peer_that_is_over_is_forgotten() {
+    let (mut terminal, hub, _, _) = killed_while_blocked();
+    let mut config = small(1, 10);
+    config.incarnation = 2;
+    config.agent.incarnation += 1 << 30;
+    let mut next = Node::new(hub.now, config);
+    next.up(0, 200);
+    live(&mut terminal, &mut next, 3 * SECOND);
+    assert_eq!(terminal.engine.custody(terminal.now).bundles, 0);
 }

@@ -55,6 +55,11 @@ impl World {
         self.ledger.delivered.insert(name);
     }
 
+    /// Nobody wants a bundle any more: it needs no custodian.
+    pub fn discarded(&mut self, source: &wire::Eid, timestamp: &bp7::CreationTimestamp) {
+        self.ledger.delivered.insert(name(source, timestamp));
+    }
+
     /// A node has stopped with custody of these.
     pub fn note_custody(&mut self, number: usize) {
         let now = self.instant();

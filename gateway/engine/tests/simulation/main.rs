@@ -88,7 +88,6 @@ fn schedules_meet_all_that_they_are_there_for() {
         "takeover",
         "resumption",
         "stall",
-        "former run",
         "restored message",
     ] {
         assert!(met.contains(what), "no {what} in {met:?}");

@@ -227,6 +227,10 @@ impl World {
                 continue;
             }
             for end in 0..2 {
+                // What a run hears that is over, no later one does.
+                if !self.pairs[number].up[end] {
+                    continue;
+                }
                 let node = self.node_at(number, end);
                 for (key, length) in self.pairs[number].flows[end].unfinished.clone() {
                     let part = self.part_of(length);

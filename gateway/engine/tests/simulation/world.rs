@@ -314,10 +314,6 @@ impl World {
             Action::Stream { peer, epoch, event } => self.stream_event(node, peer, epoch, &event),
             Action::Message(message) => self.message_arrives(node, &message),
             Action::Bundle(event) => self.bundle_event(node, &event),
-            Action::FormerRunEnded { .. } => {
-                self.met.insert("former run");
-                assert!(self.nodes[node].disk.is_some());
-            }
             Action::Link { change, .. } => {
                 self.met.insert(match change {
                     LinkChange::Blocked(source) | LinkChange::Source(source) => source.name(),
@@ -336,15 +332,20 @@ impl World {
     }
 
     pub fn bundle_event(&mut self, node: usize, event: &bundle::Event) {
+        if let bundle::Event::Discarded { source, timestamp } = event {
+            self.discarded(source, timestamp);
+        }
         let disk = self.nodes[node].disk.as_ref();
         self.met.insert(match event {
             bundle::Event::StoreStalled(_) => "stall",
             bundle::Event::Restored { .. } => "restored message",
+            bundle::Event::Discarded { .. } => "discarded",
             _ => "other",
         });
         let expected = match event {
             bundle::Event::StoreStalled(_)
             | bundle::Event::StoreResumed
+            | bundle::Event::Discarded { .. }
             | bundle::Event::Restored { .. } => disk.is_some(),
             // What a flipped bit was in.
             bundle::Event::Deleted { reason, .. } => {

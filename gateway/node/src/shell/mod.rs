@@ -273,9 +273,6 @@ impl Inner {
                 }
                 Action::Message(message) => self.message(message, &mut effects),
                 Action::Bundle(event) => self.bundle_event(event),
-                Action::FormerRunEnded { peer, incarnation } => {
-                    tracing::info!(peer, incarnation, "custody of a former run has ended");
-                }
                 Action::BadPayload { peer, error } => {
                     self.counts.bad_payloads += 1;
                     tracing::warn!(peer, %error, "payload of streams refused");
@@ -316,6 +313,9 @@ impl Inner {
             }
             bundle::Event::StoreStalled(reason) => {
                 tracing::error!(reason, "custody cannot be stored: sources are slowed");
+            }
+            bundle::Event::Discarded { source, timestamp } => {
+                tracing::debug!(%source, ?timestamp, "a bundle that nobody wants is forgotten");
             }
             bundle::Event::StoreResumed => tracing::info!("custody can be stored again"),
             // These stay inside the engine.

@@ -23,6 +23,8 @@ pub struct Ahead {
     pub class: Class,
     /// The stream's bytes in it.
     pub bytes: u64,
+    /// The offset behind them.
+    pub end: u64,
     /// Its parts, one after the other.
     pub payload: Vec<Bytes>,
 }
@@ -89,6 +91,7 @@ impl Mux {
         }
         let (class, bytes) = (stream.class, count as u64);
         stream.send.sent += bytes;
+        let end = stream.send.sent;
         stream.send.ahead += bytes;
         stream.send.ahead_payloads += 1;
         stream.deficit = 0;
@@ -101,6 +104,7 @@ impl Mux {
         Some(Ahead {
             class,
             bytes,
+            end,
             payload: sealer.finish(),
         })
     }

@@ -14,7 +14,7 @@ use crate::wire::{FLOOR_BYTES, Hello, StreamId, VARINT_MAX};
 /// and not told. It may use half of the peer window, which is 1.5 x rate x
 /// RTT; a quarter of the window untold would leave 0.75 of the one it needs,
 /// a sixteenth leaves 1.3.
-const PART_TOLD: u64 = 16;
+pub(super) const PART_TOLD: u64 = 16;
 
 /// The credit that the peer gives.
 #[derive(Clone, Copy, Debug)]
@@ -101,13 +101,15 @@ impl Mux {
     }
 
     /// Whether receiving up to `end` on a stream that has received up to
-    /// `highest` and consumed up to `taken` is within the credit given.
+    /// `highest` and consumed up to `taken` is within the credit given. To a run
+    /// that is over it was given once, and anew by the limits told since.
     pub(super) fn within_credit(&self, highest: u64, taken: u64, end: u64) -> bool {
         let floor = self.floor();
         let before = (highest - taken).saturating_sub(floor);
         let after = (end - taken).saturating_sub(floor);
+        let runs = if self.former { 2 } else { 1 };
         end - taken <= self.granted.stream_window_bytes.max(floor)
-            && self.excess - before + after <= self.granted.peer_window_bytes
+            && self.excess - before + after <= runs * self.granted.peer_window_bytes
     }
 
     /// The floor of the peer's streams.
@@ -132,7 +134,7 @@ impl Mux {
     /// waiting.
     pub(super) fn consumed(&mut self, id: StreamId, before: u64) {
         if self.former {
-            return;
+            return self.raise_limit(id);
         }
         let least = self.floor() / 2;
         let windows = self.config.windows;
@@ -190,6 +192,7 @@ impl Mux {
     pub(super) fn receiving_done(&mut self, id: StreamId, end: Option<u64>) {
         let floor = self.floor();
         let least = floor / 2;
+        self.drop_limit(id);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };

@@ -10,6 +10,10 @@ use crate::wire::{Frame, ResetCode, Sealer, StreamId};
 /// The least payload that holds every kind of frame.
 const MIN_PAYLOAD_BYTES: usize = 512;
 
+/// Frames about no stream that wait at most. They answer a peer that asks about
+/// each stream once.
+const MAX_SAID: usize = 65_536;
+
 /// A payload that has something already is not ended with less of a stream
 /// than this.
 const LEAST_TAIL_BYTES: usize = 256;
@@ -44,6 +48,13 @@ impl Mux {
             || !self.loose.is_empty()
             || !self.refused.is_empty()
             || !self.control.is_empty()
+    }
+
+    /// Sends a control frame that is about no stream of these.
+    pub(crate) fn say(&mut self, frame: Frame) {
+        if self.loose.len() < MAX_SAID {
+            self.loose.push_back(frame);
+        }
     }
 
     /// Seals control frames; false if there are more than fit.

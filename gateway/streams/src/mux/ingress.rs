@@ -56,8 +56,8 @@ impl Mux {
     ) {
         let id = match &frame {
             Frame::Hello(hello) => return self.on_hello(hello),
-            // It is about earlier runs.
-            Frame::Settled => return,
+            // They are about earlier runs.
+            Frame::Settled | Frame::Held { .. } | Frame::Limit { .. } => return,
             Frame::Unknown { .. } => {
                 self.counters.frames_unknown += 1;
                 return;
@@ -94,7 +94,11 @@ impl Mux {
                     self.on_data(class, id, offset, fin, data, origin);
                 }
             }
-            Frame::Hello(_) | Frame::Settled | Frame::Unknown { .. } => {}
+            Frame::Hello(_)
+            | Frame::Settled
+            | Frame::Held { .. }
+            | Frame::Limit { .. }
+            | Frame::Unknown { .. } => {}
         }
     }
 
@@ -143,7 +147,7 @@ impl Mux {
 
     /// Whether a frame about the stream may touch it; makes room for a stream
     /// of the peer that was not heard of before.
-    fn admit(&mut self, now: Instant, class: Class, id: StreamId) -> bool {
+    pub(super) fn admit(&mut self, now: Instant, class: Class, id: StreamId) -> bool {
         if self.streams.contains_key(&id) {
             return true;
         }

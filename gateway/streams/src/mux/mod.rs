@@ -11,6 +11,7 @@ mod event;
 mod expiry;
 mod former;
 mod ingress;
+mod limits;
 mod queue;
 
 use std::collections::{HashMap, VecDeque};
@@ -78,6 +79,9 @@ pub struct Mux {
     untold: u64,
     untold_streams: Vec<StreamId>,
 
+    /// What is to be told of a run that is over.
+    limits: Vec<(StreamId, limits::Limit)>,
+
     /// Bytes beyond its credit that a stream may have here, held back.
     beyond_credit: u64,
     /// Written bytes of all streams that wait to be sealed.
@@ -127,6 +131,7 @@ impl Mux {
             runs: 0,
             untold: 0,
             untold_streams: Vec::new(),
+            limits: Vec::new(),
             beyond_credit: 0,
             buffered: 0,
             writers: Vec::new(),

@@ -53,6 +53,7 @@ impl Peer {
             && let Some((oldest, mut estate)) = self.estates.pop_first()
         {
             estate.mux.end_all("too many restarts of the peer node");
+            self.say_limits(oldest, estate.mux.take_limits());
             self.bury(estate.epoch, estate.mux);
             self.settled_below = self.settled_below.max(oldest + 1);
         }

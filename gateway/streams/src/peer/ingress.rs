@@ -24,14 +24,22 @@ impl Peer {
         let frames = Frames::new(&payload)?;
         let header = frames.header();
         let mut settled = false;
+        let mut about_former = Vec::new();
         for frame in frames {
-            settled |= matches!(frame?, Frame::Settled);
+            match frame? {
+                Frame::Settled => settled = true,
+                frame @ (Frame::Held { .. } | Frame::Limit { .. }) => about_former.push(frame),
+                _ => {}
+            }
         }
         let Some(mux) = self.addressee(now, header)? else {
             self.past.payloads_stale += 1;
             return Ok(());
         };
         mux.handle_frames(now, class, &payload, header.receiver != 0)?;
+        for frame in about_former {
+            self.handle_former(now, class, header, frame);
+        }
         if settled {
             self.settle_below(header.sender);
         }

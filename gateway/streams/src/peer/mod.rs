@@ -9,6 +9,7 @@
 //! by then is reset behind its last contiguous byte.
 
 mod estate;
+mod held;
 mod ingress;
 #[cfg(test)]
 mod laws;
@@ -23,6 +24,7 @@ use underpass_cla::Class;
 use crate::mux::{Backlog, Config, Counters, Event, Mux, OpenError, Side, StreamInfo, Windows};
 use crate::wire::{Announcement, Frame, HEADER_BYTES, Open, Sealer, StreamId};
 use estate::Estate;
+pub use held::FormerLimit;
 
 /// Tells apart the streams of the peer's runs, whose ids begin anew: a number
 /// of this process for each run of the peer that it hears of.
@@ -54,6 +56,8 @@ pub struct Peer {
     look_at: Option<Instant>,
     /// The peer shall hear that this node's former runs are settled.
     settled_due: bool,
+    /// Answers of the peer about this node's former runs.
+    limits: VecDeque<FormerLimit>,
     /// Last events of streams that are gone with their run.
     events: VecDeque<(Epoch, Event)>,
     /// Sums of the runs that are gone.
@@ -74,6 +78,7 @@ impl Peer {
             settled_below: 0,
             look_at: None,
             settled_due: false,
+            limits: VecDeque::new(),
             events: VecDeque::new(),
             past: Counters::default(),
         }
@@ -162,6 +167,7 @@ impl Peer {
 
     /// The next event, and the epoch of its stream.
     pub fn poll_event(&mut self) -> Option<(Epoch, Event)> {
+        self.tell_limits();
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }

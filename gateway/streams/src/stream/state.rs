@@ -82,6 +82,8 @@ pub(crate) struct RecvSide {
     pub state: Receiving,
     /// A reset that waits for the bytes before it.
     pub reset: Option<Box<(ResetCode, String)>>,
+    /// Of a run that is over: up to where the peer was told that it may send.
+    pub limit: Option<u64>,
 }
 
 impl RecvSide {
@@ -179,6 +181,7 @@ impl Stream {
                 final_offset: None,
                 state: Receiving::Open,
                 reset: None,
+                limit: None,
             },
             queued: None,
             ticket: 0,

@@ -161,6 +161,15 @@ impl Body<'_> {
                 id: self.id()?,
                 below: self.number()?,
             },
+            kind::HELD => Frame::Held {
+                run: self.incarnation()?,
+                id: self.id()?,
+            },
+            kind::LIMIT => Frame::Limit {
+                run: self.incarnation()?,
+                id: self.id()?,
+                below: Some(self.number()?).filter(|below| *below < VARINT_MAX),
+            },
             kind => Frame::Unknown { kind },
         })
     }
@@ -249,6 +258,10 @@ impl Body<'_> {
 
     fn id(&mut self) -> Result<StreamId, WireError> {
         self.number().map(StreamId)
+    }
+
+    fn incarnation(&mut self) -> Result<u64, WireError> {
+        self.array().map(u64::from_be_bytes)
     }
 
     fn number(&mut self) -> Result<u64, WireError> {

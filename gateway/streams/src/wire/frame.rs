@@ -155,6 +155,23 @@ pub enum Frame {
         /// That offset.
         below: u64,
     },
+    /// The sender has payloads of a former run of it in custody, and asks how
+    /// many bytes of the stream may leave.
+    Held {
+        /// That run's incarnation.
+        run: u64,
+        /// The stream.
+        id: StreamId,
+    },
+    /// Of a former run of the receiver bytes below an offset may leave.
+    Limit {
+        /// That run's incarnation.
+        run: u64,
+        /// The stream.
+        id: StreamId,
+        /// That offset; `None` if nobody wants any.
+        below: Option<u64>,
+    },
     /// A frame of a type this version does not know; it is skipped.
     Unknown {
         /// Its type.

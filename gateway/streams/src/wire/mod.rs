@@ -38,4 +38,6 @@ pub(crate) mod kind {
     pub const DATA: u64 = 0x08;
     pub const DATA_FIN: u64 = 0x09;
     pub const EXPIRED: u64 = 0x0a;
+    pub const HELD: u64 = 0x0b;
+    pub const LIMIT: u64 = 0x0c;
 }

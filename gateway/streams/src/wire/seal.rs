@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::{Bytes, BytesMut};
 
 use super::varint;
-use super::{Frame, HEADER_BYTES, Hello, Open, StreamId, Target, VERSION, kind};
+use super::{Frame, HEADER_BYTES, Hello, Open, StreamId, Target, VARINT_MAX, VERSION, kind};
 use crate::stream::Pieces;
 
 /// Data shorter than this is copied among the headers: another chunk would
@@ -162,6 +162,17 @@ fn emit(frame: &Frame, out: &mut Vec<u8>) -> u64 {
             varint::put(out, id.0);
             varint::put(out, *below);
             kind::EXPIRED
+        }
+        Frame::Held { run, id } => {
+            out.extend_from_slice(&run.to_be_bytes());
+            varint::put(out, id.0);
+            kind::HELD
+        }
+        Frame::Limit { run, id, below } => {
+            out.extend_from_slice(&run.to_be_bytes());
+            varint::put(out, id.0);
+            varint::put(out, below.unwrap_or(VARINT_MAX));
+            kind::LIMIT
         }
         Frame::Data { .. } | Frame::Unknown { .. } => {
             unreachable!("DATA is sealed from its pieces, unknown frames are never sent")

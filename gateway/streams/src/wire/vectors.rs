@@ -72,6 +72,10 @@ fn as_json(frame: &Frame) -> Value {
         }}),
         Frame::Settled => json!({"settled": {}}),
         Frame::Expired { id, below } => json!({"expired": {"id": id.0, "below": below}}),
+        Frame::Held { run, id } => json!({"held": {"run": run, "id": id.0}}),
+        Frame::Limit { run, id, below } => {
+            json!({"limit": {"run": run, "id": id.0, "below": below}})
+        }
         Frame::Unknown { kind } => json!({"unknown": {"type": kind}}),
     }
 }

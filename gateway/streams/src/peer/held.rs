@@ -1,0 +1,76 @@
+//! What a node's former runs have sealed ahead: asked about by its present run,
+//! answered by the peer, whose streams are still open.
+
+use std::time::Instant;
+
+use underpass_cla::Class;
+
+use super::Peer;
+use crate::wire::{Frame, Header, StreamId};
+
+/// The peer's answer about a stream of a former run of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormerLimit {
+    /// That run's incarnation.
+    pub run: u64,
+    /// The stream.
+    pub id: StreamId,
+    /// Payloads with bytes up to this offset may leave; `None` if the peer
+    /// wants none of the stream.
+    pub below: Option<u64>,
+}
+
+impl Peer {
+    /// Asks the peer's present run how much may leave of a stream that a former
+    /// run of this node has sealed ahead. The answers come by
+    /// [`Peer::poll_limit`]: one soon, others as its bytes are consumed.
+    pub fn ask(&mut self, run: u64, id: StreamId) {
+        self.current.say(Frame::Held { run, id });
+    }
+
+    /// An answer to [`Peer::ask`].
+    pub fn poll_limit(&mut self) -> Option<FormerLimit> {
+        self.limits.pop_front()
+    }
+
+    pub(super) fn handle_former(
+        &mut self,
+        now: Instant,
+        class: Class,
+        header: Header,
+        frame: Frame,
+    ) {
+        match frame {
+            // What an earlier run asked is of no use to this one.
+            Frame::Held { run, id } if self.peer_incarnation() == Some(header.sender) => {
+                let below = match run < header.sender && run >= self.settled_below {
+                    true => self
+                        .estate(now, run)
+                        .and_then(|estate| estate.limit(now, class, id)),
+                    false => None,
+                };
+                self.current.say(Frame::Limit { run, id, below });
+            }
+            Frame::Limit { run, id, below } if header.receiver == self.incarnation() => {
+                self.limits.push_back(FormerLimit { run, id, below });
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells what more of former runs may leave.
+    pub(super) fn tell_limits(&mut self) {
+        let estates = self.estates.iter_mut();
+        let found = estates.map(|(run, estate)| (*run, estate.mux.take_limits()));
+        let found: Vec<_> = found.filter(|(_, limits)| !limits.is_empty()).collect();
+        for (run, limits) in found {
+            self.say_limits(run, limits);
+        }
+    }
+
+    pub(super) fn say_limits(&mut self, run: u64, limits: Vec<(StreamId, Option<u64>)>) {
+        for (id, below) in limits {
+            self.current.say(Frame::Limit { run, id, below });
+        }
+    }
+}
