@@ -14,14 +14,16 @@ _POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 class BulkInsert:
-    """Inserts rows of some columns of a table; `conflict` says what follows ON CONFLICT.
+    """Inserts rows of some columns of a table; `conflict` says what follows ON CONFLICT, if anything.
 
     PostgreSQL takes an array for each column several times as fast as rows. It refuses to change a
     row twice in one statement, and rows in differing order may lock each other out: what changes
     rows has to give each once, in the order of its key.
     """
 
-    def __init__(self, table: type[Base], columns: Sequence[str], conflict: str) -> None:
+    def __init__(
+        self, table: type[Base], columns: Sequence[str], conflict: str | None = None
+    ) -> None:
         # Made of nothing but the names and types of columns; what is inserted goes in as
         # parameters.
         names = ", ".join(columns)
@@ -29,8 +31,9 @@ class BulkInsert:
         kinds = (table.__table__.c[name].type.compile(_POSTGRESQL) for name in columns)
         arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(kinds, 1))
         marks = ", ".join("?" * len(columns))
-        self._sqlite = f"{into} VALUES ({marks}) ON CONFLICT {conflict}"
-        self._postgresql = f"{into} SELECT * FROM unnest({arrays}) ON CONFLICT {conflict}"  # noqa: S608
+        then = f" ON CONFLICT {conflict}" if conflict else ""
+        self._sqlite = f"{into} VALUES ({marks}){then}"
+        self._postgresql = f"{into} SELECT * FROM unnest({arrays}){then}"  # noqa: S608
 
     async def execute(self, connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert them."""

@@ -10,16 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.ledger import Entry, Kind, Ledger, Lot, Posting, Rule
 from dama.planner import Link
 from underpass_control.instants import moment_of, rfc3339
+from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Announce
 from underpass_control.storage.models import LedgerEntry, LedgerLot, LedgerPosting, Settled
 
+_POSTINGS = BulkInsert(LedgerPosting, ("entry_id", "terminal", "bits"))
+_LOTS = BulkInsert(LedgerLot, ("beam_id", "link", "terminal", "since_ms", "bits"))
 # Postings in a page of entries: a beam of 10,000 terminals has as many in one entry.
 _MOST_POSTINGS = 20_000
 
@@ -168,12 +171,10 @@ async def write(
         made.append(_stored(stored.one(), entry.postings))
         announce(_told(beam, made[-1]))
     postings = [
-        {"entry_id": one.id, "terminal": int(posting.account), "bits": posting.bits}
-        for one in made
-        for posting in one.postings
+        (one.id, int(posting.account), posting.bits) for one in made for posting in one.postings
     ]
-    if postings:
-        await connection.execute(insert(LedgerPosting), postings)
+    await _POSTINGS.execute(connection, postings)
+    if changed:
         await _replace_lots(connection, beam, link, changed, ledger.lots())
     return made
 
@@ -186,25 +187,14 @@ async def _replace_lots(
     lots: Mapping[str, Sequence[Lot]],
 ) -> None:
     names = list(accounts)
-    await connection.execute(
-        delete(LedgerLot).where(
-            _of(LedgerLot, beam, link), LedgerLot.terminal == bindparam("account")
-        ),
-        [{"account": int(name)} for name in names],
-    )
+    of_accounts = LedgerLot.terminal.in_([int(name) for name in names])
+    await connection.execute(delete(LedgerLot).where(_of(LedgerLot, beam, link), of_accounts))
     rows = [
-        {
-            "beam_id": beam,
-            "link": link.value,
-            "terminal": int(name),
-            "since_ms": lot.since_ms,
-            "bits": lot.bits,
-        }
+        (beam, link.value, int(name), lot.since_ms, lot.bits)
         for name in names
         for lot in lots.get(name, ())
     ]
-    if rows:
-        await connection.execute(insert(LedgerLot), rows)
+    await _LOTS.execute(connection, rows)
 
 
 async def page(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import delete, func, insert, select, tuple_
+from sqlalchemy import delete, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from underpass_control.settlement.period import Counted, Share
+from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.models import SettledUsage
+
+_KEEP = BulkInsert(SettledUsage, tuple(column.name for column in SettledUsage.__table__.columns))
 
 
 async def keep(
@@ -17,23 +20,22 @@ async def keep(
 ) -> None:
     """Keep what was counted in a period."""
     rows = [
-        {
-            "beam_id": beam,
-            "link": link.value,
-            "start_ms": start_ms,
-            "terminal": one.terminal,
-            "fair_bits": one.fair_bits,
-            "planned_bits": one.planned_bits,
-            "sent_bits": one.sent_bits,
-            "blocked": one.blocked,
-            "presumed": one.presumed,
-        }
+        (
+            beam,
+            link.value,
+            start_ms,
+            one.terminal,
+            one.fair_bits,
+            one.planned_bits,
+            one.sent_bits,
+            one.blocked,
+            one.presumed,
+        )
         for one in counted
         # Of one who wants nothing and gets nothing there is nothing to keep.
         if one.fair_bits or one.planned_bits or one.sent_bits
     ]
-    if rows:
-        await connection.execute(insert(SettledUsage), rows)
+    await _KEEP.execute(connection, rows)
 
 
 async def shares(
