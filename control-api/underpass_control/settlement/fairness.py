@@ -16,8 +16,8 @@ from underpass_control.storage import settled_usage, usage
 from underpass_control.storage.models import Terminal
 
 # Terminals times periods: what one question may cost.
-MOST_CELLS = 500_000
-# Worked out at a time; other work of the service comes between.
+MOST_CELLS = 100_000
+# In memory at a time.
 _AT_ONCE = 5_000
 _NOTHING = Share(0, 0)
 

@@ -14,7 +14,7 @@ _POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 class BulkInsert:
-    """Inserts rows of some columns of a table; `conflict` says what follows ON CONFLICT, if anything.
+    """Inserts rows of some columns of a table; `conflict` says what follows ON CONFLICT, if any.
 
     PostgreSQL takes an array for each column several times as fast as rows. It refuses to change a
     row twice in one statement, and rows in differing order may lock each other out: what changes
