@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 # An event has 8,000 bytes at most, and once more where it is told terminal by terminal.
 _RING = 1024
@@ -73,6 +73,16 @@ class Cut(Exception):  # noqa: N818 - an end, not always an error
         self.resumable = resumable
 
 
+class Listener(Protocol):
+    """A part of the service that goes by what changes."""
+
+    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Take in a change, in the order of commits; it must not block."""
+
+    def missed(self) -> None:
+        """Take in that changes may have been missed: what is known has to be read again."""
+
+
 class Events:
     """The last events, and who waits for the next."""
 
@@ -80,6 +90,7 @@ class Events:
         self._ring: deque[_Event] = deque()
         # Where a follower stands that has each event of the ring as its last.
         self._places: dict[str, int] = {}
+        self._listeners: list[Listener] = []
         self._count = 0
         # Followers that began before this have missed something.
         self._whole_since = 0
@@ -96,6 +107,12 @@ class Events:
         self._count += 1
         self._places[event_id] = self._count
         self._wake()
+        for listener in self._listeners:
+            listener.heard(kind, data)
+
+    def listen(self, listener: Listener) -> None:
+        """Have a part of the service told, from the next change on."""
+        self._listeners.append(listener)
 
     def interrupt(self) -> None:
         """Cut all who follow: events have been missed."""
@@ -105,6 +122,8 @@ class Events:
         self._places.clear()
         self._whole_since = self._count
         self._wake()
+        for listener in self._listeners:
+            listener.missed()
 
     def close(self) -> None:
         """Cut all who follow, for good."""

@@ -130,3 +130,55 @@ class Metrics:
             "Rows of usage deleted for their age",
             registry=self.registry,
         )
+        self.plan_streams = Gauge(
+            "underpass_control_plan_streams",
+            "Open streams of plans to gateways",
+            registry=self.registry,
+        )
+        self.plans = Counter(
+            "underpass_control_plans",
+            "Plans stored by this process, by link and why",
+            ("link", "reason"),
+            registry=self.registry,
+        )
+        self.planning_seconds = Histogram(
+            "underpass_control_planning_seconds",
+            "Time to work out a plan, without storing it",
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+            registry=self.registry,
+        )
+        self.report_to_plan_seconds = Histogram(
+            "underpass_control_report_to_plan_seconds",
+            "Time from a report that makes a plan due to the plan being stored",
+            buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5),
+            registry=self.registry,
+        )
+        self.planning_failures = Counter(
+            "underpass_control_planning_failures",
+            "Plans that could not be made or stored, by why",
+            ("why",),
+            registry=self.registry,
+        )
+        self.plan_version = Gauge(
+            "underpass_control_plan_version",
+            "Version of the newest plan of each link that this process plans",
+            ("beam", "link"),
+            registry=self.registry,
+        )
+        self.plan_ends = Gauge(
+            "underpass_control_plan_end_timestamp_seconds",
+            "When the newest plan of each link that this process plans ends, Unix time",
+            ("beam", "link"),
+            registry=self.registry,
+        )
+        self.leases = Gauge(
+            "underpass_control_leases_held",
+            "Beams that this process plans",
+            registry=self.registry,
+        )
+        self.signalling_delay_seconds = Gauge(
+            "underpass_control_signalling_delay_seconds",
+            "How far ahead plans start, as nodes have acknowledged earlier ones",
+            ("beam", "link"),
+            registry=self.registry,
+        )

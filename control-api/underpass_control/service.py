@@ -21,12 +21,15 @@ from underpass_control.http.ledger import LedgerOfBeam
 from underpass_control.http.links import Links
 from underpass_control.http.observed import observed
 from underpass_control.http.obstructions import Obstructions
+from underpass_control.http.plan_stream import PlanStreams
 from underpass_control.http.positions import Positions
 from underpass_control.http.problem import Problem, problems
 from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
 from underpass_control.http.routes import Routes
 from underpass_control.metrics import Metrics
+from underpass_control.planning.keeper import Keeper
+from underpass_control.planning.outlet import Outlet
 from underpass_control.pruning import prune_for_ever
 from underpass_control.reports.intake import Intake
 from underpass_control.settings import Settings
@@ -55,6 +58,11 @@ class Service:
         self._writer = PositionWriter(self._changes)
         self._metrics.positions_waiting.set_function(lambda: self._writer.waiting)
         intake = Intake(database, self._changes, self._writer, self._metrics, terminal_state)
+        self._outlet = Outlet(database)
+        self._keeper = Keeper(database, self._changes, self._metrics, self._outlet)
+        for listener in (self._outlet, self._keeper):
+            self._events.listen(listener)
+        self._plan_streams = PlanStreams(self._outlet, self._metrics, self._authenticate)
         self._callers: dict[str, tuple[int, Caller]] = {}
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
@@ -66,6 +74,7 @@ class Service:
             *Blockages(database, self._changes).endpoints(),
             *Routes(database, self._changes).endpoints(),
             *EventStreams(self._events, self._metrics, self._authenticate).endpoints(),
+            *self._plan_streams.endpoints(),
             *self._own_endpoints(),
         ]
 
@@ -87,16 +96,19 @@ class Service:
     async def _run(self, _application: web.Application) -> AsyncIterator[None]:
         await self._changes.start()
         self._writer.start()
+        self._keeper.start()
         pruning = asyncio.create_task(prune_for_ever(self._database, self._settings, self._metrics))
         yield
         pruning.cancel()
         await asyncio.gather(pruning, return_exceptions=True)
         await self._writer.close()
+        await self._keeper.close()
         await self._changes.close()
         await self._database.close()
 
     async def _end_streams(self, _application: web.Application) -> None:
         self._events.close()
+        self._plan_streams.close()
 
     def _own_endpoints(self) -> list[Endpoint]:
         unready = HTTPStatus.SERVICE_UNAVAILABLE

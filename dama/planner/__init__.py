@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from dama.planner.classes import fair_rates
 from dama.planner.flow import Room
 from dama.planner.intervals import Flags, Integers, rates
 from dama.planner.levels import Claims, max_min
@@ -33,6 +34,7 @@ __all__ = [
     "Request",
     "Segment",
     "Terminal",
+    "fair_rates",
     "plan",
 ]
 

@@ -48,9 +48,37 @@ def classes(
     affected: Container[str],
 ) -> list[Class]:
     """Put terminals of equal terms together, those whose names are in `affected` first."""
+    members = _by_terms(request.terminals)
+    terms = [Terms(*key, len(group)) for key, group in members.items()]
+    capacities = rates(request, times)
+    shares = {rate: fair_shares(rate, terms) for rate in set(capacities)}
+    fair = _fair(times, capacity, terms, [shares[rate] for rate in capacities])
+    found = []
+    for place, (class_terms, group) in enumerate(zip(terms, members.values(), strict=True)):
+        group.sort(key=lambda terminal: (terminal.id not in affected, terminal.owed_bits))
+        first = sum(terminal.id in affected for terminal in group)
+        content = all(share[place] == class_terms.greatest_bps for share in shares.values())
+        found.append(Class(class_terms, tuple(group), first, fair[place], content))
+    return found
+
+
+def fair_rates(capacity_bps: int, terminals: Sequence[Terminal]) -> dict[str, Fraction]:
+    """Return each terminal's fair share of an instant in bit/s of capacity, blockages apart."""
+    members = _by_terms(terminals)
+    shares = fair_shares(capacity_bps, [Terms(*key, len(of)) for key, of in members.items()])
+    return {
+        terminal.id: share
+        for share, of in zip(shares, members.values(), strict=True)
+        for terminal in of
+    }
+
+
+def _by_terms(
+    terminals: Sequence[Terminal],
+) -> dict[tuple[Fraction, Fraction, Fraction | None], list[Terminal]]:
     members: dict[tuple[Fraction, Fraction, Fraction | None], list[Terminal]] = defaultdict(list)
     known: dict[tuple[object, ...], tuple[Fraction, Fraction, Fraction | None]] = {}
-    for terminal in request.terminals:
+    for terminal in terminals:
         # Fractions are slow to make and to hash; terminals of equal terms are many.
         stated = (
             terminal.weight,
@@ -63,17 +91,7 @@ def classes(
         if key is None:
             key = known.setdefault(stated, terminal.terms)
         members[key].append(terminal)
-    terms = [Terms(*key, len(group)) for key, group in members.items()]
-    capacities = rates(request, times)
-    shares = {rate: fair_shares(rate, terms) for rate in set(capacities)}
-    fair = _fair(times, capacity, terms, [shares[rate] for rate in capacities])
-    found = []
-    for place, (class_terms, group) in enumerate(zip(terms, members.values(), strict=True)):
-        group.sort(key=lambda terminal: (terminal.id not in affected, terminal.owed_bits))
-        first = sum(terminal.id in affected for terminal in group)
-        content = all(share[place] == class_terms.greatest_bps for share in shares.values())
-        found.append(Class(class_terms, tuple(group), first, fair[place], content))
-    return found
+    return members
 
 
 def _fair(

@@ -21,6 +21,7 @@ from underpass_control.http.problem import Problem
 EVERYBODY = frozenset(Role)
 READERS = frozenset({Role.VIEWER, Role.OPERATOR, Role.GATEWAY})
 OPERATORS = frozenset({Role.OPERATOR})
+GATEWAYS = frozenset({Role.OPERATOR, Role.GATEWAY})
 REPORTERS = frozenset({Role.OPERATOR, Role.GATEWAY, Role.TERMINAL})
 
 # Problems named in one answer at most: the rest is told once these are mended.

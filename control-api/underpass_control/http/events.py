@@ -26,6 +26,9 @@ KINDS = (
     "announcements",
     "obstructions",
     "ledger",
+    "plans",
+    "acknowledgements",
+    "lease",
 )
 MOST_FOLLOWERS = 2_000
 # What a follower's connection buffers here at most.

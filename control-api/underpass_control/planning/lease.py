@@ -77,6 +77,15 @@ async def renew(connection: AsyncConnection, announce: Announce, holder: str) ->
     return held | new
 
 
+async def any_free(connection: AsyncConnection) -> bool:
+    """Tell whether there is a beam that nobody plans."""
+    held = select(Lease.beam_id).where(
+        Lease.beam_id == Beam.id, Lease.until_ms > _now_ms(connection)
+    )
+    found = await connection.execute(select(Beam.id).where(~held.exists()).limit(1))
+    return found.scalar_one_or_none() is not None
+
+
 async def release(connection: AsyncConnection, holder: str) -> None:
     """Give up all leases of a holder: the next one need not wait for their end."""
     await connection.execute(update(Lease).where(Lease.holder == holder).values(until_ms=0))

@@ -41,6 +41,10 @@ class StoredPlan:
         """The plan itself."""
         return read_plan(json.loads(self.document))
 
+    def amounts(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
+        """Return what each terminal is given in a period, and its fair share (`Plan.amounts`)."""
+        return self.made.amounts(from_ms, to_ms)
+
 
 @dataclass(frozen=True)
 class InForce:
@@ -84,6 +88,8 @@ async def store(
         reason=reason,
         document=document,
     )
+    # It need not be read again.
+    vars(stored)["made"] = made
     await connection.execute(
         insert(Table).values(
             beam_id=stored.beam,

@@ -49,6 +49,10 @@ class Changes:
         self._task: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
 
+    def over(self, database: Database) -> Changes:
+        """Return the same over other connections to the same database."""
+        return Changes(database, self._tell, self._interrupted)
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Announce]]:
         """Begin; what is announced meanwhile is told once it is committed, and not otherwise.

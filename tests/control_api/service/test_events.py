@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,10 @@ from tests.control_api.service.conftest import migrate
 from tests.control_api.service.test_positions import position
 
 BEAM = {"name": "Ka", "forward_capacity_bps": 40_000_000, "return_capacity_bps": 4_000_000}
+
+
+# What callers change; the service itself goes on planning meanwhile.
+_ASKED_FOR = "kinds=beam,terminal,positions"
 
 
 class Stream:
@@ -41,18 +45,25 @@ class Stream:
                     return kind, json.loads(value)
         raise EOFError
 
-    async def until_id(self, event_id: str) -> None:
-        """Wait until so much is known to have passed."""
+    async def until_id(self, passed: Collection[str]) -> None:
+        """Wait until one of some events is known to have passed."""
         async with asyncio.timeout(20):
             async for line in self._response.content:
-                if line.decode().strip() == f"id: {event_id}":
+                name, _, value = line.decode().rstrip("\n").partition(": ")
+                if name == "id" and value in passed:
                     return
         raise EOFError
+
+    async def record(self, ids: set[str]) -> None:
+        """Note the ids of all events, until cancelled."""
+        while True:
+            await self.next()
+            ids.add(self.last_id)
 
 
 @asynccontextmanager
 async def following(
-    api: Api, query: str = "", caller: str = "viewer", last_id: str = ""
+    api: Api, query: str = _ASKED_FOR, caller: str = "viewer", last_id: str = ""
 ) -> AsyncIterator[Stream]:
     headers = api.headers(caller) | ({"Last-Event-ID": last_id} if last_id else {})
     async with api.client.get(f"/v1/events?{query}", headers=headers) as response:
@@ -150,11 +161,12 @@ def test_a_quiet_stream_goes_on_from_what_it_did_not_follow(
     monkeypatch.setattr("underpass_control.http.events._QUIET_S", 0.05)
 
     async def run() -> None:
-        async with following(api, "kinds=terminal") as stream:
-            async with following(api) as other:
-                await api.ask("PUT", "/v1/beams/ka-2", BEAM)
-                await other.next()
-            await stream.until_id(other.last_id)
+        async with following(api, "kinds=terminal") as stream, following(api, "") as other:
+            ids: set[str] = set()
+            recording = asyncio.create_task(other.record(ids))
+            await api.ask("PUT", "/v1/beams/ka-2", BEAM)
+            await stream.until_id(ids)
+            recording.cancel()
 
     api.run(run())
 
@@ -235,7 +247,7 @@ def test_a_thousand_followers_who_read_nothing_cost_what_one_does() -> None:
 def test_a_thousand_subscribers_all_hear_a_change(api: Api) -> None:
     async def run() -> None:
         connector = aiohttp.TCPConnector(limit=0)
-        url = api.client.make_url("/v1/events")
+        url = api.client.make_url(f"/v1/events?{_ASKED_FOR}")
         async with aiohttp.ClientSession(connector=connector) as session:
             asked = [session.get(url, headers=api.headers("viewer")) for _ in range(1000)]
             streams = await asyncio.gather(*asked)

@@ -24,7 +24,7 @@ from tests.control_api.service.api import Api
 # Bounds the time: some 20 operations, each on two databases and in two modes.
 _CASES_PER_OPERATION = 12
 # A stream has no end to wait for.
-_STREAMS = ("/v1/events",)
+_STREAMS = ("/v1/events", "/v1/gateways/{gateway}/plans")
 _CHECKS = [
     not_a_server_error,
     status_code_conformance,

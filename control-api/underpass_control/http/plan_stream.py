@@ -1,0 +1,171 @@
+"""The stream of plans to a gateway (`docs/control-protocol.md`, *The stream*)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+
+from aiohttp import web
+
+from dama.planner import Link
+from underpass_control.access import Role
+from underpass_control.events import frame
+from underpass_control.http.endpoint import GATEWAYS, Authenticate, Call, Endpoint
+from underpass_control.http.problem import Problem
+from underpass_control.metrics import Metrics
+from underpass_control.planning.outlet import Key, Outlet
+from underpass_control.storage.database import DatabaseLostError
+
+MOST_STREAMS = 2_000
+# A comment keeps NATs and proxies from forgetting the connection, and finds those who have gone.
+_QUIET_S = 15.0
+# What a connection buffers here at most; a document may be some MB.
+_AT_ONCE = 65_536
+_WRITE_WITHIN_S = 30.0
+_DATABASE_AGAIN_S = 0.5
+# One link of `Last-Event-ID`: beam, link, version. Versions have 16 digits at most.
+_PART = re.compile(r"([a-z0-9][a-z0-9_-]{0,63})\.(forward|return)\.([0-9]{1,16})")
+_MOST_ID = 4_096
+
+
+class PlanStreams:
+    """The endpoint of plans for gateways."""
+
+    def __init__(self, outlet: Outlet, metrics: Metrics, authenticate: Authenticate) -> None:
+        self._outlet = outlet
+        self._metrics = metrics
+        self._authenticate = authenticate
+        self._open = 0
+        self._ending = asyncio.Event()
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return it."""
+        return [
+            Endpoint(
+                "GET",
+                "/v1/gateways/{gateway}/plans",
+                "Follow the plans of a gateway's terminals, as server-sent events",
+                self._follow,
+                GATEWAYS,
+                media_type="text/event-stream",
+            )
+        ]
+
+    def close(self) -> None:
+        """End all streams."""
+        self._ending.set()
+
+    async def _follow(self, call: Call) -> web.StreamResponse:
+        gateway = call.path_number("gateway")
+        caller = call.known_caller
+        if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
+            raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
+        if self._open >= MOST_STREAMS:
+            detail = f"{MOST_STREAMS} gateways follow already"
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        response = web.StreamResponse(headers=headers)
+        self._open += 1
+        self._metrics.plan_streams.set(self._open)
+        try:
+            await response.prepare(call.request)
+            if call.request.transport is not None:
+                call.request.transport.set_write_buffer_limits(_AT_ONCE)
+            sent = read_id(call.request.headers.get("Last-Event-ID", ""))
+            await self._send(response, gateway, sent, call.request)
+        except (ConnectionError, TimeoutError):
+            # Gone, or not reading: it will come again.
+            if call.request.transport is not None:
+                call.request.transport.abort()
+        finally:
+            self._open -= 1
+            self._metrics.plan_streams.set(self._open)
+        return response
+
+    async def _send(
+        self,
+        response: web.StreamResponse,
+        gateway: int,
+        sent: dict[Key, int],
+        request: web.Request,
+    ) -> None:
+        reason = "the service ends"
+        try:
+            await _write(response, b": plans\n\n")
+            while not self._ending.is_set():
+                news = self._outlet.news_event()
+                try:
+                    await self._send_new(response, gateway, sent)
+                except DatabaseLostError:
+                    # What this gateway follows goes on; so does the stream.
+                    await asyncio.sleep(_DATABASE_AGAIN_S)
+                    continue
+                if not await self._wait(news):
+                    with suppress(DatabaseLostError):
+                        await self._authenticate(request)
+                    await _write(response, b":\n\n")
+        except Problem as problem:
+            # The token has expired, or is revoked.
+            reason = problem.detail
+        await _write(response, frame("cut", {"reason": reason}, None))
+        with suppress(ConnectionError):
+            await response.write_eof()
+
+    async def _send_new(
+        self, response: web.StreamResponse, gateway: int, sent: dict[Key, int]
+    ) -> None:
+        links = await self._outlet.links_of(gateway)
+        for key in sent.keys() - set(links):
+            del sent[key]
+        for key in links:
+            outgoing = await self._outlet.newest(key, gateway, sent.get(key, 0))
+            if outgoing is None:
+                continue
+            sent[key] = outgoing.version
+            head = f"id: {write_id(sent)}\nevent: plan\ndata: ".encode()
+            await _write(response, head + outgoing.document + b"\n\n")
+
+    async def _wait(self, news: asyncio.Event) -> bool:
+        """Return once there is news, or the service ends; False if neither is for a while."""
+        waits = [asyncio.ensure_future(one.wait()) for one in (news, self._ending)]
+        try:
+            done, _ = await asyncio.wait(
+                waits, timeout=_QUIET_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for one in waits:
+                one.cancel()
+        return bool(done)
+
+
+def write_id(sent: Mapping[Key, int]) -> str:
+    """Return the `id` that stands for these versions; some, if it would be too long for all."""
+    parts: list[str] = []
+    size = 0
+    for (beam, link), version in sent.items():
+        part = f"{beam}.{link.value}.{version}"
+        size += len(part) + 1
+        if size > _MOST_ID:
+            break
+        parts.append(part)
+    return "~".join(parts)
+
+
+def read_id(text: str) -> dict[Key, int]:
+    """Read what a gateway has; whatever is no such id says nothing."""
+    found: dict[Key, int] = {}
+    if len(text) <= _MOST_ID:
+        for part in text.split("~"):
+            match = _PART.fullmatch(part)
+            if match:
+                found[match[1], Link(match[2])] = int(match[3])
+    return found
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    for start in range(0, len(data), _AT_ONCE):
+        async with asyncio.timeout(_WRITE_WITHIN_S):
+            await response.write(data[start : start + _AT_ONCE])

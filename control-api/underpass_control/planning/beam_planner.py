@@ -1,0 +1,283 @@
+"""When a beam is planned anew, and with what: the decisions, without I/O and clock.
+
+What is known goes in by `expect`, `set_terms`, `set_demands` and `see_balances`; `due` says which
+links need a plan now, and why; `request` gives what to plan; `taken` says that it was stored. The
+lender's and the borrower's past is in the balances that `request` is given: what is settled, and
+what the plans since then have moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
+
+from dama.planner import Blockage, CapacityStep, Link, Plan, Request, Terminal, fair_rates
+from dama.prediction import Blockage as Prediction
+from underpass_control.planning.expected import Expectations, Expected, Planned
+
+# A plan reaches at least so far, and so far beyond the last exit, for what is still to be repaid.
+HORIZON_MS = 180_000
+AFTER_EXIT_MS = 60_000
+# But no further than this: predictions are no better.
+_FURTHEST_MS = 7_200_000
+# A new one is made while the present one still lasts so long: as long as control may be away
+# without any node noticing.
+RENEW_MS = 90_000
+# Changes that every second brings a little of wait until the last plan is so old.
+_MOVE_EVERY_MS = 1_000
+_DEMAND_EVERY_MS = 5_000
+_AGAIN_AFTER_MS = 5_000
+# Demands matter once they move this part of the capacity from one terminal to another.
+_DEMAND_PART = Fraction(2, 100)
+# Balances matter once so long a time of the whole capacity is with others than planned.
+_BALANCE_MS = 250
+
+
+class Reason(StrEnum):
+    """Why a plan is made; the most urgent first."""
+
+    FIRST = "first"
+    TERMS = "terms"
+    CAPACITY = "capacity"
+    BLOCKAGES = "blockages"
+    MOVED = "moved"
+    BALANCES = "balances"
+    DEMAND = "demand"
+    HORIZON = "horizon"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is agreed for a terminal on one link, and which gateway serves it."""
+
+    weight: int
+    minimum_bps: int
+    maximum_bps: int | None
+    gateway: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a terminal can use; None: all that it gets."""
+
+    demand_bps: int | None
+    efficiency: Fraction
+
+
+_GREEDY = Demand(None, Fraction(1))
+
+
+@dataclass
+class _LinkState:
+    """What is known of one link, and what its present plan was made with."""
+
+    capacity: tuple[CapacityStep, ...] = ()
+    terms: dict[int, Terms] = field(default_factory=dict)
+    demands: dict[int, Demand] = field(default_factory=dict)
+    # Whether the demands differ enough from those of the plan.
+    demand_due: bool = False
+    balances_due: bool = False
+    # When it was last found that there is no plan for it.
+    refused_ms: int | None = None
+    plan: Plan | None = None
+    planned_ms: int = 0
+    planned: Planned = field(default_factory=Planned)
+    planned_capacity: tuple[CapacityStep, ...] = ()
+    planned_terms: dict[int, Terms] = field(default_factory=dict)
+    planned_rates: dict[str, Fraction] = field(default_factory=dict)
+
+    def terminals(self, owed: Mapping[int, int]) -> tuple[Terminal, ...]:
+        """Return the terminals as they are planned for."""
+        found = []
+        for node, terms in self.terms.items():
+            demand = self.demands.get(node, _GREEDY)
+            found.append(
+                Terminal(
+                    id=str(node),
+                    weight=terms.weight,
+                    minimum_bps=terms.minimum_bps,
+                    maximum_bps=terms.maximum_bps,
+                    demand_bps=demand.demand_bps,
+                    efficiency=demand.efficiency,
+                    owed_bits=owed.get(node, 0),
+                )
+            )
+        return tuple(found)
+
+    def capacity_bps(self, now_ms: int) -> int:
+        """Return the capacity at a time."""
+        begun = [step.rate_bps for step in self.capacity if step.from_ms <= now_ms]
+        return begun[-1] if begun else 0
+
+
+class BeamPlanner:
+    """Decides when the links of a beam are planned anew."""
+
+    def __init__(self, beam: str) -> None:
+        self._beam = beam
+        self._one_way_delay_ms = 0
+        self._expectations = Expectations()
+        self._links = {link: _LinkState() for link in Link}
+
+    def set_terms(
+        self,
+        link: Link,
+        capacity: tuple[CapacityStep, ...],
+        terms: Mapping[int, Terms],
+        one_way_delay_ms: int,
+    ) -> None:
+        """Take in what an operator has set: capacity over time, the first step long begun."""
+        state = self._links[link]
+        self._one_way_delay_ms = one_way_delay_ms
+        state.capacity = capacity
+        for gone in state.terms.keys() - terms.keys():
+            self._expectations.forget(gone)
+            state.demands.pop(gone, None)
+        state.terms = dict(terms)
+
+    def set_demands(self, link: Link, demands: Mapping[int, Demand], now_ms: int) -> None:
+        """Take in what terminals can use now."""
+        state = self._links[link]
+        if demands == state.demands:
+            return
+        state.demands = dict(demands)
+        capacity_bps = state.capacity_bps(now_ms)
+        rates = fair_rates(capacity_bps, state.terminals({}))
+        none = Fraction()
+        changes = sum(
+            (
+                abs(rates.get(name, none) - state.planned_rates.get(name, none))
+                for name in rates.keys() | state.planned_rates.keys()
+            ),
+            none,
+        )
+        # What one loses another gains.
+        state.demand_due = changes > 2 * _DEMAND_PART * capacity_bps
+
+    def expect(self, terminal: int, blockages: Iterable[Prediction], now_ms: int) -> None:
+        """Take in all that is predicted of a terminal now."""
+        self._expectations.take(terminal, blockages, now_ms)
+
+    def see_balances(self, link: Link, owed: Mapping[int, int], now_ms: int) -> None:
+        """Take in the balances as they are now: settled, and moved by the plans since then."""
+        state = self._links[link]
+        if state.plan is None:
+            return
+        assumed = moved(state.plan, now_ms)
+        apart = sum(abs(owed.get(node, 0) - assumed.get(node, 0)) for node in state.terms)
+        whole_bps = state.capacity_bps(now_ms)
+        state.balances_due = apart * 1000 > 2 * _BALANCE_MS * whole_bps
+
+    def due(self, now_ms: int) -> dict[Link, Reason]:
+        """Return the links that need a plan now."""
+        found = {}
+        for link, state in self._links.items():
+            reason = self._reason(state, now_ms)
+            if reason is not None:
+                found[link] = reason
+        return found
+
+    def request(
+        self,
+        link: Link,
+        now_ms: int,
+        signalling_delay_ms: int,
+        owed: Mapping[int, int],
+    ) -> Request:
+        """Return what to plan: `owed` is what it will be at the plan's start."""
+        state = self._links[link]
+        expected = self._expectations.blockages(now_ms, state.planned)
+        last_ms = max((one.exit_ms for one in expected), default=0)
+        end_ms = max(now_ms + HORIZON_MS, last_ms + AFTER_EXIT_MS)
+        return Request(
+            beam=self._beam,
+            link=link,
+            now_ms=now_ms,
+            end_ms=min(end_ms, now_ms + _FURTHEST_MS),
+            capacity=state.capacity,
+            terminals=state.terminals(owed),
+            blockages=tuple(
+                Blockage(str(one.terminal), one.entry_ms, one.exit_ms, one.confidence)
+                for one in expected
+                if one.terminal in state.terms and one.entry_ms < one.exit_ms
+            ),
+            signalling_delay_ms=signalling_delay_ms,
+            one_way_delay_ms=self._one_way_delay_ms,
+        )
+
+    def taken(self, request: Request, plan: Plan) -> None:
+        """Go by a plan that has been stored."""
+        state = self._links[request.link]
+        state.plan = plan
+        state.planned_ms = request.now_ms
+        state.planned = Planned(
+            Expected(int(one.terminal), one.entry_ms, one.exit_ms, one.confidence)
+            for one in request.blockages
+        )
+        state.planned_capacity = request.capacity
+        state.planned_terms = dict(state.terms)
+        bare = tuple(replace(terminal, owed_bits=0) for terminal in request.terminals)
+        state.planned_rates = fair_rates(state.capacity_bps(request.now_ms), bare)
+        state.demand_due = state.balances_due = False
+        state.refused_ms = None
+
+    def refused(self, link: Link, now_ms: int) -> None:
+        """Leave a link alone for a while: what is asked for has no plan."""
+        self._links[link].refused_ms = now_ms
+
+    def _reason(self, state: _LinkState, now_ms: int) -> Reason | None:
+        if not state.capacity:
+            return None
+        if state.refused_ms is not None and now_ms - state.refused_ms < _AGAIN_AFTER_MS:
+            return None
+        if state.plan is None:
+            return Reason.FIRST
+        if state.terms != state.planned_terms:
+            return Reason.TERMS
+        if _ahead(state.capacity, now_ms) != _ahead(state.planned_capacity, now_ms):
+            return Reason.CAPACITY
+        expected = [
+            one
+            for one in self._expectations.blockages(now_ms, state.planned)
+            if one.terminal in state.terms
+        ]
+        if state.planned.appeared_or_vanished(expected, now_ms):
+            return Reason.BLOCKAGES
+        age_ms = now_ms - state.planned_ms
+        if age_ms >= _MOVE_EVERY_MS and state.planned.moved(expected, now_ms):
+            return Reason.MOVED
+        if age_ms >= _MOVE_EVERY_MS and state.balances_due:
+            return Reason.BALANCES
+        if age_ms >= _DEMAND_EVERY_MS and state.demand_due:
+            return Reason.DEMAND
+        if state.plan.end_ms - now_ms < RENEW_MS:
+            return Reason.HORIZON
+        return None
+
+
+def moved(plan: Plan, at_ms: int) -> dict[int, int]:
+    """Return what each terminal is owed at a time, if the plan has been followed from its start.
+
+    What one leaves and no other can use is no debt, as in the ledger.
+    """
+    amounts = plan.amounts(plan.start_ms, max(at_ms, plan.start_ms))
+    less = {name: max(0, fair - given) for name, (given, fair) in amounts.items()}
+    more = {name: max(0, given - fair) for name, (given, fair) in amounts.items()}
+    left, taken = sum(less.values()), sum(more.values())
+    changed = min(left, taken)
+    owed = {}
+    for member in (member for group in plan.groups for member in group.members):
+        bits = member.owed_bits
+        if changed:
+            bits += less[member.id] * changed // left - more[member.id] * changed // taken
+        owed[int(member.id)] = bits
+    return owed
+
+
+def _ahead(steps: tuple[CapacityStep, ...], now_ms: int) -> tuple[CapacityStep, ...]:
+    """Return the capacity from now on."""
+    begun = [step for step in steps if step.from_ms <= now_ms]
+    later = (step for step in steps if step.from_ms > now_ms)
+    return (CapacityStep(0, begun[-1].rate_bps), *later)

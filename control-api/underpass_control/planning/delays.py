@@ -1,0 +1,39 @@
+"""How long plans need to those who follow them, by what they acknowledge."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from dama.planner import Link
+
+# Until nodes have acknowledged some: to the hub, and from there one way more to a terminal.
+DEFAULT_MS = 300
+_LEAST_MS, _MOST_MS = 50, 3_000
+# One in a blockage acknowledges when it is over; that says nothing of the way.
+_LATE_MS = 5_000
+_KEPT = 64
+_ENOUGH = 8
+# Nine of ten have the plan in time; the others follow it as soon as they have it.
+_PART = 0.9
+_MARGIN_MS = 20
+
+
+class Delays:
+    """The signalling delay of both links of a beam: how far ahead its plans start."""
+
+    def __init__(self) -> None:
+        self._known: dict[Link, deque[int]] = {link: deque(maxlen=_KEPT) for link in Link}
+        self.one_way_ms = 0
+
+    def acknowledged(self, link: Link, after_ms: int, *, by_terminal: bool) -> None:
+        """Take in how long after its issue a node had a plan: on each link, the sending node."""
+        if by_terminal == (link is Link.RETURN) and 0 <= after_ms <= _LATE_MS:
+            self._known[link].append(after_ms)
+
+    def of(self, link: Link) -> int:
+        """Return how long before its start a plan has to be made, in ms."""
+        known = sorted(self._known[link])
+        if len(known) < _ENOUGH:
+            return DEFAULT_MS + (self.one_way_ms if link is Link.RETURN else 0)
+        usual = known[min(len(known) - 1, int(_PART * len(known)))]
+        return min(max(usual + _MARGIN_MS, _LEAST_MS), _MOST_MS)

@@ -1,0 +1,191 @@
+"""The blockages to plan with: predictions made steady.
+
+Each fix of a vehicle moves what is predicted of it by fractions of a second, or by seconds. To plan
+with the latest word each time would mean a new plan each second; to keep to the first word would
+mean to be wrong. So entries, exits and confidences are followed by a running mean of some seconds,
+from which they depart at once where they leap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dama.planner.request import LEAST_CONFIDENCE
+from dama.prediction import Blockage
+
+# The mean is that of about so long; what is further from it is no noise.
+_MEAN_MS = 4_000
+_LEAP_MS = 2_500
+_CONFIDENCE_LEAP = 0.3
+# A prediction that is missing for no longer than this is taken to be there still.
+_MISSING_MS = 1_500
+# Once planned with, a blockage is until its confidence falls below this.
+_KEPT_CONFIDENCE = LEAST_CONFIDENCE - 0.1
+# How much entry and exit may differ from what was planned with: in proportion to the time that is
+# left to repair it, within bounds.
+_TOLERATED_PART = 0.02
+_LEAST_TOLERATED_MS = 750
+_MOST_TOLERATED_MS = 5_000
+_TOLERATED_CONFIDENCE = 0.15
+# Entries so near are the same blockage where nothing else tells.
+_SAME_ENTRY_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A blockage as it is planned with, at the antenna."""
+
+    terminal: int
+    entry_ms: int
+    exit_ms: int
+    confidence: float
+
+
+@dataclass(slots=True)
+class Steady:
+    """One expected blockage of a terminal, as it goes through the reports."""
+
+    obstruction_id: str | None
+    entry_ms: float
+    exit_ms: float
+    confidence: float
+    updated_ms: int
+    seen_ms: int
+
+    def follow(self, said: Blockage, now_ms: int) -> None:
+        """Take the latest word in."""
+        part = 1 - math.exp(-max(0, now_ms - self.updated_ms) / _MEAN_MS)
+        self.updated_ms = self.seen_ms = now_ms
+        self.obstruction_id = said.obstruction_id or self.obstruction_id
+        self.entry_ms = _followed(self.entry_ms, said.entry_ms, part)
+        self.exit_ms = _followed(self.exit_ms, said.exit_ms, part)
+        if abs(said.confidence - self.confidence) > _CONFIDENCE_LEAP:
+            part = 1.0
+        self.confidence += (said.confidence - self.confidence) * part
+
+    def is_same(self, said: Blockage) -> bool:
+        """Tell whether a prediction speaks of this one."""
+        if self.obstruction_id is not None and said.obstruction_id is not None:
+            if self.obstruction_id != said.obstruction_id:
+                return False
+            # The same road tunnel may be met again on the way back.
+            return abs(self.entry_ms - said.entry_ms) <= max(
+                _SAME_ENTRY_MS, self.exit_ms - self.entry_ms
+            ) or (self.entry_ms < said.exit_ms and said.entry_ms < self.exit_ms)
+        if self.entry_ms < said.exit_ms and said.entry_ms < self.exit_ms:
+            return True
+        return abs(self.entry_ms - said.entry_ms) <= _SAME_ENTRY_MS
+
+
+class Expectations:
+    """The expected blockages of a beam's terminals."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, list[Steady]] = {}
+
+    def take(self, terminal: int, said: Iterable[Blockage], now_ms: int) -> None:
+        """Take in all that is predicted of a terminal now."""
+        known = self._of.get(terminal, [])
+        kept: list[Steady] = []
+        for blockage in said:
+            same = [one for one in known if one.is_same(blockage)]
+            if same:
+                nearest = min(same, key=lambda one: abs(one.entry_ms - blockage.entry_ms))
+                known.remove(nearest)
+                nearest.follow(blockage, now_ms)
+            else:
+                nearest = Steady(
+                    blockage.obstruction_id,
+                    blockage.entry_ms,
+                    blockage.exit_ms,
+                    blockage.confidence,
+                    now_ms,
+                    now_ms,
+                )
+            kept.append(nearest)
+        # A present blockage of which nothing is said any more is over.
+        kept += [
+            one for one in known if one.entry_ms > now_ms and now_ms - one.seen_ms <= _MISSING_MS
+        ]
+        if kept:
+            self._of[terminal] = kept
+        else:
+            self._of.pop(terminal, None)
+
+    def forget(self, terminal: int) -> None:
+        """Forget a terminal that has left the beam."""
+        self._of.pop(terminal, None)
+
+    def blockages(self, now_ms: int, planned: Planned) -> list[Expected]:
+        """Return what is to be planned with, given what was before."""
+        found = []
+        for terminal, blockages in self._of.items():
+            for one in blockages:
+                least = LEAST_CONFIDENCE
+                if planned.nearest(terminal, one.entry_ms, one.exit_ms) is not None:
+                    least = _KEPT_CONFIDENCE
+                if one.confidence >= least and one.exit_ms > now_ms:
+                    confidence = min(1.0, max(one.confidence, LEAST_CONFIDENCE))
+                    times = round(one.entry_ms), round(one.exit_ms)
+                    found.append(Expected(terminal, *times, confidence))
+        return found
+
+
+class Planned:
+    """The blockages that the present plan of a link was made with."""
+
+    def __init__(self, blockages: Iterable[Expected] = ()) -> None:
+        self._of: dict[int, list[Expected]] = {}
+        for one in blockages:
+            self._of.setdefault(one.terminal, []).append(one)
+
+    def nearest(self, terminal: int, entry_ms: float, exit_ms: float) -> Expected | None:
+        """Return which of them is a terminal's blockage at about that time."""
+        near = [
+            one
+            for one in self._of.get(terminal, ())
+            if (one.entry_ms < exit_ms and entry_ms < one.exit_ms)
+            or abs(one.entry_ms - entry_ms) <= _SAME_ENTRY_MS
+        ]
+        return min(near, key=lambda one: abs(one.entry_ms - entry_ms), default=None)
+
+    def appeared_or_vanished(self, now: Iterable[Expected], now_ms: int) -> bool:
+        """Tell whether there are others than were planned with."""
+        left = [one for ones in self._of.values() for one in ones if one.exit_ms > now_ms]
+        for one in now:
+            known = self.nearest(one.terminal, one.entry_ms, one.exit_ms)
+            if known is None:
+                return True
+            if known in left:
+                left.remove(known)
+        return bool(left)
+
+    def moved(self, now: Iterable[Expected], now_ms: int) -> bool:
+        """Tell whether one has moved beyond what is tolerated."""
+        for one in now:
+            known = self.nearest(one.terminal, one.entry_ms, one.exit_ms)
+            if known is None:
+                continue
+            if _apart(known.entry_ms, one.entry_ms, now_ms):
+                return True
+            if _apart(known.exit_ms, one.exit_ms, now_ms):
+                return True
+            if abs(known.confidence - one.confidence) > _TOLERATED_CONFIDENCE:
+                return True
+        return False
+
+
+def _apart(planned_ms: int, expected_ms: int, now_ms: int) -> bool:
+    # What lies in the past is the same whenever it was.
+    planned_ms, expected_ms = max(planned_ms, now_ms), max(expected_ms, now_ms)
+    ahead_ms = min(planned_ms, expected_ms) - now_ms
+    tolerated = min(max(_TOLERATED_PART * ahead_ms, _LEAST_TOLERATED_MS), _MOST_TOLERATED_MS)
+    return abs(planned_ms - expected_ms) > tolerated
+
+
+def _followed(mean_ms: float, said_ms: int, part: float) -> float:
+    if abs(said_ms - mean_ms) > _LEAP_MS:
+        return float(said_ms)
+    return mean_ms + (said_ms - mean_ms) * part

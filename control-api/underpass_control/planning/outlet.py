@@ -1,0 +1,166 @@
+"""The newest plans, ready to be sent: one for all who follow them in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import func, select
+
+from dama.planner import Link
+from underpass_control.planning import stored
+from underpass_control.planning.stored import StoredPlan
+from underpass_control.planning.wire import WirePlan, gateways_alone
+from underpass_control.storage.database import Database
+from underpass_control.storage.models import Terminal
+
+Key = tuple[str, Link]
+# Documents kept: one for each link and gateway that is followed.
+_MOST_DOCUMENTS = 256
+
+
+@dataclass
+class _Newest:
+    """The newest plan of a link, as far as this process has needed it."""
+
+    # The newest that has been heard of.
+    heard: int = 0
+    version: int = 0
+    wire: WirePlan | None = None
+    # Held while a new one is read, or made here.
+    coming: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """A plan as one gateway is sent it."""
+
+    version: int
+    document: bytes
+
+
+class Outlet:
+    """Reads each new plan once and works it out once, whoever follows; tells when there is one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._newest: dict[Key, _Newest] = {}
+        # By beam, the gateway of each terminal; read again once one has changed.
+        self._gateways: dict[str, Mapping[int, int | None]] = {}
+        # By gateway, the beams of its terminals.
+        self._beams: dict[int, frozenset[str]] = {}
+        # Counts what makes these two wrong: what was being read meanwhile is not kept.
+        self._changed = 0
+        self._documents: OrderedDict[tuple[Key, int], Outgoing] = OrderedDict()
+        self._news = asyncio.Event()
+
+    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Take in a change."""
+        if kind == "plans":
+            newest = self._newest.setdefault((data["beam"], Link(data["link"])), _Newest())
+            newest.heard = max(newest.heard, data["plan"])
+            self._wake()
+        elif kind in ("terminal", "beam"):
+            self._forget_gateways()
+            if data.get("action") == "deleted" and kind == "beam":
+                for link in Link:
+                    self._newest.pop((data["beam"], link), None)
+            self._wake()
+
+    def missed(self) -> None:
+        """Take in that changes may have been missed."""
+        self._newest.clear()
+        self._forget_gateways()
+        self._wake()
+
+    @asynccontextmanager
+    async def making(self, key: Key) -> AsyncIterator[Callable[[int, WirePlan], None]]:
+        """Make a plan here: what the caller gives, once it is stored, need not be read."""
+        newest = self._newest.setdefault(key, _Newest())
+
+        def made(version: int, wire: WirePlan) -> None:
+            newest.version, newest.wire = version, wire
+
+        # Whoever hears of the plan before the caller knows that it is stored waits for it.
+        async with newest.coming:
+            yield made
+
+    def news_event(self) -> asyncio.Event:
+        """Return what is set when there is something new after now."""
+        return self._news
+
+    async def links_of(self, gateway: int) -> list[Key]:
+        """Return the links of the beams that a gateway has terminals of."""
+        beams = self._beams.get(gateway)
+        if beams is None:
+            serves = func.coalesce(Terminal.gateway, Terminal.heard_by) == gateway
+            query = select(Terminal.beam_id).where(serves).distinct()
+            age = self._changed
+            async with self._database.reading() as connection:
+                beams = frozenset(await connection.scalars(query))
+            if age == self._changed:
+                self._beams[gateway] = beams
+        return [(beam, link) for beam in sorted(beams) for link in Link]
+
+    async def newest(self, key: Key, gateway: int, above: int) -> Outgoing | None:
+        """Return the newest plan of a link for a gateway, if its version is above another."""
+        newest = self._newest.setdefault(key, _Newest())
+        if 0 < newest.heard <= above:
+            return None
+        version, wire = await self._wire(key, newest)
+        if wire is None or version <= above:
+            return None
+        kept = self._documents.get((key, gateway))
+        if kept is not None and kept.version == version:
+            self._documents.move_to_end((key, gateway))
+            return kept
+        gateways = await self._gateways_of(key[0])
+        mine = {node for node, of in gateways.items() if of == gateway}
+        alone = gateways_alone(gateways, gateway)
+        text = await asyncio.to_thread(wire.document, version, mine, alone=alone)
+        outgoing = Outgoing(version, text.encode())
+        self._documents[key, gateway] = outgoing
+        while len(self._documents) > _MOST_DOCUMENTS:
+            self._documents.popitem(last=False)
+        return outgoing
+
+    async def _wire(self, key: Key, newest: _Newest) -> tuple[int, WirePlan | None]:
+        async with newest.coming:
+            if newest.wire is None or not 0 < newest.heard <= newest.version:
+                async with self._database.reading() as connection:
+                    plan = await stored.current_plan(connection, *key)
+                if plan is not None and plan.version > newest.version:
+                    newest.wire = await asyncio.to_thread(_wire_of, plan)
+                    newest.version = plan.version
+                newest.heard = max(newest.heard, newest.version)
+            return newest.version, newest.wire
+
+    async def _gateways_of(self, beam: str) -> Mapping[int, int | None]:
+        gateways = self._gateways.get(beam)
+        if gateways is None:
+            serving = func.coalesce(Terminal.gateway, Terminal.heard_by).label("serving")
+            query = select(Terminal.node, serving).where(Terminal.beam_id == beam)
+            age = self._changed
+            async with self._database.reading() as connection:
+                rows = (await connection.execute(query)).all()
+            gateways = {row.node: row.serving for row in rows}
+            if age == self._changed:
+                self._gateways[beam] = gateways
+        return gateways
+
+    def _forget_gateways(self) -> None:
+        self._changed += 1
+        self._gateways.clear()
+        self._beams.clear()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def _wire_of(plan: StoredPlan) -> WirePlan:
+    return WirePlan(plan.made)

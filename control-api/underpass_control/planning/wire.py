@@ -1,0 +1,291 @@
+"""The plan as gateways are sent it: `docs/control-protocol.md`, *Plans*.
+
+Terminals whose lines are equal, to a bit of each interval, share one: the least of them, so that
+rates never sum to more than the capacity.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dama.planner import CapacityStep, Link, Plan, Terminal
+from dama.planner.intervals import MS_PER_S, Flags, Integers
+from dama.planner.plan import Group, Part
+
+_STATES = ("fair", "borrowing", "lending", "repaying", "repaid", "blocked")
+_FAIR, _BORROWING, _LENDING, _REPAYING, _REPAID, _BLOCKED = range(len(_STATES))
+# Less than this, in bits of an interval, is rounding.
+_ROUNDING_BITS = 3
+Rates = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Terminals with one line: bits and fair bits per column, of each."""
+
+    terminals: tuple[Terminal, ...]
+    given: Integers
+    fair: Integers
+    blocked: Flags
+
+
+@dataclass(frozen=True)
+class WireLine:
+    """Terminals with one line, as it is sent."""
+
+    terminals: tuple[int, ...]
+    # Per column.
+    rates_bps: Integers
+    # Without the terminals and the guaranteed rate.
+    segments: str
+
+
+class WirePlan:
+    """A plan worked out for all gateways; this takes some ms for a large beam."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        bounds = np.array(plan.times_ms, dtype=np.int64)
+        self._durations: Integers = bounds[1:] - bounds[:-1]
+        self._guaranteed = guaranteed_rates(plan)
+        spare = _Spare(plan, self._durations)
+        # Of the return link, nobody else gives out what is left.
+        self._spread = spare if plan.link is Link.RETURN else None
+        self._spare = spare
+        self.lines = tuple(self._line(shared) for shared in _shared(plan))
+
+    def document(self, version: int, terminals: Collection[int], *, alone: bool) -> str:
+        """Return the document with the lines of some terminals.
+
+        Args:
+            version: that the plan has been given.
+            terminals: those of the gateway.
+            alone: whether no other gateway sends on the link.
+        """
+        lines = []
+        rates = np.zeros(len(self._durations), dtype=np.int64)
+        for line in self.lines:
+            mine = [node for node in line.terminals if node in terminals]
+            rates += line.rates_bps * len(mine)
+            for guaranteed, of in itertools.groupby(
+                sorted(mine, key=lambda node: (self._guaranteed[node], node)),
+                lambda node: self._guaranteed[node],
+            ):
+                nodes = ",".join(map(str, of))
+                lines.append(
+                    f'{{"terminals":[{nodes}],"guaranteed_bps":{guaranteed},'
+                    f'"segments":{line.segments}}}'
+                )
+        plan = self._plan
+        head = {
+            "version": 1,
+            "beam": plan.beam,
+            "link": plan.link.value,
+            "plan": version,
+            "issued_ms": plan.issued_ms,
+            "start_ms": plan.start_ms,
+            "end_ms": plan.end_ms,
+            "capacity": self._capacity(terminals, rates, alone=alone),
+        }
+        text = json.dumps(head, separators=(",", ":"))
+        return f'{text[:-1]},"lines":[{",".join(lines)}]}}'
+
+    def _line(self, shared: _Shared) -> WireLine:
+        first = shared.terminals[0]
+        efficiency = float(first.efficiency)
+        per_s = shared.given * float(MS_PER_S) / self._durations
+        if self._spread is not None:
+            per_s += self._spread.part_of(first, per_s, shared.blocked)
+        # A double holds every such rate; what it is above a whole one by is not noise.
+        rates = np.floor(per_s * efficiency + 1e-6).astype(np.int64)
+        rates[shared.blocked] = 0
+        states = _states(shared, first.owed_bits)
+        tolerated = 2 * _ROUNDING_BITS * MS_PER_S * max(1.0, efficiency) / self._durations + 1
+        joined, segments = _joined(self._plan.times_ms, rates, states, tolerated)
+        nodes = tuple(int(terminal.id) for terminal in shared.terminals)
+        return WireLine(nodes, joined, segments)
+
+    def _capacity(
+        self, terminals: Collection[int], rates: Integers, *, alone: bool
+    ) -> list[dict[str, int]]:
+        """What the gateway may send in all: the whole, unless others send, or MODCODs differ."""
+        plan = self._plan
+        capacity = np.array(plan.capacity_bps, dtype=np.int64)
+        members = [terminal for group in plan.groups for terminal in group.members]
+        if not alone or any(terminal.efficiency != 1 for terminal in members):
+            weights = {int(one.id): Fraction(one.weight) for one in members}
+            whole = sum(weights.values())
+            mine = sum((weights[node] for node in weights if node in terminals), Fraction())
+            part = 1.0 if alone else float(mine / whole) if whole else 0.0
+            spare = 0.0 if self._spread is not None else self._spare.bps * part
+            capacity = np.floor(rates + spare).astype(np.int64)
+        steps: list[CapacityStep] = []
+        for from_ms, rate in zip(plan.times_ms, capacity.tolist(), strict=False):
+            if not steps or steps[-1].rate_bps != rate:
+                steps.append(CapacityStep(from_ms, rate))
+        return [{"from_ms": step.from_ms, "rate_bps": step.rate_bps} for step in steps]
+
+
+class _Spare:
+    """What a plan gives nobody, since nobody is expected to use it: bit/s of capacity."""
+
+    def __init__(self, plan: Plan, durations: Integers) -> None:
+        columns = len(durations)
+        given = np.zeros(columns)
+        self._weights = np.zeros(columns)
+        for shared in _shared(plan):
+            count = len(shared.terminals)
+            given += shared.given * float(MS_PER_S * count) / durations
+            self._weights += np.where(shared.blocked, 0.0, _weight(shared.terminals[0]) * count)
+        self.bps: Rates = np.maximum(np.array(plan.capacity_bps) - given, 0.0)
+        # Rounding leaves a bit or two of each terminal and interval.
+        count = sum(len(group.members) for group in plan.groups)
+        self.bps[self.bps * durations < _ROUNDING_BITS * MS_PER_S * count] = 0
+
+    def part_of(self, terminal: Terminal, given_bps: Rates, blocked: Flags) -> Rates:
+        """Return a terminal's part by weight, up to its ceiling."""
+        weights = np.where(self._weights > 0, self._weights, 1.0)
+        part: Rates = self.bps * _weight(terminal) / weights
+        if terminal.maximum_bps is not None:
+            most = terminal.maximum_bps / float(terminal.efficiency)
+            part = np.clip(most - given_bps, 0.0, part)
+        return np.where(blocked, 0.0, part)
+
+
+def guaranteed_rates(plan: Plan) -> dict[int, int]:
+    """Return what each terminal may send without contact: bit/s, whole.
+
+    Its minimum where it has one, else its part by weight of what the minimums leave; all of it
+    within the capacity at the plan's end. Minimums beyond the capacity shrink in proportion.
+    """
+    terminals = [terminal for group in plan.groups for terminal in group.members]
+    capacity = Fraction(plan.capacity_bps[-1])
+    needs = _by_terms(terminals)
+    minimums = sum(
+        (Fraction(one.minimum_bps) / Fraction(one.efficiency) * len(of) for one, of in needs),
+        Fraction(),
+    )
+    weights = sum(
+        (_exact_weight(one) * len(of) for one, of in needs if not one.minimum_bps), Fraction()
+    )
+    shrunk = min(Fraction(1), capacity / minimums) if minimums else Fraction(1)
+    left = max(Fraction(0), capacity - minimums)
+    rates: dict[int, int] = {}
+    for one, of in needs:
+        if one.minimum_bps:
+            rate = one.minimum_bps * shrunk
+        else:
+            rate = left * _exact_weight(one) / weights * Fraction(one.efficiency)
+        whole = int(rate)
+        if one.maximum_bps is not None:
+            whole = min(whole, one.maximum_bps)
+        rates |= dict.fromkeys((int(terminal.id) for terminal in of), whole)
+    return rates
+
+
+def _by_terms(terminals: list[Terminal]) -> list[tuple[Terminal, list[Terminal]]]:
+    found: dict[tuple[object, ...], list[Terminal]] = {}
+    for one in terminals:
+        key = (one.weight, one.minimum_bps, one.maximum_bps, one.efficiency)
+        found.setdefault(key, []).append(one)
+    return [(of[0], of) for of in found.values()]
+
+
+def _shared(plan: Plan) -> Iterator[_Shared]:
+    """Yield the terminals that have equal lines, with these."""
+    nothing = np.zeros(len(plan.capacity_bps), dtype=np.bool_)
+    parts: dict[int, list[Part]] = {}
+    for part in plan.parts:
+        parts.setdefault(part.group, []).append(part)
+    for number, group in enumerate(plan.groups):
+        fair = group.fair_bits // max(1, len(group.members))
+        # Who is in no part has its fair share throughout.
+        in_parts = np.zeros(len(group.members), dtype=np.bool_)
+        for part in parts.get(number, ()):
+            in_parts[part.first : part.last] = True
+            for given, first, last in _equals(part):
+                yield from _alike(group, first, last, given, fair, part.blocked)
+        others = tuple(
+            member for member, inside in zip(group.members, in_parts, strict=True) if not inside
+        )
+        for _, of in itertools.groupby(sorted(others, key=_key), _key):
+            yield _Shared(tuple(of), fair, fair, nothing)
+
+
+def _equals(part: Part) -> Iterator[tuple[Integers, int, int]]:
+    """Yield the runs of equally entitled members of a part, with what each of them is given."""
+    if part.equal:
+        yield part.bits // len(part.entitlements), part.first, part.last
+        return
+    whole = sum(part.entitlements)
+    place = part.first
+    for entitlement, of in itertools.groupby(part.entitlements):
+        count = len(list(of))
+        bits = [amount * entitlement // whole for amount in part.bits.tolist()]
+        yield np.array(bits, dtype=np.int64), place, place + count
+        place += count
+
+
+def _alike(
+    group: Group, first: int, last: int, given: Integers, fair: Integers, blocked: Flags
+) -> Iterator[_Shared]:
+    members = sorted(group.members[first:last], key=_key)
+    for _, of in itertools.groupby(members, _key):
+        yield _Shared(tuple(of), given, fair, blocked)
+
+
+def _key(terminal: Terminal) -> tuple[object, ...]:
+    """What decides, beside amounts, how a line looks on the wire."""
+    maximum = -1 if terminal.maximum_bps is None else terminal.maximum_bps
+    return terminal.efficiency, terminal.weight, maximum, terminal.owed_bits
+
+
+def _states(shared: _Shared, owed_bits: int) -> Integers:
+    more: Integers = shared.given - shared.fair
+    before = owed_bits - (np.cumsum(more) - more)
+    states = np.full(len(more), _FAIR, dtype=np.int64)
+    gains, loses = more >= _ROUNDING_BITS, more <= -_ROUNDING_BITS
+    # Where a column is partly one and partly the other, the larger part names it.
+    states[gains] = np.where(2 * np.clip(before, 0, None) >= more, _REPAID, _BORROWING)[gains]
+    states[loses] = np.where(2 * np.clip(-before, 0, None) >= -more, _REPAYING, _LENDING)[loses]
+    states[shared.blocked] = _BLOCKED
+    return states
+
+
+def _joined(
+    times_ms: tuple[int, ...], rates: Integers, states: Integers, tolerated: Rates
+) -> tuple[Integers, str]:
+    """Join neighbours that differ by rounding only, at the least rate of them; write them out."""
+    apart = (np.diff(states) != 0) | (np.abs(np.diff(rates)) > tolerated[1:] + tolerated[:-1])
+    begins = np.concatenate(([0], np.flatnonzero(apart) + 1))
+    least = np.minimum.reduceat(rates, begins)
+    counts = np.diff(np.concatenate((begins, [len(rates)])))
+    ends = [*begins[1:].tolist(), len(rates)]
+    written = ",".join(
+        f'{{"start_ms":{times_ms[begin]},"end_ms":{times_ms[end]},'
+        f'"rate_bps":{rate},"state":"{_STATES[state]}"}}'
+        for begin, end, rate, state in zip(
+            begins.tolist(), ends, least.tolist(), states[begins].tolist(), strict=True
+        )
+    )
+    return np.repeat(least, counts), f"[{written}]"
+
+
+def _weight(terminal: Terminal) -> float:
+    return float(_exact_weight(terminal))
+
+
+def _exact_weight(terminal: Terminal) -> Fraction:
+    return Fraction(terminal.weight) / Fraction(terminal.efficiency)
+
+
+def gateways_alone(gateways: Mapping[int, int | None], gateway: int) -> bool:
+    """Tell whether no other gateway is known to serve a terminal of the beam."""
+    return all(one in (None, gateway) for one in gateways.values())

@@ -1,0 +1,113 @@
+"""Plans reach the gateways that have the terminals: all of them, in order, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from sqlalchemy import update
+from underpass_control.storage.models import Terminal
+
+from tests.control_api.service.api import FIRST, SECOND, Api
+
+HUB, OTHER_HUB = 1, 2
+
+
+class Plans:
+    """A gateway's stream."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.last_id = ""
+
+    async def next(self) -> dict[str, Any]:
+        """Return the next plan."""
+        kind = ""
+        async with asyncio.timeout(20):
+            while line := (await self._response.content.readline()).decode().rstrip("\n"):
+                name, _, value = line.partition(": ")
+                if name == "id":
+                    self.last_id = value
+                elif name == "event":
+                    kind = value
+                elif name == "data":
+                    assert kind == "plan", value
+                    await self._response.content.readline()
+                    plan: dict[str, Any] = json.loads(value)
+                    return plan
+        raise EOFError
+
+    async def until(
+        self, link: str, is_it: Callable[[dict[str, Any]], bool] = lambda _: True
+    ) -> dict[str, Any]:
+        """Return the next plan of a link that is as it should be."""
+        while True:
+            plan = await self.next()
+            if plan["link"] == link and is_it(plan):
+                return plan
+
+
+def has(*nodes: int) -> Callable[[dict[str, Any]], bool]:
+    """Return whether a plan has just these terminals."""
+    return lambda plan: (
+        sorted(node for line in plan["lines"] for node in line["terminals"]) == [*nodes]
+    )
+
+
+def carries(rate_bps: int) -> Callable[[dict[str, Any]], bool]:
+    """Return whether a plan's capacity is so much."""
+    return lambda plan: bool(plan["capacity"][0]["rate_bps"] == rate_bps)
+
+
+@asynccontextmanager
+async def following(
+    api: Api, gateway: int = HUB, last_id: str = "", caller: str = "gateway"
+) -> AsyncIterator[Plans]:
+    headers = api.headers(caller)
+    if last_id:
+        headers["Last-Event-ID"] = last_id
+    async with api.client.get(f"/v1/gateways/{gateway}/plans", headers=headers) as response:
+        assert response.status == 200, await response.text()
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+        await response.content.readline()
+        await response.content.readline()
+        yield Plans(response)
+
+
+async def serve(api: Api, gateway: int | None, *nodes: int) -> None:
+    """Have terminals served by a gateway, as if it had reported of them."""
+    async with api.changes.transaction() as (connection, _):
+        await connection.execute(
+            update(Terminal).where(Terminal.node.in_(nodes)).values(heard_by=gateway)
+        )
+    for node in nodes:
+        body = {"beam": "ku-1", "name": f"vehicle {node}"}
+        assert (await api.ask("PUT", f"/v1/terminals/{node}", body)).status == 200
+
+
+def test_a_gateway_is_sent_the_plans_of_its_terminals_and_each_new_one(api: Api) -> None:
+    async def run() -> None:
+        await serve(api, HUB, FIRST, SECOND)
+        async with following(api) as plans:
+            plan = await plans.until("forward", has(FIRST, SECOND))
+            assert plan["beam"] == "ku-1"
+            (line,) = plan["lines"]
+            assert line["guaranteed_bps"] == 4_000_000
+            assert {s["rate_bps"] for s in line["segments"]} == {4_000_000}
+            beam = {
+                "name": "Ku 1",
+                "forward_capacity_bps": 6_000_000,
+                "return_capacity_bps": 2_000_000,
+            }
+            assert (await api.ask("PUT", "/v1/beams/ku-1", beam)).status == 200
+            later = await plans.until("forward", carries(6_000_000))
+            assert later["plan"] > plan["plan"]
+            assert {s["rate_bps"] for line in later["lines"] for s in line["segments"]} == {
+                3_000_000
+            }
+
+    api.run(run())
