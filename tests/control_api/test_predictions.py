@@ -49,6 +49,13 @@ def test_an_announcement_is_reconciled_with_the_prediction() -> None:
     assert made.blockages(ms(32)) == {}
 
 
+def test_an_announcement_by_another_name_is_of_the_same_blockage() -> None:
+    made = driving(eastwards(-400.0, 20.0))
+    made.announce(VAN, Announcement(ms(31), ms(52), 40_000, 0.9, "Long tunnel"))
+    blockage = only(made, 31)
+    assert (blockage.entry_ms, blockage.obstruction_id) == (ms(52), "t")
+
+
 def test_an_announcement_needs_no_map() -> None:
     made = Predictions()
     made.announce(BUS, Announcement(ms(0), ms(60), 30_000, 1.0))

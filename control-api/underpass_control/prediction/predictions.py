@@ -148,4 +148,15 @@ class Predictions:
         return ahead
 
     def _expected(self, ahead: _Ahead, now_ms: int) -> tuple[Blockage, ...]:
-        return reconcile(ahead.predictor.blockages(now_ms), ahead.announcements, now_ms)
+        said = [self._of_map(announcement) for announcement in ahead.announcements]
+        return reconcile(ahead.predictor.blockages(now_ms), said, now_ms)
+
+    def _of_map(self, announcement: Announcement) -> Announcement:
+        """Take from an announcement a name that the map does not know: its times still count.
+
+        Different obstructions are never the same blockage, but an integrator may call one by
+        another name than the map.
+        """
+        if announcement.obstruction_id in self._map.obstructions:
+            return announcement
+        return replace(announcement, obstruction_id=None)

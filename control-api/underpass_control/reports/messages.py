@@ -87,7 +87,7 @@ class PositionReport(Report):
     accuracy_m: models.Accuracy | None = None
     gnss_time_ms: Milliseconds | None = None
     node_time_ms: Milliseconds | None = None
-    synchronised: bool = False
+    synchronised: bool
 
 
 class AnnouncementReport(Report):

@@ -34,6 +34,8 @@ def link(terminal: int = FIRST, direction: str = "return", **members: object) ->
 
 
 def report(kind: str, **members: object) -> dict[str, object]:
+    if kind == "position":
+        members = {"synchronised": False, **members}
     return {"kind": kind, "uptime_ms": next(_UPTIMES), "incarnation": 1, **members}
 
 
