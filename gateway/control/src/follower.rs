@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::backoff::Backoff;
 use crate::contact::{Contact, Watched, is_denial};
@@ -36,13 +36,7 @@ pub trait Planned: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Follower {
     contact: Arc<Watched>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: AbortOnDropHandle<()>,
 }
 
 impl Follower {
@@ -56,8 +50,10 @@ impl Follower {
             contact: contact.clone(),
             last: None,
         };
-        let task = tokio::spawn(run.serve());
-        Follower { contact, task }
+        Follower {
+            contact,
+            _task: AbortOnDropHandle::new(tokio::spawn(run.serve())),
+        }
     }
 
     /// How the stream fares.

@@ -187,8 +187,12 @@ impl Run {
         // Posts under way end here; what they carry is posted again.
         self.posts.abort_all();
         let flush = async {
-            while self.posting.queue().flush(Instant::now()) {
+            loop {
+                let unsaved = self.posting.queue().flush(Instant::now());
                 self.act();
+                if !unsaved {
+                    break;
+                }
                 match spooled.recv().await {
                     Some(done) => self.spooled(done),
                     None => break,

@@ -1,0 +1,292 @@
+//! A control service that keeps what it is told and answers as it is told to.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::AbortOnDropHandle;
+use underpass_control_client::{Planned, Service, ServiceConfig, Teller};
+
+pub const TOKEN: &str = "up_secret";
+
+/// What the service's clock shows at each post, ms.
+pub const T_MS: u64 = 1_795_230_000_000;
+
+/// What the service has been told, and what it says.
+#[derive(Default)]
+pub struct State {
+    /// Posts that were answered with 200.
+    pub posts: Vec<Value>,
+    /// Requests that were answered otherwise.
+    pub failed: usize,
+    /// Answered instead of 200.
+    pub status: Option<StatusCode>,
+    /// A report with this text spoils its post.
+    pub poison: Option<String>,
+    /// Streams, each with the id it was asked to go on from, in order.
+    pub streams: Vec<Option<String>>,
+    /// What the next streams say before they end.
+    pub scripts: Vec<&'static str>,
+}
+
+/// A running service; it is gone when this is dropped.
+pub struct Control {
+    pub state: Arc<Mutex<State>>,
+    pub address: SocketAddr,
+    pub folder: TempDir,
+    scheme: &'static str,
+    running: Option<AbortOnDropHandle<()>>,
+}
+
+type Body = BoxBody<Bytes, Infallible>;
+
+impl Control {
+    pub async fn start() -> Control {
+        Control::with(None).await
+    }
+
+    /// With TLS, whose certificate `ca.pem` in the folder is the authority of.
+    pub async fn start_tls() -> Control {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let pem = made.cert.pem();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key.unwrap())
+            .unwrap();
+        let control = Control::with(Some(TlsAcceptor::from(Arc::new(tls)))).await;
+        std::fs::write(control.folder.path().join("ca.pem"), pem).unwrap();
+        control
+    }
+
+    async fn with(tls: Option<TlsAcceptor>) -> Control {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
+        let mut control = Control {
+            state: Arc::default(),
+            address: listener.local_addr().unwrap(),
+            folder,
+            scheme: if tls.is_some() { "https" } else { "http" },
+            running: None,
+        };
+        control.run(listener, tls);
+        control
+    }
+
+    fn run(&mut self, listener: TcpListener, tls: Option<TlsAcceptor>) {
+        let state = self.state.clone();
+        let serve = async move {
+            let mut connections = Vec::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                let (state, tls) = (state.clone(), tls.clone());
+                let connection = tokio::spawn(async move {
+                    match tls {
+                        Some(tls) => {
+                            if let Ok(socket) = tls.accept(socket).await {
+                                connection(socket, state).await;
+                            }
+                        }
+                        None => connection(socket, state).await,
+                    }
+                });
+                // They end with the service.
+                connections.push(AbortOnDropHandle::new(connection));
+            }
+        };
+        self.running = Some(AbortOnDropHandle::new(tokio::spawn(serve)));
+    }
+
+    /// Goes away, and its connections with it.
+    pub fn stop(&mut self) {
+        self.running = None;
+    }
+
+    /// Comes back at the same address.
+    pub async fn restart(&mut self) {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(self.address).unwrap();
+        self.run(socket.listen(16).unwrap(), None);
+    }
+
+    pub fn config(&self) -> ServiceConfig {
+        ServiceConfig {
+            url: format!("{}://localhost:{}", self.scheme, self.address.port()),
+            token_file: self.folder.path().join("token"),
+            ca_file: None,
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    pub fn service(&self) -> Arc<Service> {
+        Arc::new(Service::new(self.config()).unwrap())
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// The texts of all reports taken in, in their order.
+    pub fn reports(&self) -> Vec<Value> {
+        let state = self.state();
+        let posts = state.posts.iter();
+        let reports = posts.flat_map(|post| post["reports"].as_array().unwrap());
+        reports.map(|entry| entry["report"].clone()).collect()
+    }
+}
+
+/// Waits until something is so.
+pub async fn until(mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !so() {
+        assert!(Instant::now() < deadline, "it does not come about");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn connection(socket: impl AsyncRead + AsyncWrite + Unpin, state: Arc<Mutex<State>>) {
+    let service = service_fn(move |request| {
+        let state = state.clone();
+        async move { Ok::<_, Infallible>(answer(request, state).await) }
+    });
+    let _ = http1::Builder::new()
+        .serve_connection(TokioIo::new(socket), service)
+        .await;
+}
+
+async fn answer(request: Request<Incoming>, state: Arc<Mutex<State>>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let mut state = state.lock().unwrap();
+    let path = head.uri.path();
+    let known = head.headers[AUTHORIZATION] == format!("Bearer {TOKEN}");
+    let poisoned = state
+        .poison
+        .as_ref()
+        .is_some_and(|poison| String::from_utf8_lossy(&body).contains(poison));
+    let status = match state.status {
+        Some(status) => Some(status),
+        None if !known => Some(StatusCode::UNAUTHORIZED),
+        None => poisoned.then_some(StatusCode::UNPROCESSABLE_ENTITY),
+    };
+    if let Some(status) = status {
+        state.failed += 1;
+        let problem = json!({ "status": status.as_u16(), "detail": "it is as it is" });
+        let mut response = json_of(&problem);
+        *response.status_mut() = status;
+        return response;
+    }
+    match path {
+        "/v1/reports" => {
+            let post: Value = serde_json::from_slice(&body).unwrap();
+            let accepted = post["reports"].as_array().unwrap().len();
+            state.posts.push(post);
+            json_of(&json!({
+                "accepted": accepted, "refused": [], "received_ms": T_MS, "answered_ms": T_MS + 3,
+            }))
+        }
+        "/v1/gateways/1/plans" => {
+            let last = head.headers.get("last-event-id");
+            let last = last.map(|id| id.to_str().unwrap().to_owned());
+            state.streams.push(last);
+            let script = match state.scripts.is_empty() {
+                true => None,
+                false => Some(state.scripts.remove(0)),
+            };
+            stream(script)
+        }
+        _ => panic!("asked for {path}"),
+    }
+}
+
+fn json_of(value: &Value) -> Response<Body> {
+    let body = Full::from(value.to_string()).boxed();
+    let mut response = Response::new(body);
+    let kind = "application/json".parse().unwrap();
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// A stream that says something and ends, or nothing and goes on.
+fn stream(script: Option<&'static str>) -> Response<Body> {
+    // In pieces, as the network cuts it.
+    let pieces = script.map(|script| script.as_bytes().chunks(7).map(Bytes::from_static));
+    let body = Script(pieces.map(Iterator::collect)).boxed();
+    let mut response = Response::new(body);
+    let kind = "text/event-stream".parse().unwrap();
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// What is left to be said; none for a stream that is silent.
+struct Script(Option<VecDeque<Bytes>>);
+
+impl hyper::body::Body for Script {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Some(left) => Poll::Ready(left.pop_front().map(|piece| Ok(Frame::data(piece)))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Keeps what the poster tells.
+#[derive(Default)]
+pub struct Told {
+    pub released: Mutex<Vec<u64>>,
+    pub time: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Teller for Told {
+    fn release(&self, ticket: u64) {
+        self.released.lock().unwrap().push(ticket);
+    }
+
+    fn control_time(&self, at: Instant, control_ms: u64) {
+        *self.time.lock().unwrap() = Some((at, control_ms));
+    }
+}
+
+/// Keeps the plans that come.
+#[derive(Default)]
+pub struct Plans(pub Mutex<Vec<String>>);
+
+impl Planned for Plans {
+    fn plan(&self, document: &[u8]) {
+        let text = String::from_utf8(document.to_vec()).unwrap();
+        self.0.lock().unwrap().push(text);
+    }
+}
