@@ -509,8 +509,9 @@ async fn the_edge_tells_its_listeners_and_switches_only_what_is_configured() {
 async fn every_error_is_a_problem_document() {
     let world = World::new();
     let large = vec![b' '; BODY_BYTES + 1];
-    let cases: [(&str, &str, Body, u16); 12] = [
+    let cases: [(&str, &str, Body, u16); 13] = [
         ("GET", "/v1/nothing", Body::empty(), 404),
+        ("GET", "/v1/position", Body::empty(), 404),
         ("GET", "/", Body::empty(), 404),
         ("DELETE", "/v1/status", Body::empty(), 405),
         ("PATCH", "/v1/paths/moon", "{}".into(), 404),

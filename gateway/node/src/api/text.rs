@@ -368,6 +368,8 @@ impl fmt::Display for Table {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -381,6 +383,42 @@ sat           1.0 kbit/s
 terrestrial  40.0 Mbit/s
 ";
         assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn the_position_is_told_with_what_is_wrong_with_it() {
+        let told = |view: Value| {
+            serde_json::from_value::<PositionView>(view)
+                .unwrap()
+                .to_string()
+        };
+        let lost = told(json!({
+            "source": {
+                "kind": "gpsd",
+                "from": "127.0.0.1:2947",
+                "state": "connecting",
+                "error": "Connection refused",
+            },
+            "fix": null,
+        }));
+        assert_eq!(
+            lost,
+            "none; gpsd 127.0.0.1:2947 not reached: Connection refused"
+        );
+        let found = told(json!({
+            "source": {"kind": "nmea", "from": "/dev/ttyUSB0", "state": "fix", "error": null},
+            "fix": {
+                "longitude": 8.6821,
+                "latitude": 50.1109,
+                "speed_mps": 22.25,
+                "synchronised": false,
+                "age_s": 0.3,
+            },
+        }));
+        assert_eq!(
+            found,
+            "50.11090, 8.68210, 22.2 m/s, 0 s ago; nmea /dev/ttyUSB0 with fix"
+        );
     }
 
     #[test]

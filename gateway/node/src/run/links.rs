@@ -259,8 +259,15 @@ pub fn advice(config: &Config) -> Vec<String> {
         let choice = Loader::new().choose(&list);
         lines.push(format!("congestion control for {whom}: {choice}"));
     }
-    if config.control.as_ref().is_some_and(ControlConfig::is_exposed) {
-        lines.push("control.url: the token goes with each request for all to read; https hides it".to_owned());
+    if config
+        .control
+        .as_ref()
+        .is_some_and(ControlConfig::is_exposed)
+    {
+        lines.push(
+            "control.url: the token goes with each request for all to read; https hides it"
+                .to_owned(),
+        );
     }
     let needed = config
         .paths

@@ -1,1 +1,0 @@
-"""The container images, built and started together."""
