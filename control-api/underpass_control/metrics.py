@@ -60,6 +60,11 @@ class Metrics:
             ("link", "predicted"),
             registry=self.registry,
         )
+        self.blockages_pruned = Counter(
+            "underpass_control_blockages_pruned",
+            "Blockages and announcements deleted for their age",
+            registry=self.registry,
+        )
         # The target is a median of 2 s, 30 s ahead.
         errors_s = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120)
         self.entry_error = Histogram(

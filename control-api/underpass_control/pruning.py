@@ -1,4 +1,4 @@
-"""What is old is deleted: position reports, and what links carried."""
+"""What is old is deleted: position reports, blockages, and what links carried."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.metrics import Metrics
 from underpass_control.settings import Settings
-from underpass_control.storage import positions, settled_usage, usage
+from underpass_control.storage import history, positions, settled_usage, usage
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
@@ -43,6 +43,7 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
     """Delete what is old, now and each `prune_every_s`, until cancelled."""
     kinds = (
         _Kind("positions", settings.keep_positions_s, [positions.prune], metrics.positions_pruned),
+        _Kind("blockages", settings.keep_positions_s, [history.prune], metrics.blockages_pruned),
         _Kind(
             "usage",
             settings.keep_usage_s,

@@ -32,7 +32,7 @@ def upgrade() -> None:
         ),
     )
     with op.batch_alter_table("announcement", schema=None) as batch_op:
-        batch_op.create_index("ix_announcement_announced_ms", ["announced_ms"], unique=False)
+        batch_op.create_index("ix_announcement_entry_ms", ["entry_ms"], unique=False)
 
     op.create_table(
         "link_state",
@@ -208,6 +208,6 @@ def downgrade() -> None:
     op.drop_table("link_usage")
     op.drop_table("link_state")
     with op.batch_alter_table("announcement", schema=None) as batch_op:
-        batch_op.drop_index("ix_announcement_announced_ms")
+        batch_op.drop_index("ix_announcement_entry_ms")
 
     op.drop_table("announcement")

@@ -151,9 +151,7 @@ class Intake:
 
     def _measure(self, observed: Iterable[blockages.Observed]) -> None:
         for one in observed:
-            if one.source == "plan":
-                continue
-            if one.exit_ms is None or not one.exit_reported:
+            if not (one.is_sensed and one.exit_reported):
                 continue
             expected = one.entry_error_ms is not None
             self._metrics.blockages.labels(one.link, "yes" if expected else "no").inc()

@@ -10,6 +10,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Announcement
+from dama.prediction.announcement import MAX_DURATION_MS
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change
@@ -81,7 +82,11 @@ async def open_ones(connection: AsyncConnection, beam: str, now_ms: int) -> list
     rows = await connection.execute(
         select(Table.__table__)
         .join(Terminal, Terminal.node == Table.terminal)
-        .where(Terminal.beam_id == beam, Table.entry_ms + Table.duration_ms > now_ms)
+        .where(
+            Terminal.beam_id == beam,
+            Table.entry_ms > now_ms - MAX_DURATION_MS,
+            Table.entry_ms + Table.duration_ms > now_ms,
+        )
         .order_by(Table.announced_ms)
     )
     return [_of_row(row) for row in rows]

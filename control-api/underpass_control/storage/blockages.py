@@ -21,8 +21,8 @@ from underpass_control.storage.models import PredictedBlockage, Terminal
 _LONGEST_MS = 2 * 3_600_000
 # Of some 250 bytes each at most, they fit into one change.
 _MOST_TOLD = 25
-# Who holds back because a plan says so has observed nothing.
-_BY_PLAN = "plan"
+# Who holds back because a plan or an operator says so has observed nothing.
+_SENSED = frozenset({"modem", "probing"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,11 @@ class Observed:
     predicted: int | None = None
     entry_error_ms: int | None = None
     exit_error_ms: int | None = None
+
+    @property
+    def is_sensed(self) -> bool:
+        """Whether the link itself has said so, not a plan or an operator."""
+        return self.source in _SENSED
 
     @property
     def key(self) -> tuple[int, str, str, int]:
@@ -115,7 +120,7 @@ async def lasting(connection: AsyncConnection, beam: str, since_ms: int) -> list
             Terminal.beam_id == beam,
             Table.exit_ms.is_(None),
             Table.entry_ms >= since_ms,
-            Table.source != _BY_PLAN,
+            Table.source.in_(_SENSED),
         )
         .order_by(Table.entry_ms)
     )
@@ -137,7 +142,7 @@ async def _expected(
     connection: AsyncConnection, observed: Sequence[Observed]
 ) -> dict[int, list[Any]]:
     """Return what was expected of the terminals, about the times of what was observed."""
-    sensed = [one for one in observed if one.source != _BY_PLAN]
+    sensed = [one for one in observed if one.is_sensed]
     if not sensed:
         return {}
     entries = [one.entry_ms for one in sensed]
@@ -157,7 +162,7 @@ async def _expected(
 
 def _compared(one: Observed, expected: Iterable[Any]) -> Observed:
     """Return what was observed with the expectation that it fulfils, and the errors of that."""
-    if one.source == _BY_PLAN:
+    if not one.is_sensed:
         return one
     same = [row for row in expected if is_same(one.entry_ms, row.entry_ms, row.exit_ms)]
     if not same:
@@ -193,12 +198,12 @@ def shown(one: Observed) -> dict[str, Any]:
     return {name: value for name, value in document.items() if value is not None}
 
 
-def of_change(change: Mapping[str, Any]) -> Iterator[tuple[int, int, int | None, str]]:
-    """Yield of what a change of the kind `blockages` tells what was observed.
+def sensed(change: Mapping[str, Any]) -> Iterator[tuple[int, int, int | None]]:
+    """Yield what a change of the kind `blockages` tells of losses of link.
 
-    Yields terminals, entries and exits in ms (None while it lasts), and sources.
+    Yields terminals, with entries and exits in ms (None while it lasts).
     """
     for one in change["blockages"]:
-        if one["state"] == "observed":
+        if one["state"] == "observed" and one["source"] in _SENSED:
             exit_ms = milliseconds_of(one["exit"]) if "exit" in one else None
-            yield one["terminal"], milliseconds_of(one["entry"]), exit_ms, one["source"]
+            yield one["terminal"], milliseconds_of(one["entry"]), exit_ms

@@ -74,7 +74,7 @@ async def keep(
     for terminal, blockages in expected.items():
         left = standing.get(terminal, [])
         for blockage in blockages:
-            row = _same(blockage, left)
+            row = _same(blockage, left, now_ms)
             if row is None:
                 new.append(_values(terminal, blockage, now_ms))
                 continue
@@ -101,14 +101,19 @@ async def keep(
     return Kept(len(new), len(changed), passed, len(ended) - passed)
 
 
-def _same(blockage: Blockage, rows: Iterable[Any]) -> Any:
-    """Return the row that is about the same blockage."""
+def _same(blockage: Blockage, rows: Iterable[Any], now_ms: int) -> Any:
+    """Return the row that is about the same blockage.
+
+    What has still to come is known by the obstruction, however long the vehicle is held up; what
+    has come, or has no name, by its time.
+    """
     near = []
     for row in rows:
-        if blockage.obstruction_id is not None and row.obstruction is not None:
-            if blockage.obstruction_id == row.obstruction:
-                near.append(row)
-        elif is_same(blockage.entry_ms, row.entry_ms, row.exit_ms):
+        named = blockage.obstruction_id is not None and row.obstruction is not None
+        if named and blockage.obstruction_id != row.obstruction:
+            continue
+        ahead = named and row.entry_ms > now_ms
+        if ahead or is_same(blockage.entry_ms, row.entry_ms, row.exit_ms):
             near.append(row)
     return min(near, key=lambda row: abs(row.entry_ms - blockage.entry_ms), default=None)
 

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select, tuple_
+from sqlalchemy import ColumnElement, delete, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.storage import blockages, expectations
 from underpass_control.storage.expectations import PASSED, PREDICTED, WITHDRAWN
-from underpass_control.storage.models import Blockage, PredictedBlockage, Terminal
+from underpass_control.storage.models import Announcement, Blockage, PredictedBlockage, Terminal
 
 OBSERVED = "observed"
 EXPECTED = (PREDICTED, PASSED, WITHDRAWN)
@@ -103,3 +103,16 @@ def _behind(
     if is_observed == after.is_observed:
         return same
     return or_(further, here) if rest else further
+
+
+async def prune(connection: AsyncConnection, before_ms: int, *, limit: int = 5_000) -> int:
+    """Delete at most `limit` blockages, and announcements of them, that began before a time.
+
+    Return how many: another call is due while it is the limit.
+    """
+    count = 0
+    for table in (Blockage, PredictedBlockage, Announcement):
+        old = select(table.id).where(table.entry_ms < before_ms).limit(limit - count)
+        result = await connection.execute(delete(table).where(table.id.in_(old)))
+        count += result.rowcount
+    return count

@@ -270,7 +270,7 @@ class Announcement(Base):
 
     __table_args__ = (
         UniqueConstraint("terminal", "announced_ms", "entry_ms"),
-        Index("ix_announcement_announced_ms", "announced_ms"),
+        Index("ix_announcement_entry_ms", "entry_ms"),
     )
 
 

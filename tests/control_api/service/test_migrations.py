@@ -18,7 +18,10 @@ from underpass_control.storage.database import Database, DatabaseUrlError, datab
 from underpass_control.storage.models import Base
 
 from tests.control_api.service.api import Api, now_ms, served
+from tests.control_api.service.test_expectations import expected, keep, observed
+from tests.control_api.service.test_links import LINE, ROUTE
 from tests.control_api.service.test_positions import position, report, times
+from tests.control_api.service.test_reports import entry, status, taken
 
 T = TypeVar("T")
 
@@ -52,6 +55,10 @@ def test_up_down_and_up_again_with_data(empty_url: str) -> None:
         api.add_beam()
         report(api, position(now_ms()))
         assert len(times(api)) == 1
+        at = now_ms() - 1_000
+        keep(api, at - 1_000, expected(at))
+        taken(api, entry(status()), observed(at))
+        assert api.call("PUT", ROUTE, LINE).status == 200
     with_database(empty_url, lambda database: schema.migrate_down(database, "base"))
     assert with_database(empty_url, tables) == set()
     with_database(empty_url, schema.migrate)
@@ -82,6 +89,20 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
             rows = await connection.execute(text(query + " position_report p ON true"))
             return [tuple(row) for row in rows]
 
+    async def fill_what_is_reported(database: Database) -> None:
+        async with database.transaction() as connection:
+            for statement in (
+                "INSERT INTO link_usage VALUES"
+                " (11, 'return', 0, 11, 1, 'satellite', 1, 1, 0, 0, 9, 9, 5, 5, 1, 0, 1.0)",
+                "INSERT INTO predicted_blockage (id, terminal, entry_ms, exit_ms, confidence,"
+                " source, first_ms, based_on_ms, state)"
+                " VALUES (1, 11, 1, 2, 0.9, 'predicted', 0, 0, 'passed')",
+                "INSERT INTO blockage (terminal, link, path, entry_ms, exit_reported, source,"
+                " received_ms, predicted) VALUES (11, 'return', 's', 1, false, 'modem', 1, 1)",
+                "UPDATE terminal SET heard_by = 1",
+            ):
+                await connection.execute(text(statement))
+
     with_database(empty_url, fill)
     for move, to in (
         *((schema.migrate, revision) for revision in revisions[1:]),
@@ -89,6 +110,8 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
         (schema.migrate, "head"),
     ):
         with_database(empty_url, partial(_move, move, to))
+        if move is schema.migrate and to == "0002":
+            with_database(empty_url, fill_what_is_reported)
         assert with_database(empty_url, known) == [("Ku 1", "van", 7.5)]
 
 

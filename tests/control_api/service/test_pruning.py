@@ -6,10 +6,12 @@ import asyncio
 
 from underpass_control.pruning import prune
 from underpass_control.settings import Settings
-from underpass_control.storage import positions
+from underpass_control.storage import history, positions
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
+from tests.control_api.service.test_expectations import expected, keep, observed
 from tests.control_api.service.test_positions import moment, position, report, times
+from tests.control_api.service.test_reports import taken
 
 HOUR_MS = 3_600_000
 
@@ -51,3 +53,13 @@ def test_without_an_age_everything_stays(url: str) -> None:
         api.add_beam()
         report(api, position(946_684_800_000), position(now_ms()))
         assert len(times(api)) == 2
+
+
+def test_old_blockages_are_deleted_and_those_that_still_come_are_not(api: Api) -> None:
+    now = now_ms()
+    keep(api, now - 2 * HOUR_MS, expected(now - HOUR_MS))
+    keep(api, now - HOUR_MS + 60_000, expected(now + HOUR_MS))
+    taken(api, observed(now - HOUR_MS - 1_000, now - HOUR_MS), observed(now - 9_000, now - 8_000))
+    assert api.run(prune(api.database, history.prune, now - HOUR_MS // 2)) == 2
+    found = api.get("/v1/blockages").json["blockages"]
+    assert [one["entry"] for one in found] == [moment(now - 9_000), moment(now + HOUR_MS)]
