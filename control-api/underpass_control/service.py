@@ -59,7 +59,7 @@ class Service:
         self._metrics.positions_waiting.set_function(lambda: self._writer.waiting)
         intake = Intake(database, self._changes, self._writer, self._metrics, terminal_state)
         self._outlet = Outlet(database)
-        self._keeper = Keeper(database, self._changes, self._metrics, self._outlet)
+        self._keeper = Keeper(database, self._changes, self._metrics, settings, self._outlet)
         for listener in (self._outlet, self._keeper):
             self._events.listen(listener)
         self._plan_streams = PlanStreams(self._outlet, self._metrics, self._authenticate)

@@ -15,6 +15,10 @@ from underpass_control.storage.changes import Announce
 from underpass_control.storage.models import Acknowledgement as Table
 from underpass_control.storage.models import Plan
 
+_Key = tuple[str, Link, int]
+# Of some 80 bytes each, they fit into one change.
+_MOST_TOLD = 80
+
 
 @dataclass(frozen=True)
 class Acknowledgement:
@@ -34,40 +38,70 @@ async def store(
 
     One that comes again changes nothing. Return how many are new.
     """
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    new = 0
+    by_plan: dict[_Key, dict[int, Acknowledgement]] = {}
     for one in given:
-        plan = select(Plan.issued_ms).where(
-            Plan.beam_id == one.beam,
-            Plan.link == Link(one.link).value,
-            Plan.version == one.version,
-        )
-        issued_ms = (await connection.execute(plan)).scalar_one_or_none()
-        if issued_ms is None:
-            continue
-        row = {
-            "beam_id": one.beam,
-            "link": Link(one.link).value,
-            "version": one.version,
+        by_plan.setdefault((one.beam, Link(one.link), one.version), {}).setdefault(one.node, one)
+    new = 0
+    for key, nodes in by_plan.items():
+        new += await _store_of_plan(connection, announce, key, nodes)
+    return new
+
+
+async def _store_of_plan(
+    connection: AsyncConnection,
+    announce: Announce,
+    key: _Key,
+    nodes: dict[int, Acknowledgement],
+) -> int:
+    beam, link, version = key
+    plan = select(Plan.issued_ms).where(
+        Plan.beam_id == beam, Plan.link == link.value, Plan.version == version
+    )
+    issued_ms = (await connection.execute(plan)).scalar_one_or_none()
+    if issued_ms is None:
+        return 0
+    known = select(Table.node).where(
+        Table.beam_id == beam,
+        Table.link == link.value,
+        Table.version == version,
+        Table.node.in_(nodes),
+    )
+    stored = set(await connection.scalars(known))
+    new = [one for node, one in nodes.items() if node not in stored]
+    if not new:
+        return 0
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    rows = [
+        {
+            "beam_id": beam,
+            "link": link.value,
+            "version": version,
             "node": one.node,
             "applied_ms": one.applied_ms,
         }
-        insert = dialect.insert(Table).values(row).on_conflict_do_nothing().returning(Table.node)
-        if (await connection.execute(insert)).scalar_one_or_none() is None:
-            continue
-        new += 1
+        for one in new
+    ]
+    # Another process may have taken the same in meanwhile.
+    await connection.execute(dialect.insert(Table).on_conflict_do_nothing(), rows)
+    told = [
+        {
+            "node": one.node,
+            "applied": rfc3339(moment_of(one.applied_ms)),
+            "after_ms": one.applied_ms - issued_ms,
+        }
+        for one in new
+    ]
+    for start in range(0, len(told), _MOST_TOLD):
         announce(
             {
                 "kind": "acknowledgements",
-                "beam": one.beam,
-                "link": row["link"],
-                "plan": one.version,
-                "node": one.node,
-                "applied": rfc3339(moment_of(one.applied_ms)),
-                "after_ms": one.applied_ms - issued_ms,
+                "beam": beam,
+                "link": link.value,
+                "plan": version,
+                "acknowledgements": told[start : start + _MOST_TOLD],
             }
         )
-    return new
+    return len(new)
 
 
 async def of_plan(

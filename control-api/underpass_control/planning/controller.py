@@ -1,7 +1,7 @@
-"""A beam's controller: what its lease's holder runs.
+"""A beam's controller: what the holder of its lease runs.
 
-It hears what changes, feeds the predictions and demands with it, and has the beam planned anew when
-`BeamPlanner` says so.
+It hears what changes, has the beam planned anew when `BeamPlanner` says so, and beside that, each
+second, settles what can be settled and keeps what is expected and learned.
 """
 
 from __future__ import annotations
@@ -17,33 +17,31 @@ import structlog
 
 from dama.planner import Link, Plan, PlanError, Request, plan
 from dama.planner.text import plan_document, text
-from dama.prediction import Fix, FixError, ObstructionMap
-from underpass_control.demand import Demands
-from underpass_control.instants import milliseconds_of
+from dama.prediction import Blockage, ObstructionMap
+from dama.prediction.learning import Learned
 from underpass_control.metrics import Metrics
-from underpass_control.planning import stored
-from underpass_control.planning.beam_planner import BeamPlanner, Demand, Reason
+from underpass_control.planning import lease, stored
+from underpass_control.planning.beam_planner import BeamPlanner, Reason
 from underpass_control.planning.delays import Delays
+from underpass_control.planning.knowledge import Knowledge
 from underpass_control.planning.lease import FencedError
 from underpass_control.planning.outlet import Outlet
 from underpass_control.planning.terms import terms_of
 from underpass_control.planning.wire import WirePlan
-from underpass_control.prediction import Predictions
-from underpass_control.storage import links
+from underpass_control.settings import Settings
+from underpass_control.settlement.settler import Settler
+from underpass_control.storage import expectations, learned
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
 # Changes of so long are planned with together.
 _GATHER_S = 0.01
-# What only time changes is looked at so often.
+# What only time changes is looked at so often; so is all that is not planning.
 _TICK_S = 1.0
-_AT_ONCE_S = 0.01
 _AGAIN_S = 0.5
 # Changes that wait; beyond, what is known is read anew.
 _MOST_WAITING = 20_000
-
-Change = Callable[["BeamController"], None]
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,7 @@ class Tools:
     database: Database
     changes: Changes
     metrics: Metrics
+    settings: Settings
     outlet: Outlet
     # Who holds the leases.
     holder: str
@@ -76,7 +75,6 @@ class BeamController:
         tools: Tools,
         beam: str,
         fence: int,
-        obstructions: ObstructionMap,
         serves: Callable[[BeamController, Collection[int]], None],
     ) -> None:
         """Take, too, whom to tell which terminals the beam has."""
@@ -85,43 +83,41 @@ class BeamController:
         self._tools = tools
         self._serves = serves
         self._planner = BeamPlanner(beam)
-        self._predictions = Predictions(obstructions)
-        self._demands = Demands()
+        self._knowledge = Knowledge(beam)
         self._delays = Delays()
-        self._nodes: set[int] = set()
+        self._settler = Settler(tools.database, tools.changes, tools.metrics, tools.settings, beam)
         self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque()
-        # Terminals of which something has come; those that a blockage is expected of.
-        self._changed: set[int] = set()
-        self._ahead: set[int] = set()
         self._wake = asyncio.Event()
         self._ending = False
-        self._first_heard: float | None = None
-        self._stale_terms = True
-        self._stale = True
-        self._demands_seen = 0.0
+        # When the first change that waits was heard.
+        self._heard: float | None = None
+        self._stale_terms = self._stale_reports = True
+        self._demands_told = 0.0
+        self._expected: dict[int, tuple[Blockage, ...]] = {}
 
     def heard(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change that concerns the beam or a terminal of it."""
         if kind in ("beam", "terminal"):
             self._stale_terms = True
+            if data.get("action") == "route":
+                self._stale_reports = True
         elif len(self._waiting) >= _MOST_WAITING:
             self.missed()
         else:
             self._waiting.append((kind, data))
-        if self._first_heard is None:
-            self._first_heard = time.monotonic()
+        if self._heard is None:
+            self._heard = time.monotonic()
         self._wake.set()
 
     def missed(self) -> None:
         """Take in that changes may have been missed."""
         self._waiting.clear()
-        self._stale = self._stale_terms = True
+        self._stale_terms = self._stale_reports = True
         self._wake.set()
 
-    def set_map(self, obstructions: ObstructionMap) -> None:
+    def set_map(self, obstructions: ObstructionMap, known: Mapping[str, Learned]) -> None:
         """Take another map."""
-        self._predictions.set_map(obstructions)
-        self._changed.update(self._nodes)
+        self._knowledge.set_map(obstructions, known)
         self._wake.set()
 
     def stop(self) -> None:
@@ -131,16 +127,14 @@ class BeamController:
 
     async def run(self) -> None:
         """Plan until the lease or the beam is gone."""
+        keeping = asyncio.create_task(self._keep_books(), name=f"books {self.beam}")
         try:
-            while not self._ending:
+            while not self._ending and not keeping.done():
                 try:
                     if not await self._step():
                         return
                 except DatabaseLostError as error:
-                    self._tools.metrics.planning_failures.labels("database").inc()
-                    _LOG.warning("cannot plan", beam=self.beam, error=str(error))
-                    self._stale = self._stale_terms = True
-                    await asyncio.sleep(_AGAIN_S)
+                    await self._lost(error)
                     continue
                 try:
                     async with asyncio.timeout(_TICK_S):
@@ -151,27 +145,45 @@ class BeamController:
         except FencedError as error:
             _LOG.info("another process plans the beam", beam=self.beam, error=str(error))
         finally:
+            self.stop()
+            await keeping
+            self._settler.close()
             self._forget_metrics()
+
+    async def _lost(self, error: DatabaseLostError) -> None:
+        # Nodes go on with the plans that they have: these reach further than any restart takes.
+        self._tools.metrics.planning_failures.labels("database").inc()
+        _LOG.warning("cannot plan", beam=self.beam, error=str(error))
+        self._stale_terms = self._stale_reports = True
+        await asyncio.sleep(_AGAIN_S)
 
     async def _step(self) -> bool:
         """Take in what has come, and plan what is due; return whether the beam is there."""
         self._wake.clear()
+        heard, self._heard = self._heard, None
         if self._stale_terms:
             self._stale_terms = False
             if not await self._read_terms():
                 return False
-        if self._stale:
-            self._stale = False
-            await self._read_reports()
-        heard, self._first_heard = self._first_heard, None
-        self._take_waiting()
         now_ms = _now_ms()
-        await self._look_ahead(now_ms)
-        self._look_at_demands(now_ms)
+        if self._stale_reports:
+            self._stale_reports = False
+            async with self._tools.database.reading() as connection:
+                await self._knowledge.recall(connection, now_ms)
+        self._take_waiting()
+        await self._knowledge.tell_blockages(self._planner, now_ms)
+        if time.monotonic() - self._demands_told >= _TICK_S:
+            self._demands_told = time.monotonic()
+            self._knowledge.tell_demands(self._planner, now_ms)
         due = self._planner.due(now_ms)
-        await asyncio.gather(
-            *(self._plan(link, reason, now_ms, heard) for link, reason in due.items())
+        # One link that fails must not leave the other's work running behind.
+        ends = await asyncio.gather(
+            *(self._plan(link, reason, heard) for link, reason in due.items()),
+            return_exceptions=True,
         )
+        for end in ends:
+            if end is not None:
+                raise end
         return True
 
     async def _read_terms(self) -> bool:
@@ -179,15 +191,9 @@ class BeamController:
             terms = await terms_of(connection, self.beam)
         if terms is None:
             return False
-        known = self._nodes
-        nodes = set(terms.terminals[Link.FORWARD])
-        for gone in known - nodes:
-            self._predictions.forget(gone)
-            self._demands.forget(gone)
-            self._ahead.discard(gone)
-        if nodes - known:
-            self._stale = True
-        self._nodes = nodes
+        nodes = frozenset(terms.terminals[Link.FORWARD])
+        if self._knowledge.set_nodes(nodes):
+            self._stale_reports = True
         self._delays.one_way_ms = terms.one_way_delay_ms
         for link in Link:
             self._planner.set_terms(
@@ -196,75 +202,25 @@ class BeamController:
         self._serves(self, nodes)
         return True
 
-    async def _read_reports(self) -> None:
-        async with self._tools.database.reading() as connection:
-            for state in await links.page(connection, beam=self.beam):
-                self._demands.take(state.terminal, Link(state.link), state)
-
     def _take_waiting(self) -> None:
         while self._waiting:
             kind, data = self._waiting.popleft()
-            if kind == "positions":
-                for one in data["positions"]:
-                    if one["terminal"] in self._nodes:
-                        self._feed(one)
-            elif kind == "links":
-                for state in links.of_change(data):
-                    if state.terminal in self._nodes:
-                        self._demands.take(state.terminal, Link(state.link), state)
-            elif kind == "acknowledgements":
-                self._delays.acknowledged(
-                    Link(data["link"]), data["after_ms"], by_terminal=data["node"] in self._nodes
-                )
-
-    def _feed(self, position: Mapping[str, Any]) -> None:
-        try:
-            fix = Fix(
-                milliseconds_of(position["time"]),
-                position["longitude"],
-                position["latitude"],
-                position.get("speed_mps"),
-                position.get("heading_deg"),
-                position.get("accuracy_m"),
-            )
-        except FixError:
-            return
-        if self._predictions.feed(position["terminal"], fix):
-            self._changed.add(position["terminal"])
-
-    async def _look_ahead(self, now_ms: int) -> None:
-        """Look at what is predicted of those who have reported, or have a blockage ahead."""
-        changed, self._changed = self._changed | self._ahead, set()
-        began = time.monotonic()
-        for terminal in changed:
-            blockages = self._predictions.blockages_of(terminal, now_ms)
-            self._planner.expect(terminal, blockages, now_ms)
-            if blockages:
-                self._ahead.add(terminal)
+            if kind == "acknowledgements":
+                for one in data["acknowledgements"]:
+                    by_terminal = one["node"] in self._knowledge.nodes
+                    self._delays.acknowledged(
+                        Link(data["link"]), one["after_ms"], by_terminal=by_terminal
+                    )
             else:
-                self._ahead.discard(terminal)
-            if time.monotonic() - began > _AT_ONCE_S:
-                # A thousand terminals at once must not hold up everybody else.
-                await asyncio.sleep(0)
-                began = time.monotonic()
+                self._knowledge.take(kind, data)
 
-    def _look_at_demands(self, now_ms: int) -> None:
-        if time.monotonic() - self._demands_seen < _TICK_S:
-            return
-        self._demands_seen = time.monotonic()
-        for link in Link:
-            demands = {
-                node: Demand(
-                    self._demands.demand_bps(node, link, now_ms),
-                    self._demands.efficiency(node, link),
-                )
-                for node in self._nodes
-            }
-            self._planner.set_demands(link, demands, now_ms)
-
-    async def _plan(self, link: Link, reason: Reason, now_ms: int, heard: float | None) -> None:
+    async def _plan(self, link: Link, reason: Reason, heard: float | None) -> None:
+        now_ms = _now_ms()
+        delay_ms = self._delays.of(link)
+        async with self._tools.database.reading() as connection:
+            owed = await self._settler.owed_bits(connection, link, now_ms + delay_ms)
+        request = self._planner.request(link, now_ms, delay_ms, owed)
         metrics = self._tools.metrics
-        request = self._planner.request(link, now_ms, self._delays.of(link), {})
         began = time.perf_counter()
         try:
             worked = await asyncio.to_thread(_work, request)
@@ -293,14 +249,12 @@ class BeamController:
                 )
             made(plan.version, worked.wire)
         self._planner.taken(worked.request, worked.plan)
-        metrics = self._tools.metrics
+        metrics, labels = self._tools.metrics, (self.beam, link.value)
+        delay_s = worked.request.signalling_delay_ms / 1000
         metrics.plans.labels(link.value, reason.value).inc()
-        labels = (self.beam, link.value)
         metrics.plan_version.labels(*labels).set(plan.version)
         metrics.plan_ends.labels(*labels).set(plan.end_ms / 1000)
-        metrics.signalling_delay_seconds.labels(*labels).set(
-            worked.request.signalling_delay_ms / 1000
-        )
+        metrics.signalling_delay_seconds.labels(*labels).set(delay_s)
         _LOG.info(
             "planned",
             beam=self.beam,
@@ -309,6 +263,42 @@ class BeamController:
             reason=reason.value,
             blockages=len(worked.request.blockages),
         )
+
+    async def _keep_books(self) -> None:
+        """Each second, beside planning: settle, and keep what is expected and learned."""
+        try:
+            while not self._ending:
+                await asyncio.sleep(_TICK_S)
+                try:
+                    await self._settle()
+                    await self._keep_expectations()
+                except DatabaseLostError as error:
+                    _LOG.warning("cannot settle", beam=self.beam, error=str(error))
+        except FencedError as error:
+            _LOG.info("another process settles the beam", beam=self.beam, error=str(error))
+            self._wake.set()
+
+    async def _settle(self) -> None:
+        now_ms = _now_ms()
+        if not await self._settler.settle_due(now_ms, self.fence):
+            return
+        async with self._tools.database.reading() as connection:
+            for link in Link:
+                owed = await self._settler.owed_bits(connection, link, now_ms)
+                self._planner.see_balances(link, owed, now_ms)
+
+    async def _keep_expectations(self) -> None:
+        now_ms = _now_ms()
+        expected = self._knowledge.expected(now_ms)
+        lessons = self._knowledge.predictions.lessons()
+        if expected == self._expected and not lessons:
+            return
+        async with self._tools.changes.transaction() as (connection, announce):
+            await lease.check(connection, self.beam, self._tools.holder, self.fence)
+            await expectations.keep(connection, announce, self.beam, expected, now_ms)
+            if lessons:
+                await learned.put(connection, announce, lessons)
+        self._expected = expected
 
     def _forget_metrics(self) -> None:
         metrics = self._tools.metrics

@@ -12,46 +12,46 @@ from contextlib import suppress
 from typing import Any
 
 import structlog
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from dama.prediction import Obstruction, ObstructionMap
-from dama.prediction.geojson import GeoJsonError, from_geojson
+from dama.prediction import ObstructionMap
+from dama.prediction.learning import Learned
 from underpass_control.metrics import Metrics
 from underpass_control.planning import lease
 from underpass_control.planning.controller import BeamController, Tools
 from underpass_control.planning.outlet import Outlet
-from underpass_control.storage import obstructions as stored_obstructions
+from underpass_control.settings import Settings
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
+from underpass_control.storage.learned import load_map
 
 _LOG = structlog.get_logger()
-# Obstructions in one query: each may be some kilobytes of roads.
-_AT_ONCE = 500
 _END_WITHIN_S = 3.0
-# Kinds of changes that list terminals, by the name of their list.
-_OF_TERMINALS = {
-    "positions": "positions",
-    "links": "links",
-    "announcements": "announcements",
-    "blockages": "blockages",
-}
+# Kinds of changes that list terminals, in a list of the same name.
+_OF_TERMINALS = frozenset({"positions", "links", "announcements", "blockages"})
 
 
 class Keeper:
     """Has the beams planned whose leases this process holds."""
 
     def __init__(
-        self, database: Database, changes: Changes, metrics: Metrics, outlet: Outlet
+        self,
+        database: Database,
+        changes: Changes,
+        metrics: Metrics,
+        settings: Settings,
+        outlet: Outlet,
     ) -> None:
         holder = f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._tools = Tools(database, changes, metrics, outlet, holder)
+        self._tools = Tools(database, changes, metrics, settings, outlet, holder)
         # Of its own: whatever else waits for a connection, a lease is renewed in time.
         self._database = Database(database.url, pool_size=1)
         self._own_changes = changes.over(self._database)
         self._running: dict[str, tuple[BeamController, asyncio.Task[None]]] = {}
         self._of_terminal: dict[int, BeamController] = {}
-        self._map = ObstructionMap([])
+        # Obstructions, and those of them that were learned: one map for all beams.
+        self._map: tuple[ObstructionMap, Mapping[str, Learned]] = (ObstructionMap([]), {})
         self._map_stale = True
+        self._reading: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._look = asyncio.Event()
         self._ending = False
@@ -71,7 +71,7 @@ class Keeper:
             return
         self._ending = True
         self._look.set()
-        await ended([self._task])
+        await ended([task for task in (self._task, self._reading) if task is not None])
         beams = list(self._running)
         await self._stop(beams)
         with suppress(DatabaseLostError):
@@ -85,7 +85,7 @@ class Keeper:
         if kind in _OF_TERMINALS:
             concerned = {
                 controller.beam: controller
-                for one in data[_OF_TERMINALS[kind]]
+                for one in data[kind]
                 if (controller := self._of_terminal.get(one["terminal"])) is not None
             }
             for controller in concerned.values():
@@ -130,8 +130,9 @@ class Keeper:
         while not self._ending:
             self._look.clear()
             try:
-                if self._map_stale:
-                    await self._read_map()
+                if self._map_stale and (self._reading is None or self._reading.done()):
+                    # A country's takes longer than a lease lasts.
+                    self._reading = asyncio.create_task(self._read_map(), name="map")
                 due = time.monotonic() - renewed >= lease.RENEW_EVERY_S
                 if due or await self._any_free():
                     begun = time.monotonic()
@@ -157,7 +158,8 @@ class Keeper:
             if held.get(beam) != controller.fence or task.done()
         )
         for beam in sorted(held.keys() - self._running.keys()):
-            controller = BeamController(self._tools, beam, held[beam], self._map, self._serves)
+            controller = BeamController(self._tools, beam, held[beam], self._serves)
+            controller.set_map(*self._map)
             task = asyncio.create_task(controller.run(), name=f"plan {beam}")
             self._running[beam] = controller, task
             _LOG.info("plans a beam", beam=beam, fence=held[beam])
@@ -176,14 +178,14 @@ class Keeper:
     async def _read_map(self) -> None:
         self._map_stale = False
         try:
-            async with self._database.reading() as connection:
-                features = await _features(connection)
-        except DatabaseLostError:
+            async with self._tools.database.reading() as connection:
+                self._map = await load_map(connection)
+        except DatabaseLostError as error:
             self._map_stale = True
-            raise
-        self._map = await asyncio.to_thread(_map_of, features)
+            _LOG.warning("the map is not read", error=str(error))
+            return
         for controller, _ in self._running.values():
-            controller.set_map(self._map)
+            controller.set_map(*self._map)
 
 
 async def ended(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException | None]:
@@ -194,23 +196,3 @@ async def ended(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException | Non
         for task in late:
             task.cancel()
     return await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _features(connection: AsyncConnection) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    while True:
-        after = found[-1]["id"] if found else None
-        page = await stored_obstructions.page(connection, box=None, after=after, limit=_AT_ONCE)
-        found += page
-        if len(page) < _AT_ONCE:
-            return found
-
-
-def _map_of(features: list[dict[str, Any]]) -> ObstructionMap:
-    found: list[Obstruction] = []
-    for feature in features:
-        try:
-            found += from_geojson(feature)
-        except GeoJsonError as error:
-            _LOG.warning("an obstruction is left out", id=feature["id"], error=str(error))
-    return ObstructionMap(found)

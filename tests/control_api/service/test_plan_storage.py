@@ -198,7 +198,8 @@ def test_an_acknowledgement_is_stored_once_and_only_of_a_plan_that_is_there(
         "beam": BEAM,
         "link": "return",
         "plan": version,
-        "node": 11,
-        "applied": "1970-01-01T00:00:01.450Z",
-        "after_ms": 450,
+        "acknowledgements": [
+            {"node": 1, "applied": "1970-01-01T00:00:01.200Z", "after_ms": 200},
+            {"node": 11, "applied": "1970-01-01T00:00:01.450Z", "after_ms": 450},
+        ],
     }

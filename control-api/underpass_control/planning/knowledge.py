@@ -1,0 +1,121 @@
+"""What a beam's controller knows of its terminals: where they go, what they can use."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.planner import Link
+from dama.prediction import Blockage, ObstructionMap
+from dama.prediction.learning import Learned
+from underpass_control.demand import Demands
+from underpass_control.planning.beam_planner import BeamPlanner, Demand
+from underpass_control.prediction import Predictions
+from underpass_control.storage import announcements, blockages, links, positions
+from underpass_control.takeover import fix_of, recall
+
+# Others have their turn after so long.
+_AT_ONCE_S = 0.01
+# Who holds back because a plan says so has observed nothing.
+_BY_PLAN = "plan"
+
+
+class Knowledge:
+    """Goes by what is reported, and tells a planner what follows from it."""
+
+    def __init__(self, beam: str) -> None:
+        self._beam = beam
+        self._nodes: frozenset[int] = frozenset()
+        self._demands = Demands()
+        self.predictions = Predictions()
+        # Terminals of which something has come; those of which a blockage is expected.
+        self._changed: set[int] = set()
+        self._ahead: set[int] = set()
+
+    @property
+    def nodes(self) -> frozenset[int]:
+        """The beam's terminals."""
+        return self._nodes
+
+    def set_nodes(self, nodes: frozenset[int]) -> bool:
+        """Take the beam's terminals; tell whether there are new ones, to be recalled."""
+        gone, new = self._nodes - nodes, nodes - self._nodes
+        for node in gone:
+            self.predictions.forget(node)
+            self._demands.forget(node)
+            self._ahead.discard(node)
+            self._changed.discard(node)
+        self._nodes = nodes
+        return bool(new)
+
+    def set_map(self, obstructions: ObstructionMap, learned: Mapping[str, Learned]) -> None:
+        """Take another map."""
+        self.predictions.set_map(obstructions, learned)
+        self._changed |= self._nodes
+
+    async def recall(self, connection: AsyncConnection, now_ms: int) -> None:
+        """Read what was reported lately."""
+        await recall(connection, self._beam, self.predictions, self._demands, now_ms)
+        self._changed |= self._nodes
+
+    def take(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Take a change in."""
+        if kind == "positions":
+            for position in positions.of_change(data):
+                if position.terminal in self._nodes and (fix := fix_of(position)) is not None:
+                    self._note(position.terminal, self.predictions.feed(position.terminal, fix))
+        elif kind == "links":
+            for state in links.of_change(data):
+                if state.terminal in self._nodes:
+                    self._demands.take(state.terminal, Link(state.link), state)
+        elif kind == "announcements":
+            for terminal, announcement in announcements.of_change(data):
+                if terminal in self._nodes:
+                    self.predictions.announce(terminal, announcement)
+                    self._note(terminal, True)
+        elif kind == "blockages":
+            for terminal, entry_ms, exit_ms, source in blockages.of_change(data):
+                if terminal in self._nodes and source != _BY_PLAN:
+                    self.predictions.observe(terminal, entry_ms, exit_ms)
+                    self._note(terminal, True)
+
+    def _note(self, terminal: int, changed: bool) -> None:
+        if changed:
+            self._changed.add(terminal)
+
+    async def tell_blockages(self, planner: BeamPlanner, now_ms: int) -> None:
+        """Tell what is expected of those who have reported, or have a blockage ahead."""
+        changed, self._changed = self._changed | self._ahead, set()
+        began = time.monotonic()
+        for terminal in changed & self._nodes:
+            expected = self.predictions.blockages_of(terminal, now_ms)
+            planner.expect(terminal, expected, now_ms)
+            if expected:
+                self._ahead.add(terminal)
+            else:
+                self._ahead.discard(terminal)
+            if time.monotonic() - began > _AT_ONCE_S:
+                # A thousand terminals at once must not hold up everybody else.
+                await asyncio.sleep(0)
+                began = time.monotonic()
+
+    def expected(self, now_ms: int) -> dict[int, tuple[Blockage, ...]]:
+        """Return the blockages expected of each terminal that has any."""
+        found = {node: self.predictions.blockages_of(node, now_ms) for node in self._ahead}
+        return {node: blockages for node, blockages in found.items() if blockages}
+
+    def tell_demands(self, planner: BeamPlanner, now_ms: int) -> None:
+        """Tell what all terminals can use."""
+        for link in Link:
+            demands = {
+                node: Demand(
+                    self._demands.demand_bps(node, link, now_ms),
+                    self._demands.efficiency(node, link),
+                )
+                for node in self._nodes
+            }
+            planner.set_demands(link, demands, now_ms)
