@@ -42,6 +42,8 @@ pub struct Reader {
     sequence: Sequence,
     counts: Counts,
     ready: Vec<Event>,
+    /// A sentence has come for an epoch that was closed.
+    late: bool,
 }
 
 impl Reader {
@@ -55,6 +57,7 @@ impl Reader {
             sequence: Sequence::default(),
             counts: Counts::default(),
             ready: Vec::new(),
+            late: false,
         }
     }
 
@@ -105,6 +108,11 @@ impl Reader {
     /// Whether sentences of an epoch have come whose fix is not made.
     pub fn is_open(&self) -> bool {
         self.epoch.is_some_and(|epoch| !epoch.closed)
+    }
+
+    /// Whether a sentence has come since, for an epoch that was taken for over.
+    pub fn take_late(&mut self) -> bool {
+        std::mem::take(&mut self.late)
     }
 
     /// What the lines have made.
@@ -238,6 +246,7 @@ impl Reader {
 
     fn learn(&mut self, said: Epoch) {
         let Some(epoch) = self.epoch.as_mut().filter(|epoch| !epoch.closed) else {
+            self.late = self.epoch.is_some();
             return;
         };
         // One sentence that says there is no fix outweighs one that repeats

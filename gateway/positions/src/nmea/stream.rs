@@ -13,6 +13,8 @@ const LINE_BYTES: usize = 2 * MAX_SENTENCE;
 /// made without waiting a second for the next epoch to begin. A byte of the
 /// slowest usual line, 4800 baud, takes 2 ms.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Whose sentences come apart is waited for longer, up to this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 /// A receiver that says nothing for so long has gone, or its line has.
 const SILENCE: Duration = Duration::from_secs(20);
 
@@ -22,6 +24,8 @@ pub struct Stream {
     lines: Lines,
     reader: Reader,
     heard: Instant,
+    /// What ends an epoch.
+    pause: Duration,
 }
 
 impl Stream {
@@ -32,23 +36,29 @@ impl Stream {
             lines: Lines::new(LINE_BYTES),
             reader: Reader::new(not_before_ms),
             heard: now,
+            pause: PAUSE,
         }
     }
 
     /// Takes a datagram: its last line ends where it does.
     pub fn datagram(&mut self, now: Instant, bytes: &[u8]) -> Vec<Event> {
-        let mut events = self.take(now, bytes);
+        self.push(now, bytes);
         let reader = &mut self.reader;
         self.lines.end(|line| give(reader, line));
-        events.extend(reader.take());
-        events
+        self.take()
     }
 
-    fn take(&mut self, now: Instant, bytes: &[u8]) -> Vec<Event> {
+    fn push(&mut self, now: Instant, bytes: &[u8]) {
         self.heard = now;
         let reader = &mut self.reader;
         self.lines.push(bytes, |line| give(reader, line));
-        reader.take()
+    }
+
+    fn take(&mut self) -> Vec<Event> {
+        if self.reader.take_late() {
+            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        }
+        self.reader.take()
     }
 }
 
@@ -63,20 +73,19 @@ impl Feed for Stream {
     fn open(&mut self, now: Instant) {
         self.lines = Lines::new(LINE_BYTES);
         self.reader.restart();
-        self.heard = now;
+        (self.heard, self.pause) = (now, PAUSE);
     }
 
     fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<Vec<Event>, FeedError> {
-        Ok(self.take(now, bytes))
+        self.push(now, bytes);
+        Ok(self.take())
     }
 
     fn deadline(&self) -> Instant {
-        let pause = if self.reader.is_open() {
-            PAUSE
-        } else {
-            SILENCE
-        };
-        self.heard + pause
+        match self.reader.is_open() {
+            true => self.heard + self.pause,
+            false => self.heard + SILENCE,
+        }
     }
 
     fn elapse(&mut self, now: Instant) -> Result<Vec<Event>, FeedError> {
@@ -84,7 +93,7 @@ impl Feed for Stream {
         if quiet >= SILENCE {
             return Err(FeedError::Silent(SILENCE));
         }
-        if quiet >= PAUSE {
+        if quiet >= self.pause {
             self.reader.finish();
         }
         Ok(self.reader.take())
@@ -164,6 +173,30 @@ mod tests {
             panic!("one fix");
         };
         assert_eq!(fix.speed_mps, Some(10.0));
+    }
+
+    #[test]
+    fn a_receiver_whose_sentences_come_apart_is_waited_for() {
+        let now = Instant::now();
+        let mut stream = Stream::new(now, 0);
+        let mut speeds = vec![];
+        for second in 0..4 {
+            let began = now + second * 1000 * MS;
+            let place = "4619.0000,N,00655.5000,E,1,09,1.5,372.0,M,49.5,M,,";
+            let first = sentence(&format!("GPGGA,12000{second}.00,{place}"));
+            let then = rmc(&format!("12000{second}.00"));
+            let mut made = stream.receive(began, first.as_bytes()).unwrap();
+            let between = began + 150 * MS;
+            if stream.deadline() < between {
+                made.extend(stream.elapse(stream.deadline()).unwrap());
+            }
+            made.extend(stream.receive(between, then.as_bytes()).unwrap());
+            if stream.deadline() < began + 1000 * MS {
+                made.extend(stream.elapse(stream.deadline()).unwrap());
+            }
+            speeds.extend(fixes(made).iter().map(|fix| fix.speed_mps.is_some()));
+        }
+        assert_eq!(speeds, [false, true, true, true]);
     }
 
     #[test]
