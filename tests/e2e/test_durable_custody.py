@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,3 +71,35 @@ def test_a_killed_terminal_hands_on_what_it_had(start_pair: StartPair) -> None:
     terminal.process.wait_until(lambda: _custody(terminal)["bundles"] == 0, timeout_s=30)
     done = download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
     assert done.error is None
+
+
+def test_a_full_disk_slows_uploads_and_loses_nothing(
+    start_pair: StartPair, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=True)
+    request.addfinalizer(lambda: subprocess.run(["umount", "--lazy", disk], check=True))
+    small = {"dir": str(disk), "segment_bytes": 1 << 20, "memory_bytes": 4 << 20}
+    pair = start_pair(NEAR, Options(terminal={"custody": {"durability": "disk", **small}}))
+    terminal = pair.terminal
+
+    def stalled() -> str | None:
+        why: str | None = _custody(terminal)["disk"].get("stalled")
+        return why
+
+    assert download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()).error is None
+    with ThreadPoolExecutor(4) as pool:
+        running = [
+            pool.submit(upload, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+            for _ in range(4)
+        ]
+        pair.testbed.satlink.block(pair.testbed.terminal.name)
+        terminal.process.wait_until(lambda: stalled() is not None, timeout_s=30)
+        assert "space" in (stalled() or "")
+        # Nobody is cut off meanwhile.
+        time.sleep(1)
+        assert not any(upload.done() for upload in running)
+        pair.testbed.satlink.unblock(pair.testbed.terminal.name)
+        assert [one.result(60).error for one in running] == [None] * 4
+    terminal.process.wait_until(lambda: stalled() is None, timeout_s=10)
