@@ -1,7 +1,7 @@
 //! Custody of what this node has sent: signals, timers, neighbours that come
 //! and go.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bp7::administrative_record::FORWARDED_BUNDLE;
 
@@ -89,11 +89,14 @@ impl Agent {
         self.wait_until(now + timeout, id);
     }
 
-    /// Has a bundle that was refused wait, longer each time.
+    /// Has a bundle that was refused wait, longer each time, and not as long as
+    /// those that were refused with it: the room that is free then is less than
+    /// they need.
     pub(super) fn try_later(&mut self, now: Instant, id: BundleId) {
         let timer = self.config.custody_timer;
         if let Some(held) = self.held.get_mut(&id) {
             let delay = backed_off(timer.min, held.unanswered, timer.max);
+            let delay = spread(delay, id.0 ^ u64::from(held.unanswered) << 32);
             held.unanswered += 1;
             self.wait_until(now + delay, id);
         }
@@ -161,4 +164,10 @@ impl Agent {
             }
         }
     }
+}
+
+/// Three to five quarters of `delay`, by a hash of `seed` (Fibonacci hashing).
+fn spread(delay: Duration, seed: u64) -> Duration {
+    let hash = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
+    delay * (384 + hash as u32) / 512
 }
