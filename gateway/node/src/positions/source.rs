@@ -62,10 +62,10 @@ pub async fn follow(positions: Arc<Positions>) {
             again_and_again(&positions, stream, line).await;
         }
         Source::Udp { listen, senders } => {
+            let mut stream = nmea::Stream::new(now, not_before_ms);
             let mut backoff = Backoff::default();
             loop {
-                let stream = nmea::Stream::new(Instant::now(), not_before_ms);
-                let error = datagrams(&positions, stream, listen, senders.as_deref()).await;
+                let error = datagrams(&positions, &mut stream, listen, senders.as_deref()).await;
                 positions.lost(error.to_string());
                 sleep(backoff.pause()).await;
             }
@@ -146,7 +146,7 @@ async fn step(
 /// Takes datagrams in until the socket fails.
 async fn datagrams(
     positions: &Positions,
-    mut stream: nmea::Stream,
+    stream: &mut nmea::Stream,
     listen: SocketAddr,
     senders: Option<&[IpNet]>,
 ) -> io::Error {
@@ -155,6 +155,7 @@ async fn datagrams(
         Err(error) => return error,
     };
     let mut buffer = [0; DATAGRAM];
+    stream.open(Instant::now());
     loop {
         let events = tokio::select! {
             received = socket.recv_from(&mut buffer) => match received {
