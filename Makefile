@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust test-python lint format bench fuzz lock clean
+.PHONY: help setup build demo test test-rust test-python test-images images lint format bench fuzz lock clean
 
 PYTHON := .venv/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -21,6 +21,8 @@ help:
 	@echo "make test    every test; those that make network namespaces need root"
 	@echo "make lint    formatting, clippy, ruff, mypy"
 	@echo "make bench   the benchmarks, with report (root, hours; ARGS='run first-byte --runs 5')"
+	@echo "make images  the container images of gateway, control service and PostgreSQL (docker/)"
+	@echo "make test-images   builds them and runs the composed system (minutes; its engine: root)"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make setup   only install what is missing"
 	@echo "make lock    renew requirements.lock from pyproject.toml"
@@ -42,6 +44,15 @@ test-rust: setup
 
 test-python: build
 	$(call timed,Python tests and the test bed,$(PYTHON) -m pytest)
+
+# Not part of `test`: building the images takes minutes.
+test-images: build
+	@.ci/setup --images
+	$(call timed,building the images and running them,UNDERPASS_TEST_IMAGES=1 $(PYTHON) -m pytest tests/images)
+
+images: build
+	@.ci/setup --images
+	$(call timed,building the images,PYTHON=$(PYTHON) docker/build)
 
 lint: setup
 	$(call timed,cargo fmt,cargo fmt --all --check)

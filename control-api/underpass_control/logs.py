@@ -45,6 +45,8 @@ def configure(form: Format, level: int = logging.INFO) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
+    # Alembic tells of each look at the schema's revision, readiness checks included.
+    logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

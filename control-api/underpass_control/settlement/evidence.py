@@ -21,6 +21,10 @@ from underpass_control.settlement.period import (
 from underpass_control.storage import usage
 from underpass_control.storage.models import Blockage, LinkState, Terminal
 
+# Plans begin ahead by the signalling delay, some seconds at most: where it shrinks, the next may
+# begin before this one.
+_MAY_BEGIN_MS = 10_000
+
 
 @dataclass(frozen=True)
 class _Part:
@@ -85,8 +89,7 @@ class Records:
         fresh = await self._shares(connection, link, since_ms, until_ms)
         for start_ms, shares in fresh.items():
             parts.append(shares)
-            # Plans to come begin later than this.
-            if start_ms + PERIOD_MS <= until_ms:
+            if start_ms + PERIOD_MS <= until_ms - _MAY_BEGIN_MS:
                 over[start_ms] = shares
         return together(parts)
 

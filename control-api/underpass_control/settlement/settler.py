@@ -143,7 +143,9 @@ class Settler:
         """Read what is known of the next period; None if none is due."""
         async with self._database.reading() as connection:
             mark = await stored.mark_of(connection, self._beam, link)
-            assert mark is not None, "settlement has begun"
+            if mark is None:
+                # The beam has been deleted meanwhile.
+                return None
             if mark.fence > fence:
                 raise FencedError(f"beam {self._beam} is settled under the lease {mark.fence}")
             self._measures.until(link, mark.until_ms, now_ms)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, delete, func, insert, literal, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,7 +19,7 @@ from dama.planner import Link
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Announce
-from underpass_control.storage.models import LedgerEntry, LedgerLot, LedgerPosting, Settled
+from underpass_control.storage.models import Beam, LedgerEntry, LedgerLot, LedgerPosting, Settled
 
 _POSTINGS = BulkInsert(LedgerPosting, ("entry_id", "terminal", "bits"))
 _LOTS = BulkInsert(LedgerLot, ("beam_id", "link", "terminal", "since_ms", "bits"))
@@ -89,10 +89,13 @@ async def mark_of(connection: AsyncConnection, beam: str, link: Link) -> Mark | 
 async def begin(
     connection: AsyncConnection, beam: str, link: Link, until_ms: int, fence: int
 ) -> None:
-    """Have settlement of a link begin with a time, unless it has begun."""
+    """Have settlement of a link begin with a time, unless it has begun or the beam is gone."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    row = {"beam_id": beam, "link": link.value, "until_ms": until_ms, "fence": fence, "revision": 0}
-    await connection.execute(dialect.insert(Settled).values(row).on_conflict_do_nothing())
+    row = {"link": link.value, "until_ms": until_ms, "fence": fence, "revision": 0}
+    values = (literal(value, Settled.__table__.c[name].type) for name, value in row.items())
+    of_beam = select(Beam.id, *values).where(Beam.id == beam)
+    statement = dialect.insert(Settled).from_select(["beam_id", *row], of_beam)
+    await connection.execute(statement.on_conflict_do_nothing())
 
 
 async def advance(connection: AsyncConnection, mark: Mark, until_ms: int, fence: int) -> bool:

@@ -8,7 +8,7 @@ return link comes once it is out: the newest first, the older ones a second late
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -155,12 +155,12 @@ class SettledBeam:
             await links.put(connection, newest.values())
             await self._observe(connection, now_s)
 
-    async def plan(self, now_s: int) -> None:
-        """Plan both links anew."""
+    async def plan(self, now_s: int, owed_bits: Mapping[int, int] | None = None) -> None:
+        """Plan both links anew, on the balances as they will be, or on other ones."""
         now_ms = START_MS + 1000 * now_s
         for link in Link:
             async with self.database.reading() as connection:
-                owed = await self.settler.owed_bits(connection, link, now_ms)
+                owed = owed_bits or await self.settler.owed_bits(connection, link, now_ms)
             made = plan(
                 Request(
                     beam=BEAM,

@@ -13,6 +13,7 @@ from sqlalchemy import delete, insert, update
 from underpass_control.planning.lease import FencedError
 from underpass_control.settings import Settings
 from underpass_control.settlement.check import audit
+from underpass_control.settlement.evidence import Records
 from underpass_control.storage import ledger as stored
 from underpass_control.storage import settled_usage
 from underpass_control.storage.database import Database, database_url
@@ -313,6 +314,40 @@ def test_debts_expire(sqlite_url: str) -> None:
         assert await faults(database) == []
 
     over(sqlite_url, run)
+
+
+def test_a_plan_that_begins_before_the_last_one_known_counts_from_its_begin(
+    sqlite_url: str,
+) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        for now_s in (0, 5, 10, 15):
+            await beam.plan(now_s)
+        known = Records(BEAM)
+        async with database.reading() as connection:
+            await known.unsettled(connection, Link.RETURN, START_MS, START_MS + 21_000)
+        # Made a moment later, with a shorter way to those who follow it.
+        await beam.plan(19, owed_bits={DRIVER: -60_000_000, 12: 60_000_000})
+        async with database.reading() as connection:
+            period = (Link.RETURN, START_MS + 10_000, START_MS + 20_000)
+            assert (await known.gather(connection, *period)).shares == (
+                await Records(BEAM).gather(connection, *period)
+            ).shares
+
+    over(sqlite_url, run)
+
+
+def test_of_a_beam_that_is_deleted_meanwhile_nothing_is_settled(url: str) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        async with database.transaction() as connection:
+            await connection.execute(delete(Terminal))
+            await connection.execute(delete(Beam))
+        assert await beam.settle(3_000) == 0
+
+    over(url, run)
 
 
 def test_a_time_without_plans_is_settled_as_a_whole(sqlite_url: str) -> None:

@@ -1,0 +1,1 @@
+"""The container images, built and started together."""

@@ -1,0 +1,66 @@
+"""A Docker engine: the one that answers, or one of the tests' own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+_START_S = 30
+
+
+class NoEngineError(Exception):
+    """There is none, and none can be started; the text says why."""
+
+
+@contextmanager
+def engine() -> Iterator[dict[str, str]]:
+    """Yield the environment in which `docker` talks to it."""
+    if shutil.which("docker") is None:
+        raise NoEngineError("there is no program docker: `.ci/setup --images` installs it")
+    if _answers(os.environ):
+        yield dict(os.environ)
+        return
+    if shutil.which("dockerd") is None or os.geteuid() != 0:
+        raise NoEngineError(
+            "no Docker engine answers, and root with dockerd is needed to start one"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="underpass-docker-"))
+    try:
+        with _started(folder) as environment:
+            yield environment
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _started(folder: Path) -> Iterator[dict[str, str]]:
+    socket = f"unix://{folder}/socket"
+    log = folder / "log"
+    command = ["dockerd", "--host", socket, "--pidfile", str(folder / "pid")]
+    command += ["--data-root", str(folder / "data"), "--exec-root", str(folder / "run")]
+    environment = {**os.environ, "DOCKER_HOST": socket}
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output) as daemon,
+    ):
+        try:
+            until = time.monotonic() + _START_S
+            while not _answers(environment):
+                if daemon.poll() is not None or time.monotonic() > until:
+                    last = log.read_text(errors="replace").strip().splitlines()[-1:]
+                    raise NoEngineError(f"dockerd does not start here: {' '.join(last)}")
+                time.sleep(0.2)
+            yield environment
+        finally:
+            daemon.terminate()
+
+
+def _answers(environment: Mapping[str, str]) -> bool:
+    asked = subprocess.run(["docker", "info"], env=environment, capture_output=True, check=False)
+    return asked.returncode == 0
