@@ -20,8 +20,6 @@ from underpass_control.takeover import fix_of, recall
 
 # Others have their turn after so long.
 _AT_ONCE_S = 0.01
-# Who holds back because a plan says so has observed nothing.
-_BY_PLAN = "plan"
 
 
 class Knowledge:
@@ -78,8 +76,8 @@ class Knowledge:
                     self.predictions.announce(terminal, announcement)
                     self._note(terminal, True)
         elif kind == "blockages":
-            for terminal, entry_ms, exit_ms, source in blockages.of_change(data):
-                if terminal in self._nodes and source != _BY_PLAN:
+            for terminal, entry_ms, exit_ms in blockages.sensed(data):
+                if terminal in self._nodes:
                     self.predictions.observe(terminal, entry_ms, exit_ms)
                     self._note(terminal, True)
 
