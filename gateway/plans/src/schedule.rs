@@ -70,9 +70,10 @@ impl Schedule {
         self.advance(now_ms);
         if let Some(known) = self.newest() {
             let later = plan.issued_ms() > known.issued_ms();
+            let over = known.end_ms() <= now_ms;
             let newer = match plan.beam() == known.beam() {
-                true => plan.version() > known.version() || later && known.end_ms() <= now_ms,
-                false => later,
+                true => plan.version() > known.version() || later && over,
+                false => later || over,
             };
             if !newer {
                 return Err(Refused::Old {

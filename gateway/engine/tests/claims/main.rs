@@ -3,6 +3,7 @@
 mod bench;
 mod custody;
 mod links;
+mod plans;
 mod reading_on;
 mod scheduling;
 mod services;
