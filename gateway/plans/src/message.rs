@@ -70,3 +70,42 @@ impl Message {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = include_str!("../../../docs/control-protocol.md");
+
+    fn documented() -> &'static str {
+        let mut lines = DOCUMENT.lines();
+        let line = lines.find(|line| line.starts_with("{\"version\":1,\"control_ms\""));
+        line.expect("the document's example")
+    }
+
+    #[test]
+    fn message_is_what_the_specification_shows() {
+        let message = Message::decode(documented().as_bytes()).unwrap();
+        assert_eq!(message.control_ms, 1_795_230_059_990);
+        assert_eq!(message.plan.terminals().collect::<Vec<_>>(), [10]);
+        assert_eq!(String::from_utf8(message.encode()).unwrap(), documented());
+    }
+
+    #[test]
+    fn what_is_not_one_terminals_part_is_refused() {
+        for (from, to) in [
+            ("return", "forward"),
+            ("[10]", "[10,11]"),
+            ("\"lines\":[{", "\"lines\":[{},{"),
+            ("\"control_ms\":17", "\"control_ms\":-17"),
+            ("{\"version\":1,\"control", "{\"version\":2,\"control"),
+            ("\"plan\":{\"version\":1", "\"plan\":{\"version\":2"),
+        ] {
+            let bad = documented().replace(from, to);
+            assert_ne!(bad, documented());
+            assert!(Message::decode(bad.as_bytes()).is_err(), "{to}");
+        }
+        let large = vec![b' '; MAX_MESSAGE_BYTES + 1];
+        assert!(matches!(Message::decode(&large), Err(PlanError::Large(_))));
+    }
+}

@@ -12,7 +12,7 @@ use crate::world::{Happening, World};
 /// There is one peer at the other end of a link.
 const PEER: PeerId = PeerId(0);
 /// The time of day at the simulation's beginning, ms since 1970.
-const EPOCH_MS: u64 = 1_700_000_000_000;
+pub const EPOCH_MS: u64 = 1_700_000_000_000;
 
 fn address(node: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, node as u16))
@@ -55,6 +55,7 @@ impl World {
                 });
             }
         }
+        self.follow_plans(number);
     }
 
     /// A session brings both ends a key.

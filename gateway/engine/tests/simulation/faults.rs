@@ -44,6 +44,7 @@ impl World {
             } => self.links[link].refuse_percent[side] = percent,
             Fault::Rate { link, rate_bps } => {
                 self.links[link].plan.rate_bps = rate_bps;
+                self.override_plans(link);
                 for node in self.links[link].plan.ends {
                     let hop = HopId(link as u64);
                     self.call(node, |engine, now| engine.set_rate(now, hop, rate_bps));
@@ -248,7 +249,10 @@ impl World {
             let told_rate = self.links[link].plan.rate_bps;
             if self.links[link].plan.ends.contains(&number) {
                 let hop = HopId(link as u64);
-                self.call(number, |engine, now| engine.set_rate(now, hop, told_rate));
+                if self.links[link].overridden {
+                    self.call(number, |engine, now| engine.set_rate(now, hop, told_rate));
+                    self.override_plans(link);
+                }
                 self.dial_missing(link);
             }
         }

@@ -38,6 +38,8 @@ pub struct Flow {
 pub struct Link {
     pub plan: LinkPlan,
     pub blocked: bool,
+    /// An operator has set its rate at both ends.
+    pub overridden: bool,
     /// When each end last sent something on a session.
     pub sent: [Option<Duration>; 2],
     /// What is under way while the link is blocked.
@@ -52,6 +54,7 @@ impl Link {
         Link {
             plan,
             blocked: false,
+            overridden: false,
             sent: [None, None],
             stalled: Vec::new(),
             refuse_percent: [0, 0],

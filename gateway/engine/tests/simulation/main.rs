@@ -15,6 +15,7 @@ mod line;
 mod messages;
 mod nodes;
 mod pattern;
+mod plans;
 mod random;
 mod schedule;
 mod sessions;
@@ -89,6 +90,9 @@ fn schedules_meet_all_that_they_are_there_for() {
         "resumption",
         "stall",
         "restored message",
+        "plan pushed",
+        "plan begun",
+        "plan over",
     ] {
         assert!(met.contains(what), "no {what} in {met:?}");
     }

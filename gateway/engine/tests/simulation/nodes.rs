@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use underpass_bundle::{self as bundle, Store};
 use underpass_cla::{Class, SessionInfo};
-use underpass_engine::{Engine, EngineConfig, HopConfig, HopId, RouteEntry};
+use underpass_engine::{Engine, EngineConfig, HopConfig, HopId, PlanLine, RouteEntry};
+use underpass_plans::Link;
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::Announcement;
 
@@ -75,12 +76,22 @@ fn hops(schedule: &Schedule, node: usize) -> Vec<HopConfig> {
     links
         .filter_map(|(number, link)| {
             let end = link.ends.iter().position(|end| *end == node)?;
-            Some(hop(number, link, schedule.nodes[link.ends[1 - end]].number))
+            let side = if end == 0 {
+                Link::Forward
+            } else {
+                Link::Return
+            };
+            let line = PlanLine {
+                link: side,
+                terminal: schedule.nodes[link.ends[1]].number,
+            };
+            let neighbour = schedule.nodes[link.ends[1 - end]].number;
+            Some(hop(number, link, neighbour, line))
         })
         .collect()
 }
 
-fn hop(number: usize, link: &LinkPlan, neighbour: u64) -> HopConfig {
+fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: PlanLine) -> HopConfig {
     HopConfig {
         id: HopId(number as u64),
         name: format!("link{number}"),
@@ -88,7 +99,7 @@ fn hop(number: usize, link: &LinkPlan, neighbour: u64) -> HopConfig {
         weight: 1,
         send_rate_bps: link.rate_bps,
         guaranteed_rate_bps: None,
-        line: None,
+        line: Some(line),
         receive_rate_bps: link.rate_bps,
         rtt: link.delay * 2,
         mtu_bytes: 1500,

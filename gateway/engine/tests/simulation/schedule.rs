@@ -5,6 +5,7 @@ use std::time::Duration;
 use underpass_cla::Class;
 use underpass_store::simulated::Crash;
 
+use crate::plans::{self, Push};
 use crate::random::Random;
 
 /// Faults cease and everything is mended at this time.
@@ -25,6 +26,8 @@ pub struct Schedule {
     pub equal_priority: bool,
     pub beam_rate_bps: Option<u64>,
     pub relay_custody: bool,
+    /// Plans for the nodes' links.
+    pub pushes: Vec<Push>,
 }
 
 #[derive(Clone, Debug)]
@@ -243,8 +246,10 @@ impl Schedule {
                 restarts_of(random, place, &mut faults);
             }
         }
+        let pushes = plans::draw(seed, &nodes, &links, &faults);
         Schedule {
             seed,
+            pushes,
             nodes,
             links,
             streams,

@@ -28,6 +28,8 @@ impl World {
         );
         let (pair, end) = self.nodes[node].sessions[&session];
         let length = transfer.len();
+        let left_out = transfer.resume.map_or(0, |resume| resume.offset);
+        self.keep_to_plans(node, self.pairs[pair].link, length - left_out);
         let link = &self.links[self.pairs[pair].link];
         assert!(length <= link.plan.mru_bytes, "a bundle beyond the MRU");
         let taken = link.transmission_time(length);

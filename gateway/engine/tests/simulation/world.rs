@@ -15,6 +15,7 @@ use crate::disk::{Disk, DiskWork};
 use crate::line::{Link, Moving, Pair};
 use crate::messages::MessageRun;
 use crate::nodes;
+use crate::plans::Watch;
 use crate::random::Random;
 use crate::schedule::{CALM, Fault, Schedule};
 
@@ -73,6 +74,8 @@ pub enum Happening {
         datagram: [u8; BEACON_BYTES],
     },
     Calm,
+    /// A plan comes.
+    Push(usize),
     OpenStream(usize),
     SendMessage(usize),
     Work {
@@ -103,6 +106,8 @@ pub struct World {
     pub pairs: Vec<Pair>,
     pub streams: Vec<StreamRun>,
     pub messages: Vec<MessageRun>,
+    /// What may leave by plans: by node, and by link or for the whole of it.
+    pub watches: BTreeMap<(usize, Option<usize>), Watch>,
     pub ledger: Ledger,
     pub now: Duration,
     pub random: Random,
@@ -156,6 +161,7 @@ impl World {
                 .map(StreamRun::new)
                 .collect(),
             messages: Vec::new(),
+            watches: BTreeMap::new(),
             ledger: Ledger::default(),
             now: Duration::ZERO,
             random: Random::new(!schedule.seed),
@@ -187,6 +193,7 @@ impl World {
         if world.schedule.flips() {
             world.expect_losses();
         }
+        world.expect_pushes();
         world.at(CALM, Happening::Calm);
         for node in 0..world.nodes.len() {
             world.watch_links(node);
@@ -369,6 +376,7 @@ impl World {
             Happening::Datagram { link, to, datagram } => {
                 self.datagram_arrives(link, to, &datagram);
             }
+            Happening::Push(place) => self.push(place),
             Happening::Calm => self.become_calm(),
             Happening::OpenStream(stream) => self.open(stream),
             Happening::SendMessage(message) => self.send_message(message),

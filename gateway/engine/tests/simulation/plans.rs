@@ -1,0 +1,341 @@
+//! Plans for both ends of the links, and whether what leaves keeps to them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use underpass_engine::{Engine, HopId};
+use underpass_plans::{Plan, Schedule as Followed, State};
+
+use crate::beacons::EPOCH_MS;
+use crate::random::Random;
+use crate::schedule::{Fault, LinkPlan, NodePlan};
+use crate::world::{Happening, World};
+
+/// What a bucket saves up: 60 ms of its rate, 4 KiB at least.
+const SAVED_MS: u64 = 60;
+const SAVED_BITS: u64 = 8 * 4096;
+
+/// A plan on its way to a node's link; it comes at that time.
+#[derive(Clone, Debug)]
+pub struct Push {
+    pub at: Duration,
+    pub node: usize,
+    /// The link whose return direction it is for; none is the node's beam.
+    pub link: Option<usize>,
+    pub plan: Arc<Plan>,
+}
+
+/// Draws the plans of a run: for nodes with links towards terminals those of
+/// their beam, for nodes at the other side those of their return links.
+pub fn draw(
+    seed: u64,
+    nodes: &[NodePlan],
+    links: &[LinkPlan],
+    faults: &[(Duration, Fault)],
+) -> Vec<Push> {
+    // Another source than that of the rest, which has its own seeds.
+    let random = &mut Random::new(seed ^ 0x706C_616E_0000_0000);
+    let mut pushes = Vec::new();
+    if !random.chance(50) {
+        return pushes;
+    }
+    let senders: BTreeSet<usize> = links.iter().map(|link| link.ends[0]).collect();
+    for node in senders {
+        let below = links
+            .iter()
+            .enumerate()
+            .filter(|(_, link)| link.ends[0] == node);
+        let below: Vec<(usize, u64)> = below
+            .map(|(number, link)| (number, nodes[link.ends[1]].number))
+            .collect();
+        push_some(random, node, None, &below, faults, &mut pushes);
+    }
+    for (number, link) in links.iter().enumerate() {
+        let node = link.ends[1];
+        let own = [(number, nodes[node].number)];
+        push_some(random, node, Some(number), &own, faults, &mut pushes);
+    }
+    pushes
+}
+
+fn push_some(
+    random: &mut Random,
+    node: usize,
+    link: Option<usize>,
+    lines: &[(usize, u64)],
+    faults: &[(Duration, Fault)],
+    pushes: &mut Vec<Push>,
+) {
+    for version in 1..=random.pick(&[0, 1, 2, 6]) {
+        let at = random.ms(0, 15_000);
+        let plan = plan(random, at, version, link.is_none(), lines, faults);
+        pushes.push(Push {
+            at,
+            node,
+            link,
+            plan: Arc::new(plan),
+        });
+    }
+}
+
+fn ms(at: Duration) -> u64 {
+    EPOCH_MS + at.as_millis() as u64
+}
+
+/// A plan that comes at `at`: it holds at once or a little later, and may be
+/// over before all is carried.
+fn plan(
+    random: &mut Random,
+    at: Duration,
+    version: u64,
+    forward: bool,
+    lines: &[(usize, u64)],
+    faults: &[(Duration, Fault)],
+) -> Plan {
+    let start =
+        ms(at) - random.between(0, 500).min(ms(at) - EPOCH_MS) + random.pick(&[0, 0, 0, 700]);
+    let end = start + random.between(1, 12_000);
+    let capacity = random.between(300_000, 8_000_000);
+    let step = random.between(start + 1, end);
+    let steps = json!([
+        { "from_ms": start, "rate_bps": capacity },
+        { "from_ms": step, "rate_bps": random.between(300_000, capacity) },
+    ]);
+    let lines = lines.iter().map(|(link, terminal)| {
+        json!({
+            "terminals": [terminal],
+            "guaranteed_bps": random.between(150_000, 2_000_000),
+            "segments": segments(random, start, end, capacity, *link, faults),
+        })
+    });
+    let lines: Vec<_> = lines.collect();
+    let document = json!({
+        "version": 1, "beam": "a", "link": if forward { "forward" } else { "return" },
+        "plan": version, "issued_ms": start, "start_ms": start, "end_ms": end,
+        "capacity": steps, "lines": lines,
+    });
+    Plan::decode(document.to_string().as_bytes()).expect("a valid plan")
+}
+
+fn segments(
+    random: &mut Random,
+    start: u64,
+    end: u64,
+    capacity: u64,
+    link: usize,
+    faults: &[(Duration, Fault)],
+) -> Vec<serde_json::Value> {
+    let blocked = |at: u64| {
+        let before = faults.iter().filter(|(when, _)| ms(*when) <= at);
+        let of_link = before.filter_map(|(when, fault)| match fault {
+            Fault::Block { link: other, .. } if *other == link => Some((when, true)),
+            Fault::Unblock { link: other } if *other == link => Some((when, false)),
+            _ => None,
+        });
+        of_link
+            .max_by_key(|(when, _)| **when)
+            .is_some_and(|(_, blocked)| blocked)
+    };
+    let mut cuts: BTreeSet<u64> = faults.iter().map(|(when, _)| ms(*when)).collect();
+    cuts.extend((0..random.between(0, 5)).map(|_| random.between(start, end)));
+    cuts.retain(|cut| start < *cut && *cut < end);
+    let begins = [start].into_iter().chain(cuts.iter().copied());
+    let ends = cuts.iter().copied().chain([end]);
+    let segments = begins.zip(ends).map(|(begin, end)| {
+        let foreseen = if blocked(begin) { 80 } else { 10 };
+        let dark = random.chance(foreseen);
+        let rate_bps = match dark {
+            true => 0,
+            false if random.chance(5) => 0,
+            false => random.between(100_000, capacity),
+        };
+        let state = if dark { State::Blocked } else { State::Fair };
+        json!({ "start_ms": begin, "end_ms": end, "rate_bps": rate_bps, "state": state })
+    });
+    segments.collect()
+}
+
+/// The most that a bucket saves up, bit × 10⁻³.
+fn saved(rate_bps: u64) -> i128 {
+    i128::from((rate_bps * SAVED_MS).max(SAVED_BITS * 1000))
+}
+
+/// What a node may have sent by its plans on one link, or on its beam.
+#[derive(Debug)]
+pub struct Watch {
+    followed: Followed,
+    /// An operator has set the rate: no plan counts.
+    overridden: bool,
+    /// The rate without any plan.
+    configured: Option<u64>,
+    forward: bool,
+    terminal: u64,
+    /// By the engine's clock.
+    at_ms: u64,
+    /// What it may send, bit × 10⁻³; it may be overdrawn once.
+    level: i128,
+}
+
+impl Watch {
+    /// The rate at a time; none is unlimited.
+    fn rate(&self, at_ms: u64) -> Option<u64> {
+        let followed = &self.followed;
+        let in_force = followed.in_force(at_ms);
+        if self.forward {
+            let last = followed
+                .current()
+                .map(|plan| plan.capacity_at(plan.end_ms()));
+            let planned = in_force.map(|plan| plan.capacity_at(at_ms));
+            return planned.or(self.configured).or(last);
+        }
+        let line = followed.current().and_then(|plan| plan.line(self.terminal));
+        let guaranteed = line.map(|line| line.guaranteed_bps);
+        match followed.segment(self.terminal, at_ms) {
+            Some(segment) if segment.state != State::Blocked => Some(segment.rate_bps),
+            _ => guaranteed.or(self.configured),
+        }
+    }
+
+    fn is_dark(&self, at_ms: u64) -> bool {
+        let segment = self.followed.segment(self.terminal, at_ms);
+        !self.forward && segment.is_some_and(|segment| segment.state == State::Blocked)
+    }
+
+    /// Lets time pass, from change to change.
+    fn pass(&mut self, now_ms: u64) {
+        while self.at_ms < now_ms {
+            self.followed.advance(self.at_ms);
+            let change = self.followed.next_change(self.at_ms);
+            let until = change.map_or(now_ms, |change| change.min(now_ms));
+            match self.rate(self.at_ms) {
+                None => self.level = 0,
+                Some(rate) => {
+                    self.level += i128::from(rate) * i128::from(until - self.at_ms);
+                    self.level = self.level.min(saved(rate));
+                }
+            }
+            self.at_ms = until;
+        }
+        self.followed.advance(now_ms);
+    }
+
+    /// Bytes leave now.
+    fn sent(&mut self, now_ms: u64, bytes: u64) {
+        let before = self.rate(self.at_ms).unwrap_or(0);
+        self.pass(now_ms);
+        let Some(rate) = self.rate(now_ms) else {
+            return;
+        };
+        if !self.overridden {
+            // Times are ms here.
+            let slack = i128::from(rate.max(before));
+            assert!(
+                self.level + slack >= 0,
+                "more left than the plan allows: {} bit too many",
+                -self.level / 1000
+            );
+        }
+        self.level -= i128::from(bytes * 8 * 1000);
+    }
+}
+
+impl World {
+    /// Plans come to a node that has started: those that it had before.
+    pub fn follow_plans(&mut self, number: usize) {
+        self.watches.retain(|(node, _), _| *node != number);
+        let pushes = self.schedule.pushes.clone();
+        if !pushes.iter().any(|push| push.node == number) {
+            return;
+        }
+        let now_ms = ms(self.now);
+        self.call(number, |engine, now| engine.set_utc(now, Some(now_ms)));
+        for (place, push) in pushes.iter().enumerate() {
+            if push.node == number && push.at <= self.now {
+                self.push(place);
+            }
+        }
+    }
+
+    pub fn expect_pushes(&mut self) {
+        for (place, push) in self.schedule.pushes.clone().iter().enumerate() {
+            self.at(push.at, Happening::Push(place));
+        }
+    }
+
+    pub fn push(&mut self, place: usize) {
+        let Push {
+            node, link, plan, ..
+        } = self.schedule.pushes[place].clone();
+        let Some(now_ms) = self.engine_ms(node) else {
+            return;
+        };
+        let number = self.schedule.nodes[node].number;
+        let configured = match link {
+            None => self
+                .schedule
+                .beam_rate_bps
+                .filter(|_| node == crate::schedule::HUB),
+            Some(link) => self.schedule.links[link].rate_bps,
+        };
+        let key = (node, link);
+        let watch = self.watches.entry(key).or_insert_with(|| Watch {
+            followed: Followed::default(),
+            overridden: link.is_some_and(|link| self.links[link].overridden),
+            configured,
+            forward: link.is_none(),
+            terminal: number,
+            at_ms: now_ms,
+            // Saved up before the first plan.
+            level: configured.map_or(0, saved),
+        });
+        watch.pass(now_ms);
+        let expected = watch.followed.take(plan.clone(), now_ms);
+        self.met.insert("plan pushed");
+        let taken = self.call(node, |engine, now| match link {
+            None => engine.follow_forward(now, plan),
+            Some(link) => engine.follow_return(now, HopId(link as u64), plan),
+        });
+        assert_eq!(taken, Some(expected));
+    }
+
+    /// An operator sets a link's rate at both ends.
+    pub fn override_plans(&mut self, link: usize) {
+        self.links[link].overridden = true;
+        for ((_, of), watch) in &mut self.watches {
+            watch.overridden |= *of == Some(link);
+        }
+    }
+
+    /// Bytes leave a node on a link.
+    pub fn keep_to_plans(&mut self, node: usize, link: usize, bytes: u64) {
+        let Some(now_ms) = self.engine_ms(node) else {
+            return;
+        };
+        let contradicted = |engine: &Engine| {
+            let hops = engine.hops();
+            let hop = hops.iter().find(|hop| hop.id == HopId(link as u64));
+            hop.is_some_and(|hop| hop.link.plan_contradicted)
+        };
+        for key in [(node, None), (node, Some(link))] {
+            let Some(watch) = self.watches.get_mut(&key) else {
+                continue;
+            };
+            watch.sent(now_ms, bytes);
+            // Times are ms here, and less in the engine.
+            if watch.is_dark(now_ms) && watch.is_dark(now_ms - 1) {
+                let engine = self.nodes[node].engine.as_ref();
+                assert!(
+                    engine.is_some_and(contradicted),
+                    "sent in a planned blockage"
+                );
+            }
+        }
+    }
+
+    /// The time of day as a node's engine has it.
+    fn engine_ms(&self, node: usize) -> Option<u64> {
+        self.nodes[node].engine.as_ref()?.utc_ms(self.instant())
+    }
+}
