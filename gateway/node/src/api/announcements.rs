@@ -16,18 +16,26 @@ use super::problem::{Json, Problem};
 /// Announcements that are shown.
 const SHOWN: usize = 64;
 
-/// How far ahead a blockage may be, and how long, s.
-const MOST_S: f64 = 86_400.0;
+/// How far ahead a blockage may be, and how long, s: what the control service
+/// believes.
+const MOST_S: f64 = 3_600.0;
 
 /// The latest announcements of this run, the newest first.
 #[derive(Debug, Default)]
 pub struct Announced(Mutex<VecDeque<Announcement>>);
 
 impl Announced {
-    fn note(&self, announcement: Announcement) {
+    /// Notes an announcement. The time of its making is its name at the
+    /// control service, so no two have the same.
+    fn note(&self, mut announcement: Announcement) -> Announcement {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = latest.front() {
+            let next = before.announced_ms + 1;
+            announcement.announced_ms = announcement.announced_ms.max(next);
+        }
         latest.truncate(SHOWN - 1);
-        latest.push_front(announcement);
+        latest.push_front(announcement.clone());
+        announcement
     }
 
     fn views(&self) -> Vec<AnnouncementView> {
@@ -93,18 +101,18 @@ impl Expected {
             (None, Some(in_s)) if (0.0..=MOST_S).contains(&in_s) => {
                 now_ms.saturating_add((in_s * 1e3) as u64)
             }
-            (None, Some(_)) => return invalid("in_s must be 0 to 86400"),
+            (None, Some(_)) => return invalid("in_s must be 0 to 3600"),
             _ => return invalid("either entry or in_s is needed"),
         };
         if !(0.001..=MOST_S).contains(&self.duration_s) {
-            return invalid("duration_s must be 0.001 to 86400");
+            return invalid("duration_s must be 0.001 to 3600");
         }
         let duration_ms = (self.duration_s * 1e3) as u64;
         if entry_ms.saturating_add(duration_ms) <= now_ms {
             return invalid("the blockage is over by now");
         }
         if entry_ms > now_ms.saturating_add((MOST_S * 1e3) as u64) {
-            return invalid("entry must be within 86400 s");
+            return invalid("entry must be within 3600 s");
         }
         if !(0.0..=1.0).contains(&self.confidence) {
             return invalid("confidence must be 0 to 1");
@@ -139,12 +147,12 @@ pub async fn announce(
         conflict("the time of day is not known: neither this clock is set nor was the hub heard")
     })?;
     let announcement = expected.announcement(now_ms)?;
-    let body = Body::Announcement(announcement.clone());
-    body.check()
+    Body::Announcement(announcement.clone())
+        .check()
         .map_err(|error| Problem::invalid(error.to_string()))?;
+    let announcement = state.announced.note(announcement);
     tracing::info!(?announcement, "blockage announced by the local API");
     let view = AnnouncementView::of(&announcement);
-    reports.send(body);
-    state.announced.note(announcement);
+    reports.send(Body::Announcement(announcement));
     Ok((StatusCode::ACCEPTED, Reply(view)))
 }

@@ -389,9 +389,20 @@ async fn announced_blockage_is_reported_by_the_control_services_clock() {
     let ahead_ms = announcement.entry_ms - 4_102_444_800_000;
     assert!((45_000..50_000).contains(&ahead_ms), "{ahead_ms}");
     assert_eq!(announcement.duration_ms, 60_500);
+    let first_ms = announcement.announced_ms;
+    world
+        .state
+        .control_clock
+        .set(Instant::now(), 4_102_444_700_000);
     let body = r#"{"entry": "2100-01-01T01:01:00+01:00", "duration_s": 60, "confidence": 1}"#;
     let answer = world.ask("POST", "/v1/announcements", body).await;
     assert_eq!(answer.json()["entry"], "2100-01-01T00:01:00Z");
+    let made = world.made.lock().unwrap().try_recv().unwrap();
+    let underpass_reports::Body::Announcement(announcement) = made.report.body else {
+        panic!("{made:?}");
+    };
+    // However the clock jumps, no two have the same name.
+    assert_eq!(announcement.announced_ms, first_ms + 1);
     let listed = world.get("/v1/announcements").await;
     assert_eq!(listed[0]["obstruction"], Value::Null);
     assert_eq!(listed[1]["obstruction"], "Elbe");

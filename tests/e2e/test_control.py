@@ -1,0 +1,111 @@
+"""Reports of a terminal and its hub at the control service, whatever breaks on their way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import NEAR
+from tests.testbed.control import REPORTS, Control
+from tests.testbed.node import Options, Pair, terminal_node
+from tests.testbed.topology import Testbed
+
+pytestmark = pytest.mark.node
+
+_DISK: dict[str, object] = {"custody": {"durability": "disk"}}
+_PLACE = (8.6821, 50.1109)
+_FIXED = {"source": "fixed", "longitude": _PLACE[0], "latitude": _PLACE[1]}
+_TERMINAL = f"/v1/terminals/{terminal_node(0)}"
+
+
+class _World:
+    """A pair whose hub works with a control service; custody is on disk on both sides."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self.control = Control(testbed)
+        self.control.register()
+        options = Options(
+            terminal={**REPORTS, **_DISK, "positions": _FIXED},
+            hub={**self.control.hub_config, **_DISK},
+        )
+        self.pair = Pair(testbed, options)
+        self.announced: set[float] = set()
+
+    def contact(self) -> dict[str, Any]:
+        """Return what the hub says of its contact with the service."""
+        contact: dict[str, Any] = self.pair.hub.api.get("/v1/control")
+        return contact
+
+    def announce(self, count: int) -> None:
+        """Announce blockages at the terminal, each of a length of its own."""
+        for _ in range(count):
+            duration_s = 10.0 + len(self.announced)
+            self.pair.terminal.api.announce(in_s=3000, duration_s=duration_s, confidence=0.5)
+            self.announced.add(duration_s)
+
+    def known(self) -> set[float]:
+        """Return the lengths of the announced blockages that the service has."""
+        table = self.control.get(f"{_TERMINAL}/announcements")["announcements"]
+        return {announcement["duration_ms"] / 1000 for announcement in table}
+
+    def observed(self) -> list[dict[str, Any]]:
+        """Return the observed blockages that are over, as the service has them."""
+        table = self.control.get("/v1/blockages?state=observed")["blockages"]
+        return [blockage for blockage in table if blockage["exit"] is not None]
+
+    def links(self) -> dict[str, str]:
+        """Return the states of the terminal's links as the service has them."""
+        table = self.control.get(f"{_TERMINAL}/links")["links"]
+        return {link["link"]: link["state"] for link in table}
+
+    def hub_waits_until(self, ready: Any, timeout_s: float = 30.0) -> None:
+        self.pair.hub.process.wait_until(ready, timeout_s=timeout_s)
+
+
+def test_no_report_is_lost_while_the_service_the_hub_or_its_token_fails() -> None:
+    with Testbed(NEAR, beam=NEAR.forward) as testbed:
+        world = _World(testbed)
+        pair, control = world.pair, world.control
+        world.announce(2)
+        world.hub_waits_until(lambda: world.known() == world.announced)
+        world.hub_waits_until(lambda: world.links() == {"forward": "up", "return": "up"})
+        [point] = control.get(f"{_TERMINAL}/positions")["positions"]
+        assert (point["longitude"], point["latitude"]) == _PLACE
+        assert world.contact()["reports"]["state"] == "well"
+        world.hub_waits_until(lambda: world.contact()["plans"]["state"] == "well")
+        # Both clocks are this machine's.
+        assert abs(world.contact()["clock_offset_ms"]) < 50
+
+        pair.terminal.api.block()
+        pair.terminal.api.unblock()
+        world.hub_waits_until(lambda: len(world.observed()) == 1)
+        [blockage] = world.observed()
+        assert (blockage["terminal"], blockage["state"]) == (terminal_node(0), "observed")
+
+        control.process.stop()
+        world.announce(3)
+        world.hub_waits_until(lambda: world.contact()["spooled"] >= 3)
+        # What the terminal sends while there is no hub stays with it.
+        pair.hub.process.kill()
+        world.announce(3)
+        pair.hub.start()
+        pair.wait_until_ready()
+        world.announce(2)
+        world.hub_waits_until(lambda: world.contact()["reports"]["state"] == "away")
+
+        control.start()
+        world.hub_waits_until(lambda: world.known() == world.announced)
+        world.hub_waits_until(lambda: world.contact()["waiting"] <= 2)
+        assert world.contact()["refused"] == world.contact()["dropped"] == 0
+        world.hub_waits_until(lambda: world.contact()["plans"]["state"] == "well")
+
+        # Another hub's token is none.
+        control.gateway_token_file.write_text(control.token("another hub", "gateway", node=2))
+        world.hub_waits_until(lambda: world.contact()["reports"]["state"] == "denied")
+        assert "403" in world.contact()["reports"]["error"]
+        world.announce(1)
+        world.hub_waits_until(lambda: world.contact()["waiting"] >= 3)
+        log = pair.hub.process.log_path.read_text()
+        assert log.count("posting reports is refused") == 1
+        assert "control.token_file" in log
