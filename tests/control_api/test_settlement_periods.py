@@ -19,6 +19,7 @@ from underpass_control.settlement.period import (
     enter,
     projected,
     shares_of,
+    unheard,
 )
 
 from dama.ledger import Ledger, Lot, Rule
@@ -34,7 +35,7 @@ NOTHING_YET = Evidence(
     end_ms=110_000,
     shares={A: SQUARE, B: SQUARE, C: SQUARE},
     reports={},
-    blocked_ms={},
+    blocked={},
     heard_ms={A: 100_000, B: 100_000, C: 100_000},
     members={A, B, C},
 )
@@ -92,44 +93,71 @@ def test_where_no_plan_was_in_force_nobody_is_awaited() -> None:
     assert awaited(OWED, replace(NOTHING_YET, shares={}), 60_000) == set()
 
 
+WHOLE = (100_000, 110_000)
+
+
 @pytest.mark.parametrize(
-    ("heard_ms", "report", "blocked_ms", "sent_bits", "presumed"),
+    ("heard_ms", "report", "blocked", "silent"),
     [
-        (110_500, Report(700, blocked=False, complete=True), 0, 700, False),
+        (110_500, Report(700, blocked=False, complete=True), [], []),
         # Counters bridge the gap: all of it is known, but not when it was sent.
-        (115_000, Report(700, blocked=False, complete=False), 0, 700, False),
-        # Unheard for the last 4 s.
-        (106_000, Report(700, blocked=False, complete=False), 0, 1500, True),
-        (106_000, Report(700, blocked=False, complete=False), 4_000, 700, True),
-        (106_000, Report(700, blocked=True, complete=False), 1_000, 1300, True),
-        (90_000, None, 0, 2000, True),
-        (90_000, None, 2_500, 1500, True),
-        (90_000, None, 10_000, 0, True),
+        (115_000, Report(700, blocked=False, complete=False), [], []),
+        (106_000, Report(700, blocked=False, complete=False), [], [(106_000, 110_000)]),
+        (106_000, Report(700, blocked=False, complete=False), [(106_000, 110_000)], []),
+        (
+            106_000,
+            Report(700, blocked=True, complete=False),
+            [(101_000, 102_000), (107_000, 108_000)],
+            [(106_000, 107_000), (108_000, 110_000)],
+        ),
+        (90_000, None, [], [WHOLE]),
+        # Both ends have observed the same.
+        (90_000, None, [(100_000, 105_000), (101_000, 104_000)], [(105_000, 110_000)]),
+        (90_000, None, [WHOLE], []),
+        # Without any, nothing of this period is known, whatever was heard later.
+        (115_000, None, [], [WHOLE]),
     ],
 )
-def test_what_is_not_reported_is_presumed_to_be_as_planned_but_for_blockages(
-    heard_ms: int, report: Report | None, blocked_ms: int, sent_bits: int, presumed: bool
+def test_since_its_last_report_a_terminal_is_unheard_but_while_it_is_known_to_be_blocked(
+    heard_ms: int,
+    report: Report | None,
+    blocked: list[tuple[int, int]],
+    silent: list[tuple[int, int]],
 ) -> None:
     known = replace(
         NOTHING_YET,
-        shares={A: SQUARE},
+        shares={A: LENDS},
         reports={} if report is None else {A: report},
         heard_ms={A: heard_ms},
-        blocked_ms={A: blocked_ms},
+        blocked={A: blocked},
     )
-    blocked = blocked_ms > 0 or (report is not None and report.blocked)
-    assert count(Ledger(), known) == [Counted(A, 2000, 2000, sent_bits, blocked, presumed)]
+    assert unheard(Ledger(), known) == ({A: silent} if silent else {})
+    # Nobody has to presume anything where nothing is at stake.
+    assert unheard(Ledger(), replace(known, shares={A: SQUARE})) == {}
+
+
+def test_what_is_presumed_counts_as_sent_beside_what_is_reported() -> None:
+    known = replace(
+        NOTHING_YET,
+        reports={B: Report(700, blocked=False, complete=False)},
+        blocked={C: [WHOLE]},
+    )
+    assert count(Ledger(), known, {A: 1500, B: 300}) == [
+        Counted(A, 2000, 2000, 1500, blocked=False, presumed=True),
+        Counted(B, 2000, 2000, 1000, blocked=False, presumed=True),
+        Counted(C, 2000, 2000, 0, blocked=True, presumed=False),
+    ]
 
 
 def test_who_owes_is_counted_whether_or_not_a_plan_knew_it() -> None:
-    counted = count(OWED, replace(NOTHING_YET, shares={C: SQUARE}))
-    assert [(one.terminal, one.sent_bits) for one in counted] == [(A, 0), (B, 0), (C, 2000)]
+    counted = count(OWED, replace(NOTHING_YET, shares={C: SQUARE}), {})
+    assert [one.terminal for one in counted] == [A, B, C]
 
 
 def test_those_who_have_left_are_forgiven_once_the_period_is_settled() -> None:
     ledger = Ledger(OWED.lots())
     known = replace(NOTHING_YET, members={B, C})
-    entries = enter(ledger, known, count(ledger, known), None)
+    entries = enter(ledger, known, count(ledger, known, {}), None)
     assert [(entry.rule, entry.to_ms) for entry in entries] == [(Rule.LEFT, 110_000)]
     assert ledger.balances() == {}
     both = Ledger(OWED.lots())
@@ -190,7 +218,7 @@ def test_what_is_projected_is_what_is_settled_once_the_plans_are_followed(
             reports=sent,
         )
         expected = projected(ahead, shares)
-        enter(ledger, known, count(ledger, known), None)
+        enter(ledger, known, count(ledger, known, {}), None)
         assert {int(name): bits for name, bits in ledger.balances().items()} == expected
         ahead = Ledger(ledger.lots())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -13,6 +13,7 @@ from underpass_control.planning.stored import plans_in_force
 from underpass_control.settlement.period import (
     PERIOD_MS,
     Evidence,
+    Interval,
     Report,
     Share,
     shares_of,
@@ -24,6 +25,7 @@ from underpass_control.storage.models import Blockage, LinkState, Terminal
 # Plans begin ahead by the signalling delay, some seconds at most: where it shrinks, the next may
 # begin before this one.
 _MAY_BEGIN_MS = 10_000
+_BY_PLAN = "plan"
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,34 @@ class Records:
             end_ms=end_ms,
             shares=shares,
             reports=reports,
-            blocked_ms=await _blocked_ms(connection, self._beam, start_ms, end_ms),
+            blocked=await _blocked(connection, self._beam, start_ms, end_ms),
             heard_ms=await _heard_ms(connection, self._beam, link),
             members=set(await connection.scalars(of_beam)),
         )
+
+    async def planned_within(
+        self,
+        connection: AsyncConnection,
+        link: Link,
+        known: Evidence,
+        times: Mapping[int, Sequence[Interval]],
+    ) -> dict[int, int]:
+        """Return the bits that plans gave some terminals, each in some times of a period."""
+        if not times:
+            return {}
+        pieces = await plans_in_force(connection, self._beam, link, known.start_ms, known.end_ms)
+        given = dict.fromkeys(times, 0)
+        for piece in pieces:
+            named = set(piece.plan.made.terminals())
+            for terminal in times:
+                if str(terminal) not in named:
+                    continue
+                line = piece.plan.made.line(str(terminal))
+                for from_ms, to_ms in times[terminal]:
+                    begin, end = max(from_ms, piece.from_ms), min(to_ms, piece.to_ms)
+                    if begin < end:
+                        given[terminal] += line.amounts(begin, end)[0]
+        return given
 
     async def unsettled(
         self, connection: AsyncConnection, link: Link, since_ms: int, until_ms: int
@@ -139,29 +165,26 @@ async def _reports(
     }
 
 
-async def _blocked_ms(
+async def _blocked(
     connection: AsyncConnection, beam: str, start_ms: int, end_ms: int
-) -> dict[int, int]:
-    """Return for how long terminals were observed to be blocked, whoever observed it."""
+) -> dict[int, list[Interval]]:
+    """Return when terminals were observed to be blocked, whoever observed it."""
     query = (
         select(Blockage.terminal, Blockage.entry_ms, func.coalesce(Blockage.exit_ms, end_ms))
         .join(Terminal, Terminal.node == Blockage.terminal)
         .where(
             Terminal.beam_id == beam,
+            # Who holds back because a plan says so has observed nothing.
+            Blockage.source != _BY_PLAN,
             Blockage.entry_ms < end_ms,
             Blockage.exit_ms.is_(None) | (Blockage.exit_ms > start_ms),
         )
         .order_by(Blockage.terminal, Blockage.entry_ms)
     )
-    blocked: dict[int, int] = {}
-    until: dict[int, int] = {}
+    blocked: dict[int, list[Interval]] = {}
     for terminal, entry_ms, exit_ms in await connection.execute(query):
-        # Both ends of a link may have observed the same one.
-        begin = max(entry_ms, until.get(terminal, start_ms))
-        end = min(exit_ms, end_ms)
-        if begin < end:
-            blocked[terminal] = blocked.get(terminal, 0) + end - begin
-            until[terminal] = end
+        known = blocked.setdefault(terminal, [])
+        known.append((max(entry_ms, start_ms), min(exit_ms, end_ms)))
     return blocked
 
 

@@ -6,7 +6,7 @@ owes or is owed something: nothing that another terminal sends can be entered.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -64,7 +64,10 @@ class Report:
     complete: bool
 
 
-_UNHEARD = Report(0, blocked=False, complete=False)
+_NO_REPORT = Report(0, blocked=False, complete=False)
+
+# From a time to before another, in ms since the Unix epoch.
+Interval = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Counted:
     planned_bits: int
     sent_bits: int
     blocked: bool
-    # Some of it is not reported: there it is taken to have followed the plan while not blocked.
+    # Some of it is not reported: there it is taken to have followed the plan.
     presumed: bool
 
 
@@ -89,7 +92,7 @@ class Evidence:
         end_ms: the same; the first ms that no longer counts.
         shares: of each terminal that a plan in force knew.
         reports: what is reported, so far.
-        blocked_ms: for how much of it terminals were observed to be blocked.
+        blocked: when within it terminals were observed to be blocked, in order of time.
         heard_ms: when each terminal last reported, whatever it was.
         members: the terminals of the beam.
     """
@@ -98,7 +101,7 @@ class Evidence:
     end_ms: int
     shares: Mapping[int, Share]
     reports: Mapping[int, Report]
-    blocked_ms: Mapping[int, int]
+    blocked: Mapping[int, Sequence[Interval]]
     heard_ms: Mapping[int, int]
     members: Collection[int]
 
@@ -141,14 +144,39 @@ def awaited(ledger: Ledger, known: Evidence, within_ms: int) -> set[int]:
     }
 
 
-def count(ledger: Ledger, known: Evidence) -> list[Counted]:
+def unheard(ledger: Ledger, known: Evidence) -> dict[int, list[Interval]]:
+    """Return when terminals with a stake were neither heard of nor observed to be blocked.
+
+    Up to a terminal's last report, its counters tell what was sent.
+    """
+    found = {}
+    for terminal in _with_stake(ledger, known.shares):
+        report = known.reports.get(terminal)
+        if report is None or not report.complete:
+            at_ms = known.start_ms
+            if report is not None:
+                at_ms = max(at_ms, known.heard_ms.get(terminal, 0))
+            found[terminal] = list(_without(at_ms, known.end_ms, known.blocked.get(terminal, ())))
+    return {terminal: intervals for terminal, intervals in found.items() if intervals}
+
+
+def count(ledger: Ledger, known: Evidence, presumed: Mapping[int, int]) -> list[Counted]:
     """Return what is counted for each terminal that a plan knew, or that has a balance.
 
-    Since its last report a terminal is presumed to have sent what the plan gave it, but for the
-    time in which it was observed to be blocked.
+    Args:
+        ledger: as it is settled so far.
+        known: of the period.
+        presumed: what the plans gave terminals while they were `unheard`, in bits of capacity:
+            so much they are taken to have sent.
     """
-    terminals = known.shares.keys() | _with_stake(ledger, {})
-    return [_counted(terminal, known) for terminal in sorted(terminals)]
+    counted = []
+    for terminal in sorted(known.shares.keys() | _with_stake(ledger, {})):
+        planned, fair = known.shares.get(terminal, _NOTHING)
+        report = known.reports.get(terminal, _NO_REPORT)
+        sent = report.sent_bits + presumed.get(terminal, 0)
+        blocked = report.blocked or bool(known.blocked.get(terminal))
+        counted.append(Counted(terminal, fair, planned, sent, blocked, terminal in presumed))
+    return counted
 
 
 def enter(
@@ -201,17 +229,10 @@ def _with_stake(ledger: Ledger, shares: Mapping[int, Share]) -> set[int]:
     return moved | {int(name) for name in ledger.balances()}
 
 
-def _counted(terminal: int, known: Evidence) -> Counted:
-    planned, fair = known.shares.get(terminal, _NOTHING)
-    blocked_ms = known.blocked_ms.get(terminal, 0)
-    report = known.reports.get(terminal, _UNHEARD)
-    blocked = report.blocked or blocked_ms > 0
-    sent, presumed = report.sent_bits, False
-    if not report.complete:
-        heard_ms = known.start_ms
-        if report is not _UNHEARD:
-            heard_ms = max(heard_ms, known.heard_ms.get(terminal, 0))
-        unheard_ms = max(0, known.end_ms - heard_ms)
-        presumed = unheard_ms > 0
-        sent += planned * max(0, unheard_ms - blocked_ms) // (known.end_ms - known.start_ms)
-    return Counted(terminal, fair, planned, sent, blocked, presumed)
+def _without(from_ms: int, to_ms: int, blocked: Iterable[Interval]) -> Iterator[Interval]:
+    for entry_ms, exit_ms in blocked:
+        if from_ms < entry_ms:
+            yield from_ms, entry_ms
+        from_ms = max(from_ms, exit_ms)
+    if from_ms < to_ms:
+        yield from_ms, to_ms

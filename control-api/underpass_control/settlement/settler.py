@@ -19,6 +19,7 @@ from underpass_control.settlement.period import (
     count,
     enter,
     projected,
+    unheard,
 )
 from underpass_control.storage import ledger as stored
 from underpass_control.storage import settled_usage
@@ -116,7 +117,10 @@ class Settler:
         missing = awaited(ledger, known, self._within_ms)
         if missing and now_ms < known.end_ms + self._within_ms:
             return False
-        counted = count(ledger, known)
+        silent = unheard(ledger, known)
+        async with self._database.reading() as connection:
+            presumed = await self._records.planned_within(connection, link, known, silent)
+        counted = count(ledger, known, presumed)
         entries = enter(ledger, known, counted, self._forgive_after_ms)
         async with self._changes.transaction() as (connection, announce):
             if not await stored.advance(connection, mark, known.end_ms, fence):

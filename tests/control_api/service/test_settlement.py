@@ -240,16 +240,21 @@ def test_the_return_link_waits_for_the_reports_of_a_blocked_terminal(sqlite_url:
     over(sqlite_url, run)
 
 
-def test_after_the_bound_the_plan_is_taken_to_have_been_followed(sqlite_url: str) -> None:
+@pytest.mark.parametrize(
+    ("drive", "until_s"), [(AS_EXPECTED, 30), (Drive(35, 60, expected_s=(35, 60)), 40)]
+)
+def test_after_the_bound_the_plan_is_taken_to_have_been_followed(
+    sqlite_url: str, drive: Drive, until_s: int
+) -> None:
     async def run(database: Database) -> None:
-        beam = SettledBeam(database, AS_EXPECTED, Settings(settle_within_s=15.0))
+        beam = SettledBeam(database, drive, Settings(settle_within_s=15.0))
         await beam.begin()
-        for now_s in range(0, 50, 5):
+        for now_s in range(0, until_s + 15, 5):
             await beam.tick(now_s)
-        await beam.deliver(45)
-        await beam.settle(48)
-        assert await settled_until_s(database, Link.RETURN) == 30
+        await beam.settle(until_s + 18)
+        assert await settled_until_s(database, Link.RETURN) == until_s
         balances = await balances_of(database, Link.RETURN)
+        # The last second before the entry is reported after the exit only.
         assert balances[DRIVER] == pytest.approx(-40_000_000, abs=ROUNDING_BITS)
 
     over(sqlite_url, run)
