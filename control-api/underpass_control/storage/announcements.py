@@ -13,12 +13,9 @@ from dama.prediction import Announcement
 from dama.prediction.announcement import MAX_DURATION_MS
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
-from underpass_control.storage.changes import Change
+from underpass_control.storage.changes import Change, listed
 from underpass_control.storage.models import Announcement as Table
 from underpass_control.storage.models import Terminal
-
-# Of some 330 bytes each at most, they fit into one change.
-_MOST_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +98,7 @@ def _of_row(row: Any) -> Announced:
 
 def told(announced: Iterable[Announced]) -> Iterator[Change]:
     """Return what is announced of announcements, some in each change."""
-    told = [shown(one) for one in announced]
-    for start in range(0, len(told), _MOST_TOLD):
-        yield {"kind": "announcements", "announcements": told[start : start + _MOST_TOLD]}
+    return listed("announcements", map(shown, announced))
 
 
 def shown(one: Announced) -> dict[str, Any]:

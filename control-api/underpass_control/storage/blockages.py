@@ -13,14 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.prediction.darkness import is_same
 from underpass_control.storage.bulk import BulkInsert
-from underpass_control.storage.changes import Change
+from underpass_control.storage.changes import Change, listed
 from underpass_control.storage.models import Blockage as Table
 from underpass_control.storage.models import PredictedBlockage, Terminal
 
 # No expectation reaches further.
 _LONGEST_MS = 2 * 3_600_000
-# Of some 250 bytes each at most, they fit into one change.
-_MOST_TOLD = 25
 # Who holds back because a plan or an operator says so has observed nothing.
 _SENSED = frozenset({"modem", "probing"})
 
@@ -183,9 +181,7 @@ def of_row(row: Mapping[str, Any]) -> Observed:
 
 def told(observed: Iterable[Observed]) -> Iterator[Change]:
     """Return what is announced of observed blockages, some in each change."""
-    told = [shown(one) for one in observed]
-    for start in range(0, len(told), _MOST_TOLD):
-        yield {"kind": "blockages", "blockages": told[start : start + _MOST_TOLD]}
+    return listed("blockages", map(shown, observed))
 
 
 def shown(one: Observed) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -28,12 +28,29 @@ _MOST_PAYLOAD = 7_980
 # What a change may have of it beside its id.
 MOST_BYTES = 7_900
 _ID_BYTES = 8
+# What members of a list may have: the rest says what it is a list of.
+_LISTED_BYTES = 7_800
 _CHECK_EVERY_S = 10.0
 _AGAIN_AFTER_S = 1.0
 _START_WITHIN_S = 5.0
 
 Change = Mapping[str, Any]
 Announce = Callable[[Change], None]
+
+
+def listed(kind: str, members: Iterable[Mapping[str, Any]]) -> Iterator[Change]:
+    """Yield changes of a kind that list members under its name, in each as many as it holds."""
+    held: list[Mapping[str, Any]] = []
+    room = _LISTED_BYTES
+    for one in members:
+        size = len(json.dumps(one, separators=(",", ":"))) + 1
+        if held and size > room:
+            yield {"kind": kind, kind: held}
+            held, room = [], _LISTED_BYTES
+        held.append(one)
+        room -= size
+    if held:
+        yield {"kind": kind, kind: held}
 
 
 class Changes:

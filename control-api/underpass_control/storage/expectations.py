@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.prediction import Blockage
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.prediction.darkness import is_same
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Announce, listed
 from underpass_control.storage.models import PredictedBlockage as Table
 from underpass_control.storage.models import Terminal
 
@@ -20,8 +20,6 @@ PREDICTED, PASSED, WITHDRAWN = "predicted", "passed", "withdrawn"
 # A prediction shifts a little with each fix: less than this is not worth a write.
 _SHIFT_MS = 200
 _SURER = 0.05
-# Of some 300 bytes each at most, they fit into one change.
-_MOST_TOLD = 20
 
 _CHANGING = (
     "obstruction",
@@ -96,7 +94,8 @@ async def keep(
             for one in (*changed, *ended)
         ]
         await connection.execute(_CHANGE, given)
-    _tell(announce, (*new, *changed, *ended))
+    for change in listed("blockages", map(shown, (*new, *changed, *ended))):
+        announce(change)
     passed = sum(one["state"] == PASSED for one in ended)
     return Kept(len(new), len(changed), passed, len(ended) - passed)
 
@@ -140,12 +139,6 @@ def _values(terminal: int, blockage: Blockage, now_ms: int) -> dict[str, Any]:
         "based_on_ms": blockage.based_on_ms,
         "state": PREDICTED,
     }
-
-
-def _tell(announce: Announce, rows: Sequence[Mapping[str, Any]]) -> None:
-    told = [shown(row) for row in rows]
-    for start in range(0, len(told), _MOST_TOLD):
-        announce({"kind": "blockages", "blockages": told[start : start + _MOST_TOLD]})
 
 
 def shown(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,15 +12,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
-from underpass_control.storage.changes import Change
+from underpass_control.storage.changes import Change, listed
 from underpass_control.storage.models import LinkState as Table
 from underpass_control.storage.models import Terminal
 
 # A link that one node has down may be up at another, which the terminal has moved to: it counts
 # only once the other has said nothing for so long.
 _MOVED_AFTER_MS = 10_000
-# Of some 380 bytes each at most, they fit into one change.
-_MOST_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +111,7 @@ async def page(
 
 def told(states: Iterable[LinkState]) -> Iterator[Change]:
     """Return what is announced of states, some in each change."""
-    told = [shown(state) for state in states]
-    for start in range(0, len(told), _MOST_TOLD):
-        yield {"kind": "links", "links": told[start : start + _MOST_TOLD]}
+    return listed("links", map(shown, states))
 
 
 def shown(state: LinkState) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _MOST_ID, _MOST_NAME = 128, 200
 # Rows in one statement: each may be some kilobytes of roads.
 _AT_ONCE = 500
 # More are not named one by one in what is told.
-_MOST_TOLD = 8
+_MOST_TOLD = 4
 
 
 class UnstorableError(ValueError):

@@ -13,7 +13,7 @@ from sqlalchemy.orm import aliased
 
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
-from underpass_control.storage.changes import Change, Changes
+from underpass_control.storage.changes import Change, Changes, listed
 from underpass_control.storage.database import DatabaseLostError
 from underpass_control.storage.models import PositionReport, Terminal
 
@@ -42,8 +42,6 @@ class Position:
 _COLUMNS = tuple(one.name for one in fields(Position))
 _values = attrgetter(*_COLUMNS)
 _INSERT = BulkInsert(PositionReport, _COLUMNS, "DO NOTHING")
-# Of some 190 bytes each at most, they fit into one change.
-_MOST_TOLD = 40
 
 
 class BusyError(RuntimeError):
@@ -150,9 +148,7 @@ def _told(positions: Iterable[Position]) -> Iterator[Change]:
         known = newest.get(one.terminal)
         if known is None or known.time_ms < one.time_ms:
             newest[one.terminal] = one
-    told = [_shown(one) for one in newest.values()]
-    for start in range(0, len(told), _MOST_TOLD):
-        yield {"kind": "positions", "positions": told[start : start + _MOST_TOLD]}
+    return listed("positions", map(_shown, newest.values()))
 
 
 def _shown(position: Position) -> dict[str, object]:

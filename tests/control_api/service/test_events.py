@@ -7,12 +7,16 @@ import json
 import tracemalloc
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from underpass_control.access import Role
 from underpass_control.events import Cut, Events, Filter
+from underpass_control.storage.changes import MOST_BYTES, listed
 
 from tests.control_api import postgresql
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
@@ -179,6 +183,25 @@ def test_an_id_that_is_not_here_is_cut_and_forgotten(api: Api) -> None:
             assert "no longer here" in data["reason"]
 
     api.run(run())
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({"path": st.text(max_size=128), "longitude": st.floats(-180, 180)}),
+        max_size=60,
+    )
+)
+def test_a_long_list_is_told_in_as_many_changes_as_it_needs(
+    members: list[dict[str, object]],
+) -> None:
+    changes = list(listed("links", members))
+    assert [one for change in changes for one in change["links"]] == members
+    for change in changes:
+        assert change["kind"] == "links"
+        assert len(json.dumps(change, separators=(",", ":"))) <= MOST_BYTES
+    for one, other in pairwise(changes):
+        both = {**one, "links": [*one["links"], other["links"][0]]}
+        assert len(json.dumps(both, separators=(",", ":"))) > MOST_BYTES - 100
 
 
 def test_ids_leave_the_ring_with_their_events() -> None:

@@ -375,6 +375,26 @@ def test_impossible_links_are_refused(api: Api, members: dict[str, Any]) -> None
     assert states(api) == {}
 
 
+def test_the_longest_names_are_taken_and_told(api: Api) -> None:
+    path = "\N{SATELLITE}\N{ROCKET}" * 64
+    made = status(*(link(node, "forward", path=path) for node in (FIRST, SECOND)))
+    at = now_ms() - 1_000
+    seen = report(
+        "blockage", terminal=FIRST, path=path, direction="return", entry_ms=at, source="modem"
+    )
+    said = report(
+        "announcement",
+        announced_ms=at,
+        entry_ms=at,
+        duration_ms=1,
+        confidence=1,
+        obstruction=path,
+    )
+    many = [{**said, "announced_ms": at - n} for n in range(20)]
+    taken(api, entry(made, HUB), entry(seen), *map(entry, many))
+    assert states(api)[FIRST, "forward"].path == path
+
+
 def test_members_of_a_newer_node_are_passed_over(api: Api) -> None:
     taken(api, {**entry(status(link(colour="red"), mood="good")), "hops": 3})
 
