@@ -80,6 +80,14 @@ def serve(
             help="Delete what links carried longer ago; 0 keeps it.",
         ),
     ] = 30,
+    keep_plans_days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            envvar="UNDERPASS_KEEP_PLANS_DAYS",
+            help="Delete plans that ended longer ago, all but each link's newest; 0 keeps them.",
+        ),
+    ] = 2,
     settle_within_s: Annotated[
         float,
         typer.Option(
@@ -108,6 +116,7 @@ def serve(
     settings = Settings(
         keep_positions_s=keep_positions_days * 86_400 or None,
         keep_usage_s=keep_usage_days * 86_400 or None,
+        keep_plans_s=keep_plans_days * 86_400 or None,
         settle_within_s=settle_within_s,
         forgive_after_s=forgive_after_hours * 3_600 or None,
     )

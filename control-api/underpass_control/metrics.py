@@ -146,6 +146,11 @@ class Metrics:
             ("link", "reason"),
             registry=self.registry,
         )
+        self.plans_pruned = Counter(
+            "underpass_control_plans_pruned",
+            "Plans deleted for their age",
+            registry=self.registry,
+        )
         self.planning_seconds = Histogram(
             "underpass_control_planning_seconds",
             "Time to work out a plan, without storing it",

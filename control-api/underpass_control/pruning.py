@@ -1,4 +1,4 @@
-"""What is old is deleted: position reports, blockages, and what links carried."""
+"""What is old is deleted: position reports, blockages, plans, and what links carried."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from prometheus_client import Counter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.metrics import Metrics
+from underpass_control.planning import stored as plans
 from underpass_control.settings import Settings
 from underpass_control.storage import history, positions, settled_usage, usage
 from underpass_control.storage.database import Database, DatabaseLostError
@@ -50,6 +51,7 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
             [usage.prune, settled_usage.prune],
             metrics.usage_pruned,
         ),
+        _Kind("plans", settings.keep_plans_s, [plans.prune], metrics.plans_pruned),
     )
     while True:
         for kind in kinds:

@@ -15,6 +15,7 @@ from underpass_control.access import Caller, find_caller
 from underpass_control.events import Events
 from underpass_control.http import models, page
 from underpass_control.http.blockages import Blockages
+from underpass_control.http.capacity import CapacityOfBeam
 from underpass_control.http.endpoint import READERS, Call, Endpoint, describe, route
 from underpass_control.http.events import EventStreams
 from underpass_control.http.ledger import LedgerOfBeam
@@ -22,11 +23,13 @@ from underpass_control.http.links import Links
 from underpass_control.http.observed import observed
 from underpass_control.http.obstructions import Obstructions
 from underpass_control.http.plan_stream import PlanStreams
+from underpass_control.http.plans import Plans
 from underpass_control.http.positions import Positions
 from underpass_control.http.problem import Problem, problems
 from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
 from underpass_control.http.routes import Routes
+from underpass_control.http.what_if import WhatIf
 from underpass_control.metrics import Metrics
 from underpass_control.planning.keeper import Keeper
 from underpass_control.planning.outlet import Outlet
@@ -74,6 +77,9 @@ class Service:
             *Blockages(database, self._changes).endpoints(),
             *Routes(database, self._changes).endpoints(),
             *EventStreams(self._events, self._metrics, self._authenticate).endpoints(),
+            *Plans(database).endpoints(),
+            *CapacityOfBeam(database, self._changes).endpoints(),
+            *WhatIf(database).endpoints(),
             *self._plan_streams.endpoints(),
             *self._own_endpoints(),
         ]

@@ -19,3 +19,5 @@ class Settings:
     settle_within_s: float = 120.0
     # Debts older than this are forgiven; None keeps them until they are repaid.
     forgive_after_s: float | None = 86_400.0
+    # Plans that ended before this are deleted, but for the newest; None keeps them for ever.
+    keep_plans_s: float | None = 2 * 86_400.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Select, delete, func, insert, select
+from sqlalchemy import Select, delete, func, insert, select, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import aliased
@@ -198,16 +198,10 @@ async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> i
         .where(Table.end_ms < before_ms, has_newer)
         .limit(limit)
     )
-    rows = (await connection.execute(old)).all()
-    for row in rows:
-        await connection.execute(
-            delete(Table).where(
-                Table.beam_id == row.beam_id,
-                Table.link == row.link,
-                Table.version == row.version,
-            )
-        )
-    return len(rows)
+    result = await connection.execute(
+        delete(Table).where(tuple_(Table.beam_id, Table.link, Table.version).in_(old))
+    )
+    return result.rowcount
 
 
 def _of(beam: str, link: Link) -> Select[Any]:

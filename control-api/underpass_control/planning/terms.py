@@ -39,7 +39,10 @@ async def terms_of(connection: AsyncConnection, beam: str) -> BeamTerms | None:
         .order_by(StepTable.from_ms)
     )
     for link, from_ms, rate_bps in steps:
-        capacity[Link(link)].append(CapacityStep(from_ms, rate_bps))
+        of_link = capacity[Link(link)]
+        if from_ms <= of_link[-1].from_ms:
+            of_link.pop()
+        of_link.append(CapacityStep(from_ms, rate_bps))
     serving = func.coalesce(Terminal.gateway, Terminal.heard_by).label("serving")
     rows = await connection.execute(
         select(Terminal.__table__, serving).where(Terminal.beam_id == beam).order_by(Terminal.node)

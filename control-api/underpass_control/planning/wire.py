@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from dama.planner import CapacityStep, Link, Plan, Terminal
+from dama.planner import Link, Plan, Terminal
 from dama.planner.intervals import MS_PER_S, Flags, Integers
 from dama.planner.plan import Group, Part
 
@@ -117,7 +117,6 @@ class WirePlan:
     ) -> list[dict[str, int]]:
         """What the gateway may send in all: the whole, unless others send, or MODCODs differ."""
         plan = self._plan
-        capacity = np.array(plan.capacity_bps, dtype=np.int64)
         members = [terminal for group in plan.groups for terminal in group.members]
         if not alone or any(terminal.efficiency != 1 for terminal in members):
             weights = {int(one.id): Fraction(one.weight) for one in members}
@@ -125,12 +124,21 @@ class WirePlan:
             mine = sum((weights[node] for node in weights if node in terminals), Fraction())
             part = 1.0 if alone else float(mine / whole) if whole else 0.0
             spare = 0.0 if self._spread is not None else self._spare.bps * part
-            capacity = np.floor(rates + spare).astype(np.int64)
-        steps: list[CapacityStep] = []
-        for from_ms, rate in zip(plan.times_ms, capacity.tolist(), strict=False):
-            if not steps or steps[-1].rate_bps != rate:
-                steps.append(CapacityStep(from_ms, rate))
-        return [{"from_ms": step.from_ms, "rate_bps": step.rate_bps} for step in steps]
+            whole_bps: list[int] = np.floor(rates + spare).astype(np.int64).tolist()
+            return _steps(plan.times_ms, whole_bps)
+        return self.beam_capacity()
+
+    def beam_capacity(self) -> list[dict[str, int]]:
+        """Return the steps of the whole beam's capacity."""
+        return _steps(self._plan.times_ms, self._plan.capacity_bps)
+
+
+def _steps(times_ms: Sequence[int], rates_bps: Sequence[int]) -> list[dict[str, int]]:
+    steps: list[dict[str, int]] = []
+    for from_ms, rate_bps in zip(times_ms, rates_bps, strict=False):
+        if not steps or steps[-1]["rate_bps"] != rate_bps:
+            steps.append({"from_ms": from_ms, "rate_bps": rate_bps})
+    return steps
 
 
 class _Spare:

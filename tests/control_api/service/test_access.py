@@ -24,7 +24,9 @@ def position(terminal: int | None = None) -> dict[str, object]:
 
 def test_without_a_token_nothing_but_health_is_told(api: Api) -> None:
     for endpoint in api.service.endpoints:
-        path = endpoint.path.format(beam="ku-1", terminal=FIRST, obstruction="a", gateway=1)
+        path = endpoint.path.format(
+            beam="ku-1", terminal=FIRST, obstruction="a", gateway=1, link="forward", version=1
+        )
         status = api.call(endpoint.method, path, caller=None).status
         assert status == (200 if endpoint.roles is None else 401), path
     refused = api.get("/v1/beams", caller=None)

@@ -1,0 +1,96 @@
+"""A beam's capacity over time, as weather at the feeder changes it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from http import HTTPStatus
+
+from sqlalchemy import delete, insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.planner import CapacityStep, Link
+from underpass_control.http import plan_models as models
+from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
+from underpass_control.http.plans import known_beam
+from underpass_control.http.problem import Problem
+from underpass_control.instants import milliseconds, moment_of
+from underpass_control.planning.terms import terms_of
+from underpass_control.storage.changes import Changes
+from underpass_control.storage.database import Database
+from underpass_control.storage.models import CapacityStep as Table
+
+
+class CapacityOfBeam:
+    """The endpoints of a beam's capacity."""
+
+    def __init__(self, database: Database, changes: Changes) -> None:
+        self._database = database
+        self._changes = changes
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        path = "/v1/beams/{beam}/capacity"
+        return [
+            Endpoint(
+                "GET",
+                path,
+                "A beam's capacity over time",
+                self._get,
+                READERS,
+                answers=models.Capacity,
+            ),
+            Endpoint(
+                "PUT",
+                path,
+                "Set a beam's capacity over time, instead of what was set before",
+                self._put,
+                OPERATORS,
+                body=models.CapacityBody,
+                answers=models.Capacity,
+            ),
+        ]
+
+    async def _get(self, call: Call) -> models.Capacity:
+        async with self._database.reading() as connection:
+            return await _shown(connection, await known_beam(connection, call))
+
+    async def _put(self, call: Call) -> models.Capacity:
+        body = call.body(models.CapacityBody)
+        steps = {Link.FORWARD: body.forward, Link.RETURN: body.return_}
+        rows: list[dict[str, object]] = []
+        for link, of in steps.items():
+            times = [milliseconds(step.from_) for step in of]
+            if any(after <= before for before, after in itertools.pairwise(times)):
+                detail = f"the steps of the {link.value} link are not in ascending order"
+                raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+            rows += [
+                {"link": link.value, "from_ms": from_ms, "rate_bps": step.rate_bps}
+                for from_ms, step in zip(times, of, strict=True)
+            ]
+        async with self._changes.transaction() as (connection, announce):
+            beam = await known_beam(connection, call)
+            await connection.execute(delete(Table).where(Table.beam_id == beam))
+            if rows:
+                await connection.execute(insert(Table), [{**row, "beam_id": beam} for row in rows])
+            announce({"kind": "beam", "beam": beam, "action": "capacity"})
+            return await _shown(connection, beam)
+
+
+async def _shown(connection: AsyncConnection, beam: str) -> models.Capacity:
+    terms = await terms_of(connection, beam)
+    assert terms is not None, "the beam has just been read"
+    now_ms = time.time_ns() // 1_000_000
+    steps = {
+        link.value: [
+            models.Step.model_validate({"from": moment_of(one.from_ms), "rate_bps": one.rate_bps})
+            for one in terms.capacity[link][1:]
+        ]
+        for link in Link
+    }
+    now = {f"{link.value}_now_bps": _at(terms.capacity[link], now_ms) for link in Link}
+    return models.Capacity.model_validate({"beam": beam, **steps, **now})
+
+
+def _at(steps: tuple[CapacityStep, ...], now_ms: int) -> int:
+    return [step.rate_bps for step in steps if step.from_ms <= now_ms][-1]

@@ -1,0 +1,201 @@
+"""Plans, as operators read them; who has taken them over, and who makes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.planner import Link
+from underpass_control.http import plan_models as models
+from underpass_control.http.cursor import cursor_of, number_after
+from underpass_control.http.endpoint import READERS, Call, Endpoint
+from underpass_control.http.models import Page
+from underpass_control.http.problem import Problem
+from underpass_control.instants import milliseconds, moment_of
+from underpass_control.planning import acknowledgements, lease, stored
+from underpass_control.planning.shown import shown
+from underpass_control.planning.stored import StoredPlan
+from underpass_control.storage import registry
+from underpass_control.storage.database import Database
+from underpass_control.storage.models import Beam
+
+# Plans worked out for readers at a time: it takes some ms of the processor.
+_AT_ONCE = 2
+
+
+class Plans:
+    """The endpoints of a beam's plans."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._working = asyncio.Semaphore(_AT_ONCE)
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return them."""
+        beam = "/v1/beams/{beam}"
+        unchanged = [HTTPStatus.NOT_MODIFIED]
+        return [
+            Endpoint(
+                "GET",
+                beam + "/plans",
+                "All plans of a link, without their lines",
+                self._versions,
+                READERS,
+                query=models.PlansQuery,
+                answers=models.Versions,
+            ),
+            Endpoint(
+                "GET",
+                beam + "/plans/{link}",
+                "The newest plan of a link, or that which holds at a time",
+                self._current,
+                READERS,
+                query=models.PlanQuery,
+                answers=models.Plan,
+                others=unchanged,
+            ),
+            Endpoint(
+                "GET",
+                beam + "/plans/{link}/{version}",
+                "The plan of a version",
+                self._of_version,
+                READERS,
+                query=models.VersionQuery,
+                answers=models.Plan,
+                others=unchanged,
+            ),
+            Endpoint(
+                "GET",
+                beam + "/plans/{link}/{version}/acknowledgements",
+                "The nodes that have taken a plan over",
+                self._acknowledgements,
+                READERS,
+                query=Page,
+                answers=models.Acknowledgements,
+            ),
+            Endpoint(
+                "GET",
+                beam + "/lease",
+                "Which process plans the beam",
+                self._lease,
+                READERS,
+                answers=models.Lease,
+            ),
+        ]
+
+    async def _versions(self, call: Call) -> models.Versions:
+        query = call.query(models.PlansQuery)
+        async with self._database.reading() as connection:
+            rows = await stored.versions(
+                connection,
+                await known_beam(connection, call),
+                Link(query.link),
+                before=number_after(query.cursor),
+                limit=query.limit,
+            )
+        last = cursor_of(rows[-1].version) if len(rows) == query.limit else None
+        found = [
+            models.Version(
+                plan=row.version,
+                issued=moment_of(row.issued_ms),
+                start=moment_of(row.start_ms),
+                end=moment_of(row.end_ms),
+                reason=row.reason,
+            )
+            for row in rows
+        ]
+        return models.Versions(plans=found, next=last)
+
+    async def _current(self, call: Call) -> web.Response:
+        query = call.query(models.PlanQuery)
+        link = _link(call)
+        async with self._database.reading() as connection:
+            beam = await known_beam(connection, call)
+            if query.at is None:
+                plan = await stored.current_plan(connection, beam, link)
+            else:
+                plan = await stored.plan_at(connection, beam, link, milliseconds(query.at))
+        if plan is None:
+            when = "yet" if query.at is None else "at that time"
+            raise Problem(HTTPStatus.NOT_FOUND, f"beam {beam} has no {link.value} plan {when}")
+        return await self._answer(call, plan, query.terminal)
+
+    async def _of_version(self, call: Call) -> web.Response:
+        query = call.query(models.VersionQuery)
+        async with self._database.reading() as connection:
+            plan = await _plan(connection, call)
+        return await self._answer(call, plan, query.terminal)
+
+    async def _acknowledgements(self, call: Call) -> models.Acknowledgements:
+        query = call.query(Page)
+        async with self._database.reading() as connection:
+            plan = await _plan(connection, call)
+            found = await acknowledgements.of_plan(
+                connection,
+                plan.beam,
+                plan.link,
+                plan.version,
+                after=number_after(query.cursor),
+                limit=query.limit,
+            )
+        last = cursor_of(found[-1].node) if len(found) == query.limit else None
+        shown_ones = [
+            models.Acknowledgement(node=one.node, applied=moment_of(one.applied_ms))
+            for one in found
+        ]
+        return models.Acknowledgements(acknowledgements=shown_ones, next=last)
+
+    async def _lease(self, call: Call) -> models.Lease:
+        async with self._database.reading() as connection:
+            beam = await known_beam(connection, call)
+            held = await lease.holder_of(connection, beam)
+        if held is None:
+            return models.Lease(beam=beam)
+        return models.Lease(beam=beam, holder=held.holder, fence=held.fence, left_ms=held.left_ms)
+
+    async def _answer(self, call: Call, plan: StoredPlan, terminal: int | None) -> web.Response:
+        tag = f'"{plan.version}"'
+        if tag in call.request.headers.get("If-None-Match", "").split(", "):
+            return web.Response(status=HTTPStatus.NOT_MODIFIED.value, headers={"ETag": tag})
+        try:
+            async with self._working:
+                text = await asyncio.to_thread(_text, plan, terminal)
+        except KeyError as error:
+            detail = f"the plan has no terminal {terminal}"
+            raise Problem(HTTPStatus.NOT_FOUND, detail) from error
+        return web.Response(text=text, content_type="application/json", headers={"ETag": tag})
+
+
+async def known_beam(connection: AsyncConnection, call: Call) -> str:
+    """Return the beam of a path, and make sure that there is one."""
+    beam = call.path["beam"]
+    if await registry.get(connection, Beam, beam) is None:
+        raise Problem(HTTPStatus.NOT_FOUND, f"there is no beam {beam}")
+    return beam
+
+
+async def _plan(connection: AsyncConnection, call: Call) -> StoredPlan:
+    version, link = call.path_number("version"), _link(call)
+    beam = await known_beam(connection, call)
+    plan = await stored.plan_of_version(connection, beam, link, version)
+    if plan is None:
+        detail = f"beam {beam} has no {link.value} plan {version}, or no longer"
+        raise Problem(HTTPStatus.NOT_FOUND, detail)
+    return plan
+
+
+def _link(call: Call) -> Link:
+    try:
+        return Link(call.path["link"])
+    except ValueError as error:
+        raise Problem(HTTPStatus.NOT_FOUND, "a link is forward or return") from error
+
+
+def _text(plan: StoredPlan, terminal: int | None) -> str:
+    document: dict[str, Any] = shown(plan.made, plan.version, terminal)
+    return json.dumps({**document, "reason": plan.reason}, separators=(",", ":"))

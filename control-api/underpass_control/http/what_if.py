@@ -1,0 +1,136 @@
+"""Planning without effect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from fractions import Fraction
+from http import HTTPStatus
+
+from aiohttp import web
+
+from dama.planner import Blockage, CapacityStep, Link, PlanError, Request, plan
+from underpass_control.http import plan_models as models
+from underpass_control.http.endpoint import READERS, Call, Endpoint
+from underpass_control.http.plans import known_beam
+from underpass_control.http.problem import Problem
+from underpass_control.instants import milliseconds
+from underpass_control.planning.shown import shown
+from underpass_control.planning.terms import terms_of
+from underpass_control.planning.what_if import Instead, basis_of, request_of
+from underpass_control.storage.database import Database
+
+# One question is worked out at a time; so many may wait, for so long.
+_MOST_WAITING = 8
+_WITHIN_S = 20.0
+# A horizon beyond this is no plan.
+_LONGEST_MS = 6 * 3_600_000
+_DENOMINATOR = 1_000
+
+
+class WhatIf:
+    """The endpoint of questions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._working = asyncio.Lock()
+        self._asked = 0
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return it."""
+        return [
+            Endpoint(
+                "POST",
+                "/v1/beams/{beam}/what-if",
+                "The plan that would be made if something were different, without effect",
+                self._ask,
+                READERS,
+                body=models.WhatIfBody,
+                answers=models.WhatIf,
+                problems=[HTTPStatus.UNPROCESSABLE_ENTITY],
+            )
+        ]
+
+    async def _ask(self, call: Call) -> web.Response:
+        body = call.body(models.WhatIfBody)
+        link, now_ms = Link(body.link), time.time_ns() // 1_000_000
+        async with self._database.reading() as connection:
+            beam = await known_beam(connection, call)
+            terms = await terms_of(connection, beam)
+            assert terms is not None, "the beam has just been read"
+            basis = await basis_of(connection, beam, link, terms, now_ms)
+        request = request_of(beam, link, basis, _instead(body), now_ms)
+        _bound(request)
+        if self._asked >= _MOST_WAITING:
+            raise _busy(f"{self._asked} questions are being worked out")
+        self._asked += 1
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                # Even if nobody waits any more, the next question waits until this one is done.
+                text = await asyncio.shield(asyncio.create_task(self._worked(request)))
+        except TimeoutError as error:
+            raise _busy(f"this takes longer than {_WITHIN_S:.0f} s now") from error
+        except PlanError as error:
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        finally:
+            self._asked -= 1
+        return web.Response(text=text, content_type="application/json")
+
+    async def _worked(self, request: Request) -> str:
+        async with self._working:
+            return await asyncio.to_thread(_work, request)
+
+
+def _instead(body: models.WhatIfBody) -> Instead:
+    return Instead(
+        end_ms=None if body.end is None else milliseconds(body.end),
+        capacity=None
+        if body.capacity is None
+        else tuple(CapacityStep(milliseconds(one.from_), one.rate_bps) for one in body.capacity),
+        terminals={one.terminal: _different(one) for one in body.terminals},
+        blockages=None
+        if body.blockages is None
+        else tuple(
+            Blockage(
+                str(one.terminal), milliseconds(one.entry), milliseconds(one.exit), one.confidence
+            )
+            for one in body.blockages
+        ),
+        signalling_delay_ms=body.signalling_delay_ms,
+        one_way_delay_ms=body.one_way_delay_ms,
+        least_confidence=body.least_confidence,
+    )
+
+
+def _different(one: models.WhatIfTerminal) -> dict[str, object]:
+    given = one.model_dump(exclude={"terminal", "greedy", "efficiency"}, exclude_none=True)
+    if one.efficiency is not None:
+        given["efficiency"] = Fraction(one.efficiency).limit_denominator(_DENOMINATOR)
+    if one.greedy:
+        given["demand_bps"] = None
+    return given
+
+
+def _bound(request: Request) -> None:
+    if request.end_ms - request.now_ms > _LONGEST_MS:
+        detail = f"the plan would reach further than {_LONGEST_MS // 3_600_000} h"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    if len(request.blockages) > models.MOST_WHAT_IF_BLOCKAGES:
+        detail = f"more than {models.MOST_WHAT_IF_BLOCKAGES} blockages are expected: give some"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+
+
+def _busy(detail: str) -> Problem:
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "5"})
+
+
+def _work(request: Request) -> str:
+    made = plan(request)
+    document = shown(made, 0)
+    del document["plan"]
+    document["totals"] = [
+        {"terminal": int(name), "bits": bits, "fair_bits": fair}
+        for name, (bits, fair) in made.amounts(made.start_ms, made.end_ms).items()
+    ]
+    return json.dumps(document, separators=(",", ":"))

@@ -1,0 +1,202 @@
+"""Plans over REST: the newest, by version, at a time; capacity; questions; who plans."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from underpass_control.instants import moment_of, rfc3339
+
+from tests.control_api.service.api import FIRST, SECOND, Api, Reply, now_ms
+
+BEAM = "/v1/beams/ku-1"
+
+
+def moment(ms: int) -> str:
+    return rfc3339(moment_of(ms))
+
+
+def planned(api: Api, link: str = "forward", *, terminals: int = 2) -> Reply:
+    """Return the newest plan, once it has so many terminals."""
+    until = time.monotonic() + 20
+    while True:
+        reply = api.get(f"{BEAM}/plans/{link}")
+        if reply.status == 200:
+            nodes = [node for line in reply.json["lines"] for node in line["terminals"]]
+            if len(nodes) == terminals:
+                return reply
+        assert time.monotonic() < until, reply.text
+        api.run(asyncio.sleep(0.05))
+
+
+def capacity_planned(api: Api, rate_bps: int) -> dict[str, Any]:
+    """Return the newest plan, once it ends with so much capacity."""
+    planned(api)
+    until = time.monotonic() + 20
+    while True:
+        plan: dict[str, Any] = api.get(f"{BEAM}/plans/forward").json
+        if plan["capacity"][-1]["rate_bps"] == rate_bps:
+            return plan
+        assert time.monotonic() < until, plan
+        api.run(asyncio.sleep(0.05))
+
+
+def test_the_newest_plan_is_that_of_its_version_and_of_the_time(api: Api) -> None:
+    reply = planned(api)
+    plan = reply.json
+    assert plan["capacity"][0]["rate_bps"] == 8_000_000
+    (line,) = plan["lines"]
+    assert line["terminals"] == [FIRST, SECOND]
+    assert line["segments"][0]["state"] == "fair"
+    assert reply.headers["ETag"] == f'"{plan["plan"]}"'
+    tag = {"If-None-Match": reply.headers["ETag"]}
+    assert api.get(f"{BEAM}/plans/forward", headers=tag).status == 304
+    assert api.get(f"{BEAM}/plans/forward/{plan['plan']}").json == plan
+    assert api.get(f"{BEAM}/plans/forward?at={plan['start']}").json["plan"] >= plan["plan"]
+    early = moment(now_ms() - 86_400_000)
+    assert "at that time" in api.get(f"{BEAM}/plans/forward?at={early}").problem
+    assert api.get(f"{BEAM}/plans/sideways").status == 404
+    assert api.get(f"{BEAM}/plans/forward/1").status == 404
+    assert api.get("/v1/beams/none/plans/forward").status == 404
+
+
+def test_a_terminals_own_plan_has_all_amounts(api: Api) -> None:
+    plan = planned(api).json
+    (line,) = api.get(f"{BEAM}/plans/forward/{plan['plan']}?terminal={FIRST}").json["lines"]
+    assert line["terminals"] == [FIRST]
+    (segment,) = line["segments"]
+    assert segment["bits"] == segment["fair_bits"] > 0
+    assert segment["borrowed_bits"] == segment["lent_bits"] == 0
+    assert api.get(f"{BEAM}/plans/forward?terminal=99").status == 404
+
+
+def test_all_versions_are_listed_the_newest_first(api: Api) -> None:
+    newest = planned(api).json["plan"]
+    versions = []
+    cursor = ""
+    while True:
+        page = api.get(f"{BEAM}/plans?link=forward&limit=1{cursor}").json
+        versions += [plan["plan"] for plan in page["plans"]]
+        if "next" not in page:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert newest in versions
+    assert versions == sorted(versions, reverse=True)
+    assert api.get(f"{BEAM}/plans").status == 400
+
+
+def test_capacity_over_time_is_planned_with(api: Api) -> None:
+    assert api.get(f"{BEAM}/capacity").json == {
+        "beam": "ku-1",
+        "forward": [],
+        "return": [],
+        "forward_now_bps": 8_000_000,
+        "return_now_bps": 2_000_000,
+    }
+    rain = now_ms() + 30_000
+    steps = [
+        {"from": moment(now_ms() - 1000), "rate_bps": 6_000_000},
+        {"from": moment(rain), "rate_bps": 3_000_000},
+    ]
+    put = api.call("PUT", f"{BEAM}/capacity", {"forward": steps})
+    assert put.status == 200
+    assert put.json["forward_now_bps"] == 6_000_000
+    assert api.get(f"{BEAM}/capacity").json["forward"] == steps
+    plan = capacity_planned(api, 3_000_000)
+    assert [step["rate_bps"] for step in plan["capacity"]] == [6_000_000, 3_000_000]
+    assert plan["capacity"][1]["from"] == moment(rain)
+    refused = api.call("PUT", f"{BEAM}/capacity", {"forward": steps[::-1]})
+    assert refused.status == 422
+    assert "ascending" in refused.problem
+    assert api.call("PUT", f"{BEAM}/capacity", {}, caller="viewer").status == 403
+    assert api.call("PUT", f"{BEAM}/capacity", {}).json["forward"] == []
+    capacity_planned(api, 8_000_000)
+
+
+def what_if(api: Api, **body: object) -> Reply:
+    return api.call("POST", f"{BEAM}/what-if", {"link": "forward", **body}, caller="viewer")
+
+
+def test_a_question_is_answered_with_the_plan_that_would_be_made(api: Api) -> None:
+    before = planned(api).json["plan"]
+    start = now_ms() + 60_000
+    blockage = {"terminal": FIRST, "entry": moment(start), "exit": moment(start + 30_000)}
+    made = what_if(api, blockages=[blockage], capacity=[{"from": moment(0), "rate_bps": 4_000_000}])
+    assert made.status == 200
+    plan = made.json
+    states = {
+        node: [segment["state"] for segment in line["segments"]]
+        for line in plan["lines"]
+        for node in line["terminals"]
+    }
+    assert states[FIRST][:2] == ["borrowing", "blocked"]
+    assert states[SECOND][:2] == ["lending", "repaid"]
+    totals = {one["terminal"]: one["bits"] for one in plan["totals"]}
+    assert abs(totals[FIRST] - totals[SECOND]) <= 2
+    assert planned(api).json["plan"] == before
+
+
+def test_terminals_of_a_question_may_be_others(api: Api) -> None:
+    planned(api)
+    different = [
+        {"terminal": FIRST, "weight": 3},
+        {"terminal": 99, "demand_bps": 1_000_000},
+    ]
+    plan = what_if(api, terminals=different).json
+    rates = {
+        node: line["segments"][0]["rate_bps"]
+        for line in plan["lines"]
+        for node in line["terminals"]
+    }
+    assert rates == {FIRST: 5_250_000, SECOND: 1_750_000, 99: 1_000_000}
+
+
+def test_what_cannot_be_planned_is_told(api: Api) -> None:
+    planned(api)
+    assert "not after" in what_if(api, end=moment(now_ms() - 1000)).problem
+    assert "further" in what_if(api, end=moment(now_ms() + 86_400_000)).problem
+    entry = moment(now_ms() + 60_000)
+    stranger = {"terminal": 99, "entry": entry, "exit": moment(now_ms() + 90_000)}
+    assert "not in the beam" in what_if(api, blockages=[stranger]).problem
+    many = [{**stranger, "terminal": FIRST}] * 201
+    assert what_if(api, blockages=many).status == 422
+
+
+def test_who_plans_is_told(api: Api) -> None:
+    planned(api)
+    lease = api.get(f"{BEAM}/lease").json
+    assert lease["fence"] >= 1
+    assert 0 < lease["left_ms"] <= 3_000
+    assert ":" in lease["holder"]
+
+
+def test_who_has_taken_a_plan_over_is_told(api: Api) -> None:
+    version = planned(api).json["plan"]
+    taken = {
+        "kind": "plan",
+        "uptime_ms": 5000,
+        "incarnation": 7,
+        "beam": "ku-1",
+        "link": "forward",
+        "plan": version,
+        "applied_ms": now_ms(),
+    }
+    post = {
+        "version": 1,
+        "node": 1,
+        "sent_ms": now_ms(),
+        "reports": [{"node": 1, "age_ms": 10, "report": taken}],
+    }
+    reply = api.call("POST", "/v1/reports", post, caller="gateway")
+    assert reply.json["accepted"] == 1, reply.text
+    found = api.get(f"{BEAM}/plans/forward/{version}/acknowledgements").json
+    assert [one["node"] for one in found["acknowledgements"]] == [1]
+
+
+def test_measures_tell_of_plans(api: Api) -> None:
+    planned(api)
+    text = api.get("/metrics").text
+    assert 'underpass_control_plans_total{link="forward",reason="first"} 1.0' in text
+    assert 'underpass_control_plan_version{beam="ku-1",link="forward"}' in text
+    assert "underpass_control_leases_held 1.0" in text
