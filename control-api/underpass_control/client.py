@@ -92,8 +92,13 @@ class Client:
         else:
             headers = {"If-Match": tag} if tag else {}
         body = {**found, **changes}
-        # What names it is the path's.
-        for name in ("id", "node", *(name for name, value in changes.items() if value is None)):
+        # What names it is the path's, and some is learnt.
+        for name in (
+            "id",
+            "node",
+            "heard_by",
+            *(name for name, value in changes.items() if value is None),
+        ):
             body.pop(name, None)
         return (await self._ask("PUT", path, body=body, headers=headers))[0]
 

@@ -181,6 +181,24 @@ class Metrics:
             ("beam", "link"),
             registry=self.registry,
         )
+        self.opensand_connected = Gauge(
+            "underpass_control_opensand_connected",
+            "Whether the NCC of a beam that this process plans can be told",
+            ("beam",),
+            registry=self.registry,
+        )
+        self.opensand_requests = Counter(
+            "underpass_control_opensand_requests",
+            "Requests to the NCC, those told again included",
+            ("beam",),
+            registry=self.registry,
+        )
+        self.opensand_rounding_bps = Gauge(
+            "underpass_control_opensand_rounding_bps",
+            "What the terminals are given beyond the plan for whole kbit/s, in all, bit/s",
+            ("beam",),
+            registry=self.registry,
+        )
         self.leases = Gauge(
             "underpass_control_leases_held",
             "Beams that this process plans",

@@ -31,6 +31,7 @@ from underpass_control.http.reports import Reports
 from underpass_control.http.routes import Routes
 from underpass_control.http.what_if import WhatIf
 from underpass_control.metrics import Metrics
+from underpass_control.opensand.station import Station
 from underpass_control.planning.keeper import Keeper
 from underpass_control.planning.outlet import Outlet
 from underpass_control.pruning import prune_for_ever
@@ -63,7 +64,10 @@ class Service:
         intake = Intake(database, self._changes, self._writer, self._metrics, terminal_state)
         self._outlet = Outlet(database)
         self._keeper = Keeper(database, self._changes, self._metrics, settings, self._outlet)
-        for listener in (self._outlet, self._keeper):
+        self._station = Station(
+            database, self._changes, self._metrics, held=lambda: self._keeper.held
+        )
+        for listener in (self._outlet, self._keeper, self._station):
             self._events.listen(listener)
         self._plan_streams = PlanStreams(self._outlet, self._metrics, self._authenticate)
         self._callers: dict[str, tuple[int, Caller]] = {}
@@ -103,11 +107,13 @@ class Service:
         await self._changes.start()
         self._writer.start()
         self._keeper.start()
+        self._station.start()
         pruning = asyncio.create_task(prune_for_ever(self._database, self._settings, self._metrics))
         yield
         pruning.cancel()
         await asyncio.gather(pruning, return_exceptions=True)
         await self._writer.close()
+        await self._station.close()
         await self._keeper.close()
         await self._changes.close()
         await self._database.close()

@@ -25,6 +25,7 @@ BEAM = (
     Column("forward Mbit/s", "forward_capacity_bps", mbps),
     Column("return Mbit/s", "return_capacity_bps", mbps),
     Column("one-way delay ms", "one_way_delay_ms"),
+    Column("NCC of the return link", "opensand"),
 )
 TERMINAL = (
     Column("node", "node"),
@@ -36,6 +37,8 @@ TERMINAL = (
     Column("return min Mbit/s", "return_minimum_bps", mbps),
     Column("max", "return_maximum_bps", mbps),
     Column("gateway", "gateway"),
+    Column("heard by", "heard_by"),
+    Column("id at the NCC", "opensand_id"),
 )
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
@@ -89,6 +92,9 @@ def set_beam(
     forward_capacity: Rate = None,
     return_capacity: Rate = None,
     one_way_delay_ms: Annotated[int | None, typer.Option(min=0)] = None,
+    opensand: Annotated[
+        str | None, typer.Option(help="The NCC of the return link: opensand://HOST[:PORT].")
+    ] = None,
     clear: Clear = None,
     url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
@@ -105,6 +111,7 @@ def set_beam(
         forward_capacity_bps=forward_capacity,
         return_capacity_bps=return_capacity,
         one_way_delay_ms=one_way_delay_ms,
+        opensand=opensand,
     )
     Service(url, token, as_json).set(path_of("beams", beam), BEAM, changes)
 
@@ -157,6 +164,9 @@ def set_terminal(
     gateway: Annotated[
         int | None, typer.Option(min=1, help="The hub that serves it; else it is learnt.")
     ] = None,
+    opensand_id: Annotated[
+        int | None, typer.Option(min=0, help="The satellite terminal that it is to the NCC.")
+    ] = None,
     clear: Clear = None,
     url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
@@ -176,6 +186,7 @@ def set_terminal(
         return_minimum_bps=return_minimum,
         return_maximum_bps=return_maximum,
         gateway=gateway,
+        opensand_id=opensand_id,
     )
     Service(url, token, as_json).set(path_of("terminals", node), TERMINAL, changes)
 

@@ -29,6 +29,7 @@ KINDS = (
     "plans",
     "acknowledgements",
     "lease",
+    "opensand",
 )
 MOST_FOLLOWERS = 2_000
 # What a follower's connection buffers here at most.

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
 
 from underpass_control.instants import rfc3339
+from underpass_control.opensand.ncc import ncc_address
+from underpass_control.opensand.request import MOST_ST_ID
 
 # JSON numbers are exact up to here.
 _MOST_BPS = 1_000_000_000_000
@@ -43,6 +45,18 @@ def _counted(moment: datetime) -> datetime:
 Instant = Annotated[AwareDatetime, AfterValidator(_counted)]
 
 
+def _ncc(url: str) -> str:
+    ncc_address(url)
+    return url
+
+
+Ncc = Annotated[
+    str,
+    Field(max_length=200, pattern=r"^opensand://[A-Za-z0-9._:\[\]-]+$"),
+    AfterValidator(_ncc),
+]
+
+
 class Model(BaseModel):
     """What all have in common: no member may be misspelt, and nothing is guessed."""
 
@@ -60,6 +74,8 @@ class BeamBody(Model):
     forward_capacity_bps: Rate
     return_capacity_bps: Rate
     one_way_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = 300
+    # The OpenSAND NCC that shares out the return link.
+    opensand: Ncc | None = None
 
 
 class Beam(BeamBody):
@@ -87,6 +103,8 @@ class TerminalBody(Model):
     return_maximum_bps: Rate | None = None
     # The gateway that serves it; without it, the one that its reports come by.
     gateway: NodeNumber | None = None
+    # The satellite terminal that it is to the beam's NCC.
+    opensand_id: Annotated[int, Field(ge=0, le=MOST_ST_ID)] | None = None
 
 
 class Terminal(TerminalBody):

@@ -204,8 +204,10 @@ class Registry:
             detail = "it has been changed since that ETag"
             raise Problem(HTTPStatus.PRECONDITION_FAILED, detail) from error
         except IntegrityError as error:
-            beam = values.get("beam_id")
-            raise Problem(HTTPStatus.CONFLICT, f"there is no beam {beam}") from error
+            detail = f"there is no beam {values.get('beam_id')}"
+            if values.get("opensand_id") is not None:
+                detail += f", or another of its terminals has opensand_id {values['opensand_id']}"
+            raise Problem(HTTPStatus.CONFLICT, detail) from error
         status = HTTPStatus.CREATED if new else HTTPStatus.OK
         return Answer(model, status, {"ETag": f'"{revision}"'})
 
@@ -236,6 +238,7 @@ def _beam(row: Row[Any]) -> models.Beam:
         forward_capacity_bps=row.forward_capacity_bps,
         return_capacity_bps=row.return_capacity_bps,
         one_way_delay_ms=row.one_way_delay_ms,
+        opensand=row.opensand,
     )
 
 
@@ -250,6 +253,7 @@ def _terminal(row: Row[Any]) -> models.Terminal:
         return_minimum_bps=row.return_minimum_bps,
         return_maximum_bps=row.return_maximum_bps,
         gateway=row.gateway,
+        opensand_id=row.opensand_id,
         heard_by=row.heard_by,
     )
 

@@ -61,6 +61,11 @@ class Keeper:
         """The name of this process among the holders of leases."""
         return self._tools.holder
 
+    @property
+    def held(self) -> frozenset[str]:
+        """The beams whose leases this process holds."""
+        return frozenset(self._running)
+
     def start(self) -> None:
         """Begin to take leases; `close` ends it."""
         self._task = asyncio.create_task(self._keep(), name="leases")

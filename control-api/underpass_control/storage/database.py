@@ -20,6 +20,10 @@ from sqlalchemy.pool import ConnectionPoolEntry
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 
+# PostgreSQL's codes for a table or column that is not there: the schema is being changed.
+_NO_SCHEMA = ("42P01", "42703")
+
+
 class DatabaseUrlError(ValueError):
     """The text names no database that the service can use."""
 
@@ -101,7 +105,7 @@ def _loss() -> Iterator[None]:
     except (OperationalError, InterfaceError, PoolTimeoutError, OSError) as error:
         raise DatabaseLostError(str(error)) from error
     except DBAPIError as error:
-        if error.connection_invalidated:
+        if error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _NO_SCHEMA:
             raise DatabaseLostError(str(error)) from error
         raise
 

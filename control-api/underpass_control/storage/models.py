@@ -55,6 +55,8 @@ class Beam(Base):
     forward_capacity_bps: Mapped[int]
     return_capacity_bps: Mapped[int]
     one_way_delay_ms: Mapped[int]
+    # Where an OpenSAND NCC shares out the return link: `opensand://host:port`.
+    opensand: Mapped[str | None] = mapped_column(String(200))
     # Rises with every change of it, for conditional requests.
     revision: Mapped[int] = mapped_column(default=1)
 
@@ -75,9 +77,14 @@ class Terminal(Base):
     # The gateway that serves it: as an operator says, else the one that its reports came by.
     gateway: Mapped[int | None]
     heard_by: Mapped[int | None]
+    # The satellite terminal that it is to the beam's NCC.
+    opensand_id: Mapped[int | None]
     revision: Mapped[int] = mapped_column(default=1)
 
-    __table_args__ = (CheckConstraint("weight > 0", "weight"),)
+    __table_args__ = (
+        CheckConstraint("weight > 0", "weight"),
+        Index("ix_terminal_opensand_id", "beam_id", "opensand_id", unique=True),
+    )
 
 
 class Route(Base):

@@ -46,7 +46,8 @@ async def put(
             raise RevisionError
         dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
         new = dialect.insert(table).values({name.key: key, **values, "revision": 1})
-        made = await connection.execute(new.on_conflict_do_nothing().returning(table.revision))
+        new = new.on_conflict_do_nothing(index_elements=[name.key])
+        made = await connection.execute(new.returning(table.revision))
         # None: another caller has made it since the update.
         if made.scalar_one_or_none() is not None:
             return 1, True

@@ -30,7 +30,7 @@ class Ncc:
     broken: list[bytes] = field(default_factory=list)
     connections: int = 0
     port: int = 0
-    _busy: bool = False
+    is_busy: bool = False
     _writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def start(self) -> None:
@@ -47,10 +47,10 @@ class Ncc:
         await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._busy:
+        if self.is_busy:
             writer.close()
             return
-        self._busy = True
+        self.is_busy = True
         self.connections += 1
         self._writers.append(writer)
         try:
@@ -60,7 +60,7 @@ class Ncc:
         except OSError:
             pass
         finally:
-            self._busy = False
+            self.is_busy = False
             writer.close()
 
     def _take(self, piece: bytes) -> bool:
