@@ -103,6 +103,21 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
             ):
                 await connection.execute(text(statement))
 
+    async def fill_the_ledger(database: Database) -> None:
+        async with database.transaction() as connection:
+            for statement in (
+                "INSERT INTO settled VALUES ('ku-1', 'return', 10000, 1, 1)",
+                "INSERT INTO ledger_entry (id, beam_id, link, from_ms, to_ms, kind)"
+                " VALUES (1, 'ku-1', 'return', 0, 10000, 'settled')",
+                "INSERT INTO ledger_posting VALUES (1, 11, -5), (1, 12, 5)",
+                "INSERT INTO ledger_lot VALUES"
+                " ('ku-1', 'return', 11, 10000, -5), ('ku-1', 'return', 12, 10000, 5)",
+                "INSERT INTO settled_usage VALUES"
+                " ('ku-1', 'return', 0, 11, 1, 2, 2, false, false)",
+            ):
+                await connection.execute(text(statement))
+
+    fills = {"0002": fill_what_is_reported, "0004": fill_the_ledger}
     with_database(empty_url, fill)
     for move, to in (
         *((schema.migrate, revision) for revision in revisions[1:]),
@@ -110,8 +125,8 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
         (schema.migrate, "head"),
     ):
         with_database(empty_url, partial(_move, move, to))
-        if move is schema.migrate and to == "0002":
-            with_database(empty_url, fill_what_is_reported)
+        if move is schema.migrate and to in fills:
+            with_database(empty_url, fills[to])
         assert with_database(empty_url, known) == [("Ku 1", "van", 7.5)]
 
 
