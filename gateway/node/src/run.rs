@@ -9,6 +9,7 @@ pub(crate) mod engine;
 mod inbound;
 mod links;
 pub(crate) mod plans;
+mod reporting;
 pub(crate) mod reports;
 
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
-use underpass_control_client::Poster;
 use underpass_deferred::store::StoreError;
 use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::{Dialler, Families};
@@ -41,6 +41,7 @@ use crate::security::{Security, SecurityError};
 use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
 use control::{Contacts, ControlError};
 use plans::{Acknowledge, Plans};
+use reporting::Reporting;
 use reports::ReportSender;
 
 pub use links::advice;
@@ -160,44 +161,14 @@ async fn serve(config: Config) -> Result<(), RunError> {
     tasks.extend(exchanges);
     let started = Instant::now();
     let control_clock = Arc::new(ControlClock::default());
-    let reporter = reports::Reporter::new(shell.clone(), &config, control_clock.clone());
-    let reporter = Arc::new(reporter);
-    let service = config.control.as_ref().map(control::service).transpose();
-    let service = service.map_err(ControlError::from)?.map(Arc::new);
-    let mut report_sender = None;
-    let mut poster = None;
-    if let (Some(settings), Some(service)) = (&config.control, &service) {
-        let running = control::post(&config, settings, service, &shell, &control_clock)?;
-        let (sender, made) = ReportSender::new(incarnation, started);
-        let own = control::post_own(config.node.number, made, running.posting());
-        tasks.push(background(own));
-        let status = reports::tell_status(reporter.clone(), sender.clone(), settings.interval());
-        tasks.push(background(status));
-        report_sender = Some(sender);
-        poster = Some(running);
-    }
-    let posting = poster.as_ref().map(Poster::posting);
-    let intake = reports::takes_in(&config).then(|| reports::Intake::start(&shell, posting));
-    let mut report_sending = None;
-    if let Some(settings) = &config.reports {
-        let (sender, made) = ReportSender::new(incarnation, started);
-        let sending = reports::Sending::start(&config, settings.to, shell.clone(), made);
-        report_sending = Some(sending);
-        let status = reports::tell_status(reporter.clone(), sender.clone(), settings.interval());
-        tasks.push(background(status));
-        report_sender = Some(sender);
-    }
-    if let Some(sender) = &report_sender {
-        let events = shell.link_events();
-        let (reporter, clock) = (reporter.clone(), control_clock.clone());
-        let blockages = reports::watch_blockages(events, reporter, clock, sender.clone());
-        tasks.push(background(blockages));
-    }
+    let reporting = Reporting::start(&config, &shell, &control_clock, incarnation, started)?;
+    let report_sender = reporting.sender.clone();
     let acknowledge = acknowledge_plans(report_sender.clone());
     let (plans, telling) = Plans::start(&config, &shell, &control_clock, acknowledge);
     tasks.extend(telling);
+    let service = reporting.service.clone();
     let follower = service.map(|service| control::follow(&config, service, plans.clone()));
-    let control = poster.as_ref().zip(follower.as_ref());
+    let control = reporting.poster.as_ref().zip(follower.as_ref());
     let control = control.map(|(poster, follower)| Contacts {
         posting: poster.posting(),
         following: follower.following(),
@@ -237,15 +208,15 @@ async fn serve(config: Config) -> Result<(), RunError> {
         edge: edge.clone(),
         interceptor: interceptor.clone(),
         deferred,
-        reporter,
+        reporter: reporting.reporter.clone(),
         positions,
         report_sender,
         announced: api::Announced::default(),
         control_clock,
         control,
         plans,
-        reports_sent: report_sending.as_ref().map(reports::Sending::sent),
-        reports: intake,
+        reports_sent: reporting.sending.as_ref().map(reports::Sending::sent),
+        reports: reporting.intake.clone(),
         config: config.clone(),
         incarnation,
         started,
@@ -272,12 +243,7 @@ async fn serve(config: Config) -> Result<(), RunError> {
         () = stop.wait() => tracing::warn!("told again to stop: not draining"),
     }
     links.shutdown().await;
-    if let Some(sending) = report_sending {
-        sending.finish().await;
-    }
-    if let Some(poster) = poster {
-        poster.close().await;
-    }
+    reporting.finish().await;
     if let Some(custody) = custody {
         custody.close(&shell).await;
     }

@@ -62,14 +62,14 @@ pub(crate) fn service(config: &ControlConfig) -> Result<Service, ConfigError> {
     })
 }
 
-/// Begins to post reports.
+/// Begins to post reports to the service that the configuration names.
 pub(super) fn post(
     config: &Config,
     control: &ControlConfig,
-    service: &Arc<Service>,
     shell: &Arc<Shell>,
     clock: &Arc<ControlClock>,
-) -> Result<Poster, ControlError> {
+) -> Result<(Arc<Service>, Poster), ControlError> {
+    let service = Arc::new(service(control)?);
     let spool_file = confirms(config).then(|| control.spool_file(&config.node.state_dir));
     let poster = PosterConfig {
         node: config.node.number,
@@ -82,10 +82,11 @@ pub(super) fn post(
         clock: clock.clone(),
     });
     let started = Poster::start(&poster, service.clone(), hub);
-    started.map_err(|source| ControlError::Spool {
+    let started = started.map_err(|source| ControlError::Spool {
         path: spool_file.unwrap_or_default(),
         source,
-    })
+    });
+    Ok((service, started?))
 }
 
 /// Begins to follow the stream of plans.

@@ -1,0 +1,101 @@
+//! Puts together what reports: a terminal to its hub, a hub to the control
+//! service.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::task::AbortOnDropHandle;
+use underpass_control_client::{Poster, Service};
+
+use super::background;
+use super::control::{self, ControlError};
+use super::reports::{self, Intake, ReportSender, Reporter, Sending, tell_status, watch_blockages};
+use crate::clock::ControlClock;
+use crate::config::Config;
+use crate::shell::Shell;
+
+/// What reports, and what takes reports in.
+pub(super) struct Reporting {
+    /// Says how the links are.
+    pub reporter: Arc<Reporter>,
+    /// Takes what any part of the node has to report, where it reports.
+    pub sender: Option<ReportSender>,
+    /// Sends a terminal's reports.
+    pub sending: Option<Sending>,
+    /// Takes terminals' reports in, at a hub.
+    pub intake: Option<Arc<Intake>>,
+    /// The control service, where there is one.
+    pub service: Option<Arc<Service>>,
+    /// Posts reports to it.
+    pub poster: Option<Poster>,
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Reporting {
+    /// Begins to report as the configuration says. `incarnation` and `started`
+    /// are this run's.
+    pub fn start(
+        config: &Config,
+        shell: &Arc<Shell>,
+        clock: &Arc<ControlClock>,
+        incarnation: u64,
+        started: Instant,
+    ) -> Result<Reporting, ControlError> {
+        let reporter = Reporter::new(shell.clone(), config, clock.clone());
+        let mut reporting = Reporting {
+            reporter: Arc::new(reporter),
+            sender: None,
+            sending: None,
+            intake: None,
+            service: None,
+            poster: None,
+            tasks: Vec::new(),
+        };
+        if let Some(settings) = &config.control {
+            let (sender, made) = ReportSender::new(incarnation, started);
+            let (service, poster) = control::post(config, settings, shell, clock)?;
+            let own = control::post_own(config.node.number, made, poster.posting());
+            reporting.tasks.push(background(own));
+            reporting.service = Some(service);
+            reporting.poster = Some(poster);
+            reporting.tell(sender, settings.interval(), shell, clock);
+        }
+        if let Some(settings) = &config.reports {
+            let (sender, made) = ReportSender::new(incarnation, started);
+            let sending = Sending::start(config, settings.to, shell.clone(), made);
+            reporting.sending = Some(sending);
+            reporting.tell(sender, settings.interval(), shell, clock);
+        }
+        if reports::takes_in(config) {
+            let posting = reporting.poster.as_ref().map(Poster::posting);
+            reporting.intake = Some(Intake::start(shell, posting));
+        }
+        Ok(reporting)
+    }
+
+    /// Reports status and blockages from now on.
+    fn tell(
+        &mut self,
+        sender: ReportSender,
+        interval: Duration,
+        shell: &Arc<Shell>,
+        clock: &Arc<ControlClock>,
+    ) {
+        let status = tell_status(self.reporter.clone(), sender.clone(), interval);
+        let (reporter, clock, events) = (self.reporter.clone(), clock.clone(), shell.link_events());
+        let blockages = watch_blockages(events, reporter, clock, sender.clone());
+        self.tasks
+            .extend([background(status), background(blockages)]);
+        self.sender = Some(sender);
+    }
+
+    /// Ends; what waits is kept as durably as this node keeps anything.
+    pub async fn finish(self) {
+        if let Some(sending) = self.sending {
+            sending.finish().await;
+        }
+        if let Some(poster) = self.poster {
+            poster.close().await;
+        }
+    }
+}
