@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import pytest
 
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
-from tests.testbed.client.transfer import Transfer, upload
+from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
 from tests.testbed.profile import Link, symmetric
 from tests.testbed.topology import Testbed
@@ -40,7 +41,7 @@ class Part:
 
 
 def _document(
-    link: str, version: int, start_s: float, lines: dict[int, Sequence[Part]]
+    link: str, version: int, start_s: float, lines: Mapping[int, Sequence[Part]]
 ) -> dict[str, object]:
     """Return a plan; `start_s` in s since the Unix epoch."""
     start_ms = round(start_s * 1000)
@@ -100,19 +101,40 @@ def _sent_bytes(pair: Pair[Testbed], direction: str) -> list[int]:
     return [links[terminal.name][direction]["bytes_sent"] for terminal in pair.testbed.terminals]
 
 
-def _rates(pair: Pair[Testbed], direction: str, from_s: float, to_s: float) -> list[float]:
-    """Wait, and return each terminal's rate between two times since the Unix epoch, Mbit/s."""
-    time.sleep(max(0.0, from_s - time.time()))
-    begun, before = time.monotonic(), _sent_bytes(pair, direction)
-    time.sleep(max(0.0, to_s - time.time()))
-    after, passed = _sent_bytes(pair, direction), time.monotonic() - begun
-    return [(b - a) * 8 / passed / _MBIT for a, b in zip(before, after, strict=True)]
+def _assert_rates(
+    pair: Pair[Testbed],
+    start_s: float,
+    between_s: tuple[float, float],
+    *,
+    forward: tuple[float, float],
+    back: tuple[float, float],
+) -> None:
+    """Wait, and compare each terminal's rates in a part of the plan; Mbit/s of IP."""
+    counted: list[tuple[float, list[int], list[int]]] = []
+    for at_s in between_s:
+        time.sleep(max(0.0, start_s + at_s - time.time()))
+        counts = _sent_bytes(pair, "forward"), _sent_bytes(pair, "return")
+        counted.append((time.monotonic(), *counts))
+    (begun, *before), (ended, *after) = counted
+    measured = [
+        [(b - a) * 8 / (ended - begun) / _MBIT for a, b in zip(x, y, strict=True)]
+        for x, y in zip(before, after, strict=True)
+    ]
+    expected = [
+        pytest.approx(rates, rel=0.12, abs=0.05 if 0.0 in rates else None)
+        for rates in (forward, back)
+    ]
+    assert measured == expected, f"between {between_s}"
 
 
 def _followed(node: Node, link: str, role: str = "follow") -> dict[str, Any]:
     """Return the plan that a node has of a link, {} without one."""
     plans = node.api.get("/v1/plans")["plans"]
     return next((p for p in plans if (p["link"], p["role"]) == (link, role)), {})
+
+
+def _has_plan(node: Node) -> bool:
+    return _followed(node, "return") != {}
 
 
 def _told(pair: Pair[Testbed], terminal: Node) -> int | None:
@@ -132,37 +154,38 @@ def _blocked_by(node: Node) -> str | None:
     return source
 
 
-def test_return_rates_follow_the_plan_through_a_blockage_a_restart_and_its_end(
+def test_rates_follow_the_plans_through_a_blockage_a_restart_and_their_end(
     start_pair: StartPair,
 ) -> None:
+    """13 s of plans: the rates of each of their parts are measured on the hop."""
     options = Options(terminal={"reports": {"to": HUB_NODE, "interval_ms": 200}})
     pair = start_pair(_WIDE, options, terminals=2)
-    first, second = pair.terminals
+    first = pair.terminal
     start_s = time.time() + 2.0
     lines = {
         terminal_node(0): [
             Part(3.0, 3 * _MBIT, "borrowing"),
-            Part(9.0, 0, "blocked"),
-            Part(12.0, 2 * _MBIT, "fair"),
+            Part(8.0, 0, "blocked"),
+            Part(11.0, 2 * _MBIT, "fair"),
         ],
         terminal_node(1): [
             Part(3.0, 1 * _MBIT, "lending"),
-            Part(9.0, 3 * _MBIT, "repaid"),
-            Part(12.0, 2 * _MBIT, "fair"),
+            Part(8.0, 3 * _MBIT, "repaid"),
+            Part(11.0, 2 * _MBIT, "fair"),
         ],
     }
-    monotonic = start_s - time.time() + time.monotonic()
-    blocked = pair.testbed.terminals[0].name
     # What was sent just before the entry still passes.
-    pair.testbed.satlink.schedule(blocked, [(monotonic + 3.1, 5.9)])
-    with _always(pair, upload, start_s + 14.6):
-        pair.hub.api.request("PUT", "/v1/plans", _document("return", 42, start_s, lines))
+    entry = start_s + 3.1 - time.time() + time.monotonic()
+    pair.testbed.satlink.schedule(pair.testbed.terminals[0].name, [(entry, 4.9)])
+    until_s = start_s + 13.2
+    with _always(pair, upload, until_s), _always(pair, download, until_s):
+        for link in ("return", "forward"):
+            pair.hub.api.request("PUT", "/v1/plans", _document(link, 42, start_s, lines))
+        assert _followed(pair.hub, "forward")["state"] == "waiting"
         for node in pair.terminals:
-            node.process.wait_until(lambda node=node: _followed(node, "return") != {})
+            node.process.wait_until(functools.partial(_has_plan, node))
             assert _followed(node, "return")["state"] == "waiting"
-        assert _rates(pair, "return", start_s + 1.0, start_s + 2.9) == pytest.approx(
-            [3.0, 1.0], rel=0.1
-        )
+        _assert_rates(pair, start_s, (1.0, 2.9), forward=(3.0, 1.0), back=(3.0, 1.0))
         assert [_told(pair, node) for node in pair.terminals] == [42, 42]
         # Restarted in its blockage, the terminal knows from its disk when that ends.
         time.sleep(max(0.0, start_s + 4.0 - time.time()))
@@ -170,10 +193,11 @@ def test_return_rates_follow_the_plan_through_a_blockage_a_restart_and_its_end(
         first.start()
         first.process.wait_until(lambda: _blocked_by(first) == "plan")
         assert _followed(first, "return")["version"] == 42
-        rates = _rates(pair, "return", start_s + 6.0, start_s + 8.8)
-        assert rates == pytest.approx([0.0, 3.0], rel=0.1, abs=0.05)
-        rates = _rates(pair, "return", start_s + 10.0, start_s + 11.9)
-        assert rates == pytest.approx([2.0, 2.0], rel=0.1)
-        rates = _rates(pair, "return", start_s + 12.5, start_s + 14.5)
-        assert rates == pytest.approx([1.0, 1.0], rel=0.1)
-    assert {_followed(node, "return")["state"] for node in (first, second)} == {"stale"}
+        # On the forward link the second has what the first cannot use, too.
+        _assert_rates(pair, start_s, (5.5, 7.8), forward=(0.0, 4.0), back=(0.0, 3.0))
+        _assert_rates(pair, start_s, (9.0, 10.9), forward=(2.0, 2.0), back=(2.0, 2.0))
+        # Behind the end the capacity known last is shared by weight.
+        _assert_rates(pair, start_s, (11.5, 13.0), forward=(2.0, 2.0), back=(1.0, 1.0))
+    followed = [_followed(node, "return") for node in pair.terminals]
+    followed.append(_followed(pair.hub, "forward"))
+    assert {plan["state"] for plan in followed} == {"stale"}
