@@ -40,6 +40,8 @@ def times(request: Request, blockages: dict[str, list[Blockage]]) -> list[int]:
         for step in request.capacity
         if request.start_ms < step.from_ms < request.end_ms
     )
+    if request.settle_ms is not None and request.settle_ms < request.end_ms:
+        bounds.add(request.settle_ms)
     for blockage in itertools.chain.from_iterable(blockages.values()):
         bounds.update((blockage.entry_ms, blockage.exit_ms))
     return sorted(bounds)

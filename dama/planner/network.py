@@ -12,7 +12,8 @@ question: it has no row.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -119,7 +120,17 @@ def network(request: Request) -> Network:
                 left -= row.fair
             else:
                 rows.append(row)
+    if request.settle_ms is not None:
+        _end_lending(rows, bisect_left(bounds_ms, request.settle_ms))
     return Network(tuple(bounds_ms), tuple(groups), tuple(rows), left)
+
+
+def _end_lending(rows: Iterable[Row], column: int) -> None:
+    """Give everyone that is not blocked its fair share from a column on: no more, and no less."""
+    for row in rows:
+        fair = np.where(row.blocked, 0, row.fair)[column:]
+        row.least[column:] = fair
+        row.greatest[column:] = fair
 
 
 def _affected(number: int, group: Class, bounds: Bounds, place: int, sure: Integers) -> Row:

@@ -112,6 +112,8 @@ class Request:
         one_way_delay_ms: from hub to terminal. On the forward link what is sent so long before
             entry meets the blockage, so there the planner takes blockages so much earlier.
         least_confidence: blockages below are left alone; above, borrowing is in proportion.
+        settle_ms: until when lending and repaying are over: from then on everyone has its fair
+            share, as far as it is not blocked. None: the end of the horizon.
     """
 
     beam: str
@@ -124,6 +126,7 @@ class Request:
     signalling_delay_ms: int = 0
     one_way_delay_ms: int = 0
     least_confidence: float = LEAST_CONFIDENCE
+    settle_ms: int | None = None
 
     @property
     def start_ms(self) -> int:
@@ -149,6 +152,8 @@ def check(request: Request) -> None:
             f"the horizon ends at {request.end_ms} ms, not after the plan's start at "
             f"{request.start_ms} ms"
         )
+    if request.settle_ms is not None and request.settle_ms <= request.start_ms:
+        raise PlanError("what is owed is to be settled before the plan's start")
     _check_capacity(request)
     names = set()
     for terminal in request.terminals:

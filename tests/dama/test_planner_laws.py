@@ -161,3 +161,17 @@ def test_a_group_is_planned_as_its_members_would_be(request: Request, size: int)
         bits = sum(segment.bits for segment in together.line(one.id).segments)
         alone = sum(segment.bits for segment in apart.line(one.id).segments)
         assert bits == pytest.approx(alone, abs=100 + 1e-6 * alone)
+
+
+@settings(max_examples=40, deadline=None)
+@given(requests(balances=True), st.integers(1, 99))
+def test_from_when_it_is_settled_everyone_has_its_fair_share(request: Request, part: int) -> None:
+    whole = request.end_ms - request.start_ms
+    settle_ms = request.start_ms + max(1, whole * part // 100)
+    made = plan(dataclasses.replace(request, settle_ms=settle_ms))
+    for line in made.lines():
+        for segment in line.segments:
+            if segment.start_ms >= settle_ms:
+                # Members of unequal balances share a row by these, which differ by a part in fifty.
+                fair = 0 if segment.blocked else segment.fair_bits
+                assert abs(segment.bits - fair) <= 2 + segment.fair_bits // 50

@@ -17,9 +17,10 @@ from dama.planner import Blockage, CapacityStep, Link, Plan, Request, Terminal, 
 from dama.prediction import Blockage as Prediction
 from underpass_control.planning.expected import Expectations, Expected, Planned
 
-# A plan reaches at least so far, and so far beyond the last exit, for what is still to be repaid.
+# A plan reaches at least so far. What is owed is settled within so long, or so long after the last
+# exit; the rest of the plan is there for the case that no other follows.
 HORIZON_MS = 180_000
-AFTER_EXIT_MS = 60_000
+SETTLE_MS = 60_000
 # But no further than this: predictions are no better.
 _FURTHEST_MS = 7_200_000
 # A new one is made while the present one still lasts so long: as long as control may be away
@@ -189,13 +190,13 @@ class BeamPlanner:
         """Return what to plan: `owed` is what it will be at the plan's start."""
         state = self._links[link]
         expected = self._expectations.blockages(now_ms, state.planned)
-        last_ms = max((one.exit_ms for one in expected), default=0)
-        end_ms = max(now_ms + HORIZON_MS, last_ms + AFTER_EXIT_MS)
+        last_ms = max((one.exit_ms for one in expected), default=now_ms)
+        settle_ms = min(max(now_ms, last_ms) + SETTLE_MS, now_ms + _FURTHEST_MS)
         return Request(
             beam=self._beam,
             link=link,
             now_ms=now_ms,
-            end_ms=min(end_ms, now_ms + _FURTHEST_MS),
+            end_ms=max(now_ms + HORIZON_MS, settle_ms),
             capacity=state.capacity,
             terminals=state.terminals(owed),
             blockages=tuple(
@@ -205,6 +206,7 @@ class BeamPlanner:
             ),
             signalling_delay_ms=signalling_delay_ms,
             one_way_delay_ms=self._one_way_delay_ms,
+            settle_ms=settle_ms,
         )
 
     def taken(self, request: Request, plan: Plan) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,7 @@ class BeamController:
         self._settler = Settler(tools.database, tools.changes, tools.metrics, tools.settings, beam)
         self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque()
         self._wake = asyncio.Event()
-        self._ending = False
+        self._ending = asyncio.Event()
         # When the first change that waits was heard.
         self._heard: float | None = None
         self._stale_terms = self._stale_reports = True
@@ -122,14 +123,14 @@ class BeamController:
 
     def stop(self) -> None:
         """Have `run` return once what it is at is done."""
-        self._ending = True
+        self._ending.set()
         self._wake.set()
 
     async def run(self) -> None:
         """Plan until the lease or the beam is gone."""
         keeping = asyncio.create_task(self._keep_books(), name=f"books {self.beam}")
         try:
-            while not self._ending and not keeping.done():
+            while not self._ending.is_set() and not keeping.done():
                 try:
                     if not await self._step():
                         return
@@ -267,8 +268,11 @@ class BeamController:
     async def _keep_books(self) -> None:
         """Each second, beside planning: settle, and keep what is expected and learned."""
         try:
-            while not self._ending:
-                await asyncio.sleep(_TICK_S)
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_TICK_S):
+                        await self._ending.wait()
+                        return
                 try:
                     await self._settle()
                     await self._keep_expectations()

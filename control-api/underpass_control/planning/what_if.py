@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Blockage, CapacityStep, Link, Plan, Request, Terminal
-from underpass_control.planning.beam_planner import AFTER_EXIT_MS, HORIZON_MS, Terms, moved
+from underpass_control.planning.beam_planner import HORIZON_MS, SETTLE_MS, Terms, moved
 from underpass_control.planning.delays import DEFAULT_MS
 from underpass_control.planning.stored import current_plan
 from underpass_control.planning.terms import BeamTerms
@@ -66,8 +66,9 @@ def request_of(beam: str, link: Link, basis: Basis, instead: Instead, now_ms: in
     """Return what to plan."""
     blockages = basis.blockages if instead.blockages is None else instead.blockages
     delay_ms = DEFAULT_MS if instead.signalling_delay_ms is None else instead.signalling_delay_ms
-    last_ms = max((one.exit_ms for one in blockages), default=0)
-    end_ms = max(now_ms + HORIZON_MS, last_ms + AFTER_EXIT_MS)
+    last_ms = max((one.exit_ms for one in blockages), default=now_ms)
+    settle_ms = max(now_ms, last_ms) + SETTLE_MS
+    end_ms = max(now_ms + HORIZON_MS, settle_ms) if instead.end_ms is None else instead.end_ms
     terminals = {int(one.id): one for one in _terminals(basis, link, now_ms)}
     for node, different in instead.terminals.items():
         known = terminals.get(node, Terminal(str(node)))
@@ -76,7 +77,7 @@ def request_of(beam: str, link: Link, basis: Basis, instead: Instead, now_ms: in
         beam=beam,
         link=link,
         now_ms=now_ms,
-        end_ms=end_ms if instead.end_ms is None else instead.end_ms,
+        end_ms=end_ms,
         capacity=instead.capacity or basis.terms.capacity[link],
         terminals=tuple(terminals.values()),
         blockages=blockages,
@@ -86,6 +87,7 @@ def request_of(beam: str, link: Link, basis: Basis, instead: Instead, now_ms: in
             if instead.one_way_delay_ms is None
             else instead.one_way_delay_ms
         ),
+        settle_ms=settle_ms,
     )
     if instead.least_confidence is None:
         return request

@@ -1,0 +1,1 @@
+"""When a beam is planned anew, and with what, in virtual time."""
