@@ -112,8 +112,7 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
                 "INSERT INTO ledger_posting VALUES (1, 11, -5), (1, 12, 5)",
                 "INSERT INTO ledger_lot VALUES"
                 " ('ku-1', 'return', 11, 10000, -5), ('ku-1', 'return', 12, 10000, 5)",
-                "INSERT INTO settled_usage VALUES"
-                " ('ku-1', 'return', 0, 11, 1, 2, 2, false, false)",
+                "INSERT INTO settled_usage VALUES ('ku-1', 'return', 0, 11, 1, 2, 2, false, false)",
             ):
                 await connection.execute(text(statement))
 
