@@ -64,7 +64,7 @@ class _World:
 
 
 def test_no_report_is_lost_while_the_service_the_hub_or_its_token_fails() -> None:
-    with Testbed(NEAR, beam=NEAR.forward) as testbed:
+    with Testbed(NEAR) as testbed:
         world = _World(testbed)
         pair, control = world.pair, world.control
         world.announce(2)

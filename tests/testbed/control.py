@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,10 @@ class Control:
     Its database is a file of SQLite, or with `durable_postgresql` a PostgreSQL of its own.
     """
 
-    def __init__(self, testbed: Testbed, *, durable_postgresql: bool = False) -> None:
+    def __init__(
+        self, testbed: Testbed, *, durable_postgresql: bool = False, maps: Sequence[Path] = ()
+    ) -> None:
+        """Start it, with what these maps have in its database."""
         self._testbed = testbed
         self.namespace = testbed.namespace("control")
         join(testbed.hub, "control", self.namespace, "eth0")
@@ -55,13 +59,18 @@ class Control:
         self.operator = self.token("operations", "operator")
         self.gateway_token_file = testbed.dir / "gateway.token"
         self.gateway_token_file.write_text(self.token("the hub", "gateway", node=HUB_NODE))
+        for path in maps:
+            self.cli("obstruction", "import", str(path))
         self.start()
 
     def start(self) -> None:
         """Start the service, or start it again after its end."""
         self.process: Process = self._testbed.start(
             "control",
-            [*_program(), "serve", "--host", "0.0.0.0", "--port", str(PORT)],  # noqa: S104
+            [
+                *(*_program(), "serve", "--database", self.database),
+                *("--host", "0.0.0.0", "--port", str(PORT)),  # noqa: S104
+            ],
             self.namespace,
             env=self._environment(),
         )
@@ -77,18 +86,13 @@ class Control:
         which = [] if node is None else ["--node", str(node)]
         return self.cli("token", "create", name, "--role", role, *which).strip()
 
-    def import_map(self, path: Path) -> None:
-        """Take in the road tunnels of a map."""
-        self.cli("obstruction", "import", str(path))
-
     def register(self, *, minimum_bps: int = 0) -> None:
         """Tell it of the beam and of its terminals, all of the same terms."""
-        profile, beam = self._testbed.profile, self._testbed.beam
-        assert beam is not None
+        profile = self._testbed.profile
         body = {
             "name": "the test bed's",
-            "forward_capacity_bps": beam.rate_bps,
-            "return_capacity_bps": beam.rate_bps,
+            "forward_capacity_bps": profile.forward.rate_bps,
+            "return_capacity_bps": profile.return_.rate_bps,
             "one_way_delay_ms": round(profile.forward.delay_ms),
         }
         self.call("PUT", f"/v1/beams/{BEAM}", body)
@@ -104,10 +108,9 @@ class Control:
     @property
     def hub_config(self) -> dict[str, object]:
         """Return what of a hub's configuration makes it work with this service."""
-        assert self._testbed.beam is not None
         return {
             "control": {"url": URL, "token_file": self.gateway_token_file},
-            "beam": {"rate_bps": self._testbed.beam.rate_bps},
+            "beam": {"rate_bps": self._testbed.profile.forward.rate_bps},
         }
 
     def call(self, method: str, path: str, body: object = None) -> Any:
@@ -132,6 +135,17 @@ class Control:
     def get(self, path: str) -> Any:
         """Read as the operator."""
         return self.call("GET", path)
+
+    def plan_lines(self, link: str, version: int) -> dict[int, list[dict[str, Any]]]:
+        """Return the segments of every terminal in a plan, with all amounts."""
+        plan = f"/v1/beams/{BEAM}/plans/{link}/{version}"
+        nodes = [terminal_node(terminal.index) for terminal in self._testbed.terminals]
+        return {node: self.get(f"{plan}?terminal={node}")["lines"][0]["segments"] for node in nodes}
+
+    def balances(self, link: str) -> dict[int, int]:
+        """Return what each terminal is owed, bits of capacity; below 0 it owes."""
+        [found] = self.get(f"/v1/beams/{BEAM}/balances?link={link}")["links"]
+        return {one["terminal"]: one["bits"] for one in found["balances"]}
 
     def ready(self) -> bool:
         """Tell whether it can serve."""

@@ -71,5 +71,5 @@ PROFILE_V = Profile(
 TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=20_000_000, delay_ms=25.0, queue_ms=200.0))
 # The loopback experiments need a hop that is none.
 PERFECT = symmetric("perfect", Link())
-# The beam of Oh, Kim and Kim's experiment: all that its sessions share, without loss.
+# The beam of Oh, Kim and Kim's experiment, without loss.
 PAPER_BEAM = symmetric("paper", Link(rate_bps=8_000_000, delay_ms=250.0, queue_ms=500.0))

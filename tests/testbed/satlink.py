@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.testbed.process import Process
-from tests.testbed.profile import Link, Profile
+from tests.testbed.profile import Profile
 from tests.testbed.programs import built
 from tests.testbed.toml_text import toml_text
 
@@ -56,7 +56,7 @@ class Satlink:
         hub: Device,
         stations: Sequence[Station],
         *,
-        beam: Link | None,
+        shared: Profile | None,
         seed: int,
         directory: Path,
         name: str,
@@ -64,11 +64,13 @@ class Satlink:
     ) -> None:
         self.socket_path = directory / f"{name}.sock"
         config_path = directory / f"{name}.toml"
-        capacity = {"capacity_bps": beam.rate_bps} if beam else {}
         config = {
             "socket": self.socket_path,
             "seed": seed,
-            "beam": {"forward": capacity, "return": capacity},
+            "beam": {
+                "forward": {"capacity_bps": shared and shared.forward.rate_bps},
+                "return": {"capacity_bps": shared and shared.return_.rate_bps},
+            },
             "hub": hub.table(),
             "terminal": [
                 {

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.testbed
 def test_the_hub_reaches_a_control_service_that_knows_its_beam(durable_postgresql: bool) -> None:
     if durable_postgresql and (reason := postgresql.missing()):
         pytest.skip(reason)
-    with Testbed(PAPER_BEAM, terminals=2, beam=PAPER_BEAM.forward) as testbed:
+    with Testbed(PAPER_BEAM, terminals=2, shared=True) as testbed:
         control = Control(testbed, durable_postgresql=durable_postgresql)
         with Follower(control, ["beam", "terminal"]) as follower:
             control.register()

@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 from tests.testbed import addresses, ports
 from tests.testbed.namespace import Namespace, instance_prefix, join
 from tests.testbed.process import Process
-from tests.testbed.profile import PROFILE_G, Link, Profile
+from tests.testbed.profile import PROFILE_G, Profile
 from tests.testbed.programs import origin_argv
 from tests.testbed.satlink import Device, Satlink, Station
 
@@ -42,6 +42,8 @@ class Terminal:
 class Testbed:
     """A context manager; whatever happens inside, nothing of it remains after its end.
 
+    Each terminal has what the profile says for itself; with `shared`, all have it together.
+
     With `wan`, a router stands between hub and origin: the link from it to the origin is
     emulated too, and shared with the terrestrial clients in the namespace `ground`.
 
@@ -55,7 +57,7 @@ class Testbed:
         profile: Profile = PROFILE_G,
         *,
         terminals: int = 1,
-        beam: Link | None = None,
+        shared: bool = False,
         terrestrial: Profile | None = None,
         wan: Profile | None = None,
         origin_congestion_control: str | None = None,
@@ -69,7 +71,7 @@ class Testbed:
         self.dir.mkdir(parents=True, exist_ok=True)
         self._stack = contextlib.ExitStack()
         self._terminal_count = terminals
-        self.beam = beam
+        self._shared = shared
         self._terrestrial_profile = terrestrial
         self._wan_profile = wan
         self._origin_congestion_control = origin_congestion_control
@@ -137,11 +139,11 @@ class Testbed:
         for index in range(self._terminal_count):
             self.terminals.append(self._wire_terminal(index))
         self.satlink = self._start_hop(
-            "satlink", _SAT_DEVICE, self.profile, self.beam, default_route=True
+            "satlink", _SAT_DEVICE, self.profile, shared=self._shared, default_route=True
         )
         if self._terrestrial_profile:
             self.terrestrial = self._start_hop(
-                "terrestrial", _TERRESTRIAL_DEVICE, self._terrestrial_profile, None
+                "terrestrial", _TERRESTRIAL_DEVICE, self._terrestrial_profile
             )
         origin = self.start("origin", origin_argv(), self.origin)
         origin.wait_until(lambda: listens(self.origin, ports.RESETTING))
@@ -184,7 +186,7 @@ class Testbed:
                     profile,
                 )
             ],
-            beam=None,
+            shared=None,
             seed=self._seed,
             directory=self.dir,
             name="wan",
@@ -207,8 +209,8 @@ class Testbed:
         name: str,
         device: str,
         profile: Profile,
-        beam: Link | None,
         *,
+        shared: bool = False,
         default_route: bool = False,
     ) -> Satlink:
         """Start a satlink between the hub and all terminals.
@@ -252,7 +254,7 @@ class Testbed:
         return Satlink(
             hub,
             stations,
-            beam=beam,
+            shared=profile if shared else None,
             seed=self._seed,
             directory=self.dir,
             name=name,

@@ -16,7 +16,7 @@ _GPSD_PORT = 2947
 # gpsfake sends a sentence at a time, and an epoch has two.
 _SENTENCES_PER_S = 2
 # gpsd is up by then, so that fixes come when they say that they do.
-_START_MS = 2_000
+_START_MS = 2_500
 
 
 def missing() -> str | None:

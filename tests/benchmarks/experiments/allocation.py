@@ -127,8 +127,7 @@ def _report(result: Result, case: Case, courses: Sequence[Course]) -> None:
 
 def _course(case: Case, seed: int) -> Course:
     say(f"{case}: begins")
-    beam = PAPER_BEAM.forward
-    with Testbed(PAPER_BEAM, terminals=case.sessions, beam=beam, seed=seed) as testbed:
+    with Testbed(PAPER_BEAM, terminals=case.sessions, shared=True, seed=seed) as testbed:
         accesses, recognise = _ways(case, testbed)
         if case.condition != "clear":
             first, entry = testbed.terminal.name, time.monotonic() + _ENTRY_S
