@@ -7,20 +7,40 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
-from tests.testbed import addresses, namespace
+from tests.drives.island import ISLAND_OSM
+from tests.drives.synthetic import passage_of
+from tests.testbed import addresses, namespace, vehicle
+from tests.testbed.client.transfer import download
+from tests.testbed.control import BEAM, PORT, REPORTS, Control, ControlError
+from tests.testbed.following import Event, Follower
 from tests.testbed.namespace import CommandError, Namespace, command
-from tests.testbed.node import HTTP_PORT, HUB_NODE, SOCKS_PORT, Options, Pair
+from tests.testbed.narration import Narrator
+from tests.testbed.node import HTTP_PORT, HUB_NODE, SOCKS_PORT, Node, Options, Pair, terminal_node
 from tests.testbed.process import ProcessError
-from tests.testbed.profile import PROFILE_V
+from tests.testbed.profile import Link, Profile
 from tests.testbed.programs import built, missing
 from tests.testbed.topology import Testbed
+from tests.testbed.vehicle import Vehicle
+
+_TERMINALS = 4
+_BEAM = Profile(
+    "the demo's beam",
+    Link(rate_bps=20_000_000, delay_ms=280.0, queue_ms=1000.0),
+    Link(rate_bps=4_000_000, delay_ms=280.0, queue_ms=1000.0),
+)
+# A motorway with a road tunnel of 1.6 km; some two minutes and a half.
+_ROAD, _LEAD_M, _TAIL_M = "A1 east", 1500.0, 150.0
+_KINDS = ("positions", "blockages", "plans", "acknowledgements", "links", "ledger")
+# A download that nobody ends.
+_ENDLESS_BYTES, _ENDLESS_S = 1_000_000_000_000, 30 * 86_400.0
 
 
 def main() -> int:
     """Run until Ctrl-C or SIGTERM; leave nothing behind."""
-    reason = namespace.unprivileged_reason() or missing("satlink", "underpass")
+    reason = namespace.unprivileged_reason() or missing("satlink", "underpass") or vehicle.missing()
     if reason:
         _say(f"the demo cannot run: {reason}")
         return 1
@@ -30,12 +50,10 @@ def main() -> int:
     swept = namespace.sweep()
     if swept:
         _say(f"removed what an earlier run left: {' '.join(swept)}")
-    _say("starting terminal, satellite hop, hub, origin (about 5 s)")
+    _say("starting terminals, satellite hop, hub, origin, control service (about 15 s)")
     try:
-        with Testbed(PROFILE_V) as testbed, _host_access(testbed.terminal.node) as (host, proxy):
-            pair = Pair(testbed, _options(host, proxy))
-            _say(_instructions(testbed, pair, proxy))
-            _wait(ended, testbed, pair)
+        with Testbed(_BEAM, terminals=_TERMINALS, shared=True) as testbed:
+            _run(ended, testbed)
             _say("\nending")
     except (CommandError, ProcessError) as error:
         _say("\n".join([str(error), *getattr(error, "__notes__", [])]))
@@ -44,36 +62,109 @@ def main() -> int:
     return 0
 
 
-def _wait(ended: threading.Event, testbed: Testbed, pair: Pair[Testbed]) -> None:
-    """Wait for the signal; start a node that was killed again, as a supervisor would."""
-    while not ended.wait(0.5):
-        satlink = testbed.satlink.process
-        if not satlink.running():
-            raise ProcessError(f"{satlink.name} has ended by itself:\n{satlink.log_tail()}")
-        for node in (pair.hub, pair.terminal):
-            if node.process.running():
-                continue
-            if not node.process.killed():
-                raise ProcessError(f"{node.name} has ended by itself:\n{node.process.log_tail()}")
-            _say(f"{node.name} was killed; starting it again")
-            node.start()
+def _run(ended: threading.Event, testbed: Testbed) -> None:
+    control = Control(testbed, maps=[ISLAND_OSM])
+    control.register()
+    with (
+        _host_access(testbed.terminal.node, "t") as (host, proxy),
+        _host_access(control.namespace, "c") as (_, api),
+        Follower(control, _KINDS) as follower,
+    ):
+        pair = Pair(testbed, _options(control, host, proxy))
+        _say(_instructions(testbed, pair, control, proxy, api))
+        for index in range(_TERMINALS):
+            threading.Thread(target=_download, args=(pair, index, ended), daemon=True).start()
+        _wait(ended, testbed, pair, control, follower)
+
+
+def _wait(
+    ended: threading.Event,
+    testbed: Testbed,
+    pair: Pair[Testbed],
+    control: Control,
+    follower: Follower,
+) -> None:
+    """Tell what happens until the signal comes; drive again, and start again what was killed."""
+    names = {terminal_node(one.index): one.name for one in testbed.terminals} | {HUB_NODE: "hub"}
+    narrator = Narrator(names)
+    drive = passage_of(_ROAD, lead_m=_LEAD_M, tail_m=_TAIL_M)
+    driver = Vehicle(testbed, testbed.terminal, drive)
+    while not ended.is_set():
+        event = follower.next(0.5)
+        if event:
+            for line in _told(narrator, control, event):
+                _say(line)
+        _keep_running(testbed, pair, control)
+        if time.time() > driver.end_ms / 1000:
+            driver.process.stop()
+            _say(f"the vehicle drives the same way again, from {_LEAD_M:.0f} m before the portal")
+            driver = Vehicle(testbed, testbed.terminal, drive)
+
+
+def _keep_running(testbed: Testbed, pair: Pair[Testbed], control: Control) -> None:
+    """Start a node or the service that was killed again, as a supervisor would."""
+    satlink = testbed.satlink.process
+    if not satlink.running():
+        raise ProcessError(f"{satlink.name} has ended by itself:\n{satlink.log_tail()}")
+    watched: list[Node | Control] = [pair.hub, *pair.terminals, control]
+    for one in watched:
+        if one.process.running():
+            continue
+        name = one.process.name
+        if not one.process.killed():
+            raise ProcessError(f"{name} has ended by itself:\n{one.process.log_tail()}")
+        _say(f"{name} was killed; starting it again")
+        one.start()
+
+
+def _told(narrator: Narrator, control: Control, event: Event) -> list[str]:
+    data, now_s = event.data, event.came_s
+    try:
+        if event.kind == "plans":
+            lines = control.plan_lines(data["link"], data["plan"])
+            return list(narrator.plan(data["link"], data["plan"], lines, now_s))
+        if event.kind == "ledger":
+            return [narrator.ledger(data, control.balances(data["link"]), now_s)]
+    except (OSError, ControlError):
+        # The service was killed, or has a newer plan by now: its next word will do.
+        return []
+    tell = {
+        "positions": narrator.positions,
+        "blockages": narrator.blockages,
+        "links": narrator.links,
+        "acknowledgements": narrator.acknowledgements,
+    }.get(event.kind)
+    return list(tell(data, now_s)) if tell else []
+
+
+def _download(pair: Pair[Testbed], index: int, ended: threading.Event) -> None:
+    """Keep a terminal's client busy; begin again where a killed node has ended the download."""
+    client = pair.testbed.terminals[index].client
+    while not ended.wait(1.0):
+        download(
+            client,
+            addresses.ORIGIN,
+            _ENDLESS_BYTES,
+            route=pair.http_forward(index),
+            seed=index,
+            deadline_s=_ENDLESS_S,
+            stop=ended,
+        )
 
 
 @contextlib.contextmanager
-def _host_access(terminal: Namespace) -> Iterator[tuple[str, str]]:
-    """Join this machine to the terminal as one more client; yield its and the proxy's address."""
+def _host_access(to: Namespace, suffix: str) -> Iterator[tuple[str, str]]:
+    """Join this machine to a namespace; yield its own address there and the other one."""
     third = _free_network()
-    host, proxy = f"10.199.{third}.1", f"10.199.{third}.2"
-    interface = f"up{os.getpid():x}"
-    command(
-        ["ip", "link", "add", interface, "type", "veth", "peer", "host", "netns", terminal.name]
-    )
+    host, there = f"10.199.{third}.1", f"10.199.{third}.2"
+    interface = f"up{os.getpid():x}{suffix}"
+    command(["ip", "link", "add", interface, "type", "veth", "peer", "host", "netns", to.name])
     try:
         command(["ip", "address", "add", f"{host}/24", "dev", interface])
         command(["ip", "link", "set", interface, "up"])
-        terminal.ip("address", "add", f"{proxy}/24", "dev", "host")
-        terminal.ip("link", "set", "host", "up")
-        yield host, proxy
+        to.ip("address", "add", f"{there}/24", "dev", "host")
+        to.ip("link", "set", "host", "up")
+        yield host, there
     finally:
         command(["ip", "link", "delete", interface])
 
@@ -84,7 +175,9 @@ def _free_network() -> int:
     return next(third for third in range(256) if f"10.199.{third}." not in used)
 
 
-def _options(host: str, proxy: str) -> Options:
+def _options(control: Control, host: str, proxy: str) -> Options:
+    """The first terminal is the vehicle's: this machine is a client there, and gpsd is."""
+    assert _BEAM.return_.rate_bps is not None
     lan = addresses.terminal_lan(0)
     listeners = [
         {"name": f"{name}-{place}", "protocol": protocol, "address": f"{address}:{port}"}
@@ -98,21 +191,29 @@ def _options(host: str, proxy: str) -> Options:
     custody = {"custody": {"durability": "disk"}}
     edge = {"client_networks": networks, "listener": listeners}
     return Options(
-        terminal={"edge": edge, "reports": {"to": HUB_NODE}, **custody},
-        hub=custody,
+        return_rate_bps=_BEAM.return_.rate_bps // _TERMINALS,
+        terminal={**REPORTS, **custody},
+        only={0: {"edge": edge, "positions": vehicle.POSITIONS}},
+        hub={**control.hub_config, **custody},
     )
 
 
-def _instructions(testbed: Testbed, pair: Pair[Testbed], proxy: str) -> str:
+def _instructions(
+    testbed: Testbed, pair: Pair[Testbed], control: Control, proxy: str, api: str
+) -> str:
     origin, terminal = addresses.ORIGIN, testbed.terminal
     satlink = f"{built('satlink')} ctl --socket {testbed.satlink.socket_path}"
     underpass = built("underpass")
     return f"""
-A vehicle's terminal and a hub, 560 ms apart, 40 Mbit/s down and 2 up; the origin is {origin}.
-There is no Internet behind the hub: the origin serves /bytes/N of any N, and answers /request.
+Four terminals and a hub, 560 ms apart, share a beam of 20 Mbit/s down and 4 up; each has a
+download that never ends. {terminal.name} drives through a road tunnel, again and again: the control
+service knows it beforehand from its positions and the map, lends it capacity from the others, and
+gives that back to them while it is inside. There is no Internet behind the hub: the origin is
+{origin}, serves /bytes/N of any N, and answers /request.
 
-  HTTP proxy    {proxy}:{HTTP_PORT}     (CONNECT and http://)
+  HTTP proxy    {proxy}:{HTTP_PORT}     (of {terminal.name}; CONNECT and http://)
   SOCKS5 proxy  {proxy}:{SOCKS_PORT}
+  REST API      http://{api}:{PORT}/     (token {control.operator})
 
 Try, in another terminal of this machine:
   curl -x http://{proxy}:{HTTP_PORT} http://{origin}/
@@ -121,8 +222,12 @@ Try, in another terminal of this machine:
 The same without Underpass, plain TCP over the same hop:
   sudo ip netns exec {terminal.client.name} curl -o /dev/null http://{origin}/bytes/8000000
 
-Into a road tunnel: block the line of sight for 20 s while the large download runs, and see it
-hold and resume; or block until told otherwise:
+Ask the control service what it expects, what it has planned and who owes whom:
+  curl -H 'Authorization: Bearer {control.operator}' http://{api}:{PORT}/v1/terminals
+  curl -H 'Authorization: Bearer {control.operator}' http://{api}:{PORT}/v1/beams/{BEAM}
+
+Into a road tunnel that is on no map: block the line of sight for 20 s, and see downloads hold and
+resume; or block until told otherwise:
   sudo {satlink} block {terminal.name} --for 20
   sudo {satlink} block {terminal.name}
   sudo {satlink} unblock {terminal.name}
@@ -131,9 +236,10 @@ The nodes find out by themselves, by beacons. A request for later is kept throug
 through the end of either node; the answer names where its response will be:
   curl -x http://{proxy}:{HTTP_PORT} -i -H 'Prefer: respond-async' http://{origin}/bytes/1000000
 
-Kill a node and see it go on with what it had in custody; it is started again at once:
+Kill a node or the control service, and see it go on with what it had; it is started again at once:
   sudo pkill -9 -f {pair.hub.config_path}
   sudo pkill -9 -f {pair.terminal.config_path}
+  sudo pkill -9 -f {control.database}
 
 What the nodes say of themselves, and what the hub knows of the terminal's link:
   sudo {underpass} status --socket {pair.terminal.api.path}

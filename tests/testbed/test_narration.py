@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+from tests.testbed.narration import Narrator
+
+_NOW_S = 1_800_000_000.0
+_NAMES = {1: "hub", 10: "t0", 11: "t1", 12: "t2", 13: "t3"}
+
+
+def _segment(start: str, end: str, state: str, **bits: int) -> dict[str, Any]:
+    amounts = dict.fromkeys(
+        ("bits", "fair_bits", "borrowed_bits", "lent_bits", "repaid_bits", "repaying_bits"), 0
+    )
+    day = "2027-01-15T08"
+    times = {"start": f"{day}:{start}Z", "end": f"{day}:{end}Z"}
+    return {**times, "state": state, **amounts, **bits}
+
+
+def test_a_plan_is_told_in_the_papers_terms_and_once() -> None:
+    borrower = [
+        _segment("01:00", "03:00", "borrowing", fair_bits=240_000_000, borrowed_bits=120_000_000),
+        _segment("03:00", "04:00", "blocked", fair_bits=120_000_000, repaying_bits=120_000_000),
+    ]
+    lender = [
+        _segment("01:00", "03:00", "lending", fair_bits=240_000_000, lent_bits=40_000_000),
+        _segment("03:00", "04:00", "repaid", fair_bits=120_000_000, repaid_bits=40_000_000),
+    ]
+    lines = {10: borrower, 11: lender, 12: lender, 13: lender}
+    narrator = Narrator(_NAMES)
+    [told] = narrator.plan("forward", 42, lines, _NOW_S)
+    for part in ("t0", "T_t = 60.0 s", "T_r = 120.0 s", "D_u = 120.0", "each of 3", "D_r = 40.0"):
+        assert part in told
+    assert "D_b = 0.33 Mbit/s" in told
+    assert list(narrator.plan("forward", 43, lines, _NOW_S)) == []
+    said = {"link": "forward", "acknowledgements": [{"node": 1, "after_ms": 30}]}
+    [taken] = narrator.acknowledgements({**said, "plan": 42}, _NOW_S)
+    assert "hub after 30 ms" in taken
+    assert list(narrator.acknowledgements({**said, "plan": 43}, _NOW_S)) == []
+
+
+def test_rates_are_those_of_the_seconds_since_the_last_line() -> None:
+    narrator = Narrator(_NAMES)
+
+    def link(time: str, sent: int) -> dict[str, Any]:
+        state = {"terminal": 10, "link": "forward", "state": "up", "sent_bytes": sent}
+        return {"links": [{**state, "time": f"2027-01-15T08:{time}Z"}]}
+
+    assert list(narrator.links(link("00:00", 1_000), _NOW_S)) == []
+    assert list(narrator.links(link("00:01", 9_000), _NOW_S + 1)) == []
+    [told] = narrator.links(link("00:08", 2_001_000), _NOW_S + 8)
+    assert "t0  2.00  Mbit/s" in told
