@@ -304,6 +304,54 @@ _ALL = [
         )
     ),
     *(
+        figure
+        for database, name in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL"))
+        for figure in (
+            Figure(
+                f"report-to-plan.hub.{database}",
+                f"From a report's arrival at control to the plan in force at the hub, {name}",
+                "ms",
+                target=300.0,
+            ),
+            Figure(
+                f"report-to-plan.terminal.{database}",
+                "The same at the terminal, one way delay of 250 ms included",
+                "ms",
+                target=550.0,
+            ),
+        )
+    ),
+    *(
+        figure
+        for what, away in (("service", "the control service"), ("database", "its PostgreSQL"))
+        for figure in (
+            Figure(
+                f"control-loss.{what}.missing",
+                f"60 s without {away}: position reports lost",
+                "reports",
+                target=0.0,
+            ),
+            Figure(
+                f"control-loss.{what}.plans",
+                "The same: links whose next plan did not come into force within 10 s",
+                "links",
+                target=0.0,
+            ),
+            Figure(
+                f"control-loss.{what}.caught-up",
+                "The same: until the newest positions are known again",
+                "s",
+            ),
+            Figure(
+                f"control-loss.{what}.goodput",
+                "The same: goodput of these 60 s against those before",
+                "%",
+                target=99.0,
+                more_is_better=True,
+            ),
+        )
+    ),
+    *(
         Figure(
             f"goodput-rtt.{part}.{rtt}",
             f"Goodput at 10 Mbit/s, satellite RTT {rtt} ms, {what}",

@@ -9,6 +9,7 @@ from tests.benchmarks.experiments import (
     allocation,
     blockages,
     bulk,
+    control_loss,
     crowd,
     durability,
     echo,
@@ -23,6 +24,7 @@ from tests.benchmarks.experiments import (
     planner,
     position_reports,
     prediction,
+    report_to_plan,
     satlink,
     start_up,
     survival,
@@ -62,4 +64,6 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "allocation": allocation.run,
     "planner": planner.run,
     "position-reports": position_reports.run,
+    "report-to-plan": report_to_plan.run,
+    "control-loss": control_loss.run,
 }
