@@ -433,6 +433,14 @@ async fn announcement_that_makes_no_sense_is_refused_and_not_reported() {
 }
 
 #[tokio::test]
+async fn node_without_control_service_says_so() {
+    let world = World::new();
+    let answer = world.ask("GET", "/v1/control", Body::empty()).await;
+    answer.is_problem(404);
+    assert_eq!(world.get("/v1/status").await["control"], Value::Null);
+}
+
+#[tokio::test]
 async fn told_efficiency_is_in_the_status_reports() {
     let world = World::new();
     let url = "/v1/paths/sat/efficiency";
