@@ -71,8 +71,11 @@ async def recall(
             await asyncio.sleep(0)
     for one in await announcements.open_ones(connection, beam, now_ms):
         predictions.announce(one.terminal, one.announcement)
-    for terminal, entry_ms in await blockages.lasting(connection, beam, now_ms - _SILENT_MS):
-        predictions.observe(terminal, entry_ms, None)
+    lost = await blockages.newest(connection, beam, now_ms - _SILENT_MS)
+    for terminal, (entry_ms, exit_ms) in lost.items():
+        # What is over says something only to whom has missed its end; it has been learned from.
+        if exit_ms is None or predictions.is_dark(terminal):
+            predictions.observe(terminal, entry_ms, exit_ms)
     for state in await _states(connection, beam):
         demands.take(state.terminal, Link(state.link), state)
 

@@ -107,6 +107,12 @@ class Predictions:
         if ahead.darkness.exit_ms is not None:
             self._lessons.lost(terminal, ahead.darkness)
 
+    def is_dark(self, terminal: int) -> bool:
+        """Tell whether a terminal is in a blockage, as far as has been observed."""
+        ahead = self._terminals.get(terminal)
+        darkness = None if ahead is None else ahead.darkness
+        return darkness is not None and darkness.exit_ms is None
+
     def forget(self, terminal: int) -> None:
         """Forget a terminal that has left the beam."""
         self._terminals.pop(terminal, None)

@@ -109,20 +109,17 @@ async def lift(
     return over
 
 
-async def lasting(connection: AsyncConnection, beam: str, since_ms: int) -> list[tuple[int, int]]:
-    """Return the terminals of a beam that are in a blockage, each with its entry."""
+async def newest(
+    connection: AsyncConnection, beam: str, since_ms: int
+) -> dict[int, tuple[int, int | None]]:
+    """Return the last loss of link of each terminal of a beam: its entry and its exit, if any."""
     rows = await connection.execute(
-        select(Table.terminal, Table.entry_ms)
+        select(Table.terminal, Table.entry_ms, Table.exit_ms)
         .join(Terminal, Terminal.node == Table.terminal)
-        .where(
-            Terminal.beam_id == beam,
-            Table.exit_ms.is_(None),
-            Table.entry_ms >= since_ms,
-            Table.source.in_(_SENSED),
-        )
+        .where(Terminal.beam_id == beam, Table.entry_ms >= since_ms, Table.source.in_(_SENSED))
         .order_by(Table.entry_ms)
     )
-    return [(row.terminal, row.entry_ms) for row in rows]
+    return {row.terminal: (row.entry_ms, row.exit_ms) for row in rows}
 
 
 async def _stored(

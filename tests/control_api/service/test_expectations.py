@@ -248,6 +248,23 @@ def test_a_new_planner_knows_who_is_in_the_dark_and_what_was_announced(api: Api)
     assert (found[SECOND][0].entry_ms, found[SECOND][0].confidence) == (at + 60_000, 0.9)
 
 
+def test_a_planner_that_has_missed_the_end_of_a_blockage_learns_it_again(api: Api) -> None:
+    at = now_ms()
+    predictions = Predictions()
+    predictions.observe(FIRST, at - 30_000, None)
+
+    async def run() -> None:
+        async with api.database.reading() as connection:
+            await recall(connection, "ku-1", predictions, Demands(), at)
+
+    taken(api, observed(at - 30_000))
+    api.run(run())
+    assert predictions.is_dark(FIRST)
+    taken(api, observed(at - 30_000, at - 10_000))
+    api.run(run())
+    assert not predictions.is_dark(FIRST)
+
+
 def test_a_new_planner_knows_routes(api: Api) -> None:
     async def set_route(route: Line) -> None:
         async with api.database.transaction() as connection:
