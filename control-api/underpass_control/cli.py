@@ -26,6 +26,8 @@ from underpass_control.commands.database import (
 from underpass_control.commands.fairness import fairness
 from underpass_control.commands.ledger import ledger
 from underpass_control.commands.maps import read_map
+from underpass_control.commands.observed import blockages, links
+from underpass_control.commands.plans import plans
 from underpass_control.commands.positions import positions
 from underpass_control.commands.registry import beams, terminals
 from underpass_control.commands.replay import replay
@@ -50,6 +52,9 @@ app.add_typer(obstructions, name="obstruction")
 app.add_typer(beams, name="beam")
 app.add_typer(terminals, name="terminal")
 app.add_typer(positions, name="position")
+app.add_typer(links, name="link")
+app.add_typer(blockages, name="blockage")
+app.add_typer(plans, name="plan")
 app.add_typer(ledger, name="ledger")
 app.command()(fairness)
 app.command()(replay)

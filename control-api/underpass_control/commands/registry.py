@@ -14,7 +14,7 @@ from underpass_control.commands.console import (
     UrlOption,
     fail,
 )
-from underpass_control.commands.tables import Column, Service, mbps
+from underpass_control.commands.tables import Column, Service, millions
 
 beams = typer.Typer(help="Beams: pools of capacity.", no_args_is_help=True)
 terminals = typer.Typer(help="Terminals, by their ipn node numbers.", no_args_is_help=True)
@@ -22,8 +22,8 @@ terminals = typer.Typer(help="Terminals, by their ipn node numbers.", no_args_is
 BEAM = (
     Column("id", "id"),
     Column("name", "name"),
-    Column("forward Mbit/s", "forward_capacity_bps", mbps),
-    Column("return Mbit/s", "return_capacity_bps", mbps),
+    Column("forward Mbit/s", "forward_capacity_bps", millions),
+    Column("return Mbit/s", "return_capacity_bps", millions),
     Column("one-way delay ms", "one_way_delay_ms"),
     Column("NCC of the return link", "opensand"),
 )
@@ -32,10 +32,10 @@ TERMINAL = (
     Column("beam", "beam"),
     Column("name", "name"),
     Column("weight", "weight"),
-    Column("forward min Mbit/s", "forward_minimum_bps", mbps),
-    Column("max", "forward_maximum_bps", mbps),
-    Column("return min Mbit/s", "return_minimum_bps", mbps),
-    Column("max", "return_maximum_bps", mbps),
+    Column("forward min Mbit/s", "forward_minimum_bps", millions),
+    Column("max", "forward_maximum_bps", millions),
+    Column("return min Mbit/s", "return_minimum_bps", millions),
+    Column("max", "return_maximum_bps", millions),
     Column("gateway", "gateway"),
     Column("heard by", "heard_by"),
     Column("id at the NCC", "opensand_id"),

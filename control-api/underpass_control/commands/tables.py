@@ -12,7 +12,7 @@ from rich.table import Table
 from underpass_control.client import Client
 from underpass_control.commands.console import print_json, with_client
 
-_BPS_PER_MBPS = 10**6
+_MILLION = 10**6
 
 
 def plain(value: Any) -> str:
@@ -24,9 +24,9 @@ def plain(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def mbps(value: Any) -> str:
-    """Show a rate in bit/s as Mbit/s, to the bit/s where it has to be."""
-    return "" if value is None else f"{value / _BPS_PER_MBPS:,.6f}".rstrip("0").rstrip(".")
+def millions(value: Any) -> str:
+    """Show a rate, or an amount, in millions of its unit: to the last one where it has to be."""
+    return "" if value is None else f"{value / _MILLION:,.6f}".rstrip("0").rstrip(".")
 
 
 def percent(value: Any) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 from underpass_control.cli import app
+from underpass_control.instants import moment_of
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_positions import position
@@ -101,6 +104,50 @@ def test_positions_are_shown_the_newest_first(shell: Shell, api: Api) -> None:
     assert len(track) == 1200
     assert track[0] == newest
     assert newest["time"][:16] in shell("position", "list", str(FIRST), "--most", "2")
+
+
+def test_the_plans_of_a_beam_are_shown_by_version_time_and_terminal(
+    shell: Shell, tmp_path: Path
+) -> None:
+    def planned() -> set[int]:
+        verb = ("plan", "list", "ku-1", "return", "--most", "1", "--json")
+        if not json.loads(shell(*verb)):
+            return set()
+        shown = json.loads(shell("plan", "show", "ku-1", "return", "--json"))
+        return {one for line in shown["lines"] for one in line["terminals"]}
+
+    until = time.monotonic() + 20
+    while planned() != {FIRST, SECOND}:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    newest = json.loads(shell("plan", "list", "ku-1", "return", "--json"))[0]
+    version = ("--version", str(newest["plan"]))
+    own = ("--terminal", str(FIRST), "--json")
+    (line,) = json.loads(shell("plan", "show", "ku-1", "return", *version, *own))["lines"]
+    assert line["segments"][0]["fair_bits"] > 0
+    table = shell("plan", "show", "ku-1", "return", *version)
+    assert str(newest["plan"]) in table
+    assert "fair" in table
+    at = ("--at", newest["start"][:19])
+    assert "not both" in shell("plan", "show", "ku-1", "return", *version, *at, status=1)
+    assert "no forward plan" in shell(
+        "plan", "show", "ku-1", "forward", "--at", "2020-01-01T00:00:00", status=1
+    )
+    assert json.loads(shell("plan", "holder", "ku-1", "--json"))["fence"] >= 1
+    shell("plan", "acknowledged", "ku-1", "return", str(newest["plan"]))
+    question = tmp_path / "question.json"
+    question.write_text('{"link": "return"}')
+    answer = json.loads(shell("plan", "what-if", "ku-1", str(question), "--json"))
+    assert {one["terminal"] for one in answer["totals"]} == {FIRST, SECOND}
+
+
+def test_links_and_blockages_are_listed(shell: Shell) -> None:
+    assert json.loads(shell("link", "list", "--beam", "ku-1", "--json")) == []
+    assert json.loads(shell("link", "show", str(FIRST), "--json")) == []
+    assert json.loads(shell("blockage", "list", "--state", "observed,passed", "--json")) == []
+    assert "states are" in shell("blockage", "list", "--state", "grey", status=1)
+    soon = moment_of(now_ms() + 60_000).strftime("%Y-%m-%dT%H:%M:%S")
+    assert "announced" in shell("blockage", "announce", str(FIRST), soon, "35")
 
 
 def test_a_refusal_is_told_in_a_line(shell: Shell) -> None:

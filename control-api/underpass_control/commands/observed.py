@@ -1,0 +1,137 @@
+"""`underpass-control link`, `blockage`: what links do, and what cuts them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from underpass_control.client import path_of
+from underpass_control.commands.console import DEFAULT_URL, JsonOption, TokenOption, UrlOption, tell
+from underpass_control.commands.positions import instant
+from underpass_control.commands.tables import Column, Service, millions, percent
+
+links = typer.Typer(help="What the links of terminals do.", no_args_is_help=True)
+blockages = typer.Typer(help="Blockages expected and observed.", no_args_is_help=True)
+
+LINK = (
+    Column("terminal", "terminal"),
+    Column("link", "link"),
+    Column("state", "state"),
+    Column("Mbit/s", "rate_bps", millions),
+    Column("plan", "plan"),
+    Column("sent MB", "sent_bytes", millions),
+    Column("waiting MB", "backlogged_bytes", millions),
+    Column("streams", "streams"),
+    Column("efficiency", "efficiency"),
+    Column("gateway", "gateway"),
+    Column("clock ahead ms", "clock_offset_ms"),
+    Column("said", "time"),
+)
+BLOCKAGE = (
+    Column("terminal", "terminal"),
+    Column("state", "state"),
+    Column("entry", "entry"),
+    Column("exit", "exit"),
+    Column("source", "source"),
+    Column("sure", "confidence", percent),
+    Column("obstruction", "obstruction"),
+    Column("link", "link"),
+    Column("entry late ms", "entry_error_ms"),
+    Column("exit late ms", "exit_error_ms"),
+)
+
+Beam = Annotated[str | None, typer.Option(help="Of a beam's terminals.")]
+Terminal = Annotated[int | None, typer.Option(min=1, help="Of one terminal.")]
+Moment = Annotated[datetime | None, typer.Option(help="By entry, UTC.")]
+
+
+@links.command("list")
+def list_links(
+    beam: Beam = None,
+    terminal: Terminal = None,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what links do, as the nodes that send on them said last.
+
+    Example: underpass-control link list --beam east
+    """
+    query = {"beam": beam, "terminal": terminal}
+    Service(url, token, as_json).show_all(path_of("links"), "links", LINK, query)
+
+
+@links.command("show")
+def show_links(
+    terminal: Annotated[int, typer.Argument(min=1, help="The terminal's ipn node number.")],
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show both directions of a terminal's link.
+
+    Example: underpass-control link show 10
+    """
+    query = {"terminal": terminal}
+    Service(url, token, as_json).show_all(path_of("links"), "links", LINK, query)
+
+
+@blockages.command("list")
+def list_blockages(
+    beam: Beam = None,
+    terminal: Terminal = None,
+    state: Annotated[
+        str | None,
+        typer.Option(help="predicted, passed, withdrawn, observed; several with commas."),
+    ] = None,
+    since: Moment = None,
+    until: Moment = None,
+    most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show blockages that are expected, were, and were observed, the latest entry first.
+
+    Example: underpass-control blockage list --terminal 10 --state predicted,observed
+    """
+    query = {
+        "beam": beam,
+        "terminal": terminal,
+        "state": state,
+        "since": instant(since),
+        "until": instant(until),
+        "order": "newest",
+    }
+    asked = Service(url, token, as_json)
+    asked.show_all(path_of("blockages"), "blockages", BLOCKAGE, query, most)
+
+
+@blockages.command("announce")
+def announce_blockage(
+    terminal: Annotated[int, typer.Argument(min=1, help="The terminal's ipn node number.")],
+    entry: Annotated[datetime, typer.Argument(help="When it comes, UTC.")],
+    duration_s: Annotated[float, typer.Argument(min=0.001, max=3600, help="How long it lasts, s.")],
+    confidence: Annotated[
+        float, typer.Option(min=0, max=1, help="How sure; 0 takes back what was said.")
+    ] = 1.0,
+    obstruction: Annotated[str | None, typer.Option(help="The id of what causes it.")] = None,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Announce a blockage on a terminal's behalf, as it does itself when it sees one coming.
+
+    Example: underpass-control blockage announce 10 2030-05-01T12:00:00 35 --confidence 0.9
+    """
+    body = {
+        "entry": instant(entry),
+        "duration_ms": round(1000 * duration_s),
+        "confidence": confidence,
+        **({"obstruction": obstruction} if obstruction else {}),
+    }
+    path = path_of("terminals", terminal, "announcements")
+    answer = Service(url, token, as_json).ask("POST", path, body=body)
+    tell(answer, "announced", as_json=as_json)
