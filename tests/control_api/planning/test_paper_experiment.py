@@ -39,3 +39,10 @@ def test_exact_predictions_need_no_further_plan_but_for_the_horizon() -> None:
     assert made[Reason.MOVED] == made[Reason.BALANCES] == 0
     assert beam.jain >= 1 - Fraction(1, 10**6)
     assert all(abs(bits) < 1_000_000 for bits in beam.ledger.balances().values())
+
+
+def test_the_plan_in_force_always_outlasts_a_minute_without_control() -> None:
+    beam = run(4, 1_000, end_ms=600_000)
+    starts = [made.start_ms for made, _ in beam.plans] + [600_000]
+    for (made, _), replaced_ms in zip(beam.plans, starts[1:], strict=True):
+        assert made.end_ms - replaced_ms >= 60_000

@@ -9,10 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import pytest
 from sqlalchemy import update
 from underpass_control.storage.models import Terminal
 
-from tests.control_api.service.api import FIRST, SECOND, Api
+from tests.control_api import postgresql
+from tests.control_api.service.api import FIRST, SECOND, Api, served
+from tests.control_api.service.conftest import migrate
 
 HUB, OTHER_HUB = 1, 2
 
@@ -111,3 +114,67 @@ def test_a_gateway_is_sent_the_plans_of_its_terminals_and_each_new_one(api: Api)
             }
 
     api.run(run())
+
+
+def test_what_was_sent_before_a_cut_is_not_sent_again_and_what_was_missed_is(api: Api) -> None:
+    async def run() -> None:
+        await serve(api, HUB, FIRST, SECOND)
+        async with following(api) as plans:
+            seen = await plans.until("forward", has(FIRST, SECOND))
+            while "return" not in plans.last_id:
+                await plans.next()
+        beam = {"name": "Ku 1", "forward_capacity_bps": 6_000_000, "return_capacity_bps": 2_000_000}
+        assert (await api.ask("PUT", "/v1/beams/ku-1", beam)).status == 200
+        async with following(api, last_id=plans.last_id) as again:
+            missed = await again.until("forward")
+            assert missed["plan"] > seen["plan"]
+        async with following(api) as anew:
+            assert (await anew.until("forward"))["plan"] >= missed["plan"]
+
+    api.run(run())
+
+
+def test_a_terminal_that_moves_to_another_gateway_is_in_a_new_plan_of_both(api: Api) -> None:
+    async def run() -> None:
+        await serve(api, HUB, FIRST, SECOND)
+        async with (
+            following(api) as here,
+            following(api, OTHER_HUB, caller="operator") as there,
+        ):
+            await here.until("forward", has(FIRST, SECOND))
+            await serve(api, OTHER_HUB, SECOND)
+            assert (await here.until("forward", has(FIRST)))["capacity"][0]["rate_bps"] == 4_000_000
+            assert (await there.until("forward", has(SECOND)))["plan"] > 0
+
+    api.run(run())
+
+
+def test_a_gateway_follows_its_own_plans_only(api: Api) -> None:
+    refused = api.get(f"/v1/gateways/{OTHER_HUB}/plans", caller="gateway")
+    assert (refused.status, refused.problem) == (403, "the token is for gateway 1")
+    assert api.get(f"/v1/gateways/{HUB}/plans", caller="viewer").status == 403
+    assert api.get(f"/v1/gateways/{HUB}/plans", caller="first").status == 403
+
+
+def test_a_stream_outlives_the_loss_of_the_database_and_goes_on_after_it() -> None:
+    if reason := postgresql.missing():
+        pytest.skip(reason)
+    with postgresql.server() as server:
+        server.sql("CREATE DATABASE control")
+        migrate(server.url("control"))
+        with served(server.url("control")) as api:
+            api.add_beam()
+
+            async def run() -> None:
+                await serve(api, HUB, FIRST, SECOND)
+                async with following(api) as plans:
+                    before = await plans.until("forward", has(FIRST, SECOND))
+                    await asyncio.to_thread(server.stop)
+                    await asyncio.sleep(1)
+                    await asyncio.to_thread(server.start)
+                    after = await plans.until("forward")
+                    assert after["plan"] > before["plan"]
+                    path = f"/v1/beams/ku-1/plans/forward/{before['plan']}"
+                    assert (await api.ask("GET", path)).status == 200
+
+            api.run(run())
