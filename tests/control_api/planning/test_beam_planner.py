@@ -1,0 +1,186 @@
+"""When there is a new plan, and when not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import pytest
+from underpass_control.planning.beam_planner import (
+    HORIZON_MS,
+    RENEW_MS,
+    BeamPlanner,
+    Demand,
+    Reason,
+    Terms,
+)
+
+from dama.planner import CapacityStep, Link, Request, plan
+from dama.prediction import Blockage
+
+TERMS = {node: Terms(1, 0, None, 1) for node in (1, 2, 3, 4)}
+CAPACITY = (CapacityStep(0, 8_000_000),)
+LINK = Link.RETURN
+
+
+def planner() -> BeamPlanner:
+    """Return one whose links have plans made at 1000."""
+    made = BeamPlanner("beam")
+    for link in Link:
+        made.set_terms(link, CAPACITY, TERMS, 250)
+    assert set(made.due(1_000).values()) == {Reason.FIRST}
+    make(made, 1_000)
+    return made
+
+
+def make(of: BeamPlanner, now_ms: int) -> Request:
+    """Make all plans; return what the return link's was made of."""
+    for link in Link:
+        request = of.request(link, now_ms, 300, {})
+        of.taken(request, plan(request))
+    return request
+
+
+def tunnel(entry_ms: int, exit_ms: int, confidence: float = 0.9) -> Blockage:
+    return Blockage("tunnel", entry_ms, exit_ms, confidence, 0)
+
+
+def reason(of: BeamPlanner, now_ms: int) -> Reason | None:
+    return of.due(now_ms).get(LINK)
+
+
+def expecting(entry_ms: int = 101_000, exit_ms: int = 161_000) -> BeamPlanner:
+    """Return one that has planned with a blockage at 1100."""
+    made = planner()
+    made.expect(1, [tunnel(entry_ms, exit_ms)], 1_100)
+    assert reason(made, 1_100) is Reason.BLOCKAGES
+    make(made, 1_100)
+    assert made.due(1_100) == {}
+    return made
+
+
+def test_nothing_new_is_no_reason_until_the_plan_nears_its_end() -> None:
+    made = planner()
+    last_ms = 1_000 + HORIZON_MS - RENEW_MS
+    assert made.due(last_ms) == {}
+    assert reason(made, last_ms + 1) is Reason.HORIZON
+
+
+def test_a_blockage_is_lent_for_and_settled_a_minute_after_it() -> None:
+    made = planner()
+    made.expect(1, [tunnel(101_000, 261_000)], 1_100)
+    request = make(made, 1_100)
+    (one,) = request.blockages
+    assert (one.terminal, one.entry_ms, one.exit_ms) == ("1", 101_000, 261_000)
+    assert request.settle_ms == request.end_ms == 321_000
+
+
+def test_one_that_is_hardly_likely_is_no_reason() -> None:
+    made = planner()
+    made.expect(1, [tunnel(101_000, 161_000, 0.45)], 1_100)
+    assert made.due(1_100) == {}
+
+
+def test_once_planned_with_it_stays_at_a_little_less_confidence() -> None:
+    made = expecting()
+    for now_ms in range(2_000, 30_000, 1_000):
+        made.expect(1, [tunnel(101_000, 161_000, 0.45)], now_ms)
+    assert reason(made, 30_000) is Reason.MOVED
+    make(made, 30_000)
+    assert made.due(30_000) == {}
+    for now_ms in range(31_000, 60_000, 1_000):
+        made.expect(1, [tunnel(101_000, 161_000, 0.3)], now_ms)
+    assert reason(made, 60_000) is Reason.BLOCKAGES
+
+
+def test_a_shift_matters_the_more_the_nearer_it_is() -> None:
+    made = expecting()
+    made.expect(1, [tunnel(102_500, 162_500)], 20_000)
+    assert made.due(20_000) == {}
+    made.expect(1, [tunnel(102_500, 162_500)], 80_000)
+    assert reason(made, 80_000) is Reason.MOVED
+
+
+def test_a_leap_counts_at_once_but_not_twice_a_second() -> None:
+    made = expecting()
+    made.expect(1, [tunnel(121_000, 181_000)], 1_500)
+    assert made.due(1_500) == {}
+    assert reason(made, 2_100) is Reason.MOVED
+
+
+def test_one_prediction_that_is_missing_is_not_missed() -> None:
+    made = expecting()
+    made.expect(1, [], 2_000)
+    assert made.due(2_000) == {}
+    made.expect(1, [], 3_000)
+    assert reason(made, 3_000) is Reason.BLOCKAGES
+
+
+def test_a_present_blockage_that_is_over_early_is_planned_without_at_once() -> None:
+    made = expecting(2_000, 62_000)
+    made.expect(1, [tunnel(2_000, 62_000)], 10_000)
+    assert made.due(10_000) == {}
+    made.expect(1, [], 10_500)
+    assert reason(made, 10_500) is Reason.BLOCKAGES
+
+
+def test_a_blockage_that_has_passed_is_no_reason() -> None:
+    made = expecting(2_000, 12_000)
+    assert made.due(12_000) == {}
+
+
+def test_a_blockage_of_a_terminal_that_has_left_is_forgotten() -> None:
+    made = expecting()
+    without = {node: terms for node, terms in TERMS.items() if node != 1}
+    for link in Link:
+        made.set_terms(link, CAPACITY, without, 250)
+    assert reason(made, 1_200) is Reason.TERMS
+    assert make(made, 1_200).blockages == ()
+    assert made.due(1_200) == {}
+
+
+def test_rain_to_come_is_a_reason_and_rain_that_has_come_as_planned_is_none() -> None:
+    made = planner()
+    rain = (*CAPACITY, CapacityStep(60_000, 4_000_000))
+    made.set_terms(LINK, rain, TERMS, 250)
+    assert made.due(1_100) == {LINK: Reason.CAPACITY}
+    make(made, 1_100)
+    assert made.due(70_000) == {}
+
+
+def demands(**of: int | None) -> Mapping[int, Demand]:
+    return {int(node[1:]): Demand(rate, Fraction(1)) for node, rate in of.items()}
+
+
+@pytest.mark.parametrize(("rate", "matters"), [(1_960_000, False), (1_000_000, True)])
+def test_a_demand_matters_by_what_it_leaves_to_others(rate: int, matters: bool) -> None:
+    made = planner()
+    made.set_demands(LINK, demands(n1=rate, n2=None, n3=None, n4=None), 5_000)
+    assert made.due(5_000) == {}
+    assert made.due(6_000) == ({LINK: Reason.DEMAND} if matters else {})
+
+
+def test_balances_matter_once_they_are_not_as_planned() -> None:
+    made = planner()
+    made.see_balances(LINK, {1: 900_000, 2: -900_000}, 5_000)
+    assert made.due(5_000) == {}
+    made.see_balances(LINK, {1: 2_100_000, 2: -2_100_000}, 5_000)
+    assert made.due(5_000) == {LINK: Reason.BALANCES}
+
+
+def test_balances_are_as_planned_while_what_was_planned_is_lent() -> None:
+    made = expecting()
+    # A borrows 60 s of 2 Mbit/s, at nine parts of ten, in 99.6 s.
+    lent = round(0.9 * 60 * 2_000_000 * (51_000 - 1_400) / (101_000 - 1_400))
+    made.see_balances(LINK, {1: -lent, **dict.fromkeys((2, 3, 4), lent // 3)}, 51_000)
+    assert made.due(51_000) == {}
+    made.see_balances(LINK, {}, 51_000)
+    assert made.due(51_000) == {LINK: Reason.BALANCES}
+
+
+def test_what_has_no_plan_is_left_alone_for_a_while() -> None:
+    made = BeamPlanner("beam")
+    made.set_terms(LINK, CAPACITY, TERMS, 250)
+    made.refused(LINK, 1_000)
+    assert made.due(5_000) == {}
+    assert made.due(6_000) == {LINK: Reason.FIRST}
