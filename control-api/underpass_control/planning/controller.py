@@ -208,9 +208,10 @@ class BeamController:
             kind, data = self._waiting.popleft()
             if kind == "acknowledgements":
                 for one in data["acknowledgements"]:
-                    by_terminal = one["node"] in self._knowledge.nodes
+                    node = one["node"]
+                    by_terminal = node in self._knowledge.nodes
                     self._delays.acknowledged(
-                        Link(data["link"]), one["after_ms"], by_terminal=by_terminal
+                        Link(data["link"]), node, one["after_ms"], by_terminal=by_terminal
                     )
             else:
                 self._knowledge.take(kind, data)

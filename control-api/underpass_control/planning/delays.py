@@ -7,7 +7,7 @@ from collections import deque
 from dama.planner import Link
 
 # Until nodes have acknowledged some: to the hub, and from there one way more to a terminal.
-DEFAULT_MS = 300
+DEFAULT_MS = 200
 _LEAST_MS, _MOST_MS = 50, 3_000
 # One in a blockage acknowledges when it is over; that says nothing of the way.
 _LATE_MS = 5_000
@@ -23,11 +23,17 @@ class Delays:
 
     def __init__(self) -> None:
         self._known: dict[Link, deque[int]] = {link: deque(maxlen=_KEPT) for link in Link}
+        self._followers: dict[Link, set[int]] = {link: set() for link in Link}
         self.one_way_ms = 0
 
-    def acknowledged(self, link: Link, after_ms: int, *, by_terminal: bool) -> None:
+    def acknowledged(self, link: Link, node: int, after_ms: int, *, by_terminal: bool) -> None:
         """Take in how long after its issue a node had a plan: on each link, the sending node."""
-        if by_terminal == (link is Link.RETURN) and 0 <= after_ms <= _LATE_MS:
+        if by_terminal != (link is Link.RETURN):
+            return
+        if node not in self._followers[link]:
+            # The first one waited for the node's session, or for the node itself.
+            self._followers[link].add(node)
+        elif 0 <= after_ms <= _LATE_MS:
             self._known[link].append(after_ms)
 
     def of(self, link: Link) -> int:
