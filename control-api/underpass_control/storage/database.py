@@ -20,8 +20,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 
-# PostgreSQL's codes for a table or column that is not there: the schema is being changed.
-_NO_SCHEMA = ("42P01", "42703")
+# PostgreSQL's codes for a table or column that is not there, since the schema is being changed, and
+# for a transaction that gave way to others (not serialisable, deadlock): later, it may do better.
+_LOST = ("42P01", "42703", "40001", "40P01")
 
 
 class DatabaseUrlError(ValueError):
@@ -105,7 +106,7 @@ def _loss() -> Iterator[None]:
     except (OperationalError, InterfaceError, PoolTimeoutError, OSError) as error:
         raise DatabaseLostError(str(error)) from error
     except DBAPIError as error:
-        if error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _NO_SCHEMA:
+        if error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _LOST:
             raise DatabaseLostError(str(error)) from error
         raise
 

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from underpass_control.storage.models import Beam, Terminal
+from underpass_control.storage.models import Beam, Lease, Terminal
 
 # The gateway that a terminal's plans go to, if there is one.
 SERVED_BY = func.coalesce(Terminal.gateway, Terminal.heard_by)
@@ -81,6 +81,10 @@ async def remove(
     connection: AsyncConnection, table: type[Beam] | type[Terminal], key: str | int
 ) -> bool:
     """Delete a row; tell whether it was there."""
+    if table is Beam:
+        # Whoever plans locks the lease and then refers to the beam: the same order here.
+        lease = select(Lease.beam_id).where(Lease.beam_id == key).with_for_update()
+        await connection.execute(lease)
     result = await connection.execute(delete(table).where(_key(table) == key))
     return result.rowcount > 0
 
