@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,8 +24,8 @@ from underpass_control.commands.database import (
 )
 from underpass_control.commands.fairness import fairness
 from underpass_control.commands.ledger import ledger
-from underpass_control.commands.maps import read_map
 from underpass_control.commands.observed import blockages, links
+from underpass_control.commands.obstructions import obstructions
 from underpass_control.commands.plans import plans
 from underpass_control.commands.positions import positions
 from underpass_control.commands.registry import beams, terminals
@@ -35,8 +34,6 @@ from underpass_control.instants import moment_of, rfc3339
 from underpass_control.service import Service
 from underpass_control.settings import Settings
 from underpass_control.storage import models, schema
-from underpass_control.storage import obstructions as stored
-from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 
 app = typer.Typer(
@@ -47,7 +44,6 @@ app = typer.Typer(
 )
 tokens = typer.Typer(help="Bearer tokens of the REST API.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
-obstructions = typer.Typer(help="What cuts the line of sight.", no_args_is_help=True)
 app.add_typer(obstructions, name="obstruction")
 app.add_typer(beams, name="beam")
 app.add_typer(terminals, name="terminal")
@@ -239,30 +235,6 @@ def revoke_token(
     if not with_database(database, run):
         _fail(f"there is no token {token_id} in force")
     tell({"revoked": token_id}, f"token {token_id} is revoked", as_json=as_json)
-
-
-@obstructions.command("import")
-def import_obstructions(
-    path: Annotated[Path, typer.Argument(help="An OpenStreetMap extract, or GeoJSON.")],
-    database: DatabaseOption = DEFAULT_DATABASE,
-    as_json: JsonOption = False,
-) -> None:
-    """Take in the road tunnels and covered ways of a map; again, it changes nothing.
-
-    Example: underpass-control obstruction import andorra.osm.pbf
-    """
-    found = read_map(path)
-
-    async def run(opened: Database) -> None:
-        changes = Changes(opened, lambda _: None, lambda: None)
-        async with changes.transaction() as (connection, announce):
-            await stored.put(connection, announce, path.name[:64], found)
-
-    try:
-        with_database(database, run)
-    except stored.UnstorableError as error:
-        _fail(str(error))
-    tell({"imported": len(found)}, f"{len(found)} obstructions imported", as_json=as_json)
 
 
 def _shown(row: object) -> dict[str, object]:

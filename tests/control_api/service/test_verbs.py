@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 from underpass_control.cli import app
 from underpass_control.instants import moment_of
 
+from dama.prediction.geojson import to_geojson
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_positions import position
+from tests.dama.prediction.test_laws import MAP
 
 
 class Shell:
@@ -148,6 +150,20 @@ def test_links_and_blockages_are_listed(shell: Shell) -> None:
     assert "states are" in shell("blockage", "list", "--state", "grey", status=1)
     soon = moment_of(now_ms() + 60_000).strftime("%Y-%m-%dT%H:%M:%S")
     assert "announced" in shell("blockage", "announce", str(FIRST), soon, "35")
+
+
+def test_a_map_is_imported_by_the_running_service(shell: Shell, api: Api, tmp_path: Path) -> None:
+    path = tmp_path / "map.geojson"
+    path.write_text(json.dumps(to_geojson(MAP.obstructions.values())))
+    url = str(api.client.make_url("")).rstrip("/")
+    for _ in range(2):
+        told = shell("obstruction", "import", str(path), "--url", url, "--json")
+        assert json.loads(told) == {"imported": 1}
+    (found,) = json.loads(shell("obstruction", "list", "--json"))
+    assert found["id"] in MAP.obstructions
+    assert shell("obstruction", "list", "--bbox", "100,10,101,11", "--json").strip() == "[]"
+    refused = shell("obstruction", "import", str(path), "--url", url, caller="viewer", status=1)
+    assert "role operator" in refused
 
 
 def test_a_refusal_is_told_in_a_line(shell: Shell) -> None:
