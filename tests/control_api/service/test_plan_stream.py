@@ -14,7 +14,7 @@ from sqlalchemy import update
 from underpass_control.storage.models import Terminal
 
 from tests.control_api import postgresql
-from tests.control_api.service.api import FIRST, SECOND, Api, served
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
 from tests.control_api.service.conftest import migrate
 
 HUB, OTHER_HUB = 1, 2
@@ -178,3 +178,71 @@ def test_a_stream_outlives_the_loss_of_the_database_and_goes_on_after_it() -> No
                     assert (await api.ask("GET", path)).status == 200
 
             api.run(run())
+
+
+def announcing(entry_ms: int) -> dict[str, Any]:
+    """Return the post of a gateway whose first terminal has recognised a road tunnel."""
+    said = {
+        "kind": "announcement",
+        "uptime_ms": 5000,
+        "incarnation": 7,
+        "announced_ms": now_ms(),
+        "entry_ms": entry_ms,
+        "duration_ms": 30_000,
+        "confidence": 0.9,
+    }
+    reports = [{"node": FIRST, "age_ms": 10, "report": said}]
+    return {"version": 1, "node": HUB, "sent_ms": now_ms(), "reports": reports}
+
+
+def foresees(entry_ms: int) -> Callable[[dict[str, Any]], bool]:
+    """Return whether a plan has the first terminal blocked from a time on."""
+
+    def does(plan: dict[str, Any]) -> bool:
+        return any(
+            segment["state"] == "blocked" and segment["start_ms"] == entry_ms
+            for line in plan["lines"]
+            for segment in line["segments"]
+            if FIRST in line["terminals"]
+        )
+
+    return does
+
+
+def test_what_a_terminal_foresees_is_in_the_next_plan_of_both_links(api: Api) -> None:
+    async def run() -> None:
+        await serve(api, HUB, FIRST, SECOND)
+        async with following(api) as plans:
+            await plans.until("forward", has(FIRST, SECOND))
+            entry_ms = now_ms() + 60_000
+            reply = await api.ask("POST", "/v1/reports", announcing(entry_ms), caller="gateway")
+            assert reply.json["accepted"] == 1
+            both = {"return": entry_ms, "forward": entry_ms - 300}
+            while both:
+                plan = await plans.next()
+                if plan["link"] in both and foresees(both[plan["link"]])(plan):
+                    del both[plan["link"]]
+
+    api.run(run())
+
+
+def test_any_process_streams_what_another_has_planned(api: Api) -> None:
+    if api.database.is_sqlite:
+        pytest.skip("SQLite has one process")
+    other = api.replica()
+    api.run(other.start())
+
+    async def run() -> None:
+        await serve(api, HUB, FIRST, SECOND)
+        async with following(other) as plans:
+            await plans.until("forward", has(FIRST, SECOND))
+            entry_ms = now_ms() + 60_000
+            # The report comes in at the one that does not plan the beam, perhaps.
+            reply = await other.ask("POST", "/v1/reports", announcing(entry_ms), caller="gateway")
+            assert reply.json["accepted"] == 1
+            await plans.until("return", foresees(entry_ms))
+
+    try:
+        api.run(run())
+    finally:
+        api.run(other.client.close())
