@@ -35,7 +35,7 @@ build: setup
 	    cargo build --locked --release -p underpass -p satlink)
 
 demo: build
-	@$(PYTHON) -m tests.testbed.demo
+	@PYTHONPATH=control-api $(PYTHON) -m tests.testbed.demo
 
 test: test-rust test-python
 

@@ -157,7 +157,7 @@ class Options:
 
     tls: bool = True
     congestion_control: Sequence[str] | None = None
-    # What a terminal sends at by itself; without it, at the rate of its link.
+    # What a terminal sends at before there has been a plan; without it, at the rate of its link.
     return_rate_bps: int | None = None
     # Over the configuration of all terminals, of the hub: tables are merged, lists replaced.
     terminal: Mapping[str, object] = field(default_factory=dict)
@@ -319,7 +319,8 @@ class Pair(Generic[B]):
             "name": "satellite",
             "neighbour": HUB_NODE,
             "remote": f"{addresses.HUB_SAT}:{TCPCL_PORT + self._offset}",
-            **_rates(profile, send=self._options.return_rate_bps or profile.return_.rate_bps),
+            **_rates(profile, send=profile.return_.rate_bps),
+            "guaranteed_rate_bps": self._options.return_rate_bps,
             "receive_rate_bps": profile.forward.rate_bps,
         }
         return merged(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,19 +11,29 @@ from pathlib import Path
 
 import pytest
 
+from tests.testbed import vehicle
 from tests.testbed.namespace import command
 
-pytestmark = pytest.mark.node
+# A vehicle has to come near its road tunnel before there is a plan to tell of.
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(bool(vehicle.missing()), reason=str(vehicle.missing())),
+]
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.testbed.demo"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.testbed.demo"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "control-api"},
+        stdout=subprocess.PIPE,
+        text=True,
     ) as demo:
         assert demo.stdout is not None
-        watchdog = threading.Timer(60, demo.kill)
+        watchdog = threading.Timer(150, demo.kill)
         watchdog.start()
         text = ""
         try:
@@ -36,6 +48,14 @@ def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
             assert later
             words = [*later[1].split(), "Prefer: respond-async", *later[2].split(), "--silent"]
             assert " 202 " in command(words)
+            told = ""
+            while not re.search(r" plan  .* D_u = .* D_b = .* D_r = ", told):
+                told += demo.stdout.readline()
+            for kind in ("position", "prediction", "rates"):
+                assert f"  {kind} " in told
+            text += told
+            [page] = re.findall(r"^  (curl -H .*/v1/terminals)$", text, re.MULTILINE)
+            assert '"t3"' in command([*shlex.split(page), "--silent", "--show-error", "--fail"])
             command(re.findall(r"sudo (pkill -9 -f .*)$", text, re.MULTILINE)[0].split())
             again = next(line for line in demo.stdout if "starting it again" in line)
             assert again.startswith("hub")
