@@ -31,8 +31,8 @@ class Plans:
         """Return the next plan."""
         kind = ""
         async with asyncio.timeout(20):
-            while line := (await self._response.content.readline()).decode().rstrip("\n"):
-                name, _, value = line.partition(": ")
+            async for line in self._response.content:
+                name, _, value = line.decode().rstrip("\n").partition(": ")
                 if name == "id":
                     self.last_id = value
                 elif name == "event":
@@ -172,7 +172,15 @@ def test_a_stream_outlives_the_loss_of_the_database_and_goes_on_after_it() -> No
                     await asyncio.to_thread(server.stop)
                     await asyncio.sleep(1)
                     await asyncio.to_thread(server.start)
-                    after = await plans.until("forward")
+                    beam = {
+                        "name": "Ku 1",
+                        "forward_capacity_bps": 6_000_000,
+                        "return_capacity_bps": 2_000_000,
+                    }
+                    async with asyncio.timeout(20):
+                        while (await api.ask("PUT", "/v1/beams/ku-1", beam)).status != 200:
+                            await asyncio.sleep(0.1)
+                    after = await plans.until("forward", carries(6_000_000))
                     assert after["plan"] > before["plan"]
                     path = f"/v1/beams/ku-1/plans/forward/{before['plan']}"
                     assert (await api.ask("GET", path)).status == 200
