@@ -22,7 +22,8 @@ _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 # PostgreSQL's codes for a table or column that is not there, since the schema is being changed, and
 # for a transaction that gave way to others (not serialisable, deadlock): later, it may do better.
-_LOST = ("42P01", "42703", "40001", "40P01")
+# So may who comes while it ends, starts or recovers, or has no room for another connection.
+_LOST = ("42P01", "42703", "40001", "40P01", "57P01", "57P02", "57P03", "53300")
 
 
 class DatabaseUrlError(ValueError):
