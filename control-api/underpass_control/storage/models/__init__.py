@@ -1,0 +1,49 @@
+"""The tables: SQLite and PostgreSQL have the same ones.
+
+Times are integer milliseconds since the Unix epoch, rates bit/s, amounts bits, positions WGS 84 in
+degrees, speeds m/s, headings degrees from true north.
+"""
+
+from underpass_control.storage.models.base import Base
+from underpass_control.storage.models.blockages import (
+    Announcement,
+    Blockage,
+    Obstruction,
+    PredictedBlockage,
+)
+from underpass_control.storage.models.ledger import (
+    LedgerEntry,
+    LedgerLot,
+    LedgerPosting,
+    Settled,
+    SettledUsage,
+)
+from underpass_control.storage.models.links import LinkState, LinkUsage
+from underpass_control.storage.models.planning import Acknowledgement, CapacityStep, Lease, Plan
+from underpass_control.storage.models.positions import PositionReport, Route
+from underpass_control.storage.models.registry import Beam, Terminal
+from underpass_control.storage.models.tokens import Token
+
+__all__ = [
+    "Acknowledgement",
+    "Announcement",
+    "Base",
+    "Beam",
+    "Blockage",
+    "CapacityStep",
+    "Lease",
+    "LedgerEntry",
+    "LedgerLot",
+    "LedgerPosting",
+    "LinkState",
+    "LinkUsage",
+    "Obstruction",
+    "Plan",
+    "PositionReport",
+    "PredictedBlockage",
+    "Route",
+    "Settled",
+    "SettledUsage",
+    "Terminal",
+    "Token",
+]

@@ -1,0 +1,117 @@
+"""What cuts links off: expected, announced and observed, and what stands in the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from underpass_control.storage.models.base import FIRST, Base, RowId
+
+
+class _OfTerminal:
+    """A numbered row of a blockage of a terminal; it goes with the terminal."""
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True, sort_order=FIRST)
+    terminal: Mapped[int] = mapped_column(
+        ForeignKey("terminal.node", ondelete="CASCADE"), sort_order=FIRST
+    )
+
+
+class PredictedBlockage(_OfTerminal, Base):
+    """A blockage that was expected, as it was last expected before it came."""
+
+    __tablename__ = "predicted_blockage"
+
+    obstruction: Mapped[str | None] = mapped_column(String(128))
+    entry_ms: Mapped[int]
+    exit_ms: Mapped[int]
+    confidence: Mapped[float]
+    source: Mapped[str] = mapped_column(String(16))
+    # When it was first expected, and the fix or announcement that it goes back to.
+    first_ms: Mapped[int]
+    based_on_ms: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16))
+
+    __table_args__ = (
+        Index("ix_predicted_blockage_terminal_entry_ms", "terminal", "entry_ms"),
+        Index("ix_predicted_blockage_entry_ms", "entry_ms"),
+        # Of all that there ever were, few are still to come.
+        Index(
+            "ix_predicted_blockage_ahead",
+            "terminal",
+            postgresql_where=text("state = 'predicted'"),
+            sqlite_where=text("state = 'predicted'"),
+        ),
+    )
+
+
+class Blockage(_OfTerminal, Base):
+    """A blockage that a node has observed on a link that it sends on."""
+
+    __tablename__ = "blockage"
+
+    link: Mapped[str] = mapped_column(String(8))
+    path: Mapped[str] = mapped_column(String(128))
+    entry_ms: Mapped[int]
+    # None while it lasts.
+    exit_ms: Mapped[int | None]
+    # Whether the node itself has said so; else the link was seen to be up again.
+    exit_reported: Mapped[bool]
+    source: Mapped[str] = mapped_column(String(16))
+    received_ms: Mapped[int]
+    # What was expected of it, and by how much too late.
+    predicted: Mapped[int | None] = mapped_column(
+        ForeignKey("predicted_blockage.id", ondelete="SET NULL"), index=True
+    )
+    entry_error_ms: Mapped[int | None]
+    exit_error_ms: Mapped[int | None]
+
+    __table_args__ = (
+        UniqueConstraint("terminal", "link", "path", "entry_ms"),
+        Index("ix_blockage_entry_ms", "entry_ms"),
+        Index(
+            "ix_blockage_lasting",
+            "terminal",
+            postgresql_where=text("exit_ms IS NULL"),
+            sqlite_where=text("exit_ms IS NULL"),
+        ),
+    )
+
+
+class Announcement(_OfTerminal, Base):
+    """A blockage ahead that a terminal has recognised itself."""
+
+    __tablename__ = "announcement"
+
+    announced_ms: Mapped[int]
+    entry_ms: Mapped[int]
+    duration_ms: Mapped[int]
+    confidence: Mapped[float]
+    obstruction: Mapped[str | None] = mapped_column(String(128))
+    received_ms: Mapped[int]
+
+    __table_args__ = (
+        UniqueConstraint("terminal", "announced_ms", "entry_ms"),
+        Index("ix_announcement_entry_ms", "entry_ms"),
+    )
+
+
+class Obstruction(Base):
+    """What may cut the line of sight: a line (a road tunnel's axis with its approaches) or area."""
+
+    __tablename__ = "obstruction"
+
+    id: Mapped[str] = mapped_column(String(128), primary_key=True)
+    source: Mapped[str] = mapped_column(String(64), index=True)
+    name: Mapped[str | None] = mapped_column(String(200))
+    # As GeoJSON (RFC 7946).
+    geometry: Mapped[dict[str, Any]]
+    properties: Mapped[dict[str, Any]]
+    west: Mapped[float]
+    south: Mapped[float]
+    east: Mapped[float]
+    north: Mapped[float]
+
+    __table_args__ = (Index("ix_obstruction_box", "west", "south", "east", "north"),)

@@ -1,0 +1,69 @@
+"""What nodes report of the links of terminals."""
+
+from __future__ import annotations
+
+from sqlalchemy import Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from underpass_control.storage.models.base import Base, OfTerminalLink
+
+
+class LinkState(OfTerminalLink, Base):
+    """What a direction of a terminal's link does: the newest report of it."""
+
+    __tablename__ = "link_state"
+
+    # Whose report it is: of a higher incarnation, or of the same and a higher uptime, is later.
+    node: Mapped[int]
+    incarnation: Mapped[int]
+    uptime_ms: Mapped[int]
+    time_ms: Mapped[int]
+    received_ms: Mapped[int]
+    # The gateway that sent the report here.
+    gateway: Mapped[int]
+    path: Mapped[str] = mapped_column(String(128))
+    state: Mapped[str] = mapped_column(String(8))
+    # Counts since the node's start.
+    offered_bytes: Mapped[int]
+    sent_bytes: Mapped[int]
+    backlogged_bytes: Mapped[int]
+    streams: Mapped[int]
+    rate_bps: Mapped[int | None]
+    # The version of the plan in force.
+    plan: Mapped[int | None]
+    # Bits per unit of the beam's capacity.
+    efficiency: Mapped[float] = mapped_column(default=1.0)
+    # How far the node's clock is ahead, and whether it is synchronised by itself.
+    clock_offset_ms: Mapped[int | None]
+    synchronised: Mapped[bool]
+
+
+class LinkUsage(OfTerminalLink, Base):
+    """What the reports of one run of a node say of a link within 10 s: counts, not differences.
+
+    The first and the last report of the time, and masks of its seconds: they are merged by least,
+    greatest and or, so that reports may come in any order, and again.
+    """
+
+    __tablename__ = "link_usage"
+
+    start_ms: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    incarnation: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    path: Mapped[str] = mapped_column(String(128), primary_key=True)
+    first_uptime_ms: Mapped[int]
+    first_time_ms: Mapped[int]
+    first_sent_bytes: Mapped[int]
+    first_offered_bytes: Mapped[int]
+    last_uptime_ms: Mapped[int]
+    last_time_ms: Mapped[int]
+    last_sent_bytes: Mapped[int]
+    last_offered_bytes: Mapped[int]
+    # Bit n: there was a report in second n; there was one that could not send.
+    seen: Mapped[int]
+    blocked: Mapped[int]
+    # As the last report has it.
+    efficiency: Mapped[float]
+
+    # Pruned by age.
+    __table_args__ = (Index("ix_link_usage_start_ms", "start_ms"),)

@@ -1,0 +1,50 @@
+"""What an operator says of beams and terminals."""
+
+from __future__ import annotations
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from underpass_control.storage.models.base import Base
+
+
+class Beam(Base):
+    """A pool of capacity that its terminals share."""
+
+    __tablename__ = "beam"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    forward_capacity_bps: Mapped[int]
+    return_capacity_bps: Mapped[int]
+    one_way_delay_ms: Mapped[int]
+    # Where an OpenSAND NCC shares out the return link: `opensand://host:port`.
+    opensand: Mapped[str | None] = mapped_column(String(200))
+    # Rises with every change of it, for conditional requests.
+    revision: Mapped[int] = mapped_column(default=1)
+
+
+class Terminal(Base):
+    """A terminal, named by its ipn node number."""
+
+    __tablename__ = "terminal"
+
+    node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    beam_id: Mapped[str] = mapped_column(ForeignKey("beam.id", ondelete="RESTRICT"), index=True)
+    name: Mapped[str] = mapped_column(String(200))
+    weight: Mapped[int] = mapped_column(default=1)
+    forward_minimum_bps: Mapped[int] = mapped_column(default=0)
+    forward_maximum_bps: Mapped[int | None]
+    return_minimum_bps: Mapped[int] = mapped_column(default=0)
+    return_maximum_bps: Mapped[int | None]
+    # The gateway that serves it: as an operator says, else the one that its reports came by.
+    gateway: Mapped[int | None]
+    heard_by: Mapped[int | None]
+    # The satellite terminal that it is to the beam's NCC.
+    opensand_id: Mapped[int | None]
+    revision: Mapped[int] = mapped_column(default=1)
+
+    __table_args__ = (
+        CheckConstraint("weight > 0", "weight"),
+        Index("ix_terminal_opensand_id", "beam_id", "opensand_id", unique=True),
+    )

@@ -1,0 +1,29 @@
+"""Who may call the service."""
+
+from __future__ import annotations
+
+from sqlalchemy import CheckConstraint, LargeBinary, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from underpass_control.storage.models.base import Base, RowId
+
+
+class Token(Base):
+    """A bearer token; only its SHA-256 is kept, which is enough for 256 random bits."""
+
+    __tablename__ = "token"
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    digest: Mapped[bytes] = mapped_column(LargeBinary(32), unique=True)
+    role: Mapped[str] = mapped_column(String(16))
+    # The node that a terminal's or gateway's token is for.
+    node: Mapped[int | None]
+    created_ms: Mapped[int]
+    expires_ms: Mapped[int | None]
+    revoked_ms: Mapped[int | None]
+
+    __table_args__ = (
+        CheckConstraint("role IN ('viewer', 'operator', 'gateway', 'terminal')", "role"),
+        CheckConstraint("role <> 'terminal' OR node IS NOT NULL", "terminal_node"),
+    )
