@@ -1,0 +1,126 @@
+//! The dispatching side: requests of peers' clients, sent to their origins.
+//!
+//! What keeps a request from being sent twice: that it is being sent is
+//! committed before its first byte goes ([`Dispatched::Connected`] to
+//! [`Order::Transmit`](crate::Order::Transmit)), and its key is remembered for
+//! longer than any message can be under way that would make it anew.
+//!
+//! Here the node's jobs are loaded, kept, ended and forgotten; [`job`] is one
+//! of them, [`intake`] takes requests and cancellations in, [`exchange`] has
+//! to do with the origins, [`outcome`] tells the client's node.
+
+mod exchange;
+mod intake;
+mod job;
+mod outcome;
+
+use crate::node::Node;
+use crate::store::{Kind, Side, Store, StoreError};
+use crate::transfer::{Incoming, Outgoing};
+use crate::wire::shortened;
+use job::{Record, Stage};
+
+pub use exchange::{Answer, Dispatched};
+pub(crate) use job::Job;
+pub use job::JobKey;
+
+impl<S: Store> Node<S> {
+    pub(crate) fn load_jobs(&mut self, now_ms: u64) -> Result<(), StoreError> {
+        for (key, text) in self.store.records(Side::Dispatch)? {
+            let number = self.next_number;
+            self.next_number += 1;
+            let mut job = Job::new(number, serde_json::from_str(&text)?);
+            if job.record.stage == Stage::Receiving {
+                job.incoming = Incoming::of(self.store.parts(&key.object(Kind::Request))?);
+            }
+            let interrupted = job.record.stage == Stage::Sent;
+            self.jobs.insert(JobKey::of(&key), job);
+            if interrupted {
+                let text = "the dispatching node stopped while the origin had it";
+                self.break_off(now_ms, JobKey::of(&key), text)?;
+            }
+            let Some(job) = self.jobs.get_mut(&JobKey::of(&key)) else {
+                continue;
+            };
+            if !job.record.told {
+                job.word = job.fate().map(|_| Outgoing::resumed(1));
+                let answered = job.record.response.filter(|_| job.keeps_response());
+                job.parts = answered.map(|object| Outgoing::resumed(object.parts()));
+            }
+        }
+        Ok(())
+    }
+
+    fn put_job(&mut self, key: JobKey) -> Result<(), StoreError> {
+        let Some(job) = self.jobs.get(&key) else {
+            return Ok(());
+        };
+        let text = serde_json::to_string(&job.record)?;
+        self.store.put_record(&key.record(), &text)
+    }
+
+    fn new_job(&mut self, key: JobKey, record: Record) -> bool {
+        if self.jobs.len() >= self.limits.requests {
+            return false;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.jobs.insert(key, Job::new(number, record));
+        true
+    }
+
+    /// Ends a request without a response, and says so.
+    fn end(&mut self, key: JobKey, stage: Stage, reason: &str) -> Result<(), StoreError> {
+        if let Some(job) = self.jobs.get_mut(&key) {
+            job.record.stage = stage;
+            job.record.reason = shortened(reason).to_owned();
+            job.word = Some(Outgoing::fresh(1));
+            job.parts = None;
+        }
+        for kind in [Kind::Request, Kind::Response] {
+            self.store.delete_object(&key.record().object(kind))?;
+        }
+        self.put_job(key)
+    }
+
+    pub(crate) fn expire_jobs(&mut self, now_ms: u64) -> Result<(), StoreError> {
+        let mut over = Vec::new();
+        let mut gone = Vec::new();
+        for (key, job) in &mut self.jobs {
+            job.transfers()
+                .for_each(|transfer| transfer.handle_timeout(now_ms));
+            if job.ends_ms(&self.limits) > now_ms {
+                continue;
+            }
+            match job.record.stage {
+                Stage::Receiving => over.push((*key, "it did not come whole")),
+                Stage::Stored if job.record.sent == 0 => over.push((*key, "it was not sent")),
+                Stage::Stored => over.push((*key, "it was sent, and no answer came")),
+                _ => gone.push(*key),
+            }
+        }
+        for (key, text) in over {
+            self.end(key, Stage::Expired, text)?;
+        }
+        for key in gone {
+            self.jobs.remove(&key);
+            self.store.delete_record(&key.record())?;
+            for kind in [Kind::Request, Kind::Response] {
+                self.store.delete_object(&key.record().object(kind))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn jobs_timeout(&self) -> Option<u64> {
+        let due = |job: &Job| {
+            let transfers = job.parts.iter().chain(&job.word);
+            let repeat = transfers.filter_map(Outgoing::due_ms).min();
+            let waits = job.record.stage == Stage::Stored && !job.running;
+            let retry = (waits && job.retry_at_ms > 0).then_some(job.retry_at_ms);
+            let ends = job.ends_ms(&self.limits);
+            [repeat, retry, Some(ends)].into_iter().flatten().min()
+        };
+        self.jobs.values().filter_map(due).min()
+    }
+}

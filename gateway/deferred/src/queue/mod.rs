@@ -1,0 +1,172 @@
+//! The queue's side: requests of this node's clients.
+//!
+//! Here they are loaded, kept, and ended by time. [`submission`] takes them
+//! in, [`requests`] is what clients ask of those that are here, [`sending`]
+//! brings them to the dispatching node, [`outcome`] takes what comes of them.
+
+mod outcome;
+mod requests;
+mod sending;
+mod submission;
+
+use crate::id::Id;
+use crate::node::Node;
+use crate::record::{Request, State};
+use crate::store::{Kind, RecordKey, Side, Store, StoreError};
+use crate::transfer::{Incoming, Outgoing};
+use crate::wire::Key;
+
+pub use submission::Submission;
+pub(crate) use submission::Upload;
+
+/// A request and what is under way for it.
+pub(crate) struct Entry {
+    pub number: u64,
+    pub request: Request,
+    /// Its parts, until the dispatching node has them.
+    pub parts: Option<Outgoing>,
+    /// Its cancellation, until the dispatching node has said what became of it.
+    pub word: Option<Outgoing>,
+    /// Parts of the response.
+    pub incoming: Incoming,
+}
+
+impl Entry {
+    pub fn transfers(&mut self) -> impl Iterator<Item = &mut Outgoing> {
+        self.parts.iter_mut().chain(&mut self.word)
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            id: self.request.id,
+            attempt: self.request.attempt,
+        }
+    }
+
+    fn end(&mut self, now_ms: u64, state: State, reason: String) {
+        self.request.state = state;
+        self.request.reason = reason;
+        self.request.finished_ms = Some(now_ms);
+        self.request.cancelling = false;
+        self.parts = None;
+    }
+
+    fn forwarded(&mut self, now_ms: u64, state: State) {
+        self.request.state = state;
+        self.request.forwarded_ms.get_or_insert(now_ms);
+        self.parts = None;
+    }
+}
+
+impl<S: Store> Node<S> {
+    pub(crate) fn load_queue(&mut self) -> Result<(), StoreError> {
+        for (key, text) in self.store.records(Side::Queue)? {
+            let request: Request = serde_json::from_str(&text)?;
+            let parts = (request.state == State::Stored)
+                .then(|| Outgoing::resumed(request.request.parts()));
+            let incoming = match request.response {
+                Some(_) => Incoming::of(self.store.parts(&key.object(Kind::Response))?),
+                None => Incoming::default(),
+            };
+            let word = request.cancelling.then(|| Outgoing::resumed(1));
+            self.insert(request, parts, word, incoming);
+        }
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        request: Request,
+        parts: Option<Outgoing>,
+        word: Option<Outgoing>,
+        incoming: Incoming,
+    ) {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.order.insert(number, request.id);
+        let entry = Entry {
+            number,
+            parts,
+            word,
+            incoming,
+            request,
+        };
+        self.entries.insert(entry.request.id, entry);
+    }
+
+    fn forget(&mut self, id: Id) -> Result<(), StoreError> {
+        let key = RecordKey::own(id);
+        self.store.delete_record(&key)?;
+        self.store.delete_object(&key.object(Kind::Request))?;
+        self.store.delete_object(&key.object(Kind::Response))?;
+        if let Some(entry) = self.entries.remove(&id) {
+            self.order.remove(&entry.number);
+        }
+        Ok(())
+    }
+
+    /// The entry that a peer's message is about, if it is about the attempt
+    /// that counts.
+    fn entry_of(&mut self, peer: u64, key: Key) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(&key.id)?;
+        (entry.request.peer == peer && entry.request.attempt == key.attempt).then_some(entry)
+    }
+
+    pub(crate) fn expire_queue(&mut self, now_ms: u64) -> Result<(), StoreError> {
+        let mut gone = Vec::new();
+        for entry in self.entries.values_mut() {
+            entry
+                .transfers()
+                .for_each(|transfer| transfer.handle_timeout(now_ms));
+            if entry.request.expires_ms <= now_ms {
+                entry.word = None;
+            }
+            if ends_ms(&entry.request, &self.limits) > now_ms {
+                continue;
+            }
+            if entry.request.state.is_final() {
+                gone.push(entry.request.id);
+                continue;
+            }
+            let Request {
+                offered,
+                repeatable,
+                ..
+            } = entry.request;
+            let (state, reason) = match (offered, repeatable) {
+                (false, _) => (State::Expired, "it did not reach the dispatching node"),
+                (true, true) => (State::Expired, "no answer came; it may have been sent"),
+                (true, false) => (State::Unknown, "no answer came; it may have been sent"),
+            };
+            entry.end(now_ms, state, reason.to_owned());
+            put(&mut self.store, &entry.request)?;
+        }
+        gone.into_iter().try_for_each(|id| self.forget(id))
+    }
+
+    pub(crate) fn queue_timeout(&self) -> Option<u64> {
+        let due = |entry: &Entry| {
+            let transfers = entry.parts.iter().chain(&entry.word);
+            let repeat = transfers.filter_map(Outgoing::due_ms).min();
+            let ends = ends_ms(&entry.request, &self.limits);
+            repeat.map_or(ends, |repeat| repeat.min(ends))
+        };
+        self.entries.values().map(due).min()
+    }
+}
+
+/// When time ends the request's present state, ms.
+fn ends_ms(request: &Request, limits: &crate::Limits) -> u64 {
+    let Some(finished_ms) = request.finished_ms else {
+        return request.expires_ms;
+    };
+    let kept = finished_ms.saturating_add(limits.keep_ms);
+    let fetched = request.fetched_ms;
+    let fetched = fetched.map(|at| at.saturating_add(limits.keep_fetched_ms));
+    fetched.map_or(kept, |fetched| fetched.min(kept))
+}
+
+fn put(store: &mut impl Store, request: &Request) -> Result<(), StoreError> {
+    let text = serde_json::to_string(request)?;
+    store.put_record(&RecordKey::own(request.id), &text)
+}
