@@ -35,7 +35,8 @@ _BEAM_BPS = 8_000_000
 _FAIR_BPS = _BEAM_BPS // _TERMINALS
 _KINDS = ("blockages", "plans", "acknowledgements", "ledger")
 _ENDLESS = 1_000_000_000_000
-_SETTLES_WITHIN_S = 60.0
+# What the drive leaves owed goes into the next plans.
+_SETTLES_WITHIN_S = 120.0
 
 
 @dataclass
@@ -104,8 +105,9 @@ def _drive(testbed: Testbed, control: Control, follower: Follower, pair: Pair[Te
         if event:
             _take(found, control, event)
         if time.time() > driven.end_ms / 1000 and _settled_ms(found) >= driven.end_ms:
-            break
-    found.balances = control.balances("forward")
+            found.balances = control.balances("forward")
+            if _is_square(found):
+                break
     stop.set()
     for thread in threads:
         thread.join()
@@ -117,11 +119,23 @@ def _take(found: Passage, control: Control, event: Event) -> None:
     found.events.append(event)
     if event.kind == "plans":
         key = event.data["link"], event.data["plan"]
-        found.plans[key] = control.plan_lines(*key)
+        lines = control.plan_lines(*key)
+        # The first ones may have been made before all terminals were registered.
+        if len(lines) == _TERMINALS:
+            found.plans[key] = lines
 
 
 def _settled_ms(found: Passage) -> int:
     return max((ms(one["end"]) for one in found.of("ledger")), default=0)
+
+
+def _moved_bits(found: Passage) -> int:
+    return sum(one["moved_bits"] for one in found.of("ledger") if one["link"] == "forward")
+
+
+def _is_square(found: Passage) -> bool:
+    """Tell whether what is owed is a small part of what has changed hands."""
+    return all(abs(bits) < _moved_bits(found) / 20 for bits in found.balances.values())
 
 
 def test_the_tunnel_is_predicted_before_its_portal(passage: Passage) -> None:
@@ -187,8 +201,7 @@ def test_no_byte_is_lost(passage: Passage) -> None:
 
 
 def test_the_ledger_is_square_at_the_end(passage: Passage) -> None:
-    moved = sum(one["moved_bits"] for one in passage.of("ledger") if one["link"] == "forward")
-    assert moved > 20_000_000
+    assert _moved_bits(passage) > 20_000_000
+    assert len(passage.balances) == _TERMINALS
     assert sum(passage.balances.values()) == 0
-    for bits in passage.balances.values():
-        assert abs(bits) < moved / 20
+    assert _is_square(passage), passage.balances

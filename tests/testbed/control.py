@@ -138,9 +138,8 @@ class Control:
 
     def plan_lines(self, link: str, version: int) -> dict[int, list[dict[str, Any]]]:
         """Return the segments of every terminal in a plan, with all amounts."""
-        plan = f"/v1/beams/{BEAM}/plans/{link}/{version}"
-        nodes = [terminal_node(terminal.index) for terminal in self._testbed.terminals]
-        return {node: self.get(f"{plan}?terminal={node}")["lines"][0]["segments"] for node in nodes}
+        plan = self.get(f"/v1/beams/{BEAM}/plans/{link}/{version}")
+        return {int(line["terminal"]): line["segments"] for line in plan["lines"]}
 
     def balances(self, link: str) -> dict[int, int]:
         """Return what each terminal is owed, bits of capacity; below 0 it owes."""

@@ -49,10 +49,16 @@ def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
             words = [*later[1].split(), "Prefer: respond-async", *later[2].split(), "--silent"]
             assert " 202 " in command(words)
             told = ""
-            while not re.search(r" plan  .* D_u = .* D_b = .* D_r = ", told):
-                told += demo.stdout.readline()
-            for kind in ("position", "prediction", "rates"):
-                assert f"  {kind} " in told
+            wanted = [
+                "  position ",
+                "  prediction ",
+                "  rates ",
+                " plan  .* D_u = .* D_b = .* D_r = ",
+            ]
+            while not all(re.search(one, told) for one in wanted):
+                line = demo.stdout.readline()
+                assert line, told
+                told += line
             text += told
             [page] = re.findall(r"^  (curl -H .*/v1/terminals)$", text, re.MULTILINE)
             assert '"t3"' in command([*shlex.split(page), "--silent", "--show-error", "--fail"])
