@@ -138,8 +138,9 @@ class Control:
 
     def plan_lines(self, link: str, version: int) -> dict[int, list[dict[str, Any]]]:
         """Return the segments of every terminal in a plan, with all amounts."""
-        plan = self.get(f"/v1/beams/{BEAM}/plans/{link}/{version}")
-        return {int(line["terminal"]): line["segments"] for line in plan["lines"]}
+        path = f"/v1/beams/{BEAM}/plans/{link}/{version}"
+        nodes = [node for line in self.get(path)["lines"] for node in line["terminals"]]
+        return {node: self.get(f"{path}?terminal={node}")["lines"][0]["segments"] for node in nodes}
 
     def balances(self, link: str) -> dict[int, int]:
         """Return what each terminal is owed, bits of capacity; below 0 it owes."""
