@@ -17,8 +17,9 @@ from underpass_control.storage.links import LinkState
 _WINDOW_MS = 5_000
 _LEAST_WINDOW_MS = 900
 _HEADROOM = Fraction(5, 4)
-# A backlog that the rate clears within so long is none: it is what is just on its way.
-_CLEARED_WITHIN_MS = 250
+# A backlog that the rate clears within so long is none: it is what is just on its way. A gateway
+# reads a stream on until 100 ms of the link's ceiling wait, and a lone greedy one must be seen.
+_CLEARED_WITHIN_MS = 50
 # Who is idle can still report, and begin: a terminal's rate is kept to exactly.
 LEAST_BPS = 64_000
 # Who has not been able to send for so long is away, and wants no more than that.

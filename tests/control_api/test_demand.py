@@ -75,7 +75,7 @@ def test_the_recent_rate_is_that_of_the_last_seconds() -> None:
 def test_who_has_a_backlog_is_greedy_and_who_has_it_in_passing_is_not() -> None:
     kept = steady(8, backlogged_bytes=200_000)
     assert wanted(demands(*kept), 8) is None
-    assert wanted(demands(*steady(8, backlogged_bytes=10_000)), 8) is not None
+    assert wanted(demands(*steady(8, backlogged_bytes=4_000)), 8) is not None
     cleared = replace(kept[-1], rate_bps=50_000_000)
     assert wanted(demands(*steady(7), cleared), 8) is not None
 

@@ -74,6 +74,9 @@ impl Reporter {
     }
 
     fn links(&self) -> Vec<LinkReport> {
+        // As of now: counts of up to a second ago under the time of now would look
+        // like bursts, and the ledger settles by them.
+        self.shell.session_figures();
         let sent = self.shell.transport_totals();
         let efficiencies = self.efficiencies().clone();
         self.shell.read(|engine| {
