@@ -95,6 +95,19 @@ impl Engine {
         self.on_stream(now, key, |mux| mux.finish(key.id))
     }
 
+    /// Takes no more bytes from the peer; the sending direction goes on.
+    ///
+    /// # Errors
+    /// When the stream is gone.
+    pub fn stop(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        code: ResetCode,
+    ) -> Result<(), StreamError> {
+        self.on_stream(now, key, |mux| mux.stop(key.id, code))
+    }
+
     /// Ends both directions; the peer's application sees `code`.
     ///
     /// # Errors

@@ -37,8 +37,10 @@ pub struct Connected {
     pub origin: Option<SocketAddr>,
 }
 
-/// One stream, both directions. Dropping it without [`Conduit::finish`] or
-/// with the peer still sending resets it.
+/// One stream, both directions, which ends as a socket does. Dropping it
+/// without [`Conduit::finish`] resets it. Dropping it after that closes it:
+/// what was sent is still delivered, then its end, and bytes that the peer
+/// sends from then on reset the stream.
 ///
 /// All polls of a conduit are made from one task at a time, so an
 /// implementation may keep a single waker for all of them, and must wake it

@@ -11,16 +11,22 @@ use underpass_streams::ResetCode;
 use super::streams::{Entry, code_of};
 use super::{Inner, Shell};
 
-/// One stream. Dropped before both directions have ended, it is reset.
+/// One stream. Dropped before this side has finished, it is reset; afterwards
+/// the stream drains by itself.
 pub struct StreamConduit {
     shell: Arc<Shell>,
     key: StreamKey,
+    finished: bool,
 }
 
 impl StreamConduit {
     /// The conduit of a stream that the shell has in its table.
     pub(super) fn new(shell: Arc<Shell>, key: StreamKey) -> StreamConduit {
-        StreamConduit { shell, key }
+        StreamConduit {
+            shell,
+            key,
+            finished: false,
+        }
     }
 }
 
@@ -49,8 +55,9 @@ impl Inner {
             return Poll::Ready(Err(failure.clone()));
         }
         if entry.stopped {
-            let text = "the other side takes no more bytes";
-            return Poll::Ready(Err(Failure::new(FailureCode::Reset, text)));
+            // As on a socket whose other end is closed, only bytes are an
+            // error: this side may still end in order.
+            return Poll::Ready(Ok(1));
         }
         match self.engine.send_capacity(key) {
             0 => self.park(key, cx),
@@ -66,15 +73,24 @@ impl Conduit for StreamConduit {
 
     fn send(&mut self, data: Bytes) {
         let key = self.key;
-        let sent = self.shell.with(|engine, now| engine.write(now, key, data));
-        if let Err(error) = sent {
-            // A reset that came in between; the next poll tells of it.
-            tracing::debug!(stream = %key.id, %error, "bytes not taken");
-        }
+        self.shell.with_inner(|inner, now| {
+            if let Some(entry) = inner.streams.get_mut(key)
+                && entry.stopped
+            {
+                let text = "the other side takes no more bytes";
+                entry.failure = Some(Failure::new(FailureCode::Reset, text));
+                // A stream that is gone is reset already.
+                let _ = inner.engine.reset(now, key, ResetCode::Cancelled, text);
+            } else if let Err(error) = inner.engine.write(now, key, data) {
+                // A reset that came in between; the next poll tells of it.
+                tracing::debug!(stream = %key.id, %error, "bytes not taken");
+            }
+        });
     }
 
     fn finish(&mut self) {
         let key = self.key;
+        self.finished = true;
         // A stream that is gone needs no end.
         let _ = self.shell.with(|engine, now| engine.finish(now, key));
     }
@@ -130,13 +146,24 @@ impl Conduit for StreamConduit {
 
 impl Drop for StreamConduit {
     fn drop(&mut self) {
-        let key = self.key;
+        let (key, finished) = (self.key, self.finished);
         self.shell.with_inner(|inner, now| {
-            let entry = inner.streams.remove(key);
-            if entry.is_some_and(|entry| !entry.closed && entry.failure.is_none()) {
-                let text = "the connection was given up";
-                let _ = inner.engine.reset(now, key, ResetCode::Cancelled, text);
+            let Some(entry) = inner.streams.remove(key) else {
+                return;
+            };
+            if entry.closed || entry.failure.is_some() {
+                return;
             }
+            // A stream that is gone needs no end.
+            let _ = match (finished, entry.peer_finished) {
+                // What is not sealed yet leaves in its time.
+                (true, true) => Ok(()),
+                (true, false) => inner.engine.stop(now, key, ResetCode::Cancelled),
+                (false, _) => {
+                    let text = "the connection was given up";
+                    inner.engine.reset(now, key, ResetCode::Cancelled, text)
+                }
+            };
         });
     }
 }
