@@ -1,16 +1,17 @@
 //! Reading on while blocked: servers give up clients that take nothing for a
 //! minute, so with durable custody streams are read on into it, slowly, and
-//! beyond the peer's credit.
+//! beyond the peer's credit. And keeping what streams leave that have ended.
 //!
-//! What is sealed so is held back by the bundle node until the credit of its
-//! stream covers it. Each stream may have as much beyond its credit as any
-//! other, growing with the time and bounded by its share of the store.
+//! What is sealed so is held back by the bundle node until its stream has its
+//! turn, and credit that covers it. Each stream may have as much beyond its
+//! credit as any other, growing with the time and bounded by its share of the
+//! store.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use underpass_bundle::BundleId;
-use underpass_streams::HeldBack;
+use underpass_streams::Flow;
 
 use crate::engine::Engine;
 use crate::pump::BUNDLE_OVERHEAD_BYTES;
@@ -32,8 +33,12 @@ const STORE_EIGHTHS: u64 = 6;
 /// Bundles that are held back, and the pace of reading.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
-    /// By stream, the oldest first, with the stream's bytes in each.
-    held_back: BTreeMap<StreamKey, VecDeque<(BundleId, u64)>>,
+    /// By stream, the oldest first.
+    held_back: BTreeMap<StreamKey, VecDeque<BundleId>>,
+    /// Streams that have ended with bytes left to seal.
+    ended: Vec<StreamKey>,
+    /// Streams of which nobody wants what is held back.
+    unwanted: Vec<StreamKey>,
     /// When bytes that wait are sealed next.
     at: Option<Instant>,
     /// Ages passed, by neighbours to which nothing can be sent.
@@ -59,7 +64,6 @@ impl Engine {
         } else if self.ahead.ages.remove(&neighbour).is_some() {
             for peer in self.peers_behind(neighbour) {
                 self.set_beyond_credit(peer, 0);
-                self.release(now, peer);
             }
         }
         if self.ahead.ages.is_empty() {
@@ -82,7 +86,6 @@ impl Engine {
             for peer in self.peers_behind(neighbour) {
                 self.seal_ahead(now, peer);
                 self.set_beyond_credit(peer, beyond);
-                self.release(now, peer);
             }
         }
     }
@@ -109,77 +112,112 @@ impl Engine {
     }
 
     /// The largest payload that may be sealed ahead for a peer: of a bundle
-    /// that every way to it takes, since under custody none is fragmented.
+    /// that every way to it takes, since under custody none is fragmented, and
+    /// that holds up no way longer than any other bundle.
     fn largest_ahead(&self, peer: u64) -> Option<u64> {
         let hops = self.hops_to(self.neighbour_to(peer));
-        let mrus = hops.iter().map(|id| self.hops.get(id)?.mru_bytes);
-        let least = mrus.collect::<Option<Vec<_>>>()?.into_iter().min()?;
+        let largest = hops.iter().map(|id| {
+            let line = self.scheduler.max_bundle_bytes(id.terminal());
+            Some(self.hops.get(id)?.mru_bytes?.min(line))
+        });
+        let least = largest.collect::<Option<Vec<_>>>()?.into_iter().min()?;
         Some(least.saturating_sub(BUNDLE_OVERHEAD_BYTES))
     }
 
     /// Takes into custody what the streams with a peer have waiting.
     fn seal_ahead(&mut self, now: Instant, peer: u64) {
-        // What a neighbour takes that was never up is not known.
-        let Some(most) = self.largest_ahead(peer) else {
-            return;
-        };
         let Some(streams) = self.peers.get_mut(&peer) else {
             return;
         };
         let epoch = streams.epoch();
-        let receiver = streams.peer_incarnation().unwrap_or(0);
         for id in streams.current().streams_with_output() {
-            let key = StreamKey { peer, epoch, id };
-            // Where the store has no room, bytes wait and slow their source. What
-            // has to be said of them needs room as well.
-            while let free = self.agent.free_bytes().saturating_sub(self.least_free())
-                && free > 0
-                && let Some(mux) = self.streams_of(key)
-                && let limit = usize::try_from(most.min(free)).unwrap_or(usize::MAX)
-                && let Some(ahead) = mux.seal_ahead(id, limit)
-            {
-                let send = self.stream_bundle(peer, ahead.class, ahead.payload.clone(), false);
-                let note = restored::note(receiver, id, ahead.end);
-                match self.agent.hold_back(now, send, note) {
-                    Ok(bundle) => {
-                        let held_back = self.ahead.held_back.entry(key).or_default();
-                        held_back.push_back((bundle, ahead.bytes));
-                    }
-                    Err(_) => self.give_up(peer, &ahead.payload),
-                }
-            }
+            self.seal_stream_ahead(now, StreamKey { peer, epoch, id });
         }
         self.gather(peer);
     }
 
-    /// Lets go what the credit of its streams covers by now, and forgets what
-    /// nobody wants any more.
-    pub(crate) fn release(&mut self, now: Instant, peer: u64) {
-        let keys = self.ahead.held_back.keys();
-        let keys: Vec<StreamKey> = keys.filter(|key| key.peer == peer).copied().collect();
-        for key in keys {
-            while let Some((bundle, bytes)) = self.oldest_held_back(key) {
-                let streams = self.streams_of(key);
-                match streams.map_or(HeldBack::Void, |mux| mux.release(key.id, bytes)) {
-                    HeldBack::Waits => break,
-                    HeldBack::Released => self.agent.let_go(bundle),
-                    HeldBack::Void => self.agent.discard(now, bundle),
+    /// Takes into custody what a stream has waiting.
+    fn seal_stream_ahead(&mut self, now: Instant, key: StreamKey) {
+        // What a neighbour takes that was never up is not known.
+        let (peer, Some(most)) = (key.peer, self.largest_ahead(key.peer)) else {
+            return;
+        };
+        let receiver = self.peers.get(&peer).and_then(|s| s.peer_incarnation());
+        // Where the store has no room, bytes wait and slow their source. What
+        // has to be said of them needs room as well.
+        while let free = self.agent.free_bytes().saturating_sub(self.least_free())
+            && free > 0
+            && let Some(mux) = self.streams_of(key)
+            && let limit = usize::try_from(most.min(free)).unwrap_or(usize::MAX)
+            && let Some(ahead) = mux.seal_ahead(key.id, limit)
+        {
+            let send = self.stream_bundle(peer, ahead.class, ahead.payload.clone(), false);
+            let note = restored::note(receiver.unwrap_or(0), key.id, ahead.end);
+            match self.agent.hold_back(now, send, note) {
+                Ok(bundle) => {
+                    let held_back = self.ahead.held_back.entry(key).or_default();
+                    held_back.push_back(bundle);
+                    self.carries(bundle, (peer, key.epoch, vec![key.id]));
                 }
-                self.forget_oldest(key);
+                Err(_) => {
+                    self.give_up(peer, &ahead.payload);
+                    self.acknowledge((peer, key.epoch, vec![key.id]));
+                }
             }
         }
     }
 
-    fn oldest_held_back(&self, key: StreamKey) -> Option<(BundleId, u64)> {
-        self.ahead.held_back.get(&key)?.front().copied()
-    }
-
-    fn forget_oldest(&mut self, key: StreamKey) {
-        if let Some(held_back) = self.ahead.held_back.get_mut(&key) {
-            held_back.pop_front();
-            if held_back.is_empty() {
-                self.ahead.held_back.remove(&key);
+    /// Takes into custody what is left of streams that their applications have
+    /// ended in both directions: nobody waits for it any more who could notice
+    /// that it is lost with the process. Forgets what nobody wants.
+    pub(crate) fn keep_ended(&mut self, now: Instant) {
+        for key in std::mem::take(&mut self.ahead.ended) {
+            if self.agent.is_durable() {
+                self.seal_stream_ahead(now, key);
+                self.gather(key.peer);
             }
         }
+        for key in std::mem::take(&mut self.ahead.unwanted) {
+            for bundle in self.ahead.held_back.remove(&key).unwrap_or_default() {
+                self.agent.discard(now, bundle);
+                self.is_acknowledged(bundle);
+            }
+        }
+    }
+
+    /// Notes which streams with a peer have ended, and of which nobody wants
+    /// what is held back.
+    pub(crate) fn note_ended(&mut self, peer: u64) {
+        let Some(streams) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        while let Some((epoch, id)) = streams.poll_unwanted() {
+            self.ahead.unwanted.push(StreamKey { peer, epoch, id });
+        }
+        let epoch = streams.epoch();
+        while let Some(id) = streams.poll_ended() {
+            self.ahead.ended.push(StreamKey { peer, epoch, id });
+        }
+    }
+
+    /// The turn of a flow whose oldest bundle is held back: has it leave.
+    pub(crate) fn let_leave(&mut self, peer: u64, flow: Flow) -> Option<BundleId> {
+        let id = match flow {
+            Flow::Restored { run, id } => self.let_restored_leave((peer, run, id))?,
+            Flow::Stream(id) => {
+                let epoch = self.peers.get(&peer)?.epoch();
+                let key = StreamKey { peer, epoch, id };
+                let held_back = self.ahead.held_back.get_mut(&key)?;
+                let oldest = held_back.pop_front();
+                match held_back.front() {
+                    // Read while the others have their turns.
+                    Some(next) => self.agent.expect(*next),
+                    None => drop(self.ahead.held_back.remove(&key)),
+                }
+                oldest?
+            }
+        };
+        self.agent.let_go(id);
+        Some(id)
     }
 }

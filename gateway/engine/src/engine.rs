@@ -1,16 +1,16 @@
 //! The engine's state, its making, and its time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
 use thiserror::Error;
 use underpass_bundle::{
-    self as bundle, Agent, CustodyFigures, HeldBundle, MemoryStore, NeighbourId, Store,
+    self as bundle, Agent, BundleId, CustodyFigures, HeldBundle, MemoryStore, NeighbourId, Store,
 };
 use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{self as scheduler, LinkScheduler, TcpWire};
-use underpass_streams::{self as streams, Epoch, PayloadError, Peer};
+use underpass_streams::{self as streams, Epoch, PayloadError, Peer, StreamId};
 
 use crate::ahead::ReadAhead;
 use crate::config::EngineConfig;
@@ -102,6 +102,10 @@ pub enum EngineError {
     DefaultClass(Class),
 }
 
+/// The streams that have something in a bundle: their peer, which of its runs
+/// they are with, and each as often as it was counted.
+pub(crate) type Carried = (u64, Epoch, Vec<StreamId>);
+
 /// One node, without I/O and clock.
 pub struct Engine {
     pub(crate) config: EngineConfig,
@@ -121,6 +125,11 @@ pub struct Engine {
     pub(crate) sessions: HashMap<SessionId, SessionState>,
     /// Transfers offered and not ended.
     pub(crate) transfers: HashMap<u64, InFlight>,
+    /// By bundle that no custodian has acknowledged.
+    pub(crate) carried: HashMap<BundleId, Carried>,
+    /// Neighbours and classes where a bundle has just gone again: it is the
+    /// turn of a stream that begins or sends seldom.
+    pub(crate) went_again: HashSet<(u64, Class)>,
     /// Hops that wait for room in the store.
     pub(crate) starved: BTreeSet<HopId>,
     /// The one of them that was fed last.
@@ -215,6 +224,8 @@ impl Engine {
             last_sealed: HashMap::new(),
             sessions: HashMap::new(),
             transfers: HashMap::new(),
+            carried: HashMap::new(),
+            went_again: HashSet::new(),
             starved: BTreeSet::new(),
             last_fed: HopId(0),
             opened: BTreeSet::new(),
@@ -317,5 +328,6 @@ impl Engine {
         self.drain_agent(now);
         self.pump(now);
         self.feed(now);
+        self.keep_ended(now);
     }
 }

@@ -83,12 +83,13 @@ impl Engine {
                     ..
                 } => {
                     self.forget_held_back(id);
+                    self.is_acknowledged(id);
                     if let Some((peer, STREAM_SERVICE)) = bundle::wire::ipn_parts(&destination) {
                         self.give_up(peer, &payload);
                     }
                 }
                 bundle::Event::Woken { neighbour, .. } => self.woken(neighbour.0),
-                bundle::Event::Released { .. } => {}
+                bundle::Event::Released { id, .. } => self.is_acknowledged(id),
                 other => self.actions.push_back(Action::Bundle(other)),
             }
         }
@@ -111,7 +112,6 @@ impl Engine {
         }
         self.heed_limits(now, peer);
         self.ask_about_held_back(now, peer);
-        self.release(now, peer);
         self.gather(peer);
     }
 

@@ -4,11 +4,12 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Instant;
 
 use bytes::Bytes;
-use underpass_bundle::{self as bundle, NeighbourId, Offer};
+use underpass_bundle::{self as bundle, BundleId, NeighbourId, Offer};
 use underpass_cla::{Class, Transfer};
 use underpass_scheduler::{Decision, Leaf};
+use underpass_streams::{Peer, Sealed, StreamId};
 
-use crate::engine::{Action, Engine, STREAM_SERVICE};
+use crate::engine::{Action, Carried, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 use crate::sessions::InFlight;
 
@@ -96,20 +97,41 @@ impl Engine {
     ) -> Option<Offer> {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
         let to = NeighbourId(neighbour);
+        if self.is_turn_of_sparse(neighbour, class)
+            && let Some(id) = self.seal(now, hop, class, max)
+            && let Some(offer) = self.agent.next_of(now, id, mru)
+        {
+            return Some(offer);
+        }
         if let Some(offer) = self.agent.next_for(now, to, class, mru) {
+            if offer.again {
+                self.went_again.insert((neighbour, class));
+            }
             return Some(offer);
         }
         // Nothing is sealed behind what the store is reading: it would pile up.
         if self.agent.is_loading(to, class) {
             return None;
         }
-        self.seal(now, hop, class, max)?;
-        self.agent.next_for(now, to, class, mru)
+        let id = self.seal(now, hop, class, max)?;
+        self.agent.next_of(now, id, mru)
     }
 
-    /// Seals bytes of streams into a bundle, as late as possible. Peers
-    /// behind one neighbour take turns.
-    fn seal(&mut self, now: Instant, hop: HopId, class: Class, max: u64) -> Option<()> {
+    /// Bundles that go again, after a blockage as many as were under way, take
+    /// turns with streams that begin or send seldom.
+    fn is_turn_of_sparse(&mut self, neighbour: u64, class: Class) -> bool {
+        let to = NeighbourId(neighbour);
+        let waits = self.agent.has_pending(to, class)
+            && self.next_peer(neighbour, class).is_some_and(|peer| {
+                let streams = self.peers.get(&peer);
+                streams.is_some_and(|streams| streams.has_sparse(class))
+            });
+        waits && self.went_again.remove(&(neighbour, class))
+    }
+
+    /// Seals bytes of streams into a bundle, as late as possible, or has one
+    /// leave that is held back. Peers behind one neighbour take turns.
+    fn seal(&mut self, now: Instant, hop: HopId, class: Class, max: u64) -> Option<BundleId> {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
         if class != Class::SIGNALLING && self.agent.is_paused(NeighbourId(neighbour)) {
             return None;
@@ -124,27 +146,43 @@ impl Engine {
                 true => LEAST_PAYLOAD_BYTES,
                 false => self.least_free(),
             };
-            if free < least.min(wanted) {
-                self.starved.insert(hop);
-                return None;
-            }
+            let room = free >= least.min(wanted);
             let limit = usize::try_from(wanted.min(free)).unwrap_or(usize::MAX);
             let streams = self.peers.get_mut(&peer)?;
-            let settled = streams.poll_settled(class);
+            let settled = match room {
+                true => streams.poll_settled(class),
+                false => None,
+            };
             let last = settled.is_some();
-            let payload = settled.or_else(|| streams.poll_payload(class, limit));
+            let sealed = match settled {
+                Some(parts) => Some(Sealed::Payload {
+                    parts,
+                    streams: Vec::new(),
+                }),
+                None if room => streams.poll_payload(class, limit),
+                None => streams.poll_held_back(class).map(Sealed::HeldBack),
+            };
             self.take_stock(peer);
             self.last_sealed.insert((neighbour, class), peer);
-            match payload {
-                Some(payload) => {
-                    self.originate(now, peer, class, payload, last)?;
-                    // What must not overtake may have to stay.
-                    if !last || self.agent.has_pending(NeighbourId(neighbour), class) {
-                        return Some(());
-                    }
+            let bundle = match sealed {
+                Some(Sealed::Payload { parts, streams }) => {
+                    self.originate(now, peer, class, parts, last, streams)
+                }
+                Some(Sealed::HeldBack(flow)) => self.let_leave(peer, flow),
+                None if !room => {
+                    self.starved.insert(hop);
+                    return None;
                 }
                 // Frames may lose their reason while they wait.
-                None => self.forget_waiting(neighbour, class, peer),
+                None => {
+                    self.forget_waiting(neighbour, class, peer);
+                    continue;
+                }
+            };
+            // What must not overtake may have to stay, and what was held back
+            // may be gone.
+            if let Some(id) = bundle.filter(|id| self.agent.is_queued(*id)) {
+                return Some(id);
             }
         }
         None
@@ -193,15 +231,46 @@ impl Engine {
         class: Class,
         payload: Vec<Bytes>,
         last: bool,
-    ) -> Option<()> {
+        streams: Vec<StreamId>,
+    ) -> Option<BundleId> {
         // The pieces are counted references: kept for the case of refusal,
         // which ends the streams whose bytes are in them.
+        let epoch = self.peers.get(&peer).map(Peer::epoch)?;
         let send = self.stream_bundle(peer, class, payload.clone(), last);
-        if self.agent.send(now, send).is_ok() {
-            return Some(());
+        match self.agent.send(now, send) {
+            Ok(id) => {
+                self.carries(id, (peer, epoch, streams));
+                Some(id)
+            }
+            Err(_) => {
+                self.give_up(peer, &payload);
+                self.acknowledge((peer, epoch, streams));
+                None
+            }
         }
-        self.give_up(peer, &payload);
-        None
+    }
+
+    /// Notes which streams have something in a bundle, until it is
+    /// acknowledged.
+    pub(crate) fn carries(&mut self, id: BundleId, carried: Carried) {
+        if !carried.2.is_empty() {
+            self.carried.insert(id, carried);
+        }
+    }
+
+    /// A bundle of this node's streams is with the next custodian, or gone.
+    pub(crate) fn is_acknowledged(&mut self, id: BundleId) {
+        if let Some(carried) = self.carried.remove(&id) {
+            self.acknowledge(carried);
+        }
+    }
+
+    pub(crate) fn acknowledge(&mut self, (peer, epoch, streams): Carried) {
+        let known = self.peers.get_mut(&peer);
+        if let Some(mux) = known.and_then(|peer| peer.streams_of(epoch)) {
+            mux.acknowledged(&streams);
+            self.take_stock(peer);
+        }
     }
 
     /// A bundle with a payload of streams; `last` if it must not overtake

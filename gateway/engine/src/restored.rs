@@ -14,7 +14,7 @@ use underpass_streams::{FormerLimit, StreamId};
 use crate::engine::Engine;
 
 /// A stream of a former run: its peer, the run's incarnation, its id.
-type FormerStream = (u64, u64, StreamId);
+pub(crate) type FormerStream = (u64, u64, StreamId);
 
 /// What is held back of a stream.
 #[derive(Debug, Default)]
@@ -23,6 +23,16 @@ struct HeldBack {
     receiver: u64,
     /// Bundles by the offset behind their bytes.
     bundles: BTreeSet<(u64, BundleId)>,
+    /// Those up to this offset may leave.
+    below: u64,
+}
+
+impl HeldBack {
+    /// Those that may leave, in order.
+    fn leaving(&self) -> impl Iterator<Item = (u64, BundleId)> + '_ {
+        let bundles = self.bundles.iter().copied();
+        bundles.take_while(|(end, _)| *end <= self.below)
+    }
 }
 
 /// What is held back of former runs.
@@ -88,7 +98,11 @@ impl Engine {
         }
         for key in streams {
             let (_, run, id) = key;
-            let receiver = self.restored.held_back[&key].receiver;
+            let Some(held_back) = self.restored.held_back.get_mut(&key) else {
+                continue;
+            };
+            held_back.below = 0;
+            let receiver = held_back.receiver;
             if receiver != 0 && receiver < run_of_peer {
                 self.discard_held_back(now, key);
             } else if let Some(streams) = self.peers.get_mut(&peer) {
@@ -103,29 +117,46 @@ impl Engine {
             let FormerLimit { run, id, below } = limit;
             let key = (peer, run, id);
             match below {
-                Some(below) => self.let_go_below(key, below),
+                Some(below) => self.let_leave_below(key, below),
                 None => self.discard_held_back(now, key),
             }
         }
     }
 
-    fn let_go_below(&mut self, key: FormerStream, below: u64) {
+    /// Has a stream's bundles up to an offset take turns with the streams of
+    /// this run.
+    fn let_leave_below(&mut self, key: FormerStream, below: u64) {
+        let (peer, run, id) = key;
         let Some(held_back) = self.restored.held_back.get_mut(&key) else {
             return;
         };
-        while let Some((end, id)) = held_back.bundles.first().copied()
-            && end <= below
-        {
-            held_back.bundles.pop_first();
-            self.restored.places.remove(&id);
-            self.agent.let_go(id);
-        }
-        if held_back.bundles.is_empty() {
-            self.restored.held_back.remove(&key);
+        held_back.below = held_back.below.max(below);
+        let count = held_back.leaving().count();
+        let first = held_back.bundles.first().map(|(_, id)| *id);
+        let class = first.and_then(|id| self.agent.class_of(id));
+        if let (Some(class), Some(streams)) = (class, self.peers.get_mut(&peer)) {
+            streams.let_restored_leave(run, id, class, count);
         }
     }
 
+    /// The next bundle of a stream that may leave.
+    pub(crate) fn let_restored_leave(&mut self, key: FormerStream) -> Option<BundleId> {
+        let held_back = self.restored.held_back.get_mut(&key)?;
+        let (end, id) = held_back.leaving().next()?;
+        held_back.bundles.remove(&(end, id));
+        self.restored.places.remove(&id);
+        match held_back.bundles.first() {
+            // Read while the others have their turns.
+            Some((_, next)) => self.agent.expect(*next),
+            None => drop(self.restored.held_back.remove(&key)),
+        }
+        Some(id)
+    }
+
     fn discard_held_back(&mut self, now: Instant, key: FormerStream) {
+        if let Some(streams) = self.peers.get_mut(&key.0) {
+            streams.forget_restored(key.1, key.2);
+        }
         let held_back = self.restored.held_back.remove(&key).unwrap_or_default();
         for (_, id) in held_back.bundles {
             self.restored.places.remove(&id);

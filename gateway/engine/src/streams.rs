@@ -140,6 +140,11 @@ impl Engine {
         self.peers.get(&peer).map(Peer::epoch).unwrap_or_default()
     }
 
+    /// The incarnation of a peer's present run, once it was heard.
+    pub fn run_of(&self, peer: u64) -> Option<u64> {
+        self.peers.get(&peer)?.peer_incarnation()
+    }
+
     /// The streams among which the named one is.
     pub(crate) fn streams_of(&mut self, key: StreamKey) -> Option<&mut Mux> {
         self.peers.get_mut(&key.peer)?.streams_of(key.epoch)
@@ -207,6 +212,10 @@ impl Engine {
             self.actions
                 .push_back(Action::Stream { peer, epoch, event });
         }
+        self.note_ended(peer);
+        let Some(streams) = self.peers.get_mut(&peer) else {
+            return;
+        };
         for class in &self.classes {
             let peers = self.waiting.entry((neighbour, *class)).or_default();
             match streams.has_pending(*class) {

@@ -19,7 +19,7 @@ mod stream;
 pub mod wire;
 
 pub use mux::{
-    Ahead, Backlog, Config, Counters, Event, HeldBack, Mux, OpenError, PayloadError, Side,
+    Ahead, Backlog, Config, Counters, Event, Flow, Mux, OpenError, PayloadError, Sealed, Side,
     StreamError, StreamInfo, StreamState, Windows, WriteError,
 };
 pub use peer::{Epoch, FormerLimit, Peer};

@@ -3,7 +3,7 @@
 mod pair;
 
 use bytes::Bytes;
-use pair::{CLASS, CONTROL, Pair, events, joined, open, payloads, read_all};
+use pair::{CLASS, CONTROL, Pair, events, joined, open, payloads, read_all, sealed};
 use underpass_cla::Class;
 use underpass_streams::{
     Announcement, Config, Event, Frame, OpenError, Peer, ResetCode, Side, StreamId, StreamState,
@@ -381,7 +381,7 @@ fn streams_of_a_class_take_turns() {
         })
         .collect();
     for _ in 0..8 {
-        pair.terminal.poll_payload(CLASS, 128 * 1024).unwrap();
+        sealed(&mut pair.terminal, CLASS, 128 * 1024).unwrap();
     }
     let sent: Vec<u64> = ids
         .iter()
@@ -410,7 +410,7 @@ fn large_writes_pass_through_without_a_copy() {
     let id = pair.terminal.open(pair.now, open()).unwrap().1;
     let data = Bytes::from(vec![1; 64 * 1024]);
     pair.terminal.current().write(id, data.clone()).unwrap();
-    let chunks = pair.terminal.poll_payload(CLASS, 1 << 20).unwrap();
+    let chunks = sealed(&mut pair.terminal, CLASS, 1 << 20).unwrap();
     assert!(chunks.iter().any(|chunk| chunk.as_ptr() == data.as_ptr()));
     let payload = joined(chunks);
     pair.hub
@@ -429,6 +429,6 @@ fn nothing_is_pending_when_all_is_idle() {
     pair.exchange();
     for mux in [&mut pair.terminal, &mut pair.hub] {
         assert!(!mux.has_pending(CLASS) && !mux.has_pending(CONTROL));
-        assert_eq!(mux.poll_payload(CLASS, 4096), None);
+        assert_eq!(sealed(mux, CLASS, 4096), None);
     }
 }

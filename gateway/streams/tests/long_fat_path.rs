@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pair::{CLASS, CONTROL, Pair, events, joined, open};
+use pair::{CLASS, CONTROL, Pair, events, joined, open, sealed};
 use underpass_cla::Class;
 use underpass_streams::{Config, Event, StreamId, Windows};
 
@@ -57,7 +57,7 @@ fn download(streams: usize, seconds: u64) -> Outcome {
                     .unwrap();
             }
         }
-        match pair.hub.poll_payload(CLASS, per_tick) {
+        match sealed(&mut pair.hub, CLASS, per_tick) {
             Some(chunks) => down.push_back((time + ONE_WAY, CLASS, joined(chunks))),
             None => idle_ticks += 1,
         }
@@ -74,7 +74,7 @@ fn download(streams: usize, seconds: u64) -> Outcome {
                 }
             }
         }
-        while let Some(chunks) = pair.terminal.poll_payload(CONTROL, 4096) {
+        while let Some(chunks) = sealed(&mut pair.terminal, CONTROL, 4096) {
             up.push_back((time + ONE_WAY, CONTROL, joined(chunks)));
         }
     }

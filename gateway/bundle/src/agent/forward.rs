@@ -76,6 +76,22 @@ impl Agent {
         self.offer(now, id, payload)
     }
 
+    /// Offers one bundle of its neighbour before all others, if it is queued
+    /// and at most `max_bytes` long. As [`Agent::next_for`] otherwise.
+    pub fn next_of(&mut self, now: Instant, id: BundleId, max_bytes: u64) -> Option<Offer> {
+        if !self.is_queued(id) || !self.fits(id, max_bytes) {
+            return None;
+        }
+        let payload = self.fetch(now, id)?;
+        self.offer(now, id, payload)
+    }
+
+    /// Whether a bundle waits to be offered.
+    pub fn is_queued(&self, id: BundleId) -> bool {
+        let held = self.held.get(&id);
+        held.is_some_and(|held| held.phase == Phase::Queued)
+    }
+
     /// The sessions of a neighbour cannot go on in the middle of a bundle:
     /// what waits for it in `class` is encoded anew, with its present age.
     pub fn forget_broken(&mut self, neighbour: NeighbourId, class: Class) {

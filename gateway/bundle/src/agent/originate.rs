@@ -113,6 +113,19 @@ impl Agent {
         }
     }
 
+    /// A bundle that is held back will be let go soon: its payload is read
+    /// beforehand.
+    pub fn expect(&mut self, id: BundleId) {
+        if self.store.is_durable() && self.held.contains_key(&id) {
+            self.store.expect(id);
+        }
+    }
+
+    /// The class of a held bundle.
+    pub fn class_of(&self, id: BundleId) -> Option<Class> {
+        Some(self.held.get(&id)?.class)
+    }
+
     /// Forgets a bundle that its service has no use for.
     pub fn discard(&mut self, now: Instant, id: BundleId) {
         if let Some(held) = self.remove(now, id) {

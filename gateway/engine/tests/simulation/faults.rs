@@ -177,11 +177,23 @@ impl World {
     /// What a node has made durable when it stops is due to the other ends
     /// that live on.
     fn note_promises(&mut self, number: usize) {
+        let stopped = (
+            self.schedule.nodes[number].number,
+            self.nodes[number].incarnation,
+        );
         for stream in &mut self.streams {
             for end in 0..2 {
                 // Who has reset a stream wants nothing of it.
                 let reset = matches!(stream.ends[end].ended, Some(Ended::Reset(_)));
-                if stream.node_of(end) == number && !reset {
+                // The other end may have its stream with an earlier run.
+                let other = self.nodes[stream.node_of(1 - end)].engine.as_ref();
+                let met = other.is_none_or(|engine| {
+                    let run = engine.run_of(stopped.0);
+                    let epoch = stream.ends[1 - end].key.map(|key| key.epoch);
+                    run.is_none_or(|run| run == stopped.1)
+                        && epoch.is_none_or(|epoch| epoch == engine.epoch_of(stopped.0))
+                });
+                if stream.node_of(end) == number && !reset && met {
                     stream.ends[1 - end].promised = stream.ends[end].durable;
                     stream.ends[end].promised = 0;
                 }

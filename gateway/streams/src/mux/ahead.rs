@@ -1,43 +1,31 @@
-//! Sealing ahead: while nothing can be sent, streams are read on into custody,
-//! beyond what the peer gives credit for. What is sealed so is held back until
-//! its credit comes.
+//! Sealing ahead: what must not be lost, or what nothing can be sent of at
+//! present, is sealed into custody at once, also beyond what the peer gives
+//! credit for. It is held back there until its stream has a turn and credit.
 //!
 //! A payload that is sealed ahead has frames of one stream only and no more of
 //! its bytes than half a floor, so that credit covers it at last. Until
-//! all of a stream is released nothing else of it is sealed.
+//! all of a stream has left nothing else of it is sealed.
 
 use bytes::Bytes;
 use underpass_cla::Class;
 
-use super::{Counters, Mux};
+use super::queue::{Flow, Place};
+use super::{Counters, Mux, Sealed};
 use crate::stream::{Life, Sending};
 use crate::wire::{Frame, Sealer, StreamId};
 
 /// Room for the payload's head, an OPEN, and the heads of frames.
 const HEAD_BYTES: usize = 1024;
 
-/// A payload that must not leave before [`Mux::release`] says so.
+/// A payload that must not leave before its turn: [`Sealed::HeldBack`].
 #[derive(Debug)]
 pub struct Ahead {
     /// Its class.
     pub class: Class,
-    /// The stream's bytes in it.
-    pub bytes: u64,
-    /// The offset behind them.
+    /// The offset behind the stream's bytes in it.
     pub end: u64,
     /// Its parts, one after the other.
     pub payload: Vec<Bytes>,
-}
-
-/// What is to be done with a payload that is held back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldBack {
-    /// It may leave now.
-    Released,
-    /// There is no credit for it yet.
-    Waits,
-    /// Nobody wants it any more.
-    Void,
 }
 
 impl Mux {
@@ -62,7 +50,7 @@ impl Mux {
     /// Seals what a stream has waiting, half a floor of it at most, whether
     /// there is credit or not, into a payload of at most `limit` bytes; `None` if it
     /// has nothing, or there is no room for the heads. Payloads of a stream
-    /// are released in the order in which they are sealed.
+    /// leave in the order in which they are sealed.
     pub fn seal_ahead(&mut self, id: StreamId, limit: usize) -> Option<Ahead> {
         // A reader never tells of its last half floor: more might never be
         // covered.
@@ -92,48 +80,110 @@ impl Mux {
         let (class, bytes) = (stream.class, count as u64);
         stream.send.sent += bytes;
         let end = stream.send.sent;
-        stream.send.ahead += bytes;
-        stream.send.ahead_payloads += 1;
-        stream.deficit = 0;
+        stream.send.ahead.push(bytes);
+        stream.unacknowledged += 1;
         self.buffered -= count;
         self.writers_retry = true;
         self.counters.payloads_sent += 1;
         Counters::add(&mut self.counters.sent_bytes, class, bytes);
-        self.enqueue(id, false);
+        self.enqueue(id, Place::New);
         self.settle(id);
         Some(Ahead {
             class,
-            bytes,
             end,
             payload: sealer.finish(),
         })
     }
 
-    /// Asks for the oldest payload of a stream that is held back, which has
-    /// `bytes` of it.
-    pub fn release(&mut self, id: StreamId, bytes: u64) -> HeldBack {
-        let Some(stream) = self.streams.get(&id) else {
-            return HeldBack::Void;
+    /// Whether it is what is held back that leaves in a flow's next turn.
+    pub(super) fn leaves_custody(&self, flow: Flow) -> bool {
+        match flow {
+            Flow::Restored { .. } => true,
+            Flow::Stream(id) => {
+                let stream = self.streams.get(&id);
+                stream.is_some_and(|stream| !stream.send.ahead.is_empty())
+            }
+        }
+    }
+
+    /// Has the oldest payload of a flow leave that is held back.
+    pub(super) fn let_leave(&mut self, flow: Flow, quantum: u64) -> Sealed {
+        match flow {
+            Flow::Restored { run, id } => self.restored_turn_over(run, id),
+            Flow::Stream(id) => self.let_oldest_leave(id, quantum),
+        }
+        Sealed::HeldBack(flow)
+    }
+
+    fn let_oldest_leave(&mut self, id: StreamId, quantum: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
         };
-        if stream.send.ahead_payloads == 0 || stream.send.ahead < bytes {
-            return HeldBack::Void;
+        let floor = self.peer_credit.floor;
+        let before = stream.send.outstanding().saturating_sub(floor);
+        let bytes = stream.send.ahead.pop().unwrap_or(0);
+        let after = stream.send.outstanding().saturating_sub(floor);
+        self.charged = self.charged - before + after;
+        if stream.deficit == 0 {
+            stream.deficit = quantum;
         }
-        if self.allowance(&stream.send) < bytes {
-            return HeldBack::Waits;
-        }
-        let before = self.charge(&stream.send);
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.send.ahead -= bytes;
-            stream.send.ahead_payloads -= 1;
-            let after = stream
-                .send
-                .outstanding()
-                .saturating_sub(self.peer_credit.floor);
-            self.charged = self.charged - before + after;
-        }
+        stream.deficit = stream.deficit.saturating_sub(bytes.max(1));
         self.writers_retry = true;
-        self.enqueue(id, false);
+        match stream.deficit {
+            0 => self.turn_over(id),
+            _ => self.enqueue(id, Place::First),
+        }
         self.settle(id);
-        HeldBack::Released
+    }
+
+    /// Has the next payload leave that is held back, where there is no room to
+    /// seal another: the flow whose it is.
+    pub(crate) fn poll_held_back(&mut self, class: Class) -> Option<Flow> {
+        let queue = self.classes.get(usize::from(class.0))?;
+        for _ in 0..queue.flows {
+            let flow = self.next_turn(class)?;
+            if self.leaves_custody(flow) {
+                self.let_leave(flow, 1);
+                return Some(flow);
+            }
+            if let Flow::Stream(id) = flow {
+                self.turn_over(id);
+            }
+        }
+        None
+    }
+
+    /// Nobody wants what is held back of a stream.
+    pub(super) fn drop_ahead(&mut self, id: StreamId) {
+        self.dequeue(id);
+        if let Some(stream) = self.streams.get_mut(&id)
+            && !stream.send.ahead.is_empty()
+        {
+            stream.send.ahead.clear();
+            self.unwanted.push(id);
+        }
+        self.enqueue(id, Place::New);
+    }
+
+    /// The next stream of which nobody wants what is held back.
+    pub(crate) fn poll_unwanted(&mut self) -> Option<StreamId> {
+        self.unwanted.pop()
+    }
+
+    /// The next stream that has ended for its application with bytes left to
+    /// seal.
+    pub(crate) fn poll_ended(&mut self) -> Option<StreamId> {
+        self.ended.pop()
+    }
+
+    /// A bundle with bytes, OPEN or end of these streams has been acknowledged
+    /// by the next custodian, or is gone.
+    pub fn acknowledged(&mut self, ids: &[StreamId]) {
+        for id in ids {
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.unacknowledged = stream.unacknowledged.saturating_sub(1);
+                self.settle(*id);
+            }
+        }
     }
 }

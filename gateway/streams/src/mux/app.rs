@@ -5,6 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use underpass_cla::Class;
 
+use super::queue::Place;
 use super::{Event, Mux, OpenError, StreamError, StreamInfo, StreamState, WriteError};
 use crate::stream::{Life, Origin, Receiving, Sending, Stream};
 use crate::wire::{MAX_HOST_BYTES, Open, ResetCode, StreamId, Target, VARINT_MAX};
@@ -38,7 +39,7 @@ impl Mux {
         stream.open = Some(Box::new(open));
         self.streams.insert(id, stream);
         self.counters.opened += 1;
-        self.enqueue(id, false);
+        self.enqueue(id, Place::New);
         Ok(id)
     }
 
@@ -59,7 +60,7 @@ impl Mux {
         if stream.class != class {
             stream.class = class;
             self.dequeue(id);
-            self.enqueue(id, false);
+            self.enqueue(id, Place::New);
         }
         Ok(())
     }
@@ -93,7 +94,7 @@ impl Mux {
         let shared = config.send_buffer_total_bytes.saturating_sub(self.buffered);
         let reserved = RESERVED_BUFFER_BYTES.saturating_sub(queued);
         let credit = (self.allowance(&stream.send) + self.beyond_credit)
-            .saturating_sub(queued as u64 + stream.send.ahead);
+            .saturating_sub(queued as u64 + stream.send.ahead.bytes());
         let credit = usize::try_from(credit).unwrap_or(usize::MAX);
         let capacity = own.min(shared.max(reserved)).min(credit);
         if capacity < LEAST_CAPACITY_BYTES.min(config.send_buffer_bytes / 2) {
@@ -141,7 +142,7 @@ impl Mux {
         self.buffered += length;
         match queued {
             Some(class) => self.classes[class].bytes += length as u64,
-            None => self.enqueue(id, false),
+            None => self.enqueue(id, Place::New),
         }
         Ok(())
     }
@@ -151,9 +152,19 @@ impl Mux {
         let stream = self.open_stream(id)?;
         if stream.send.state == Sending::Open {
             stream.send.state = Sending::Finishing;
-            self.enqueue(id, false);
+            self.enqueue(id, Place::New);
+            self.note_end(id);
         }
         Ok(())
+    }
+
+    /// Notes a stream that its application has ended with bytes left to seal.
+    fn note_end(&mut self, id: StreamId) {
+        let stream = self.streams.get(&id);
+        let ended = |stream: &Stream| stream.has_ended() && stream.has_output();
+        if !self.former && stream.is_some_and(ended) {
+            self.ended.push(id);
+        }
     }
 
     /// Ends both directions at once. What was not sealed is dropped; the peer
@@ -186,6 +197,7 @@ impl Mux {
             self.receiving_done(id, end);
         }
         self.reset_if_read_out(id);
+        self.note_end(id);
         self.settle(id);
         Ok(())
     }
@@ -228,6 +240,7 @@ impl Mux {
         self.receiving_done(id, end);
         self.reset_if_read_out(id);
         self.end_if_cut(id);
+        self.note_end(id);
         self.settle(id);
     }
 
@@ -274,7 +287,8 @@ impl Stream {
             state: match (self.life, sending, receiving) {
                 (Life::Early, ..) => StreamState::Early,
                 (Life::Draining, ..) => StreamState::Draining,
-                (Life::Open, false, _) => StreamState::HalfClosedLocal,
+                (Life::Open, false, false) => StreamState::Draining,
+                (Life::Open, false, true) => StreamState::HalfClosedLocal,
                 (Life::Open, true, false) => StreamState::HalfClosedRemote,
                 (Life::Open, true, true) => StreamState::Open,
             },

@@ -1,7 +1,7 @@
 //! The books of a [`Mux`], for its laws.
 
 use super::Mux;
-use crate::stream::{Life, Receiving, Sending};
+use crate::stream::{Life, Receiving, Sending, Stream};
 
 impl Mux {
     /// Every sum is what it sums.
@@ -30,10 +30,12 @@ impl Mux {
         for (class, queue) in self.classes.iter().enumerate() {
             let queued =
                 || streams().filter(|s| s.queued.is_some_and(|q| q.class.0 as usize == class));
-            assert_eq!(queue.streams, queued().count());
+            let sparse = queued().filter(|s| s.sparse).count();
+            assert_eq!(queue.flows, queued().count());
+            assert_eq!(queue.sparse_flows, sparse);
             assert_eq!(queue.opening, queued().filter(|s| s.open.is_some()).count());
-            let bytes: usize = queued().map(|s| s.send.pieces.len()).sum();
-            assert_eq!(queue.bytes, bytes as u64);
+            let bytes = |s: &Stream| s.send.pieces.len() as u64 + s.send.ahead.bytes();
+            assert_eq!(queue.bytes, queued().map(bytes).sum::<u64>());
         }
         for (id, stream) in &self.streams {
             assert_eq!(stream.control.listed, self.control.contains(id));

@@ -89,9 +89,11 @@ impl Mux {
         }
         self.charged -= stream.send.outstanding().saturating_sub(floor);
         if consumed > stream.send.released() {
-            // The peer wants none of what is held back.
-            (stream.send.ahead, stream.send.ahead_payloads) = (0, 0);
+            self.drop_ahead(id);
         }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
         stream.send.returned = consumed;
         self.charged += stream.send.outstanding().saturating_sub(floor);
         if stream.life == Life::Draining {

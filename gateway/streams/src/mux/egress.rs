@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use underpass_cla::Class;
 
+use super::queue::{Flow, Place};
 use super::{Counters, Mux};
 use crate::stream::{Receiving, Sending};
 use crate::wire::{Frame, ResetCode, Sealer, StreamId};
@@ -18,28 +19,62 @@ const MAX_SAID: usize = 65_536;
 /// than this.
 const LEAST_TAIL_BYTES: usize = 256;
 
+/// What leaves next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sealed {
+    /// A payload sealed now.
+    Payload {
+        /// Its parts, one after the other.
+        parts: Vec<Bytes>,
+        /// The streams with bytes, OPEN or end in it, each as often as
+        /// [`Mux::acknowledged`] has to name it.
+        streams: Vec<StreamId>,
+    },
+    /// The oldest payload of this flow that is held back.
+    HeldBack(Flow),
+}
+
 impl Mux {
     /// Seals a payload of at most `max_bytes` (512 at least) with what waits
-    /// in `class`, its parts one after the other; `None` if nothing does.
-    /// Frames without data come first, then streams in turn.
-    pub(crate) fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
+    /// in `class`, or has one leave that is held back; `None` if nothing waits.
+    /// Frames without data come first, then flows in turn.
+    pub(crate) fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Sealed> {
         let limit = max_bytes.max(MIN_PAYLOAD_BYTES);
+        let quantum = self.config.quantum_bytes.clamp(1, limit as u64);
         let receiver = self.peer_incarnation.unwrap_or(0);
         let mut sealer = Sealer::new(limit, self.incarnation, receiver);
-        let room = (class != self.config.control_class || self.seal_control(&mut sealer))
-            && self.seal_opens(class, &mut sealer);
-        if room {
-            while let Some(id) = self.next_turn(class, false) {
-                if !self.seal_data(id, &mut sealer) {
-                    break;
+        let mut streams = Vec::new();
+        let room = class != self.config.control_class || self.seal_control(&mut sealer);
+        while room && let Some(flow) = self.next_turn(class) {
+            if self.leaves_custody(flow) {
+                if sealer.is_empty() {
+                    return Some(self.let_leave(flow, quantum));
                 }
+                self.return_turn(flow);
+                break;
+            }
+            let Flow::Stream(id) = flow else {
+                break;
+            };
+            let before = sealer.room();
+            let goes_on = self.seal_turn(id, quantum, &mut sealer);
+            if sealer.room() < before
+                && let Some(stream) = self.streams.get_mut(&id)
+            {
+                stream.unacknowledged += 1;
+                streams.push(id);
+            }
+            self.settle(id);
+            if !goes_on {
+                break;
             }
         }
         if sealer.is_empty() {
             return None;
         }
         self.counters.payloads_sent += 1;
-        Some(sealer.finish())
+        let parts = sealer.finish();
+        Some(Sealed::Payload { parts, streams })
     }
 
     /// Whether there are frames for the control class.
@@ -148,35 +183,38 @@ impl Mux {
         true
     }
 
-    /// Seals the OPENs of the class, each with its stream's first data; false
-    /// if there are more than fit.
-    fn seal_opens(&mut self, class: Class, sealer: &mut Sealer) -> bool {
-        while let Some(id) = self.next_turn(class, true) {
-            let Some(stream) = self.streams.get_mut(&id) else {
-                continue;
-            };
-            if let Some(open) = stream.open.take() {
-                let frame = Frame::Open { id, open: *open };
-                if !sealer.frame(&frame) {
-                    if let Frame::Open { open, .. } = frame {
-                        stream.open = Some(Box::new(open));
-                    }
-                    self.enqueue(id, false);
-                    return false;
-                }
-            }
-            if !self.seal_data(id, sealer) {
-                return false;
-            }
-        }
-        true
-    }
-
     /// Seals one turn of a stream that was taken out of its queue, and puts
     /// it back if it has more; false if the payload has no room for that.
-    fn seal_data(&mut self, id: StreamId, sealer: &mut Sealer) -> bool {
+    fn seal_turn(&mut self, id: StreamId, quantum: u64, sealer: &mut Sealer) -> bool {
+        if !self.seal_open(id, sealer) {
+            self.enqueue(id, Place::First);
+            return false;
+        }
+        self.seal_data(id, quantum, sealer)
+    }
+
+    /// Seals a stream's OPEN if it waits; false if there is no room for it.
+    fn seal_open(&mut self, id: StreamId, sealer: &mut Sealer) -> bool {
+        let stream = self.streams.get_mut(&id);
+        let Some(stream) = stream.filter(|stream| stream.open.is_some()) else {
+            return true;
+        };
+        let Some(open) = stream.open.take() else {
+            return true;
+        };
+        let frame = Frame::Open { id, open: *open };
+        let sealed = sealer.frame(&frame);
+        if let Frame::Open { open, .. } = frame
+            && !sealed
+        {
+            stream.open = Some(Box::new(open));
+        }
+        sealed
+    }
+
+    fn seal_data(&mut self, id: StreamId, quantum: u64, sealer: &mut Sealer) -> bool {
         let sendable = self.sendable(id);
-        let (charged, quantum) = (self.charged, self.config.quantum_bytes.max(1));
+        let charged = self.charged;
         let Some(stream) = self.streams.get_mut(&id) else {
             return true;
         };
@@ -187,7 +225,7 @@ impl Mux {
         let alone = self
             .classes
             .get(usize::from(stream.class.0))
-            .is_none_or(|queue| queue.streams == 0);
+            .is_none_or(|queue| queue.flows == 0);
         if alone {
             stream.deficit = stream.deficit.max(sendable);
         }
@@ -198,7 +236,7 @@ impl Mux {
         let cut = (count as u64) < turn;
         if (cut && count < LEAST_TAIL_BYTES || fin && sealer.data_room() == 0) && !sealer.is_empty()
         {
-            self.enqueue(id, true);
+            self.enqueue(id, Place::First);
             return false;
         }
         if count > 0 || fin {
@@ -215,14 +253,13 @@ impl Mux {
         if fin {
             stream.send.state = Sending::Done;
         }
+        if !cut {
+            self.turn_over(id);
+            return true;
+        }
         // A turn that the payload's end cuts goes on in the next payload.
-        stream.deficit = if cut {
-            stream.deficit - count as u64
-        } else {
-            0
-        };
-        self.enqueue(id, cut);
-        self.settle(id);
-        !cut
+        stream.deficit -= count as u64;
+        self.enqueue(id, Place::First);
+        false
     }
 }

@@ -33,6 +33,8 @@ impl Mux {
     pub(crate) fn retire(&mut self) {
         self.former = true;
         self.classes.clear();
+        self.restored.clear();
+        self.ended.clear();
         self.blocked.clear();
         self.control.clear();
         self.loose.clear();
@@ -52,7 +54,7 @@ impl Mux {
         let unheard = stream.open.take().is_some();
         stream.cut = stream.send.state != Sending::Done;
         stream.send.pieces = Default::default();
-        (stream.send.ahead, stream.send.ahead_payloads) = (0, 0);
+        stream.unacknowledged = 0;
         stream.send.returned = stream.send.sent;
         stream.send.state = Sending::Done;
         stream.queued = None;
@@ -60,7 +62,9 @@ impl Mux {
         stream.control = Default::default();
         stream.consumed_listed = false;
         stream.writable_wanted = false;
-        if unheard || stream.recv.state == Receiving::Done {
+        let ended = unheard || stream.recv.state == Receiving::Done;
+        self.drop_ahead(id);
+        if ended {
             self.end(id, ResetCode::Restarted, REASON.to_owned());
         }
     }

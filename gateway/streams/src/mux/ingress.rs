@@ -215,12 +215,18 @@ impl Mux {
     }
 
     fn on_credit(&mut self, id: StreamId, consumed: u64) {
-        match self.streams.get(&id) {
-            Some(stream) if consumed > stream.send.released() => {
-                self.violated(id, ResetCode::Protocol, "credit for bytes never sent");
-            }
-            Some(_) => self.credit_returned(id, consumed),
-            None => {}
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        // Of a stream that was reset the peer knows the end, though what is
+        // held back before it has not left.
+        let known = match stream.life {
+            Life::Draining => stream.send.sent,
+            Life::Early | Life::Open => stream.send.released(),
+        };
+        match consumed <= known {
+            true => self.credit_returned(id, consumed),
+            false => self.violated(id, ResetCode::Protocol, "credit for bytes never sent"),
         }
     }
 
@@ -234,7 +240,6 @@ impl Mux {
         let told = stream.life == Life::Open && stream.send.state != Sending::Done;
         let sent = stream.send.sent;
         self.sending_done(id);
-        self.enqueue(id, false);
         if told {
             self.events.push_back(Event::Stopped { id, code });
         }
@@ -360,13 +365,13 @@ impl Mux {
     /// Ends a stream that the peer has ended. A CREDIT or STOP that waits is
     /// still sealed: the peer's charge goes with it.
     pub(super) fn end(&mut self, id: StreamId, code: ResetCode, reason: String) {
+        self.never_open(id);
         self.sending_done(id);
         self.receiving_done_if_open(id);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
         let sent = stream.send.sent;
-        stream.open = None;
         stream.recv.reset = None;
         stream.control.opened = false;
         if stream.life == Life::Open {

@@ -16,8 +16,9 @@ mod queue;
 
 use std::collections::{HashMap, VecDeque};
 
-pub use ahead::{Ahead, HeldBack};
+pub use ahead::Ahead;
 pub use config::{Config, Side, Windows};
+pub use egress::Sealed;
 pub use event::{
     Backlog, Counters, Event, OpenError, PayloadError, StreamError, StreamInfo, StreamState,
     WriteError,
@@ -26,7 +27,8 @@ pub use event::{
 use crate::stream::{Life, Ranges, Sending, Stream};
 use crate::wire::{Announcement, FLOOR_BYTES, Frame, Hello, ResetCode, StreamId, VARINT_MAX};
 use credit::PeerCredit;
-use queue::ClassQueue;
+pub use queue::Flow;
+use queue::{ClassQueue, Place, RestoredFlow};
 
 /// The streams between one run of this node and one run of the peer;
 /// [`crate::Peer`] has one for each run that it knows.
@@ -56,6 +58,9 @@ pub struct Mux {
     refused: Ranges,
 
     classes: Vec<ClassQueue>,
+    /// Payloads of this node's former runs that may leave.
+    restored: HashMap<(u64, StreamId), RestoredFlow>,
+    next_restored_ticket: u32,
     /// Streams that have output and wait for credit.
     blocked: Vec<StreamId>,
     /// Streams with control frames.
@@ -84,6 +89,10 @@ pub struct Mux {
 
     /// Bytes beyond its credit that a stream may have here, held back.
     beyond_credit: u64,
+    /// Streams of which nobody wants what is held back.
+    unwanted: Vec<StreamId>,
+    /// Streams that have ended for the application with bytes left to seal.
+    ended: Vec<StreamId>,
     /// Written bytes of all streams that wait to be sealed.
     buffered: usize,
     /// Streams whose `Event::Writable` is wanted.
@@ -120,6 +129,8 @@ impl Mux {
             closed: Ranges::default(),
             refused: Ranges::default(),
             classes: Vec::new(),
+            restored: HashMap::new(),
+            next_restored_ticket: 0,
             blocked: Vec::new(),
             control: VecDeque::new(),
             loose: VecDeque::new(),
@@ -133,6 +144,8 @@ impl Mux {
             untold_streams: Vec::new(),
             limits: Vec::new(),
             beyond_credit: 0,
+            unwanted: Vec::new(),
+            ended: Vec::new(),
             buffered: 0,
             writers: Vec::new(),
             writers_retry: false,
@@ -233,7 +246,8 @@ impl Mux {
         }
     }
 
-    /// Drops what was written and not sealed, and takes no more.
+    /// Drops what was written and not sealed, and takes no more. What is held
+    /// back still leaves.
     fn sending_done(&mut self, id: StreamId) {
         self.dequeue(id);
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -243,16 +257,25 @@ impl Mux {
             stream.deficit = 0;
             self.writers_retry = true;
         }
+        self.enqueue(id, Place::New);
+    }
+
+    /// Drops a request to open that is not sealed yet.
+    fn never_open(&mut self, id: StreamId) {
+        self.dequeue(id);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.open = None;
+        }
     }
 
     /// Resets a stream from here.
     fn abort(&mut self, id: StreamId, code: ResetCode, reason: &str, at_once: bool) {
+        self.never_open(id);
         self.sending_done(id);
         self.receiving_done(id, None);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        stream.open = None;
         stream.life = Life::Draining;
         stream.control.opened = false;
         stream.control.stop = None;
@@ -263,7 +286,8 @@ impl Mux {
     }
 
     /// Closes the stream for the application if both directions are done, and
-    /// forgets it if the peer holds nothing of it either.
+    /// forgets it once all of it is acknowledged and the peer holds nothing of
+    /// it either.
     fn settle(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
@@ -275,7 +299,8 @@ impl Mux {
         }
         let gone = stream.life == Life::Draining
             && !stream.control.listed
-            && stream.send.ahead_payloads == 0;
+            && stream.send.ahead.is_empty()
+            && stream.unacknowledged == 0;
         if gone && stream.send.outstanding() <= self.peer_credit.floor {
             self.dequeue(id);
             self.streams.remove(&id);

@@ -1,29 +1,76 @@
-//! Whose turn it is: deficit round robin (Shreedhar and Varghese 1995) among
-//! the streams of a class that have something to seal and credit for it.
+//! Whose turn it is: among the streams of a class that may send, those that
+//! begin or send seldom first, then deficit round robin (RFC 8290, Shreedhar
+//! and Varghese 1995).
+//!
+//! What is held back in custody takes turns like bytes that are not sealed yet.
+
+use std::collections::VecDeque;
 
 use underpass_cla::Class;
 
 use super::{Backlog, Mux};
-use crate::stream::{Queued, Sending, TicketQueue};
+use crate::stream::{Queued, Sending};
 use crate::wire::StreamId;
 
 /// Fewer bytes than this are sealed only if they are all there is; credit
 /// would otherwise trickle away in ever smaller frames.
 const LEAST_DATA_BYTES: u64 = 4096;
 
-/// The streams of a class that wait for their turn.
+/// What takes turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Flow {
+    /// A stream with the peer's present run.
+    Stream(StreamId),
+    /// What a former run of this node has left of a stream in custody.
+    Restored {
+        /// That run's incarnation.
+        run: u64,
+        /// The stream.
+        id: StreamId,
+    },
+}
+
+/// Where in the queue of its class a flow waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It has something to send again.
+    New,
+    /// Its turn was cut by the end of a payload and goes on.
+    First,
+    /// Its turn is over.
+    Last,
+}
+
+/// Entries of flows, the next one first; an entry whose ticket is not the
+/// flow's is void.
+type Turns = VecDeque<(Flow, u32)>;
+
+/// The flows of a class that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct ClassQueue {
-    /// Streams whose OPEN waits: served before the others, once.
-    pub opens: TicketQueue,
+    /// Flows that begin, or that had nothing to send when their last turn came.
+    /// Each has one turn before those in `busy`.
+    sparse: Turns,
     /// The others.
-    pub turns: TicketQueue,
+    busy: Turns,
     /// Valid entries in both.
-    pub streams: usize,
-    /// Of these in `opens`.
+    pub flows: usize,
+    /// Of these in `sparse`.
+    pub sparse_flows: usize,
+    /// Of these streams whose OPEN waits.
     pub opening: usize,
-    /// Bytes of these streams.
+    /// Bytes of these flows.
     pub bytes: u64,
+    /// How often it was the turn of `busy`.
+    busy_turns: u64,
+}
+
+/// Payloads of a stream of a former run that may leave.
+#[derive(Debug)]
+pub(super) struct RestoredFlow {
+    class: Class,
+    payloads: usize,
+    ticket: u32,
 }
 
 impl Mux {
@@ -38,7 +85,7 @@ impl Mux {
             Some(queue) => Backlog {
                 bytes: queue.bytes,
                 has_control: control || queue.opening > 0,
-                streams: queue.streams,
+                streams: queue.flows,
             },
         }
     }
@@ -49,13 +96,19 @@ impl Mux {
         backlog.has_control || backlog.streams > 0
     }
 
+    /// Whether a stream waits in `class` that begins or sends seldom. O(1).
+    pub(crate) fn has_sparse(&self, class: Class) -> bool {
+        let queue = self.classes.get(usize::from(class.0));
+        queue.is_some_and(|queue| queue.sparse_flows > 0)
+    }
+
     /// Bytes of the stream that may be sealed now.
     pub(super) fn sendable(&self, id: StreamId) -> u64 {
         let Some(stream) = self.streams.get(&id) else {
             return 0;
         };
         // What is held back goes first.
-        if stream.send.state == Sending::Done || stream.send.ahead_payloads > 0 {
+        if stream.send.state == Sending::Done || !stream.send.ahead.is_empty() {
             return 0;
         }
         let queued = stream.send.pieces.len() as u64;
@@ -66,48 +119,53 @@ impl Mux {
         sendable
     }
 
-    /// Puts the stream in its class' queue if it has something to seal and
+    /// Whether the stream has something to send but no credit for it.
+    fn waits_for_credit(&self, id: StreamId) -> bool {
+        let Some(stream) = self.streams.get(&id) else {
+            return false;
+        };
+        match stream.send.ahead.oldest() {
+            Some(bytes) => self.allowance(&stream.send) < bytes,
+            None => {
+                let has_bytes = !stream.send.pieces.is_empty();
+                has_bytes && stream.open.is_none() && self.sendable(id) == 0
+            }
+        }
+    }
+
+    /// Puts the stream in its class' queue if it has something to send and
     /// credit for it; otherwise remembers that it waits for credit.
-    pub(super) fn enqueue(&mut self, id: StreamId, first: bool) {
-        let sendable = self.sendable(id);
+    pub(super) fn enqueue(&mut self, id: StreamId, place: Place) {
+        let waits_for_credit = self.waits_for_credit(id);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        if stream.queued.is_some() || !stream.has_output() {
+        if stream.queued.is_some() || !stream.has_output() && stream.send.ahead.is_empty() {
             return;
         }
-        let opening = stream.open.is_some();
-        let queued = stream.send.pieces.len();
-        let waits = queued > 0 || stream.send.ahead_payloads > 0;
-        if sendable == 0 && waits && !opening {
-            if !stream.blocked {
-                stream.blocked = true;
+        if waits_for_credit {
+            if !std::mem::replace(&mut stream.blocked, true) {
                 self.blocked.push(id);
             }
             return;
         }
+        let queue = ClassQueue::of(&mut self.classes, stream.class);
+        stream.sparse = match place {
+            Place::New => stream.busy_until <= queue.busy_turns,
+            Place::First => stream.sparse,
+            Place::Last => false,
+        };
         stream.ticket = stream.ticket.wrapping_add(1);
-        stream.queued = Some(Queued {
+        let queued = Queued {
             class: stream.class,
-            bytes: queued as u64,
-        });
-        let entry = (id, stream.ticket);
-        let class = usize::from(stream.class.0);
-        if self.classes.len() <= class {
-            self.classes.resize_with(class + 1, ClassQueue::default);
-        }
-        let queue = &mut self.classes[class];
-        queue.streams += 1;
-        queue.bytes += queued as u64;
-        if opening {
-            queue.opening += 1;
-            queue.opens.push_back(entry);
-        } else if first {
-            queue.turns.push_front(entry);
-        } else {
-            queue.turns.push_back(entry);
-        }
-        self.sweep(class);
+            bytes: stream.send.pieces.len() as u64 + stream.send.ahead.bytes(),
+        };
+        stream.queued = Some(queued);
+        queue.opening += usize::from(stream.open.is_some());
+        queue.bytes += queued.bytes;
+        let entry = (Flow::Stream(id), stream.ticket);
+        queue.insert(entry, stream.sparse, place);
+        self.sweep(usize::from(queued.class.0));
     }
 
     /// Takes the stream out of its class' queue; its entry becomes void.
@@ -120,48 +178,133 @@ impl Mux {
         };
         stream.ticket = stream.ticket.wrapping_add(1);
         let queue = &mut self.classes[usize::from(queued.class.0)];
-        queue.streams -= 1;
         queue.bytes -= queued.bytes;
-        if stream.open.is_some() {
-            queue.opening -= 1;
+        queue.opening -= usize::from(stream.open.is_some());
+        queue.forget(stream.sparse);
+    }
+
+    /// So many payloads of a former run's stream may leave by now.
+    pub(crate) fn let_restored_leave(
+        &mut self,
+        run: u64,
+        id: StreamId,
+        class: Class,
+        payloads: usize,
+    ) {
+        if self.former || payloads == 0 {
+            return;
         }
+        let flow = Flow::Restored { run, id };
+        let known = self.restored.get_mut(&(run, id));
+        if let Some(known) = known {
+            known.payloads = payloads;
+            return;
+        }
+        let ticket = self.next_restored_ticket;
+        self.next_restored_ticket = ticket.wrapping_add(1);
+        let restored = RestoredFlow {
+            class,
+            payloads,
+            ticket,
+        };
+        self.restored.insert((run, id), restored);
+        ClassQueue::of(&mut self.classes, class).insert((flow, ticket), false, Place::Last);
+    }
+
+    /// A former run's stream has nothing more to send.
+    pub(crate) fn forget_restored(&mut self, run: u64, id: StreamId) {
+        if let Some(restored) = self.restored.remove(&(run, id)) {
+            ClassQueue::of(&mut self.classes, restored.class).forget(false);
+        }
+    }
+
+    /// Ends a turn of a former run's stream, in which one payload left.
+    pub(super) fn restored_turn_over(&mut self, run: u64, id: StreamId) {
+        let Some(mut restored) = self.restored.remove(&(run, id)) else {
+            return;
+        };
+        restored.payloads -= 1;
+        if restored.payloads > 0 {
+            let entry = (Flow::Restored { run, id }, restored.ticket);
+            ClassQueue::of(&mut self.classes, restored.class).insert(entry, false, Place::Last);
+            self.restored.insert((run, id), restored);
+        }
+    }
+
+    /// Puts a flow that was given its turn back in front.
+    pub(super) fn return_turn(&mut self, flow: Flow) {
+        match flow {
+            Flow::Stream(id) => self.enqueue(id, Place::First),
+            Flow::Restored { run, id } => {
+                if let Some(restored) = self.restored.get(&(run, id)) {
+                    let entry = (flow, restored.ticket);
+                    let queue = ClassQueue::of(&mut self.classes, restored.class);
+                    queue.insert(entry, false, Place::First);
+                }
+            }
+        }
+    }
+
+    /// Notes that the stream's turn is over, and has it wait for the next if
+    /// it has more.
+    pub(super) fn turn_over(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            let queue = ClassQueue::of(&mut self.classes, stream.class);
+            // As one that waits behind all the others, without waiting.
+            stream.busy_until = queue.busy_turns + queue.busy.len() as u64 + 1;
+            stream.deficit = 0;
+        }
+        self.enqueue(id, Place::Last);
     }
 
     /// Drops void entries once they are the most.
     fn sweep(&mut self, class: usize) {
         let queue = &mut self.classes[class];
-        if queue.opens.len() + queue.turns.len() <= 2 * queue.streams + 64 {
+        if queue.sparse.len() + queue.busy.len() <= 2 * queue.flows + 64 {
             return;
         }
-        let streams = &self.streams;
-        for entries in [&mut queue.opens, &mut queue.turns] {
-            entries.retain(|(id, ticket)| {
-                streams
-                    .get(id)
-                    .is_some_and(|stream| stream.queued.is_some() && stream.ticket == *ticket)
-            });
-            entries.shrink_to(2 * entries.len());
+        let mut entries = std::mem::take(&mut queue.sparse);
+        let mut busy = std::mem::take(&mut queue.busy);
+        entries.retain(|entry| self.is_valid(entry));
+        busy.retain(|entry| self.is_valid(entry));
+        entries.shrink_to(2 * entries.len());
+        busy.shrink_to(2 * busy.len());
+        let queue = &mut self.classes[class];
+        (queue.sparse, queue.busy) = (entries, busy);
+    }
+
+    fn is_valid(&self, (flow, ticket): &(Flow, u32)) -> bool {
+        match flow {
+            Flow::Stream(id) => {
+                let stream = self.streams.get(id);
+                stream.is_some_and(|stream| stream.queued.is_some() && stream.ticket == *ticket)
+            }
+            Flow::Restored { run, id } => {
+                let restored = self.restored.get(&(*run, *id));
+                restored.is_some_and(|restored| restored.ticket == *ticket)
+            }
         }
     }
 
-    /// The next stream of the class, taken out of its queue.
-    pub(super) fn next_turn(&mut self, class: Class, opening: bool) -> Option<StreamId> {
+    /// The next flow of the class, taken out of its queue.
+    pub(super) fn next_turn(&mut self, class: Class) -> Option<Flow> {
         let index = usize::from(class.0);
         loop {
             let queue = self.classes.get_mut(index)?;
-            let entries = if opening {
-                &mut queue.opens
-            } else {
-                &mut queue.turns
+            let sparse = queue.sparse.pop_front();
+            let entry = match sparse {
+                Some(entry) => entry,
+                None => {
+                    queue.busy_turns += 1;
+                    queue.busy.pop_front()?
+                }
             };
-            let (id, ticket) = entries.pop_front()?;
-            let valid = self
-                .streams
-                .get(&id)
-                .is_some_and(|stream| stream.queued.is_some() && stream.ticket == ticket);
-            if valid {
-                self.dequeue(id);
-                return Some(id);
+            if self.is_valid(&entry) {
+                match entry.0 {
+                    Flow::Stream(id) => self.dequeue(id),
+                    Flow::Restored { .. } => self.classes[index].forget(false),
+                }
+                return Some(entry.0);
             }
         }
     }
@@ -171,8 +314,37 @@ impl Mux {
         for id in std::mem::take(&mut self.blocked) {
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.blocked = false;
-                self.enqueue(id, false);
+                self.enqueue(id, Place::New);
             }
         }
+    }
+}
+
+impl ClassQueue {
+    fn of(classes: &mut Vec<ClassQueue>, class: Class) -> &mut ClassQueue {
+        let class = usize::from(class.0);
+        if classes.len() <= class {
+            classes.resize_with(class + 1, ClassQueue::default);
+        }
+        &mut classes[class]
+    }
+
+    fn insert(&mut self, entry: (Flow, u32), sparse: bool, place: Place) {
+        self.flows += 1;
+        self.sparse_flows += usize::from(sparse);
+        let turns = match sparse {
+            true => &mut self.sparse,
+            false => &mut self.busy,
+        };
+        match place {
+            Place::First => turns.push_front(entry),
+            Place::New | Place::Last => turns.push_back(entry),
+        }
+    }
+
+    /// A valid entry is so no more.
+    fn forget(&mut self, sparse: bool) {
+        self.flows -= 1;
+        self.sparse_flows -= usize::from(sparse);
     }
 }

@@ -88,6 +88,9 @@ impl Peer {
     /// Keeps what is left to tell of a run that is gone.
     fn bury(&mut self, epoch: Epoch, mut mux: Mux) {
         self.past.absorb(mux.counters());
+        while let Some(id) = mux.poll_unwanted() {
+            self.unwanted.push((epoch, id));
+        }
         while let Some(event) = mux.poll_event() {
             self.events.push_back((epoch, event));
         }

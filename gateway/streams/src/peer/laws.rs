@@ -5,7 +5,7 @@
 //! or is lost when the node restarts without a durable store. SETTLED leaves
 //! it behind all that its sender has in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use underpass_cla::Class;
 
 use super::{Epoch, Peer};
-use crate::mux::{Config, Event, Side, Windows};
+use crate::mux::{self, Config, Event, Flow, Side, Windows};
 use crate::wire::{Open, ResetCode, StreamId, Target};
 
 /// A stream at one node.
@@ -45,6 +45,7 @@ enum Step {
     SetClass(usize, usize, u8),
     SetWindows(usize, u64),
     Seal(usize, u8, usize),
+    SealAhead(usize, usize, usize),
     Deliver(usize, bool),
     Expire(usize, bool),
     Restart(usize, bool),
@@ -64,6 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (node.clone(), which.clone(), class.clone()).prop_map(|(n, s, c)| Step::SetClass(n, s, c)),
         1 => (node.clone(), 0u64..400_000).prop_map(|(n, w)| Step::SetWindows(n, w)),
         30 => (node.clone(), class, 500usize..70_000).prop_map(|(n, c, m)| Step::Seal(n, c, m)),
+        5 => (node.clone(), which.clone(), 1100usize..40_000).prop_map(|(n, s, m)| Step::SealAhead(n, s, m)),
         30 => (which.clone(), any::<bool>()).prop_map(|(p, twice)| Step::Deliver(p, twice)),
         1 => (which, any::<bool>()).prop_map(|(p, too)| Step::Expire(p, too)),
         1 => (node, any::<bool>()).prop_map(|(n, durable)| Step::Restart(n, durable)),
@@ -103,6 +105,8 @@ struct World {
     past: Vec<(usize, End)>,
     next_key: u64,
     channel: Vec<Sealed>,
+    /// What is sealed ahead and held back.
+    held_back: [HashMap<Key, VecDeque<Sealed>>; 2],
     next_serial: u64,
     /// A payload was given up.
     lossy: bool,
@@ -117,6 +121,8 @@ struct Sealed {
     bytes: Bytes,
     /// It stays behind what its sender had sealed before.
     settled: bool,
+    /// The epoch and the streams that are told when it has arrived.
+    carries: (Epoch, Vec<StreamId>),
 }
 
 impl World {
@@ -132,6 +138,7 @@ impl World {
             past: Vec::new(),
             next_key: 0,
             channel: Vec::new(),
+            held_back: Default::default(),
             next_serial: 0,
             lossy: false,
         };
@@ -258,20 +265,23 @@ impl World {
             Step::Seal(node, class, max_bytes) => {
                 self.seal(node, Class(class), max_bytes);
             }
+            Step::SealAhead(node, stream, max_bytes) => self.seal_ahead(node, stream, max_bytes),
             Step::Deliver(payload, twice) => self.deliver(payload, twice),
             Step::Expire(payload, delivered_too) => {
                 if self.channel.is_empty() {
                     return;
                 }
                 let at = payload % self.channel.len();
-                let Sealed { sender, bytes, .. } = self.channel[at].clone();
+                let sealed = self.channel[at].clone();
                 self.lossy = true;
                 if delivered_too {
                     self.deliver(payload, false);
                 } else {
                     self.channel.swap_remove(at);
+                    self.acknowledge(&sealed);
                 }
-                self.nodes[sender].handle_expired(bytes).unwrap();
+                let sender = &mut self.nodes[sealed.sender];
+                sender.handle_expired(sealed.bytes).unwrap();
             }
             // What a node took in before the peer had heard of that run cannot
             // be told from what is still on its way: "Limits" in the
@@ -285,8 +295,12 @@ impl World {
     fn restart(&mut self, node: usize, durable: bool) {
         let streams: Vec<_> = self.nodes[node].streams().collect();
         for (epoch, info) in streams {
+            // What is held back is asked for by the next run: not here.
+            let held_back = self.held_back[node].get(&(epoch, info.id));
+            let durable = durable && held_back.is_none_or(VecDeque::is_empty);
             self.promise(node, (epoch, info.id), info.sent_bytes, durable);
         }
+        self.held_back[node].clear();
         let ids: Vec<_> = self.ends[node].keys().copied().collect();
         for id in ids {
             self.ends[node].get_mut(&id).unwrap().promised = None;
@@ -336,23 +350,71 @@ impl World {
     }
 
     fn seal(&mut self, node: usize, class: Class, max_bytes: usize) -> bool {
-        let settled = self.nodes[node].poll_settled(class);
-        let is_settled = settled.is_some();
-        let sealed = settled.or_else(|| self.nodes[node].poll_payload(class, max_bytes));
-        let Some(chunks) = sealed else {
-            return false;
-        };
-        let bytes: Bytes = chunks.concat().into();
-        assert!(bytes.len() <= max_bytes.max(512));
+        let epoch = self.nodes[node].epoch();
+        if let Some(parts) = self.nodes[node].poll_settled(class) {
+            let sealed = self.sealed(node, class, &parts, (epoch, Vec::new()));
+            self.channel.push(Sealed {
+                settled: true,
+                ..sealed
+            });
+            return true;
+        }
+        match self.nodes[node].poll_payload(class, max_bytes) {
+            Some(mux::Sealed::Payload { parts, streams }) => {
+                let sealed = self.sealed(node, class, &parts, (epoch, streams));
+                assert!(sealed.bytes.len() <= max_bytes.max(512));
+                self.channel.push(sealed);
+            }
+            Some(mux::Sealed::HeldBack(Flow::Stream(id))) => {
+                let held_back = self.held_back[node].get_mut(&(epoch, id)).unwrap();
+                self.channel.push(held_back.pop_front().unwrap());
+            }
+            Some(mux::Sealed::HeldBack(flow)) => panic!("{flow:?} is not restored here"),
+            None => return false,
+        }
+        true
+    }
+
+    fn sealed(
+        &mut self,
+        sender: usize,
+        class: Class,
+        parts: &[Bytes],
+        carries: (Epoch, Vec<StreamId>),
+    ) -> Sealed {
         self.next_serial += 1;
-        self.channel.push(Sealed {
-            sender: node,
+        Sealed {
+            sender,
             serial: self.next_serial,
             class,
-            bytes,
-            settled: is_settled,
-        });
-        true
+            bytes: parts.concat().into(),
+            settled: false,
+            carries,
+        }
+    }
+
+    fn seal_ahead(&mut self, node: usize, stream: usize, max_bytes: usize) {
+        let peer = &mut self.nodes[node];
+        let (epoch, ids) = (peer.epoch(), peer.current().streams_with_output());
+        if ids.is_empty() {
+            return;
+        }
+        let id = ids[stream % ids.len()];
+        while let Some(ahead) = self.nodes[node].current().seal_ahead(id, max_bytes) {
+            let carries = (epoch, vec![id]);
+            let sealed = self.sealed(node, ahead.class, &ahead.payload, carries);
+            assert!(sealed.bytes.len() <= max_bytes);
+            let held_back = self.held_back[node].entry((epoch, id)).or_default();
+            held_back.push_back(sealed);
+        }
+    }
+
+    /// The next custodian has a payload, or it is gone.
+    fn acknowledge(&mut self, sealed: &Sealed) {
+        let (epoch, streams) = &sealed.carries;
+        if let Some(mux) = self.nodes[sealed.sender].streams_of(*epoch) {
+            mux.acknowledged(streams);
+        }
     }
 
     fn deliver(&mut self, payload: usize, twice: bool) {
@@ -365,16 +427,13 @@ impl World {
         if self.channel[at].settled && self.channel.iter().any(earlier) {
             return;
         }
-        let Sealed {
-            sender,
-            class,
-            bytes,
-            ..
-        } = match twice {
-            true => self.channel[at].clone(),
-            false => self.channel.swap_remove(at),
-        };
-        let receiver = &mut self.nodes[1 - sender];
+        let sealed = self.channel[at].clone();
+        if !twice {
+            self.channel.swap_remove(at);
+            self.acknowledge(&sealed);
+        }
+        let receiver = &mut self.nodes[1 - sealed.sender];
+        let (class, bytes) = (sealed.class, sealed.bytes);
         receiver.handle_payload(self.now, class, bytes).unwrap();
     }
 
@@ -410,6 +469,13 @@ impl World {
                     _ => {}
                 }
             }
+            while let Some(key) = self.nodes[node].poll_unwanted() {
+                let discarded = self.held_back[node].remove(&key).unwrap_or_default();
+                for sealed in discarded {
+                    self.acknowledge(&sealed);
+                }
+            }
+            while self.nodes[node].poll_ended().is_some() {}
             self.nodes[node].check();
         }
     }
@@ -551,9 +617,18 @@ fn disturb(peer: &mut Peer, now: Instant, step: Step) {
             let (epoch, id) = pick(stream);
             let _ = peer.streams_of(epoch).unwrap().finish(id);
         }
+        Step::SealAhead(_, stream, max_bytes) if !ids.is_empty() => {
+            let (epoch, id) = pick(stream);
+            if epoch == peer.epoch() {
+                peer.current().seal_ahead(id, max_bytes);
+            }
+        }
         Step::Seal(_, class, max_bytes) => {
-            if let Some(chunks) = peer.poll_payload(Class(class), max_bytes) {
-                let payload: Bytes = chunks.concat().into();
+            if let Some(mux::Sealed::Payload { parts, streams }) =
+                peer.poll_payload(Class(class), max_bytes)
+            {
+                peer.current().acknowledged(&streams);
+                let payload: Bytes = parts.concat().into();
                 crate::wire::decode_frames(&payload).unwrap();
                 if max_bytes % 8 == 0 {
                     peer.handle_expired(payload).unwrap();

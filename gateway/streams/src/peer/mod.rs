@@ -21,7 +21,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use underpass_cla::Class;
 
-use crate::mux::{Backlog, Config, Counters, Event, Mux, OpenError, Side, StreamInfo, Windows};
+use crate::mux::{
+    Backlog, Config, Counters, Event, Flow, Mux, OpenError, Sealed, Side, StreamInfo, Windows,
+};
 use crate::wire::{Announcement, Frame, HEADER_BYTES, Open, Sealer, StreamId};
 use estate::Estate;
 pub use held::FormerLimit;
@@ -60,6 +62,8 @@ pub struct Peer {
     limits: VecDeque<FormerLimit>,
     /// Last events of streams that are gone with their run.
     events: VecDeque<(Epoch, Event)>,
+    /// Such streams of which nobody wants what is held back.
+    unwanted: Vec<(Epoch, StreamId)>,
     /// Sums of the runs that are gone.
     past: Counters,
 }
@@ -80,6 +84,7 @@ impl Peer {
             settled_due: false,
             limits: VecDeque::new(),
             events: VecDeque::new(),
+            unwanted: Vec::new(),
             past: Counters::default(),
         }
     }
@@ -193,6 +198,11 @@ impl Peer {
         self.has_settled(class) || self.current.has_pending(class)
     }
 
+    /// Whether a stream waits in `class` that begins or sends seldom. O(1).
+    pub fn has_sparse(&self, class: Class) -> bool {
+        self.current.has_sparse(class)
+    }
+
     fn has_settled(&self, class: Class) -> bool {
         self.settled_due && class == self.config.control_class
     }
@@ -213,9 +223,43 @@ impl Peer {
     }
 
     /// Seals a payload of at most `max_bytes` (512 at least) with what waits
-    /// in `class`, its parts one after the other; `None` if nothing does.
+    /// in `class`, or has one leave that is held back; `None` if nothing waits.
     /// Frames without data come first, then streams in turn.
-    pub fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
+    pub fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Sealed> {
         self.current.poll_payload(class, max_bytes)
+    }
+
+    /// Has the next payload leave that is held back in `class`, where there is
+    /// no room to seal another: the flow whose it is.
+    pub fn poll_held_back(&mut self, class: Class) -> Option<Flow> {
+        self.current.poll_held_back(class)
+    }
+
+    /// So many payloads of a stream of a former run of this node, which
+    /// custody holds back in `class`, may take turns by now.
+    pub fn let_restored_leave(&mut self, run: u64, id: StreamId, class: Class, payloads: usize) {
+        self.current.let_restored_leave(run, id, class, payloads);
+    }
+
+    /// Nothing of a stream of a former run of this node is held back any more.
+    pub fn forget_restored(&mut self, run: u64, id: StreamId) {
+        self.current.forget_restored(run, id);
+    }
+
+    /// The next stream of which nobody wants what is held back.
+    pub fn poll_unwanted(&mut self) -> Option<(Epoch, StreamId)> {
+        if let Some(unwanted) = self.unwanted.pop() {
+            return Some(unwanted);
+        }
+        let estates = self.estates.values_mut().map(|e| (e.epoch, &mut e.mux));
+        let mut runs = estates.chain([(self.epoch, &mut self.current)]);
+        runs.find_map(|(epoch, mux)| Some((epoch, mux.poll_unwanted()?)))
+    }
+
+    /// The next stream that its application has ended, both directions, while
+    /// bytes of it are left to seal. Nobody waits for them here: they are to be
+    /// sealed into custody at once ([`Mux::seal_ahead`]).
+    pub fn poll_ended(&mut self) -> Option<StreamId> {
+        self.current.poll_ended()
     }
 }

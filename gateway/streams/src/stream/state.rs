@@ -50,17 +50,56 @@ pub(crate) struct SendSide {
     pub returned: u64,
     /// All below was sealed when expired bundles were last looked for.
     pub marked: Option<u64>,
-    /// Of the bytes sealed, the last so many are held back for want of credit.
-    pub ahead: u64,
-    /// In so many payloads.
-    pub ahead_payloads: u32,
+    /// What is sealed and held back.
+    pub ahead: HeldBack,
     pub state: Sending,
+}
+
+/// Payloads of a stream that are sealed and held back: the last of its bytes
+/// sealed.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBack {
+    /// The stream's bytes in each, the oldest first.
+    payloads: VecDeque<u64>,
+    bytes: u64,
+}
+
+impl HeldBack {
+    pub fn push(&mut self, bytes: u64) {
+        self.payloads.push_back(bytes);
+        self.bytes += bytes;
+    }
+
+    /// Takes the oldest; the stream's bytes in it.
+    pub fn pop(&mut self) -> Option<u64> {
+        let bytes = self.payloads.pop_front()?;
+        self.bytes -= bytes;
+        Some(bytes)
+    }
+
+    /// The stream's bytes in the oldest.
+    pub fn oldest(&self) -> Option<u64> {
+        self.payloads.front().copied()
+    }
+
+    /// The stream's bytes in all of them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.payloads.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        *self = HeldBack::default();
+    }
 }
 
 impl SendSide {
     /// Offset up to which sealed bytes may be on their way.
     pub(crate) fn released(&self) -> u64 {
-        self.sent - self.ahead
+        self.sent - self.ahead.bytes()
     }
 
     /// Bytes that may be on their way and, as far as known here, are not
@@ -140,6 +179,13 @@ pub(crate) struct Stream {
     pub queued: Option<Queued>,
     /// Names the valid one among entries of this stream in the queues.
     pub ticket: u32,
+    /// Its entry is among those that begin or send seldom.
+    pub sparse: bool,
+    /// It is so again after so many turns of the busy streams of its class.
+    pub busy_until: u64,
+    /// Bundles with bytes, OPEN or end of it that no custodian has
+    /// acknowledged.
+    pub unacknowledged: u32,
     /// Bytes it may still seal in this turn.
     pub deficit: u64,
     /// It has bytes to send and waits for credit.
@@ -170,8 +216,7 @@ impl Stream {
                 sent: 0,
                 returned: 0,
                 marked: None,
-                ahead: 0,
-                ahead_payloads: 0,
+                ahead: HeldBack::default(),
                 state: Sending::Open,
             },
             recv: RecvSide {
@@ -185,6 +230,9 @@ impl Stream {
             },
             queued: None,
             ticket: 0,
+            sparse: false,
+            busy_until: 0,
+            unacknowledged: 0,
             deficit: 0,
             blocked: false,
             cut: false,
@@ -209,6 +257,11 @@ impl Stream {
             && self.recv.reset.is_none()
     }
 
+    /// Whether the application has ended both directions.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.send.state != Sending::Open && self.recv.state == Receiving::Done
+    }
+
     /// Whether it has an OPEN, bytes or an end to seal, credit aside.
     pub(crate) fn has_output(&self) -> bool {
         self.open.is_some()
@@ -219,7 +272,3 @@ impl Stream {
             }
     }
 }
-
-/// Entries of streams, oldest first; an entry whose ticket is not the
-/// stream's is void.
-pub(crate) type TicketQueue = VecDeque<(crate::wire::StreamId, u32)>;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_cla::Class;
-use underpass_streams::{Config, Event, Open, Peer, Side, StreamId, Target};
+use underpass_streams::{Config, Event, Open, Peer, Sealed, Side, StreamId, Target};
 
 pub const CONTROL: Class = Class(0);
 pub const CLASS: Class = Class(2);
@@ -93,12 +93,23 @@ pub fn payloads(peer: &mut Peer, max_bytes: usize) -> Vec<(Class, Bytes)> {
     payloads
 }
 
+/// The next payload of a class, acknowledged at once.
+pub fn sealed(peer: &mut Peer, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
+    match peer.poll_payload(class, max_bytes)? {
+        Sealed::Payload { parts, streams } => {
+            peer.current().acknowledged(&streams);
+            Some(parts)
+        }
+        Sealed::HeldBack(flow) => panic!("{flow:?} has nothing held back"),
+    }
+}
+
 /// All payloads but SETTLED.
 fn unsettled(peer: &mut Peer, max_bytes: usize) -> Vec<(Class, Bytes)> {
     let mut payloads = Vec::new();
     for class in (0..4).map(Class) {
-        while let Some(chunks) = peer.poll_payload(class, max_bytes) {
-            payloads.push((class, joined(chunks)));
+        while let Some(parts) = sealed(peer, class, max_bytes) {
+            payloads.push((class, joined(parts)));
         }
     }
     payloads
