@@ -118,6 +118,9 @@ pub enum RunError {
     Api(#[from] ApiError),
 }
 
+/// How often a node that ends looks whether its streams have.
+const DRAIN_GLANCE: Duration = Duration::from_millis(50);
+
 /// Runs a node until SIGTERM or SIGINT.
 ///
 /// # Errors
@@ -133,7 +136,14 @@ pub fn run(config: Config) -> Result<(), RunError> {
     runtime.block_on(Box::pin(serve(config)))
 }
 
-async fn serve(config: Config) -> Result<(), RunError> {
+async fn serve(mut config: Config) -> Result<(), RunError> {
+    let choice = custody::choose(&config);
+    match choice.because {
+        Some(_) => tracing::warn!("{choice}"),
+        None => tracing::info!("{choice}"),
+    }
+    config.custody.durability = Some(choice.durability);
+    config.custody.quota_bytes = choice.quota_bytes;
     let config = Arc::new(config);
     let mut stop = Stop::new().map_err(RunError::Runtime)?;
     let incarnation = incarnation::next(&config.node.state_dir)?;
@@ -235,7 +245,16 @@ async fn serve(config: Config) -> Result<(), RunError> {
     {
         tracing::warn!(%error, "new connections are refused while draining");
     }
-    let drained = tokio::time::timeout(Duration::from_secs(config.node.drain_s), edge.drain());
+    // What ended streams leave is safe in durable custody; elsewhere it would
+    // be lost with the process.
+    let durable = config.custody.is_durable();
+    let drained = async {
+        edge.drain().await;
+        while !durable && !shell.read(|engine| engine.streams(1).is_empty()) {
+            tokio::time::sleep(DRAIN_GLANCE).await;
+        }
+    };
+    let drained = tokio::time::timeout(Duration::from_secs(config.node.drain_s), drained);
     tokio::select! {
         outcome = drained => if outcome.is_err() {
             tracing::warn!(connections = edge.open_connections(), "connections cut");

@@ -181,16 +181,13 @@ impl Conduit for DirectConduit {
 
 impl Drop for DirectConduit {
     fn drop(&mut self) {
-        let Leg::Open(_) = &self.leg else {
-            return;
-        };
-        if self.shut && self.received_all {
+        if matches!(self.leg, Leg::Failed(_)) || self.shut {
             return;
         }
-        if !(self.finishing && self.received_all) {
+        if !self.finishing {
             return self.fail(Failure::new(FailureCode::Reset, "the stream was dropped"));
         }
-        // Both sides have finished, and the origin has yet to take the rest.
+        // The origin has yet to take the rest.
         let mut rest = DirectConduit {
             leg: std::mem::replace(
                 &mut self.leg,

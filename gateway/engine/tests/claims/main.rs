@@ -2,6 +2,8 @@
 
 mod bench;
 mod custody;
+mod draining;
+mod durable;
 mod links;
 mod plans;
 mod reading_on;

@@ -1,92 +1,19 @@
 //! What is read on into custody while nothing can be sent.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle::{BundleId, Keep, MemoryStore, Payload, Restored, Store, StoreEvent};
+use underpass_bundle::MemoryStore;
 use underpass_cla::SessionId;
 use underpass_engine::{EngineConfig, HopId, StreamKey};
 use underpass_streams::{Event, ResetCode};
 
 use crate::bench::{BULK, Node, config, exchange, live};
+use crate::durable::{Durable, Kept};
 
 const HOP: HopId = HopId(0);
-const SECOND: Duration = Duration::from_secs(1);
-
-/// What a node has on its disk: records and payloads.
-type Kept = BTreeMap<BundleId, (Bytes, Vec<Bytes>)>;
-
-/// A store in memory that is taken for a durable one: what it keeps outlives
-/// the node.
-#[derive(Default)]
-struct Durable(MemoryStore, Arc<Mutex<Kept>>);
-
-impl Durable {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.1.lock().expect("no test fails while it has it")
-    }
-}
-
-impl Store for Durable {
-    fn is_durable(&self) -> bool {
-        true
-    }
-    fn restore(&mut self) -> Vec<Restored> {
-        let kept = self.kept().clone();
-        let mut restored = Vec::new();
-        for (id, (record, payload)) in kept {
-            restored.push(Restored {
-                id,
-                record,
-                payload_bytes: payload.iter().map(|piece| piece.len() as u64).sum(),
-                kept_for: Duration::ZERO,
-            });
-            self.0.put(Instant::now(), id, None, payload);
-        }
-        restored
-    }
-    fn first_free_id(&self) -> BundleId {
-        let last = self.kept().last_key_value().map(|(id, _)| id.0);
-        BundleId(last.map_or(self.0.first_free_id().0, |last| last + 1))
-    }
-    fn free_bytes(&self) -> u64 {
-        self.0.free_bytes()
-    }
-    fn burst_bytes(&self) -> u64 {
-        self.0.burst_bytes()
-    }
-    fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>) {
-        if let Some(keep) = &keep {
-            self.kept()
-                .insert(id, (keep.record.clone(), payload.clone()));
-        }
-        self.0.put(now, id, keep, payload);
-    }
-    fn payload(&mut self, id: BundleId) -> Payload {
-        self.0.payload(id)
-    }
-    fn expect(&mut self, id: BundleId) {
-        self.0.expect(id);
-    }
-    fn remove(&mut self, now: Instant, id: BundleId) {
-        self.kept().remove(&id);
-        self.0.remove(now, id);
-    }
-    fn poll_event(&mut self) -> Option<StoreEvent> {
-        self.0.poll_event()
-    }
-    fn next_timeout(&self) -> Option<Instant> {
-        self.0.next_timeout()
-    }
-    fn handle_timeout(&mut self, now: Instant) {
-        self.0.handle_timeout(now);
-    }
-    fn flush(&mut self) {
-        self.0.flush();
-    }
-}
+pub const SECOND: Duration = Duration::from_secs(1);
 
 /// A byte of a stream, by its place.
 fn byte_at(place: usize) -> u8 {
@@ -94,13 +21,13 @@ fn byte_at(place: usize) -> u8 {
 }
 
 /// A stream's source that always has more, and what it has given.
-struct Source {
-    key: StreamKey,
-    written: usize,
+pub struct Source {
+    pub key: StreamKey,
+    pub written: usize,
 }
 
 impl Source {
-    fn write(&mut self, node: &mut Node, most: usize) {
+    pub fn write(&mut self, node: &mut Node, most: usize) {
         let room = node.engine.send_capacity(self.key).min(most);
         if room > 0 {
             let bytes: Vec<u8> = (self.written..self.written + room).map(byte_at).collect();
@@ -112,7 +39,7 @@ impl Source {
 }
 
 /// Lets a node live on for so long while its sources write.
-fn write_on(node: &mut Node, sources: &mut [Source], time: Duration) {
+pub fn write_on(node: &mut Node, sources: &mut [Source], time: Duration) {
     let end = node.now + time;
     while node.now < end {
         for source in &mut *sources {
@@ -124,7 +51,7 @@ fn write_on(node: &mut Node, sources: &mut [Source], time: Duration) {
 }
 
 /// A node with small windows.
-fn small(node: u64, neighbour: u64) -> EngineConfig {
+pub fn small(node: u64, neighbour: u64) -> EngineConfig {
     let mut config = config(node, &[neighbour]);
     config.window_bytes = Some(256 << 10);
     config.send_buffer_bytes = Some(64 << 10);
@@ -133,11 +60,11 @@ fn small(node: u64, neighbour: u64) -> EngineConfig {
 }
 
 /// A terminal with durable custody and a hub, with small windows.
-fn pair(change: impl Fn(&mut EngineConfig)) -> (Node, Node) {
+pub fn pair(change: impl Fn(&mut EngineConfig)) -> (Node, Node) {
     pair_on(&Arc::default(), change)
 }
 
-fn pair_on(disk: &Arc<Mutex<Kept>>, change: impl Fn(&mut EngineConfig)) -> (Node, Node) {
+pub fn pair_on(disk: &Arc<Mutex<Kept>>, change: impl Fn(&mut EngineConfig)) -> (Node, Node) {
     let now = Instant::now();
     let (mut terminal, mut hub) = (small(10, 1), small(1, 10));
     for config in [&mut terminal, &mut hub] {
@@ -152,7 +79,7 @@ fn pair_on(disk: &Arc<Mutex<Kept>>, change: impl Fn(&mut EngineConfig)) -> (Node
     (terminal, hub)
 }
 
-fn sources(node: &mut Node, count: usize) -> Vec<Source> {
+pub fn sources(node: &mut Node, count: usize) -> Vec<Source> {
     let open = |_| Source {
         key: node.open(1, BULK),
         written: 0,
@@ -160,7 +87,7 @@ fn sources(node: &mut Node, count: usize) -> Vec<Source> {
     (0..count).map(open).collect()
 }
 
-fn block(node: &mut Node, blocked: bool) {
+pub fn block(node: &mut Node, blocked: bool) {
     node.engine.block(node.now, HOP, blocked);
 }
 
@@ -228,7 +155,7 @@ fn streams_share_what_the_store_has_room_for() {
 }
 
 /// Reads all that a node has of a stream; the bytes must be those written.
-fn read_all(node: &mut Node, key: StreamKey, read: &mut usize) {
+pub fn read_all(node: &mut Node, key: StreamKey, read: &mut usize) {
     while let Some(bytes) = node.engine.read(node.now, key, usize::MAX) {
         assert!(bytes.iter().zip(*read..).all(|(b, at)| *b == byte_at(at)));
         *read += bytes.len();

@@ -15,6 +15,7 @@ use super::ApiState;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
 use super::plans::PlansView;
+use crate::config::Durability;
 use crate::positions::PositionView;
 
 /// The node at one moment.
@@ -394,11 +395,15 @@ impl ApiState {
             };
             (self.class_name(*class), view)
         });
+        let custody = &self.config.custody;
         CustodyView {
             bundles: figures.bundles as u64,
             used_bytes: figures.used_bytes,
-            quota_bytes: self.config.custody.quota_bytes,
-            durability: self.config.custody.durability.name().to_owned(),
+            quota_bytes: custody.quota_bytes,
+            durability: match custody.is_durable() {
+                true => Durability::Disk.name().to_owned(),
+                false => Durability::Memory.name().to_owned(),
+            },
             disk: self.custody.as_ref().map(|disk| disk.figures().into()),
             classes: classes.collect(),
         }

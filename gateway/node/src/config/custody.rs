@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 /// What custody outlives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// Custody ends with the process.
-    #[default]
     Memory,
     /// Custody outlives the process and a loss of power.
     Disk,
@@ -40,8 +39,9 @@ pub enum CustodyDialect {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CustodyConfig {
-    /// What custody outlives: memory or disk. Default memory.
-    pub durability: Durability,
+    /// What custody outlives: memory or disk. Default: disk, where the folder
+    /// of the store is on one with room for it at the start, else memory.
+    pub durability: Option<Durability>,
     /// Folder of the store, with disk. Default "custody" in node.state_dir.
     pub dir: Option<PathBuf>,
     /// Payload in memory until it is on disk, bytes. Default 96 MiB.
@@ -71,7 +71,7 @@ pub struct CustodyConfig {
 impl Default for CustodyConfig {
     fn default() -> Self {
         CustodyConfig {
-            durability: Durability::Memory,
+            durability: None,
             dir: None,
             memory_bytes: 96 << 20,
             segment_bytes: 64 << 20,
@@ -91,6 +91,12 @@ impl CustodyConfig {
     pub fn dir(&self, state_dir: &Path) -> PathBuf {
         let named = self.dir.clone();
         named.unwrap_or_else(|| state_dir.join("custody"))
+    }
+
+    /// Whether custody outlives the process; with the default not before the
+    /// node has looked at its disk.
+    pub fn is_durable(&self) -> bool {
+        self.durability == Some(Durability::Disk)
     }
 
     pub(super) fn check(&self, problems: &mut Vec<String>) {

@@ -15,7 +15,7 @@ use underpass_reports::Kind;
 use super::plans::Plans;
 use super::reports::Made;
 use crate::clock::ControlClock;
-use crate::config::{Config, ControlConfig, Durability};
+use crate::config::{Config, ControlConfig};
 use crate::shell::Shell;
 
 /// Why a hub cannot work with its control service.
@@ -46,7 +46,7 @@ pub struct Contacts {
 /// Whether the terminals' reports stay in their custody until they are safe
 /// here.
 pub(crate) fn confirms(config: &Config) -> bool {
-    config.control.is_some() && config.custody.durability == Durability::Disk
+    config.control.is_some() && config.custody.is_durable()
 }
 
 /// The service that the configuration names.

@@ -1,8 +1,14 @@
 //! The custody store that the configuration asks for.
 
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::sys::statfs::{FsType, TMPFS_MAGIC};
+use nix::unistd::AccessFlags;
 use tokio::sync::Notify;
 use underpass_bundle::{MemoryStore, Store};
 use underpass_store::{Handle, Limits, Monitor, OpenError, Report};
@@ -10,9 +16,98 @@ use underpass_store::{Handle, Limits, Monitor, OpenError, Report};
 use crate::config::{Config, Durability};
 use crate::shell::Shell;
 
+/// As in linux/magic.h.
+const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
+
 /// How long after the store has moved what it no longer has in memory is given
 /// back: seldom enough that pages which are needed again cost nothing.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(5);
+
+/// The least quota worth a store on disk, bytes.
+const LEAST_QUOTA_BYTES: u64 = 64 << 20;
+/// The store takes so many of its files beside what is in custody.
+const SPARE_SEGMENTS: u64 = 4;
+/// And so many times what is in custody.
+const FILES_PER_CUSTODY: u64 = 2;
+
+/// What custody is kept in.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What it outlives.
+    pub durability: Durability,
+    /// Bytes of bundles kept at most.
+    pub quota_bytes: u64,
+    /// Why it is less than the default.
+    pub because: Option<String>,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (durability, quota) = (self.durability.name(), self.quota_bytes);
+        write!(f, "custody: {durability}, at most {quota} bytes")?;
+        match &self.because {
+            Some(because) => write!(f, ", since {because}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Decides what custody is kept in: what the configuration says, else a disk
+/// where there is one with room. A quota that the disk has no room for is
+/// lowered, unless durability is asked for.
+pub fn choose(config: &Config) -> Choice {
+    let custody = &config.custody;
+    let choice = |durability, quota_bytes, because| Choice {
+        durability,
+        quota_bytes,
+        because,
+    };
+    if let Some(durability) = custody.durability {
+        return choice(durability, custody.quota_bytes, None);
+    }
+    let memory = |because| choice(Durability::Memory, custody.quota_bytes, because);
+    if config.paths.is_empty() && config.listeners.is_empty() {
+        // It has no neighbour, so nothing in custody.
+        return memory(None);
+    }
+    let dir = custody.dir(&config.node.state_dir);
+    let shown = dir.display();
+    let free = match free_bytes(&dir) {
+        Ok(Some(free)) => free,
+        Ok(None) => return memory(Some(format!("{shown} is in memory, not on a disk"))),
+        Err(error) => return memory(Some(format!("{shown} cannot be used: {error}"))),
+    };
+    let spare = SPARE_SEGMENTS * custody.segment_bytes;
+    let room = free.saturating_sub(spare) / FILES_PER_CUSTODY;
+    if room >= custody.quota_bytes {
+        choice(Durability::Disk, custody.quota_bytes, None)
+    } else if room >= LEAST_QUOTA_BYTES.min(custody.quota_bytes) {
+        let because = format!("custody.quota_bytes is more than {shown} has room for");
+        choice(Durability::Disk, room, Some(because))
+    } else {
+        memory(Some(format!("{shown} has only {free} bytes free")))
+    }
+}
+
+/// What is free for the store, with what an earlier run has there already;
+/// none if the folder is no disk's. The folder need not exist yet.
+fn free_bytes(dir: &Path) -> io::Result<Option<u64>> {
+    let existing = dir.ancestors().find(|folder| folder.is_dir());
+    let existing = existing.unwrap_or(Path::new("."));
+    nix::unistd::access(existing, AccessFlags::W_OK)?;
+    let system = nix::sys::statfs::statfs(existing)?;
+    if [TMPFS_MAGIC, RAMFS_MAGIC].contains(&system.filesystem_type()) {
+        return Ok(None);
+    }
+    let block = u64::try_from(system.block_size()).unwrap_or(0);
+    let mut free = system.blocks_available().saturating_mul(block);
+    if existing == dir {
+        for entry in std::fs::read_dir(dir)? {
+            free = free.saturating_add(entry?.metadata()?.blocks() * 512);
+        }
+    }
+    Ok(Some(free))
+}
 
 /// A store on disk, seen from outside the engine.
 pub struct Custody {
@@ -23,7 +118,7 @@ pub struct Custody {
 /// Opens the store; with a disk, restores what an earlier run has left.
 pub fn open(config: &Config) -> Result<(Box<dyn Store>, Option<Custody>), OpenError> {
     let custody = &config.custody;
-    if custody.durability == Durability::Memory {
+    if !custody.is_durable() {
         return Ok((Box::new(MemoryStore::default()), None));
     }
     let limits = Limits {
@@ -101,3 +196,58 @@ fn give_back_memory() {
 /// Other allocators give back what is free.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn give_back_memory() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminal with a path whose store is in `dir`.
+    fn config(dir: &Path) -> Config {
+        let text = format!(
+            "[node]\nnumber = 10\nrole = \"terminal\"\nstate_dir = {dir:?}\n\
+             [[path]]\nname = \"geo\"\nneighbour = 1\nremote = \"192.0.2.1:4556\"\n\
+             send_rate_bps = 2000000\nreceive_rate_bps = 40000000\nrtt_ms = 560\n"
+        );
+        toml::from_str(&text).expect("a valid configuration")
+    }
+
+    /// A folder of the build, which is on a disk.
+    fn on_disk() -> tempfile::TempDir {
+        let program = std::env::current_exe().expect("it runs");
+        tempfile::tempdir_in(program.parent().expect("a folder")).expect("it is the build's")
+    }
+
+    #[test]
+    fn custody_is_on_disk_unless_it_is_told_otherwise() {
+        let dir = on_disk();
+        let mut config = config(dir.path());
+        config.custody.quota_bytes = 4 << 20;
+        let choice = choose(&config);
+        assert_eq!(choice.durability, Durability::Disk, "{choice}");
+        assert_eq!((choice.quota_bytes, choice.because), (4 << 20, None));
+        config.custody.durability = Some(Durability::Memory);
+        assert_eq!(choose(&config).durability, Durability::Memory);
+        assert!(!dir.path().join("custody").exists(), "it only looks");
+    }
+
+    #[test]
+    fn a_quota_beyond_the_disk_is_lowered_and_said() {
+        let dir = on_disk();
+        let mut config = config(dir.path());
+        config.custody.quota_bytes = u64::MAX / 4;
+        let choice = choose(&config);
+        assert_eq!(choice.durability, Durability::Disk, "{choice}");
+        assert!(choice.quota_bytes < u64::MAX / 4);
+        assert!(choice.to_string().contains("has room for"), "{choice}");
+    }
+
+    #[test]
+    fn without_a_disk_custody_is_in_memory_and_says_why() {
+        let choice = choose(&config(Path::new("/dev/shm/underpass")));
+        assert_eq!(choice.durability, Durability::Memory);
+        assert!(choice.to_string().contains("not on a disk"), "{choice}");
+        let choice = choose(&config(Path::new("/proc/underpass")));
+        assert_eq!(choice.durability, Durability::Memory, "{choice}");
+        assert!(choice.because.is_some());
+    }
+}

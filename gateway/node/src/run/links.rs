@@ -269,6 +269,7 @@ pub fn advice(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
+    lines.push(super::custody::choose(config).to_string());
     let needed = config
         .paths
         .iter()

@@ -151,7 +151,12 @@ impl Mux {
         }
         let queue = ClassQueue::of(&mut self.classes, stream.class);
         stream.sparse = match place {
-            Place::New => stream.busy_until <= queue.busy_turns,
+            // What much is held back of has been waiting for long: it would
+            // keep those that begin from their turn.
+            Place::New => {
+                stream.busy_until <= queue.busy_turns
+                    && stream.send.ahead.bytes() <= self.config.quantum_bytes
+            }
             Place::First => stream.sparse,
             Place::Last => false,
         };

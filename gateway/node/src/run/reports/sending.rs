@@ -15,7 +15,7 @@ use underpass_engine::Message as Envelope;
 use underpass_reports::{Batch, Message, Outbox, SERVICE, Urgency};
 
 use super::Made;
-use crate::config::{Config, Durability};
+use crate::config::Config;
 use crate::run::engine::lowest_class;
 use crate::shell::{LinkEvent, Shell};
 
@@ -62,7 +62,7 @@ impl Sending {
         shell: Arc<Shell>,
         made: mpsc::Receiver<Made>,
     ) -> Sending {
-        let durable = config.custody.durability == Durability::Disk;
+        let durable = config.custody.is_durable();
         let carriage = Carriage {
             links: shell.link_events(),
             shell,
