@@ -8,7 +8,7 @@ use bytes::Bytes;
 use net::{BULK, Net, SERVICE, node, payload};
 use underpass_bundle::wire::{CodePoints, CustodyDialect, ipn};
 use underpass_bundle::{
-    Agent, CustodyTimer, Event, NeighbourId, Reject, ReportRequest, Route, Send, SendError,
+    Agent, CustodyTimer, Event, Forgery, NeighbourId, Reject, ReportRequest, Route, Send, SendError,
 };
 use underpass_cla::{Class, Outcome, Refusal};
 
@@ -212,7 +212,8 @@ fn a_signal_from_another_neighbour_releases_nothing() {
     net.pass(Duration::from_millis(100));
     let now = net.now;
     let signal = net.agents[1].next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
-    net.arrive(0, 3, &signal.unwrap());
+    let outcome = net.try_arrive(0, 3, &signal.unwrap());
+    assert_eq!(outcome, Err(Forgery::Source.into()));
     assert_eq!(net.released(0), []);
 }
 
@@ -335,26 +336,30 @@ fn a_store_full_of_own_bundles_still_takes_deliveries() {
 #[test]
 fn a_routing_loop_never_makes_the_last_custodian_forget() {
     // Node 2 sends what is for node 3 back to node 1 by way of node 4.
-    let route = |via| {
-        vec![Route {
-            nodes: 3..=3,
-            neighbour: NeighbourId(via),
-            take_custody: true,
-        }]
+    let route = |node, via| Route {
+        nodes: node..=node,
+        neighbour: NeighbourId(via),
+        take_custody: true,
     };
     let mut ring = [node(1), node(2), node(3), node(4)];
-    ring[0].routes = route(2);
-    ring[1].routes = route(4);
-    ring[3].routes = route(1);
-    for config in &mut ring {
-        config.hop_limit = 6;
-    }
+    ring[0].routes = vec![route(3, 2)];
+    ring[1].routes = vec![route(3, 4)];
+    ring[3].routes = vec![route(3, 1), route(1, 2)];
     let mut net = Net::new(ring.map(Agent::new).into());
     net.send(0, 3, b"data").unwrap();
-    for (from, to) in [(0, 1), (1, 3), (3, 0), (0, 1), (1, 3)] {
+    for (from, to) in [(0, 1), (1, 3), (3, 0)] {
         let offer = net.offer(from, to as u64 + 1).unwrap();
-        net.arrive(to, from as u64 + 1, &offer);
-        net.finish(from, &offer, Outcome::Acknowledged);
+        let outcome = net.try_arrive(to, from as u64 + 1, &offer);
+        // Node 1 knows that its own bundle does not come from a neighbour.
+        let believed = if to == 0 {
+            Err(Forgery::Source.into())
+        } else {
+            Ok(())
+        };
+        assert_eq!(outcome, believed);
+        let refused = Outcome::Refused(Refusal::NotAcceptable);
+        let finished = outcome.map_or(refused, |()| Outcome::Acknowledged);
+        net.finish(from, &offer, finished);
         net.pass(Duration::from_millis(100));
         net.carry_signals(to, from);
         let now = net.now;

@@ -100,9 +100,9 @@ impl Engine {
             return;
         };
         let class = delivery.class;
-        let heard = delivery.from.is_some() && self.is_heard(peer, delivery.from);
-        // Only configured nodes have streams here.
-        let Some(streams) = self.peer(peer).filter(|_| heard) else {
+        // Only configured nodes have streams here, and not this one with itself.
+        let other = delivery.from.is_some();
+        let Some(streams) = self.peer(peer).filter(|_| other) else {
             let unclaimed = bundle::Event::Deliver(delivery);
             self.actions.push_back(Action::Bundle(unclaimed));
             return;

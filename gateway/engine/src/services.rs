@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle::{self as bundle, BundleId, NeighbourId, SendError};
+use underpass_bundle::{self as bundle, BundleId, SendError};
 use underpass_cla::Class;
 
 use crate::engine::{Action, Engine};
@@ -75,9 +75,7 @@ impl Engine {
 
     /// A payload for a service other than streams.
     pub(crate) fn deliver_message(&mut self, delivery: bundle::Delivery) {
-        let source = bundle::wire::ipn_parts(&delivery.source);
-        let heard = source.filter(|(peer, _)| self.is_heard(*peer, delivery.from));
-        let Some((peer, _)) = heard else {
+        let Some((peer, _)) = bundle::wire::ipn_parts(&delivery.source) else {
             let unclaimed = bundle::Event::Deliver(delivery);
             self.actions.push_back(Action::Bundle(unclaimed));
             return;
@@ -90,16 +88,5 @@ impl Engine {
             ticket: delivery.ticket,
             payload: delivery.payload,
         }));
-    }
-
-    /// Whether what comes from a neighbour may speak in a node's name: a node
-    /// is heard only by the way that leads to it.
-    pub(crate) fn is_heard(&self, node: u64, from: Option<NeighbourId>) -> bool {
-        match from {
-            Some(neighbour) => {
-                neighbour.0 == self.neighbour_to(node) && !self.hops_to(neighbour.0).is_empty()
-            }
-            None => node == self.config.node,
-        }
     }
 }

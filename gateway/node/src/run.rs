@@ -40,6 +40,7 @@ use crate::positions::{self, Positions};
 use crate::security::{Security, SecurityError};
 use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
 use control::{Contacts, ControlError};
+use inbound::NamedClients;
 use plans::{Acknowledge, Plans};
 use reporting::Reporting;
 use reports::ReportSender;
@@ -211,7 +212,9 @@ async fn serve(mut config: Config) -> Result<(), RunError> {
     let interceptor = Interceptor::start(&config, &edge)?;
     let watched = interception_tasks(&config, &shell, &control_clock, interceptor.as_ref());
     tasks.extend(watched);
-    tasks.push(background(inbound::serve(inbound, shell.clone(), dialler)));
+    let clients = NamedClients::of(&config);
+    let served = inbound::serve(inbound, shell.clone(), dialler, clients);
+    tasks.push(background(served));
     let state = Arc::new(ApiState {
         shell: shell.clone(),
         custody: custody.as_ref().map(custody::Custody::monitor),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::authority::Relaying;
 use crate::wire::{CodePoints, CrcKind, DecodeLimits};
 
 /// A node that a CL session reaches, by its `ipn` node number.
@@ -127,8 +128,14 @@ pub struct Config {
     pub decode: DecodeLimits,
     /// Status reports generated per second at most; 0 for none.
     pub status_reports_per_s: u32,
-    /// Routes, the first that matches rules.
+    /// Routes, the first that matches rules. A neighbour speaks for the nodes
+    /// that they lead to by way of it.
     pub routes: Vec<Route>,
+    /// Between which neighbours bundles are forwarded.
+    pub relaying: Relaying,
+    /// Others' bundles are kept for so long at most, whatever lifetime they
+    /// name.
+    pub foreign_lifetime: Duration,
 }
 
 impl Config {
@@ -152,6 +159,8 @@ impl Config {
             decode: DecodeLimits::default(),
             status_reports_per_s: 10,
             routes: Vec::new(),
+            relaying: Relaying::All,
+            foreign_lifetime: Duration::from_secs(24 * 3600),
         }
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use thiserror::Error;
 use underpass_cla::{Class, Refusal, Resume};
 
+use super::authority::Forgery;
 use super::config::NeighbourId;
 use super::held::Note;
 use crate::wire::{Disposition, Eid, Malformed};
@@ -79,6 +80,9 @@ pub enum Reject {
     /// The bytes are not an acceptable bundle.
     #[error("not acceptable: {0}")]
     Malformed(#[from] Malformed),
+    /// The neighbour may not say what the bundle says.
+    #[error("not believed: {0}")]
+    Forged(#[from] Forgery),
     /// The store is full.
     #[error("the bundle store is full")]
     NoResources,
@@ -87,7 +91,7 @@ pub enum Reject {
 impl From<Reject> for Refusal {
     fn from(reject: Reject) -> Refusal {
         match reject {
-            Reject::Malformed(_) => Refusal::NotAcceptable,
+            Reject::Malformed(_) | Reject::Forged(_) => Refusal::NotAcceptable,
             Reject::NoResources => Refusal::NoResources,
         }
     }
@@ -223,6 +227,15 @@ pub enum Event {
     StoreStalled(String),
     /// The store can write again.
     StoreResumed,
+    /// A neighbour has said what it may not say; the bundle was refused.
+    Forged {
+        /// The neighbour.
+        from: NeighbourId,
+        /// The bundle's source, as it says.
+        source: Eid,
+        /// What of it was not believed.
+        forgery: Forgery,
+    },
     /// A bundle was deleted.
     Deleted {
         /// The bundle, if it was held.

@@ -11,8 +11,9 @@ use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event};
 use super::held::{Held, Phase, WireName};
 use super::kept;
+use super::originate::expiry;
 use crate::store::{Keep, Payload, Restored, StoreEvent};
-use crate::wire::ipn_parts;
+use crate::wire::{Eid, ipn_parts};
 
 /// Bundles, and their payload bytes, whose payloads are asked for before they
 /// are needed, so that a disk's latency costs a link nothing.
@@ -80,6 +81,12 @@ impl Agent {
         let route = destination.and_then(|(node, _)| self.route(node));
         if let Some((via, _)) = route {
             held.neighbour = via;
+        }
+        if !held.own {
+            // Who had sent it here, and was believed what, is not kept.
+            held.primary.report_to = Eid::none();
+            let lifetime = held.primary.lifetime.min(self.config.foreign_lifetime);
+            held.expires = expiry(now, lifetime, held.age_ms).unwrap_or(now);
         }
         if held.own {
             let service = ipn_parts(&held.primary.source).map_or(0, |(_, service)| service);

@@ -1,5 +1,6 @@
 //! The bundle protocol agent: one state machine, one verb per file.
 
+mod authority;
 mod config;
 mod confirming;
 mod custody;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 use bp7::dtntime::CreationTimestamp;
 use underpass_cla::Class;
 
+pub use authority::{Forgery, Relaying};
 pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
 pub use event::{
     BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,

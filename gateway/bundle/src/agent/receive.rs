@@ -7,6 +7,7 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::Agent;
+use super::authority::Forgery;
 use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
@@ -14,7 +15,7 @@ use super::held::{BlockNumbers, Held, Phase, WireName};
 use super::originate::expiry;
 use super::signals::Way;
 use crate::wire::{
-    Bundle, Cteb, MAX_RECORD_BYTES, Malformed, decode, ipn_parts, is_null, write_trailer,
+    Bundle, Cteb, Eid, MAX_RECORD_BYTES, Malformed, decode, ipn_parts, is_null, write_trailer,
 };
 
 /// A bundle on its way through the node.
@@ -50,7 +51,8 @@ impl Agent {
         let bundle = match decode(&raw, &self.config.decode, &self.config.codes) {
             Ok(bundle) => bundle,
             Err(error) => {
-                if let Some(primary) = &error.primary {
+                let primary = error.primary.as_ref();
+                if let Some(primary) = primary.filter(|p| self.believes_primary(from, p)) {
                     let reason = match error.reason {
                         Malformed::Unsupported(_) => DeleteReason::BlockUnsupported,
                         _ => DeleteReason::BlockUnintelligible,
@@ -61,20 +63,28 @@ impl Agent {
             }
         };
         self.neighbour(from);
-        if bundle.report_unsupported {
-            let reason = DeleteReason::BlockUnsupported.code();
-            let bytes = bundle.payload.len() as u64;
-            self.send_report(now, &bundle.primary, bytes, class, RECEIVED_BUNDLE, reason);
-        }
         let age_ms = bundle.age_ms.map_or(0, |(_, age)| age);
-        let expires = expiry(now, bundle.primary.lifetime, age_ms);
-        let arrival = Arrival {
+        let lifetime = bundle.primary.lifetime.min(self.config.foreign_lifetime);
+        let expires = expiry(now, lifetime, age_ms);
+        let mut arrival = Arrival {
             from,
             class,
             age_ms,
             expires: expires.unwrap_or(now),
             bundle,
         };
+        if let Err(forgery) = self.check_authority(&arrival) {
+            return Err(self.forged(&arrival, forgery));
+        }
+        let primary = &mut arrival.bundle.primary;
+        if !self.may_report_to(from, primary) {
+            primary.report_to = Eid::none();
+        }
+        if arrival.bundle.report_unsupported {
+            let reason = DeleteReason::BlockUnsupported.code();
+            let (primary, bytes) = (&arrival.bundle.primary, arrival.bundle.payload.len());
+            self.send_report(now, primary, bytes as u64, class, RECEIVED_BUNDLE, reason);
+        }
         if expires.is_none() {
             self.refuse(now, &arrival, DeleteReason::LifetimeExpired);
             return Ok(());
@@ -126,7 +136,7 @@ impl Agent {
     /// which way.
     pub(super) fn owed<'a>(&self, arrival: &'a Arrival) -> Option<(Way, &'a Cteb)> {
         let cteb = arrival.cteb()?;
-        if is_null(&cteb.custodian) || cteb.custodian == self.admin {
+        if is_null(&cteb.custodian) {
             return None;
         }
         // Without a route to the custodian the way back is tried.
@@ -161,6 +171,9 @@ impl Agent {
             None => None,
         };
         let (via, take_custody) = match self.route(node) {
+            Some((via, _)) if !self.config.relaying.allows(arrival.from, via) => {
+                return Err(self.forged(&arrival, Forgery::Relay));
+            }
             // The way it came leads nowhere else.
             Some((via, take)) if via != arrival.from => (via, take),
             _ => {

@@ -72,7 +72,8 @@ pub struct Node {
     pub engine: Engine,
     pub now: Instant,
     pub events: Vec<(u64, Event)>,
-    pub unclaimed: usize,
+    /// Bundles that were not believed.
+    pub forged: usize,
     pub messages: Vec<Message>,
     pub changes: Vec<LinkChange>,
     pub aborted: Vec<SessionId>,
@@ -89,7 +90,7 @@ impl Node {
             engine: Engine::with_store(now, config, store).expect("a valid configuration"),
             now,
             events: Vec::new(),
-            unclaimed: 0,
+            forged: 0,
             messages: Vec::new(),
             changes: Vec::new(),
             aborted: Vec::new(),
@@ -165,7 +166,7 @@ impl Node {
             match action {
                 Action::Offer { session, transfer } => self.offers.push((session, transfer)),
                 Action::Stream { peer, event, .. } => self.events.push((peer, event)),
-                Action::Bundle(bundle::Event::Deliver(_)) => self.unclaimed += 1,
+                Action::Bundle(bundle::Event::Forged { .. }) => self.forged += 1,
                 Action::Bundle(bundle::Event::Deleted { .. } | bundle::Event::Discarded { .. }) => {
                 }
                 Action::Message(message) => self.messages.push(message),

@@ -42,7 +42,7 @@ fn a_message_reaches_the_same_service_and_is_held_until_then() {
     live(&mut terminal, &mut hub, Duration::from_millis(300));
     assert!(!terminal.engine.holds(id));
     assert_eq!(hub.messages, [message(10, 500)]);
-    assert_eq!(hub.unclaimed, 0);
+    assert_eq!(hub.forged, 0);
 }
 
 #[test]
@@ -93,5 +93,5 @@ fn no_neighbour_speaks_for_another_node() {
     }
     assert!(!hub.has(|_| false));
     assert!(hub.messages.is_empty());
-    assert_eq!(hub.unclaimed, 1);
+    assert_eq!(hub.forged, 1);
 }

@@ -64,6 +64,9 @@ pub struct CustodyConfig {
     pub aggregate_ms: u64,
     /// Lifetime of the bundles that carry streams, s. Default 7200.
     pub lifetime_s: u64,
+    /// Bundles that are relayed for others are kept for so long at most,
+    /// whatever lifetime they name, s. Default 86400.
+    pub foreign_lifetime_s: u64,
     /// Nodes a bundle may pass. Default 32.
     pub hop_limit: u8,
 }
@@ -81,6 +84,7 @@ impl Default for CustodyConfig {
             dialect: CustodyDialect::Ion,
             aggregate_ms: 100,
             lifetime_s: 7_200,
+            foreign_lifetime_s: 86_400,
             hop_limit: 32,
         }
     }

@@ -36,7 +36,7 @@ pub use modem::ModemConfig;
 pub use node::{ApiConfig, LogConfig, LogFormat, NodeConfig, Role};
 pub use positions::{PositionsConfig, Source};
 pub use reports::ReportsConfig;
-pub use route::{OutletConfig, RouteConfig};
+pub use route::{OutletConfig, RelayConfig, RouteConfig};
 pub use traffic::{ClassSettings, StreamsConfig, class_named};
 
 /// Why a configuration cannot be used.
@@ -110,6 +110,10 @@ pub struct Config {
     /// Static routes for bundles to nodes that are no neighbours.
     #[serde(default, rename = "route")]
     pub routes: Vec<RouteConfig>,
+    /// Between which neighbours bundles are forwarded. Default: for a relay
+    /// between all, for a terminal or hub between none.
+    #[serde(default, rename = "relay")]
+    pub relays: Vec<RelayConfig>,
     /// Flow control of streams.
     #[serde(default)]
     pub streams: StreamsConfig,
@@ -309,6 +313,14 @@ impl Config {
                 continue;
             };
             problems.push(format!("route to {} {problem}", route.node));
+        }
+        for RelayConfig { between } in &self.relays {
+            let [one, other] = between;
+            if one == other || !between.iter().all(|node| neighbours.contains(node)) {
+                problems.push(format!(
+                    "relay between {one} and {other}: must be two neighbours ([[path]] or [[terminal]])"
+                ));
+            }
         }
     }
 

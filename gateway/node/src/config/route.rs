@@ -18,6 +18,15 @@ pub struct RouteConfig {
     pub custody: bool,
 }
 
+/// Two neighbours whose bundles for each other, or for what lies behind, this
+/// node forwards.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayConfig {
+    /// Their ipn node numbers; both ways.
+    pub between: [u64; 2],
+}
+
 fn default_custody() -> bool {
     true
 }

@@ -5,7 +5,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-use underpass_bundle as bundle;
+use underpass_bundle::{self as bundle, NeighbourId};
 use underpass_cla::Class;
 use underpass_edge::dial::Families;
 use underpass_engine::{EngineConfig, HopConfig, HopId, PlanLine, RouteEntry};
@@ -14,7 +14,7 @@ use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, reports};
-use crate::config::{Config, CustodyDialect, Role, class_named};
+use crate::config::{Config, CustodyDialect, RelayConfig, Role, class_named};
 
 /// The part of a rate that is granted, so that the queue before the hop stays
 /// empty; slightly more than the sessions pace to, so that a lone session
@@ -69,6 +69,8 @@ fn agent(config: &Config) -> bundle::Config {
     });
     agent.aggregate = Duration::from_millis(config.custody.aggregate_ms);
     agent.lifetime = Duration::from_secs(config.custody.lifetime_s);
+    agent.foreign_lifetime = Duration::from_secs(config.custody.foreign_lifetime_s);
+    agent.relaying = relaying(config);
     agent.hop_limit = config.custody.hop_limit;
     agent.store_bytes = config.custody.quota_bytes;
     agent.store_bundles = config.custody.quota_bundles;
@@ -85,6 +87,18 @@ fn agent(config: &Config) -> bundle::Config {
         agent.services.insert(underpass_plans::SERVICE);
     }
     agent
+}
+
+/// A relay is there to forward; others do so only where it is said.
+fn relaying(config: &Config) -> bundle::Relaying {
+    if config.relays.is_empty() && config.node.role == Role::Relay {
+        return bundle::Relaying::All;
+    }
+    let pair = |relay: &RelayConfig| {
+        let [one, other] = relay.between.map(NeighbourId);
+        (one.min(other), one.max(other))
+    };
+    bundle::Relaying::Pairs(config.relays.iter().map(pair).collect())
 }
 
 /// The class that waits for all others.

@@ -1,14 +1,49 @@
 //! Streams that peers open: dialled by the edge of this node.
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use tokio::sync::mpsc::UnboundedReceiver;
+use underpass_edge::config::OriginSource;
 use underpass_edge::dial::{Dialler, serve_inbound};
 use underpass_edge::stream::{Failure, FailureCode, Host, OpenRequest, Protocol, Target};
 use underpass_streams as streams;
 
+use crate::config::{Config, Role};
 use crate::shell::{Inbound, Shell};
+
+/// Which client addresses a peer may name, where origins are told of them.
+pub(super) struct NamedClients(Option<HashMap<u64, Vec<IpNet>>>);
+
+impl NamedClients {
+    /// A hub takes a terminal's word for the terminal's own networks only. A
+    /// terminal trusts its hub.
+    pub fn of(config: &Config) -> NamedClients {
+        let told = config.edge.dial.origin_source != OriginSource::Node;
+        let checked = told && config.node.role == Role::Hub;
+        let terminals = config.terminals.iter();
+        NamedClients(checked.then(|| {
+            terminals
+                .map(|terminal| (terminal.node, terminal.networks.clone()))
+                .collect()
+        }))
+    }
+
+    fn admit(&self, peer: u64, client: Option<SocketAddr>) -> Result<(), Failure> {
+        let (Some(terminals), Some(client)) = (&self.0, client) else {
+            return Ok(());
+        };
+        let ip = client.ip().to_canonical();
+        let mut networks = terminals.get(&peer).into_iter().flatten();
+        if networks.any(|network| network.contains(&ip)) {
+            return Ok(());
+        }
+        let text = format!("client {ip} is in none of the networks of terminal {peer}");
+        Err(Failure::new(FailureCode::Forbidden, text))
+    }
+}
 
 /// Serves the streams that come out of `inbound`. Their number is bounded by
 /// the stream layer.
@@ -16,11 +51,13 @@ pub(super) async fn serve(
     mut inbound: UnboundedReceiver<Inbound>,
     shell: Arc<Shell>,
     dialler: Arc<Dialler>,
+    clients: NamedClients,
 ) {
     while let Some(stream) = inbound.recv().await {
         let mut conduit = shell.conduit(&stream);
         let peer = stream.key.peer;
-        let request = match request(&stream) {
+        let admitted = clients.admit(peer, stream.open.client);
+        let request = match admitted.and_then(|()| request(&stream)) {
             Ok(request) => request,
             Err(failure) => {
                 tracing::info!(peer, %failure, "stream refused");
@@ -72,4 +109,28 @@ fn request(stream: &Inbound) -> Result<OpenRequest, Failure> {
         class: open.class,
         awaits_outcome: open.report_connected,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(networks: &[&str]) -> NamedClients {
+        let networks = networks.iter().map(|net| net.parse().expect("a network"));
+        NamedClients(Some(HashMap::from([(10, networks.collect())])))
+    }
+
+    #[test]
+    fn a_terminal_names_clients_of_its_own_networks_only() {
+        let clients = named(&["10.10.0.0/16", "fd00:10::/48"]);
+        let client = |text: &str| Some(SocketAddr::new(text.parse().expect("an address"), 1));
+        for own in ["10.10.3.4", "::ffff:10.10.3.4", "fd00:10::7"] {
+            assert_eq!(clients.admit(10, client(own)), Ok(()), "{own}");
+        }
+        for (peer, foreign) in [(10, "10.11.0.1"), (10, "127.0.0.1"), (11, "10.10.3.4")] {
+            let refused = clients.admit(peer, client(foreign)).expect_err(foreign);
+            assert_eq!(refused.code, FailureCode::Forbidden);
+        }
+        assert_eq!(clients.admit(11, None), Ok(()), "it names none");
+    }
 }

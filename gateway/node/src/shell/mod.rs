@@ -20,7 +20,7 @@ mod transport;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, broadcast, mpsc};
 use underpass_bundle as bundle;
@@ -77,9 +77,14 @@ struct Inner {
     transport: TransportLedger,
     /// What was seen of the links.
     links: LinkLedger,
+    /// When the log was last told of a forgery.
+    forgery_told: Option<Instant>,
     /// Their changes, for whoever follows them.
     link_events: broadcast::Sender<LinkEvent>,
 }
+
+/// Forgeries are told to the log so seldom.
+const TELL_FORGERY_AFTER: Duration = Duration::from_secs(10);
 
 /// What the shell has seen in all.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +95,8 @@ pub struct Counts {
     pub bad_payloads: u64,
     /// Bundles received and refused.
     pub refused_bundles: u64,
+    /// Of these, those that say what their neighbour may not say.
+    pub forged_bundles: u64,
 }
 
 /// What remains to be done once the engine is released.
@@ -123,6 +130,7 @@ impl Shell {
                 counts: Counts::default(),
                 transport: TransportLedger::default(),
                 links: LinkLedger::default(),
+                forgery_told: None,
                 link_events: broadcast::channel(links::EVENTS).0,
             }),
             timer: Notify::new(),
@@ -291,6 +299,21 @@ impl Inner {
                 bytes = delivery.payload.len(),
                 "no service takes this bundle"
             ),
+            bundle::Event::Forged {
+                from,
+                source,
+                forgery,
+            } => {
+                self.counts.forged_bundles += 1;
+                // One that forges does so again and again: the metric counts.
+                let now = Instant::now();
+                let told = self.forgery_told.replace(now);
+                if told.is_none_or(|told| now - told >= TELL_FORGERY_AFTER) {
+                    tracing::warn!(neighbour = from.0, %source, %forgery, "bundle refused");
+                } else {
+                    self.forgery_told = told;
+                }
+            }
             bundle::Event::Deleted { source, reason, .. } => {
                 self.counts.deleted_bundles += 1;
                 tracing::warn!(%source, ?reason, "bundle deleted");

@@ -153,6 +153,12 @@ fn losses(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         [(vec![], counts.refused_bundles)],
     )?;
     families.counter(
+        "forged_bundles",
+        "Bundles refused because they say what their neighbour may not say",
+        None,
+        [(vec![], counts.forged_bundles)],
+    )?;
+    families.counter(
         "bad_payloads",
         "Payloads that broke the stream protocol",
         None,

@@ -1,0 +1,110 @@
+//! Who may say what: a neighbour speaks for itself and for the nodes that
+//! routes lead to by way of it, never for this node or for another neighbour.
+//! It is checked where a bundle comes in, before anything acts on it.
+
+use std::collections::BTreeSet;
+
+use bp7::primary::PrimaryBlock;
+use thiserror::Error;
+
+use super::Agent;
+use super::config::NeighbourId;
+use super::deliver::MAX_WAITING_EVENTS;
+use super::event::{Event, Reject};
+use super::receive::Arrival;
+use crate::wire::{Eid, ipn_parts, is_null};
+
+/// Between which neighbours bundles of others are forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Relaying {
+    /// All of them: the node is a relay.
+    All,
+    /// These pairs, both ways; the lower number first.
+    Pairs(BTreeSet<(NeighbourId, NeighbourId)>),
+}
+
+impl Relaying {
+    /// Whether bundles of one go to the other.
+    pub fn allows(&self, one: NeighbourId, other: NeighbourId) -> bool {
+        match self {
+            Relaying::All => true,
+            Relaying::Pairs(pairs) => pairs.contains(&(one.min(other), one.max(other))),
+        }
+    }
+}
+
+/// What a neighbour may not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Error)]
+pub enum Forgery {
+    /// The bundle names a source that is not behind the neighbour.
+    #[error("its source is not behind the neighbour")]
+    Source,
+    /// The bundle names a custodian that is not behind the neighbour.
+    #[error("its custodian is not behind the neighbour")]
+    Custodian,
+    /// The neighbour is not relayed for to this destination.
+    #[error("nothing is relayed from this neighbour to its destination")]
+    Relay,
+}
+
+impl Agent {
+    /// Whether a neighbour speaks for a node: for itself, and for those that
+    /// configured routes lead to by way of it.
+    fn speaks_for(&self, neighbour: NeighbourId, node: u64) -> bool {
+        if node == self.config.node {
+            return false;
+        }
+        let mut routes = self.config.routes.iter();
+        match routes.find(|route| route.nodes.contains(&node)) {
+            Some(route) => route.neighbour == neighbour,
+            None => node == neighbour.0,
+        }
+    }
+
+    /// Whether a neighbour may use an endpoint's name. Names of the dtn scheme
+    /// are no node's here: nothing is believed because of them.
+    fn may_name(&self, neighbour: NeighbourId, endpoint: &Eid) -> bool {
+        match ipn_parts(endpoint) {
+            Some((node, _)) => self.speaks_for(neighbour, node),
+            None => true,
+        }
+    }
+
+    /// Checks what an arriving bundle says of source and custodian.
+    ///
+    /// # Errors
+    /// When its neighbour may not say so.
+    pub(super) fn check_authority(&self, arrival: &Arrival) -> Result<(), Forgery> {
+        let from = arrival.from;
+        if !self.may_name(from, &arrival.bundle.primary.source) {
+            return Err(Forgery::Source);
+        }
+        match arrival.cteb() {
+            Some(cteb) if !self.may_name(from, &cteb.custodian) => Err(Forgery::Custodian),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells of a forgery.
+    pub(super) fn forged(&mut self, arrival: &Arrival, forgery: Forgery) -> Reject {
+        if self.events.len() < MAX_WAITING_EVENTS {
+            self.events.push_back(Event::Forged {
+                from: arrival.from,
+                source: arrival.bundle.primary.source.clone(),
+                forgery,
+            });
+        }
+        forgery.into()
+    }
+
+    /// Whether status reports on an arriving bundle may go where it says: a
+    /// neighbour cannot have this node write to others.
+    pub(super) fn may_report_to(&self, from: NeighbourId, primary: &PrimaryBlock) -> bool {
+        is_null(&primary.report_to) || self.may_name(from, &primary.report_to)
+    }
+
+    /// Whether a neighbour may say what is in a primary block.
+    pub(super) fn believes_primary(&self, from: NeighbourId, primary: &PrimaryBlock) -> bool {
+        self.may_name(from, &primary.source) && self.may_report_to(from, primary)
+    }
+}
