@@ -305,6 +305,10 @@ class Pair(Generic[B]):
                         "node": terminal_node(terminal.index),
                         **_rates(profile, send=profile.forward.rate_bps),
                         "receive_rate_bps": profile.return_.rate_bps,
+                        "networks": [
+                            addresses.client_network(terminal.index),
+                            addresses.client_network6(terminal.index),
+                        ],
                     }
                     for terminal in self.testbed.terminals
                 ],
