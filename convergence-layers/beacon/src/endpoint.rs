@@ -36,6 +36,9 @@ pub struct PeerConfig {
     /// Where it is; none if that is learnt from its beacons, as it must be
     /// where addresses are translated on the way.
     pub address: Option<SocketAddr>,
+    /// How long it may be silent before it is called ever more seldom; where
+    /// it calls by itself, that costs nothing at its return.
+    pub patience: Duration,
 }
 
 /// What the convergence layer has heard of a peer and sent to it.
@@ -86,6 +89,8 @@ pub struct Counters {
 struct Peer {
     config: PeerConfig,
     timing: Timing,
+    /// The number of the next beacon to it.
+    sequence: Sequence,
     /// Where beacons go.
     address: Option<SocketAddr>,
     /// What they are sealed with.
@@ -100,6 +105,18 @@ struct Peer {
     due: Option<Instant>,
 }
 
+impl Peer {
+    /// Whether a beacon has the number of one of the last sent.
+    fn sent_lately(&self, beacon: &Beacon) -> bool {
+        let Sequence {
+            incarnation,
+            counter,
+        } = self.sequence;
+        let recent = counter.saturating_sub(RECENT_BEACONS)..counter;
+        beacon.sequence.incarnation == incarnation && recent.contains(&beacon.sequence.counter)
+    }
+}
+
 /// A key with the highest number that came under it.
 #[derive(Debug)]
 struct Known {
@@ -112,8 +129,10 @@ struct Known {
 #[derive(Debug)]
 pub struct Endpoint {
     node: u32,
-    sequence: Sequence,
+    incarnation: u64,
     peers: HashMap<PeerId, Peer>,
+    /// Those whose address is configured.
+    dialled: Vec<PeerId>,
     /// By key id and the node that uses it: one configured key may serve many.
     keys: HashMap<(KeyId, u32), Known>,
     deadlines: BTreeSet<(Instant, PeerId)>,
@@ -130,11 +149,9 @@ impl Endpoint {
     pub fn new(node: u32, incarnation: u64) -> Endpoint {
         Endpoint {
             node,
-            sequence: Sequence {
-                incarnation,
-                counter: 0,
-            },
+            incarnation,
             peers: HashMap::new(),
+            dialled: Vec::new(),
             keys: HashMap::new(),
             deadlines: BTreeSet::new(),
             transmits: VecDeque::new(),
@@ -146,8 +163,15 @@ impl Endpoint {
 
     /// Adds a peer. Its beacons begin when its key and its address are known.
     pub fn add_peer(&mut self, now: Instant, id: PeerId, config: PeerConfig) {
+        if config.address.is_some() {
+            self.dialled.push(id);
+        }
         let peer = Peer {
-            timing: Timing::new(now, config.rtt),
+            timing: Timing::new(now, config.rtt, config.patience),
+            sequence: Sequence {
+                incarnation: self.incarnation,
+                counter: 0,
+            },
             address: config.address,
             config,
             key: None,
@@ -169,7 +193,7 @@ impl Endpoint {
         if peer.config.address.is_some() {
             peer.key = Some(name.0);
             peer.key_since = now;
-            peer.timing = Timing::new(now, peer.config.rtt);
+            peer.timing = Timing::new(now, peer.config.rtt, peer.config.patience);
         }
         // One that is known keeps its number, or its beacons would count again.
         self.keys.entry(name).or_insert_with(|| {
@@ -307,15 +331,17 @@ impl Endpoint {
         }
     }
 
-    /// An own beacon came back, unless somebody made that up.
+    /// An own beacon came back, unless somebody made that up. Only who dials
+    /// has to know: the other side waits for sessions.
     fn take_back(&mut self, now: Instant, beacon: &Beacon, datagram: &[u8]) {
-        let counter = self.sequence.counter;
-        let own = beacon.node == self.node
-            && beacon.sequence.incarnation == self.sequence.incarnation
-            && (counter.saturating_sub(RECENT_BEACONS)..counter).contains(&beacon.sequence.counter);
-        let mut peers = self.peers.iter_mut();
-        let found = peers.find(|(_, peer)| own && peer.key == Some(beacon.key));
-        let Some((id, peer)) = found else {
+        let peers = &self.peers;
+        let sealed = |id: &&PeerId| {
+            let peer = peers.get(id);
+            peer.is_some_and(|peer| peer.key == Some(beacon.key) && peer.sent_lately(beacon))
+        };
+        let found = self.dialled.iter().find(sealed).copied();
+        let found = found.filter(|_| beacon.node == self.node);
+        let Some((id, peer)) = found.and_then(|id| Some((id, self.peers.get_mut(&id)?))) else {
             self.counters.malformed += 1;
             return;
         };
@@ -325,9 +351,9 @@ impl Endpoint {
             return;
         }
         let settled = now.saturating_duration_since(peer.key_since) >= KEY_GRACE;
-        if settled && peer.config.address.is_some() && peer.lost != Some(beacon.key) {
+        if settled && peer.lost != Some(beacon.key) {
             peer.lost = Some(beacon.key);
-            self.events.push_back(Event::KeyUnknown(*id));
+            self.events.push_back(Event::KeyUnknown(id));
         }
     }
 
@@ -344,11 +370,11 @@ impl Endpoint {
             deaf: peer.timing.is_deaf(now),
             key: known.key.id(),
             node: self.node,
-            sequence: self.sequence,
+            sequence: peer.sequence,
         };
         let datagram = known.key.seal(&beacon);
         self.transmits.push_back(Transmit { to, datagram });
-        self.sequence.counter = self.sequence.counter.saturating_add(1);
+        peer.sequence = peer.sequence.next();
         self.counters.sent += 1;
         peer.timing.beaconed(now);
     }
@@ -368,6 +394,39 @@ impl Endpoint {
                 self.deadlines.insert((at, id));
             }
             peer.due = due;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_at_its_end_goes_on() {
+        let now = Instant::now();
+        let address = SocketAddr::from(([192, 0, 2, 1], 4556));
+        let config = |node, address| PeerConfig {
+            node,
+            rtt: Duration::from_millis(560),
+            address,
+            patience: Duration::MAX,
+        };
+        let id = PeerId(7);
+        let (mut terminal, mut hub) = (Endpoint::new(2, 1), Endpoint::new(1, 1));
+        terminal.add_peer(now, id, config(1, Some(address)));
+        hub.add_peer(now, id, config(2, None));
+        for end in [&mut terminal, &mut hub] {
+            end.add_key(now, id, Key::new(&[1; 32]));
+        }
+        let peer = terminal.peers.get_mut(&id).expect("it was added");
+        peer.sequence.counter = u32::MAX - 3;
+        for beacon in 0..10 {
+            let at = now + Duration::from_secs(beacon);
+            terminal.handle_timeout(at);
+            let sent = terminal.poll_transmit().expect("it is due");
+            hub.handle_datagram(at, address, &sent.datagram);
+            assert_eq!(hub.poll_event(), Some(Event::Heard(id)), "beacon {beacon}");
         }
     }
 }

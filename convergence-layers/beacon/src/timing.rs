@@ -13,6 +13,14 @@ pub const SILENCE: Duration = Duration::from_millis(500);
 /// three beacons lost in a row do not make one by mistake.
 const SIGNS_PER_SILENCE: u32 = 5;
 
+/// Time from one beacon to the next at most, to a peer that has been away for
+/// long: 500 of them take 45 kbit/s.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(8);
+
+/// A peer that has been away beyond all patience is called each time that its
+/// absence has grown by this part (1/n).
+const CALLS_PER_ABSENCE: u32 = 16;
+
 /// How long an end sends nothing, by any way, before a beacon.
 pub fn idle_pause(rtt: Duration) -> Duration {
     ((rtt + SILENCE) / SIGNS_PER_SILENCE).max(INTERVAL)
@@ -22,6 +30,8 @@ pub fn idle_pause(rtt: Duration) -> Duration {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     rtt: Duration,
+    /// How long the peer may be silent before it is called ever more seldom.
+    patience: Duration,
     /// The last sign of the peer.
     heard: Instant,
     /// The last sign given, by a beacon or by the convergence layer.
@@ -33,9 +43,10 @@ pub(crate) struct Timing {
 
 impl Timing {
     /// A path whose beacons begin at once.
-    pub fn new(now: Instant, rtt: Duration) -> Timing {
+    pub fn new(now: Instant, rtt: Duration, patience: Duration) -> Timing {
         Timing {
             rtt,
+            patience,
             heard: now,
             sent: now,
             beaconed: None,
@@ -73,7 +84,9 @@ impl Timing {
         let Some(beaconed) = self.beaconed else {
             return self.sent;
         };
-        let earliest = beaconed + INTERVAL;
+        let absence = beaconed.saturating_duration_since(self.heard);
+        let beyond = absence.saturating_sub(self.patience) / CALLS_PER_ABSENCE;
+        let earliest = beaconed + beyond.clamp(INTERVAL, LONGEST_INTERVAL);
         if self.asked {
             return earliest;
         }

@@ -38,8 +38,21 @@ pub struct KeyId(pub [u8; 8]);
 pub struct Sequence {
     /// The sender's incarnation: greater at each start of the node.
     pub incarnation: u64,
-    /// Counts the beacons of one incarnation.
+    /// Counts the beacons to one peer.
     pub counter: u32,
+}
+
+impl Sequence {
+    /// The number after this one; there is one after each.
+    pub fn next(self) -> Sequence {
+        match self.counter.checked_add(1) {
+            Some(counter) => Sequence { counter, ..self },
+            None => Sequence {
+                incarnation: self.incarnation.saturating_add(1),
+                counter: 0,
+            },
+        }
+    }
 }
 
 /// A beacon's content.

@@ -44,6 +44,7 @@ fn node(
         node: peer,
         rtt: Duration::from_millis(1),
         address,
+        patience: std::time::Duration::MAX,
     };
     beacons.add_peer(PEER, config);
     beacons.add_key(PEER, Key::new(&[9; 32]));

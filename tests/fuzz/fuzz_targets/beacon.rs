@@ -15,6 +15,7 @@ fuzz_target!(|data: &[u8]| {
         node: 1,
         rtt: Duration::from_millis(560),
         address: Some(from),
+        patience: std::time::Duration::MAX,
     };
     endpoint.add_peer(now, PeerId(0), peer);
     endpoint.add_key(now, PeerId(0), Key::new(&[1; 32]));

@@ -49,7 +49,10 @@ fn check(events: &[Event]) {
     for event in events {
         if let Event::Fix(fix) = event {
             assert!(fix.longitude.abs() <= 180.0 && fix.latitude.abs() <= 90.0);
-            assert!(fix.speed_mps.is_none_or(|speed| (0.0..=MAX_SPEED_MPS).contains(&speed)));
+            assert!(
+                fix.speed_mps
+                    .is_none_or(|speed| (0.0..=MAX_SPEED_MPS).contains(&speed))
+            );
         }
     }
 }

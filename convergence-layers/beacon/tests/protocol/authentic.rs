@@ -55,6 +55,7 @@ fn a_restarted_node_is_heard_under_a_key_that_stays() {
         node: 1,
         rtt: GEO,
         address: Some(address("192.0.2.9:4556")),
+        patience: std::time::Duration::MAX,
     };
     restarted.add_peer(now, PEER, config);
     restarted.add_key(now, PEER, key(1));

@@ -9,6 +9,8 @@ use underpass_beacon::{Endpoint, Event, Key, PeerConfig, PeerId, Transmit};
 pub const PEER: PeerId = PeerId(7);
 pub const TERMINAL: usize = 0;
 pub const HUB: usize = 1;
+/// Of the hub; a terminal calls on.
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -25,6 +27,7 @@ pub fn terminal(now: Instant, rtt: Duration) -> Endpoint {
         node: 1,
         rtt,
         address: Some(address("[2001:db8::1]:4556")),
+        patience: Duration::MAX,
     };
     endpoint.add_peer(now, PEER, config);
     endpoint
@@ -37,6 +40,7 @@ pub fn hub(now: Instant, rtt: Duration) -> Endpoint {
         node: 2,
         rtt,
         address: None,
+        patience: PATIENCE,
     };
     endpoint.add_peer(now, PEER, config);
     endpoint

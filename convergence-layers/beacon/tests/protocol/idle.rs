@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use underpass_beacon::{BEACON_BYTES, INTERVAL, SILENCE, Signs};
 
-use super::hop::{HUB, Hop, PEER, TERMINAL};
+use super::hop::{HUB, Hop, PATIENCE, PEER, TERMINAL};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -44,6 +44,30 @@ fn while_nothing_is_heard_both_ends_send_every_150_ms() {
                 .all(|pair| *pair[1] - *pair[0] == INTERVAL)
         );
     }
+}
+
+#[test]
+fn a_hub_calls_a_terminal_that_stays_away_ever_more_seldom() {
+    let mut hop = Hop::new(GEO);
+    hop.run(5 * SECOND);
+    let entry = hop.now;
+    let back = entry + 2 * PATIENCE;
+    hop.blockage = Some((entry, back));
+    hop.run(2 * PATIENCE);
+    let calls = |from, until| {
+        let sent = hop.sent[HUB].iter();
+        sent.filter(|at| (entry + from..entry + until).contains(at))
+            .count()
+    };
+    assert!(calls(PATIENCE / 2, PATIENCE) > 1_900, "patient at first");
+    let last = calls(2 * PATIENCE - 100 * SECOND, 2 * PATIENCE);
+    let ipv6_bits = (40 + 8 + BEACON_BYTES) as f64 * 8.0;
+    let of_500_bps = 500.0 * last as f64 * ipv6_bits / 100.0;
+    assert!(of_500_bps <= 50_000.0, "{of_500_bps}");
+    // The terminal calls as before, so its return is heard as soon.
+    hop.run(5 * SECOND);
+    assert!(hop.first_heard(HUB, back - MS) - back <= INTERVAL + GEO / 2);
+    assert!(hop.first_heard(TERMINAL, back - MS) - back <= INTERVAL + GEO);
 }
 
 #[test]

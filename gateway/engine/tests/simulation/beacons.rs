@@ -37,6 +37,7 @@ impl World {
                     rtt: plan.delay * 2,
                     // Who dials knows where the other is.
                     address: (end == 1).then(|| address(other)),
+                    patience: std::time::Duration::MAX,
                 };
                 endpoint.add_peer(now, PEER, peer);
                 self.nodes[number].beacons.insert(link, endpoint);

@@ -51,6 +51,8 @@ pub(super) fn open(
             node: number(path.neighbour),
             rtt: Duration::from_millis(path.rtt_ms),
             address: Some(SocketAddr::new(path.remote.ip(), port)),
+            // Who has an address to call goes on: the other end waits for it.
+            patience: Duration::MAX,
         };
         add(&beacons, &path.name, peer);
         opened.insert(&path.name, beacons);
@@ -70,6 +72,7 @@ pub(super) fn open(
                 node: number(terminal.node),
                 rtt: Duration::from_millis(terminal.rtt_ms),
                 address: None,
+                patience: Duration::from_secs(config.tcp.hold_s),
             };
             add(&beacons, &terminal.name(), peer);
         }
