@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -44,9 +44,7 @@ def main() -> int:
     if reason:
         _say(f"the demo cannot run: {reason}")
         return 1
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+    ended = _end_on_signals()
     swept = namespace.sweep()
     if swept:
         _say(f"removed what an earlier run left: {' '.join(swept)}")
@@ -56,10 +54,36 @@ def main() -> int:
             _run(ended, testbed)
             _say("\nending")
     except (CommandError, ProcessError) as error:
+        if ended.is_set():
+            # A signal to all of the demo's processes ends what was just being started, too.
+            _say("ended while starting; nothing is left")
+            return 0
         _say("\n".join([str(error), *getattr(error, "__notes__", [])]))
         return 1
     _say("ended; no namespace, rule, process or interface is left")
     return 0
+
+
+def _end_on_signals() -> threading.Event:
+    """Return the event that SIGINT and SIGTERM set, in any number and mix.
+
+    A handler runs inside whatever the main thread does, and the event's lock may be held there.
+    So a thread sets it, when the interpreter tells it of a signal.
+    """
+    ended = threading.Event()
+    told, tells = socket.socketpair()
+    tells.setblocking(False)
+    signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+
+    def watch() -> None:
+        # Both ends stay open: later signals are told, too, and of no account.
+        while told.recv(1) and tells:
+            ended.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return ended
 
 
 def _run(ended: threading.Event, testbed: Testbed) -> None:
@@ -67,7 +91,7 @@ def _run(ended: threading.Event, testbed: Testbed) -> None:
     control.register()
     with (
         _host_access(testbed.terminal.node, "t") as (host, proxy),
-        _host_access(control.namespace, "c") as (_, api),
+        _host_access(control.namespace, "s") as (_, api),
         Follower(control, _KINDS) as follower,
     ):
         pair = Pair(testbed, _options(control, host, proxy))
@@ -157,7 +181,7 @@ def _host_access(to: Namespace, suffix: str) -> Iterator[tuple[str, str]]:
     """Join this machine to a namespace; yield its own address there and the other one."""
     third = _free_network()
     host, there = f"10.199.{third}.1", f"10.199.{third}.2"
-    interface = f"up{os.getpid():x}{suffix}"
+    interface = namespace.host_interface(suffix)
     command(["ip", "link", "add", interface, "type", "veth", "peer", "host", "netns", to.name])
     try:
         command(["ip", "address", "add", f"{host}/24", "dev", interface])

@@ -19,6 +19,7 @@ from pathlib import Path
 
 _CLONE_NEWNET = 0x40000000
 _NAME = re.compile(r"^up([0-9a-f]+)\.\d+-")
+_HOST_INTERFACE = re.compile(r"up([0-9a-f]+)[g-z]$")
 _NETNS_DIR = Path("/run/netns")
 # `ip netns exec` lays the files of a folder here, named as the namespace, over those of /etc.
 _ETC_DIR = Path("/etc/netns")
@@ -160,12 +161,28 @@ def leftovers() -> list[str]:
     return sorted(
         entry.name
         for entry in _NETNS_DIR.iterdir()
-        if (match := _NAME.match(entry.name)) and not Path(f"/proc/{int(match[1], 16)}").exists()
+        if (match := _NAME.match(entry.name)) and not _runs(match[1])
     )
+
+
+def _runs(owner: str) -> bool:
+    """Tell whether the process runs whose id, in hexadecimal, is in a name of the test bed's."""
+    return Path(f"/proc/{int(owner, 16)}").exists()
+
+
+def host_interface(suffix: str) -> str:
+    """Return a name for an interface of this machine's own namespace; suffixes are g to z."""
+    return f"up{os.getpid():x}{suffix}"
 
 
 def sweep() -> list[str]:
     """Remove what killed test beds left behind; return the names of the namespaces."""
+    for interface in Path("/sys/class/net").iterdir():
+        # The kernel keeps a namespace, and so the interface's other end, for as long as a
+        # connection of a killed program waits for its end.
+        match = _HOST_INTERFACE.match(interface.name)
+        if match and not _runs(match[1]):
+            command(["ip", "link", "delete", interface.name])
     names = leftovers()
     for name in names:
         for pid in command(["ip", "netns", "pids", name]).split():

@@ -25,13 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.testbed.demo"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": "control-api"},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as demo:
+    with _demo() as demo:
         assert demo.stdout is not None
         watchdog = threading.Timer(150, demo.kill)
         watchdog.start()
@@ -66,10 +60,61 @@ def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
             again = next(line for line in demo.stdout if "starting it again" in line)
             assert again.startswith("hub")
         finally:
-            demo.send_signal(signal.SIGINT)
+            # As make and the shell do, both at once and more than once.
+            for number in (signal.SIGINT, signal.SIGTERM) * 10:
+                demo.send_signal(number)
             text += demo.stdout.read()
             watchdog.cancel()
     assert demo.returncode == 0, text
+    _left_nothing(demo)
+
+
+def test_the_demo_ends_while_it_starts() -> None:
+    with _demo() as demo:
+        assert demo.stdout is not None
+        watchdog = threading.Timer(60, demo.kill)
+        watchdog.start()
+        started = demo.stdout.readline()
+        for number in (signal.SIGTERM, signal.SIGINT) * 10:
+            demo.send_signal(number)
+        text = started + demo.stdout.read()
+        watchdog.cancel()
+    assert demo.returncode == 0, text
+    _left_nothing(demo)
+
+
+def test_what_a_killed_demo_left_is_cleared_at_the_next_start() -> None:
+    with _demo() as killed:
+        assert killed.stdout is not None
+        for line in killed.stdout:
+            if "Try, in another terminal" in line:
+                break
+        killed.kill()
+    assert f"up{killed.pid:x}" in command(["ip", "netns", "list"])
+    with _demo() as demo:
+        assert demo.stdout is not None
+        watchdog = threading.Timer(60, demo.kill)
+        watchdog.start()
+        swept = demo.stdout.readline()
+        demo.send_signal(signal.SIGINT)
+        text = swept + demo.stdout.read()
+        watchdog.cancel()
+    assert "removed what an earlier run left" in swept, text
+    for one in (killed, demo):
+        _left_nothing(one)
+
+
+def _demo() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.testbed.demo"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "control-api"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _left_nothing(demo: subprocess.Popen[str]) -> None:
     own = f"up{demo.pid:x}"
     assert own not in command(["ip", "netns", "list"])
     assert own not in command(["ip", "-o", "link"])
