@@ -31,7 +31,7 @@ pub(super) async fn serve(
         let dialler = dialler.clone();
         tokio::spawn(async move {
             let target = request.target.clone();
-            let (moved, result) = serve_inbound(conduit, request, &dialler).await;
+            let (moved, result) = serve_inbound(conduit, peer, request, &dialler).await;
             match result {
                 Ok(()) => tracing::debug!(
                     peer,

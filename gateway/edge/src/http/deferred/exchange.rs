@@ -26,7 +26,7 @@ use underpass_deferred::{Answer, Dispatched, Handle, JobKey, Object, Order, Refu
 use super::super::reply::{self, Body};
 use super::super::{authority, fields};
 use super::message::{read_request, response_head};
-use crate::dial::Dialler;
+use crate::dial::{Dialler, Party};
 use crate::stream::{Failure, FailureCode, Target};
 
 const DEFAULT_PORT: u16 = 80;
@@ -137,7 +137,8 @@ impl Exchange {
         };
         // The client's address stays at its node.
         let client = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let socket = match dialler.dial(&target, client).await {
+        let party = Party::Peer(self.job.peer);
+        let socket = match dialler.dial(&target, client, party).await {
             Ok(socket) => socket,
             Err(failure) => {
                 tracing::info!(%id, %target, %failure, "cannot connect");
