@@ -6,7 +6,9 @@
 
 use std::future::pending;
 use std::pin::pin;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
@@ -24,6 +26,7 @@ use super::server::Client;
 use super::tunnel::{Far, Tunnel};
 use super::upstream::{Ending, Upstream, Way};
 use super::{authority, fields};
+use crate::listen::Exchange;
 use crate::stream::{Failure, Protocol, Target};
 
 const DEFAULT_PORT: u16 = 80;
@@ -33,6 +36,7 @@ struct Outgoing {
     head: Parts,
     body: Incoming,
     hop: fields::Hop,
+    account: Arc<Exchange>,
     expectation: Option<Expectation>,
     /// Whether the client understands interim responses: HTTP/1.0 knows none.
     takes_interim: bool,
@@ -91,20 +95,22 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
     head.version = Version::HTTP_11;
     let way = Way { target, verdict };
     let shown = way.target.to_string();
+    let account = Arc::new(client.begin(shown.clone()));
     let outgoing = Outgoing {
         head,
         body,
         hop,
+        account: account.clone(),
         expectation,
         takes_interim,
     };
     match exchange(client, way, outgoing).await {
         Ok(answered) => {
             let asked = upgrade.map(|protocol| (near, protocol));
-            pass_back(client, answered, asked, shown)
+            pass_back(client, answered, asked, account, shown)
         }
         Err(failure) => {
-            client.log_failure(&shown, &failure);
+            client.note_failure(&shown, &failure);
             reply::failed(&failure)
         }
     }
@@ -172,10 +178,12 @@ impl Outgoing {
             Some(expectation) => expectation.hold(self.body).boxed(),
             None => self.body.boxed(),
         };
-        let hop = self.hop;
-        let body = body
-            .map_frame(move |frame| hop.strip_trailers(frame))
-            .boxed();
+        let (hop, account) = (self.hop, self.account);
+        let body = body.map_frame(move |frame| {
+            account.sent(frame.data_ref().map_or(0, Bytes::len));
+            hop.strip_trailers(frame)
+        });
+        let body = body.boxed();
         let request = Request::from_parts(self.head, body);
         let expectation = self.expectation.as_ref();
         send(client, upstream, request, expectation, self.takes_interim).await
@@ -239,6 +247,7 @@ fn pass_back(
     client: &Client,
     answered: Answered,
     asked: Option<(OnUpgrade, HeaderValue)>,
+    account: Arc<Exchange>,
     target: String,
 ) -> Response<Body> {
     let Answered {
@@ -269,6 +278,7 @@ fn pass_back(
             client.tunnel(Tunnel { near, far, target });
         }
     }
+    account.answered(response.status().as_u16());
     fields::add_via(response.headers_mut(), version);
     *response.version_mut() = Version::HTTP_11;
     if unwanted.is_some() {
@@ -283,8 +293,10 @@ fn pass_back(
         mark_cut(error)
     };
     response.map(|body| {
-        body.map_frame(move |frame| hop.strip_trailers(frame))
-            .map_err(last)
-            .boxed()
+        let counted = body.map_frame(move |frame| {
+            account.received(frame.data_ref().map_or(0, Bytes::len));
+            hop.strip_trailers(frame)
+        });
+        counted.map_err(last).boxed()
     })
 }

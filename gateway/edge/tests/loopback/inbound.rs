@@ -94,11 +94,8 @@ fn dial(dialler: &Dialler, peer: u64, target: SocketAddr) -> Dialled {
         awaits_outcome: false,
     };
     let dialler = dialler.clone();
-    let served = tokio::spawn(async move {
-        serve_inbound(Box::new(stream), peer, request, &dialler)
-            .await
-            .1
-    });
+    let served =
+        tokio::spawn(async move { serve_inbound(Box::new(stream), peer, request, &dialler).await });
     Dialled {
         reset,
         connected,
