@@ -16,7 +16,13 @@ type Look = fn() -> HashSet<IpAddr>;
 #[derive(Clone, Debug)]
 pub(super) struct OwnAddresses {
     look: Look,
-    seen: Arc<Mutex<Option<(Instant, HashSet<IpAddr>)>>>,
+    seen: Arc<Mutex<Option<Seen>>>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    at: Instant,
+    addresses: HashSet<IpAddr>,
 }
 
 impl OwnAddresses {
@@ -36,18 +42,12 @@ impl OwnAddresses {
     /// Whether `address` is one of them.
     pub fn contain(&self, address: IpAddr) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        match &*seen {
-            Some((at, addresses)) if now.duration_since(*at) < FRESH => {
-                addresses.contains(&address)
-            }
-            _ => {
-                let addresses = (self.look)();
-                let own = addresses.contains(&address);
-                *seen = Some((now, addresses));
-                own
-            }
-        }
+        let last = seen.take().filter(|seen| seen.at.elapsed() < FRESH);
+        let now = last.unwrap_or_else(|| Seen {
+            at: Instant::now(),
+            addresses: (self.look)(),
+        });
+        seen.insert(now).addresses.contains(&address)
     }
 }
 
