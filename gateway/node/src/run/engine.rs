@@ -177,8 +177,6 @@ pub(super) fn window_of(rate_bps: u64, rtt: Duration) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn terminal_hop_is_ipv6(listeners: &[&str]) -> bool {
@@ -188,8 +186,10 @@ mod tests {
         for (number, listen) in listeners.iter().enumerate() {
             text += &format!("[[listener]]\nname = 'l{number}'\nlisten = '{listen}'\n");
         }
-        let config = Config::parse(&text, Path::new("node.toml")).unwrap();
-        hops(&config)[0].ipv6
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.toml");
+        std::fs::write(&path, text).unwrap();
+        hops(&Config::load(&path).unwrap())[0].ipv6
     }
 
     #[test]
