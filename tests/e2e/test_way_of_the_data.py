@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.testbed.client.echo import echo_times
 from tests.testbed.client.route import Route, receive_exactly
 from tests.testbed.client.transfer import download, request, upload
 from tests.testbed.loopback import Loopback
-from tests.testbed.node import Pair
+from tests.testbed.node import Node, Pair
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
@@ -57,6 +58,25 @@ def test_a_forwarded_request_says_via_whom_it_came(underpass_pair: Pair[Testbed]
     )
     assert status == 200
     assert any(name.lower() == "via" for name, _ in json.loads(body)["headers"])
+
+
+def test_the_log_tells_of_connections_that_succeed(
+    underpass_pair: Pair[Testbed], route: Route
+) -> None:
+    size = {"socks5": 54_321, "connect": 65_432, "forward": 76_543}[route.kind]
+
+    def told(node: Node, what: str, moved: str) -> bool:
+        lines = node.process.log_path.read_text().splitlines()
+        ends = [line for line in lines if " INFO " in line and what in line and "seconds=" in line]
+        counts = [int(found[1]) for line in ends if (found := re.search(rf"{moved}=(\d+)", line))]
+        # The body, and its head where the node sees both alike.
+        return any(size <= count < size + 1000 for count in counts)
+
+    assert download(underpass_pair.client, addresses.ORIGIN, size, route=route).complete
+    terminal, hub = underpass_pair.terminal, underpass_pair.hub
+    what = "request answered" if route.kind == "forward" else "connection closed"
+    terminal.process.wait_until(lambda: told(terminal, what, "from_peer_bytes"))
+    hub.process.wait_until(lambda: told(hub, "stream closed", "to_peer_bytes"))
 
 
 def test_an_origin_that_resets_in_mid_body_resets_the_client(underpass_pair: Pair[Testbed]) -> None:

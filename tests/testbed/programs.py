@@ -31,6 +31,12 @@ def missing(*names: str) -> str | None:
     return None
 
 
+def installed(name: str) -> Path | None:
+    """Return the path of a foreign program that `.ci/setup` has put into .tools, if it has."""
+    path = _ROOT / ".tools" / "bin" / name
+    return path if path.exists() else None
+
+
 def origin_argv() -> list[str]:
     """Return the command line of the origin servers."""
     return [sys.executable, "-m", "tests.testbed.origin"]

@@ -13,6 +13,7 @@ pub mod dial;
 pub mod direct;
 mod edge;
 pub mod http;
+mod line_limit;
 mod listen;
 pub mod relay;
 pub mod socks5;

@@ -5,6 +5,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use super::PortRange;
+
 /// What the origin sees of the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -30,17 +32,35 @@ pub enum Family {
     Ipv6,
 }
 
+/// Mail from server to server (RFC 5321).
+const SMTP: PortRange = PortRange {
+    first: 25,
+    last: 25,
+};
+
 /// `[edge.dial]`: how origins are dialled.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DialConfig {
     /// Time to resolve and connect, in seconds. Default 10.
     pub connect_timeout_s: f64,
-    /// Loopback, link-local, private or multicast networks that may be
-    /// dialled all the same, as CIDR. Default: none.
+    /// Networks that may be dialled although they are loopback, link-local,
+    /// private or multicast, or hold addresses of this host, as CIDR. A
+    /// metadata service of a cloud provider is dialled only where its very
+    /// address is named (`/32`, `/128`). Default: none.
     pub allow_networks: Vec<IpNet>,
     /// Networks that are never dialled, as CIDR. Default: none.
     pub deny_networks: Vec<IpNet>,
+    /// Ports that are never dialled. Default 25: a client that sends spam
+    /// brings this host's address on block lists, and mail is submitted by
+    /// 465 and 587.
+    pub deny_ports: Vec<PortRange>,
+    /// Look-ups and dials at once that each terminal, or each client of this
+    /// node itself, may have whatever others do. Default 64.
+    pub guaranteed_dials: usize,
+    /// Further ones, for whoever needs them. Nobody takes more than half of
+    /// what is free. Default 1024.
+    pub common_dials: usize,
     /// `node`, `client` or `proxy-protocol`. Default `node`.
     pub origin_source: OriginSource,
     /// Congestion controls for the origin leg, by preference: the first that
@@ -59,6 +79,9 @@ impl Default for DialConfig {
             connect_timeout_s: 10.0,
             allow_networks: Vec::new(),
             deny_networks: Vec::new(),
+            deny_ports: vec![SMTP],
+            guaranteed_dials: 64,
+            common_dials: 1024,
             origin_source: OriginSource::Node,
             congestion_control: Vec::new(),
             mark: None,

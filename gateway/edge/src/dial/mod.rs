@@ -1,16 +1,18 @@
 //! Dials origins: resolution, policy, both address families, and what the
 //! origin is told of the client.
 
+mod budget;
 mod families;
 mod inbound;
+mod own;
 mod policy;
 mod proxy_header;
+mod resolver;
 mod socket;
 
 use std::collections::VecDeque;
-use std::ffi::CStr;
-use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -20,9 +22,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::config::{DialConfig, OriginSource};
 use crate::stream::{Failure, FailureCode, Target};
+use budget::Budget;
+pub use budget::Party;
 pub use families::Families;
 pub use inbound::serve_inbound;
 pub use policy::Policy;
+use resolver::{Resolver, Sources};
 pub(crate) use socket::{set_congestion_control, set_ipv6_transparent};
 
 /// The pause before the next address is tried beside the last one (RFC 8305
@@ -37,21 +42,30 @@ pub struct Dialler {
     config: DialConfig,
     policy: Policy,
     families: Families,
+    resolver: Resolver,
+    budget: Arc<Budget>,
 }
 
 impl Dialler {
     /// A dialler; finds out which address families the host has routes for
     /// unless the configuration says.
     pub fn new(config: DialConfig) -> Dialler {
-        let policy = Policy::new(config.allow_networks.clone(), config.deny_networks.clone());
+        let policy = Policy::new(
+            config.allow_networks.clone(),
+            config.deny_networks.clone(),
+            config.deny_ports.clone(),
+        );
         let families = match &config.families {
             Some(listed) => Families::listed(listed),
             None => Families::detect(),
         };
+        let budget = Budget::new(config.guaranteed_dials, config.common_dials);
         Dialler {
             config,
             policy,
             families,
+            resolver: Resolver::new(Sources::of_system()),
+            budget: Arc::new(budget),
         }
     }
 
@@ -61,13 +75,21 @@ impl Dialler {
         self.families
     }
 
-    /// Connects to `target` on behalf of `client`.
+    /// Connects to `target` for `client`, at the expense of `party`. Dropping
+    /// the future gives look-up and dial up.
     ///
     /// # Errors
     /// The failure of the first address tried, or that the policy forbids
-    /// every address of the target.
-    pub async fn dial(&self, target: &Target, client: SocketAddr) -> Result<TcpStream, Failure> {
+    /// every address of the target, or that the party has too many dials at
+    /// once.
+    pub async fn dial(
+        &self,
+        target: &Target,
+        client: SocketAddr,
+        party: Party,
+    ) -> Result<TcpStream, Failure> {
         let deadline = Instant::now() + self.config.connect_timeout();
+        let _permit = self.budget.acquire(party, deadline).await?;
         let addresses = self.allowed(target, deadline).await?;
         let mut socket = self.race(addresses, client, deadline).await?;
         if self.config.origin_source == OriginSource::ProxyProtocol {
@@ -90,7 +112,12 @@ impl Dialler {
     ) -> Result<VecDeque<SocketAddr>, Failure> {
         let resolved = match target {
             Target::Address(address) => vec![*address],
-            Target::Name { host, port } => resolve(host.as_str(), *port, deadline).await?,
+            Target::Name { host, port } => {
+                let found = timeout_at(deadline, self.resolver.resolve(host.as_str()));
+                let found = found.await.map_err(|_| timed_out("name resolution"))??;
+                let found = found.into_iter().map(|ip| SocketAddr::new(ip, *port));
+                found.collect()
+            }
         };
         let mut refused = None;
         let mut reached: Vec<SocketAddr> = Vec::new();
@@ -112,7 +139,9 @@ impl Dialler {
         if reached.is_empty() {
             return Err(refused.unwrap_or_else(|| unknown_host(target, "no addresses")));
         }
-        Ok(alternate(reached))
+        let mut order = alternate(reached);
+        order.truncate(MAX_ADDRESSES);
+        Ok(order)
     }
 
     async fn race(
@@ -148,27 +177,6 @@ impl Dialler {
             }
         }
     }
-}
-
-async fn resolve(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAddr>, Failure> {
-    match timeout_at(deadline, tokio::net::lookup_host((host, port))).await {
-        Err(_) => Err(timed_out("name resolution")),
-        Ok(Err(error)) => Err(unresolved(host, &error)),
-        Ok(Ok(addresses)) => Ok(addresses.take(MAX_ADDRESSES).collect()),
-    }
-}
-
-/// Whether a name is unknown or nobody could be asked: std passes the
-/// resolver's word on as text alone.
-fn unresolved(host: &str, error: &io::Error) -> Failure {
-    // SAFETY: gai_strerror returns a string that lives as long as the program.
-    let no_answer = unsafe { CStr::from_ptr(libc::gai_strerror(libc::EAI_AGAIN)) };
-    let code = if error.to_string().contains(&*no_answer.to_string_lossy()) {
-        FailureCode::TimedOut
-    } else {
-        FailureCode::UnknownHost
-    };
-    Failure::new(code, format!("{host} does not resolve: {error}"))
 }
 
 fn unknown_host(target: &Target, why: &str) -> Failure {

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 
+use super::own::OwnAddresses;
+use crate::config::PortRange;
 use crate::stream::{Failure, FailureCode};
 
 /// Networks that a node does not dial on a client's behalf unless told to:
@@ -32,23 +34,61 @@ const SPECIAL: [&str; 20] = [
     "::ffff:0:0:0/96", // IPv4-translated, RFC 2765
 ];
 
+/// Where cloud providers tell a host its credentials and configuration, and
+/// serve it alone. Most lie in the networks above; they are named here since a
+/// network that is allowed for what else is in it must not open them.
+const METADATA: [&str; 18] = [
+    "100.100.100.200",    // Alibaba Cloud
+    "100.100.2.136",      // Alibaba Cloud, DNS
+    "100.100.2.138",      // Alibaba Cloud, DNS
+    "168.63.129.16",      // Azure, "wire server" and DNS; public by its number
+    "169.254.0.23",       // Tencent Cloud
+    "169.254.42.42",      // Scaleway
+    "169.254.169.123",    // AWS, time
+    "169.254.169.249",    // Oracle Cloud, vnic
+    "169.254.169.253",    // AWS, DNS
+    "169.254.169.254",    // AWS, Azure, Google Cloud, Oracle Cloud, IBM, OpenStack, most others
+    "169.254.170.2",      // AWS, credentials of containers
+    "169.254.170.23",     // AWS, credentials of pods
+    "192.0.0.192",        // Oracle Cloud Classic
+    "fd00:42::42",        // Scaleway
+    "fd00:c1::a9fe:a9fe", // Oracle Cloud
+    "fd00:ec2::23",       // AWS, credentials of pods
+    "fd00:ec2::254",      // AWS
+    "fd20:ce::254",       // Google Cloud
+];
+
 /// Which addresses may be dialled.
 #[derive(Clone, Debug)]
 pub struct Policy {
     allow: Vec<IpNet>,
     deny: Vec<IpNet>,
+    deny_ports: Vec<PortRange>,
     special: Vec<IpNet>,
+    metadata: Vec<IpAddr>,
+    own: OwnAddresses,
 }
 
 impl Policy {
-    /// A policy that allows public unicast addresses and `allow`, and of
-    /// these refuses `deny`.
-    pub fn new(allow: Vec<IpNet>, deny: Vec<IpNet>) -> Policy {
-        let special = SPECIAL.iter().filter_map(|net| net.parse().ok()).collect();
+    /// A policy that allows public unicast addresses of other hosts and
+    /// `allow`, and of these refuses `deny` and `deny_ports`.
+    pub fn new(allow: Vec<IpNet>, deny: Vec<IpNet>, deny_ports: Vec<PortRange>) -> Policy {
+        Policy::with_own(allow, deny, deny_ports, OwnAddresses::of_system())
+    }
+
+    fn with_own(
+        allow: Vec<IpNet>,
+        deny: Vec<IpNet>,
+        deny_ports: Vec<PortRange>,
+        own: OwnAddresses,
+    ) -> Policy {
         Policy {
             allow,
             deny,
-            special,
+            deny_ports,
+            special: SPECIAL.iter().filter_map(|net| net.parse().ok()).collect(),
+            metadata: METADATA.iter().filter_map(|ip| ip.parse().ok()).collect(),
+            own,
         }
     }
 
@@ -57,26 +97,52 @@ impl Policy {
     /// # Errors
     /// [`FailureCode::Forbidden`], naming the reason.
     pub fn check(&self, destination: SocketAddr) -> Result<(), Failure> {
-        let address = destination.ip().to_canonical();
-        let within = |list: &[IpNet], ip: IpAddr| list.iter().any(|net| net.contains(&ip));
-        if destination.port() == 0 {
+        let (address, port) = (destination.ip().to_canonical(), destination.port());
+        if port == 0 {
             return Err(forbidden(address, "port 0 is no destination"));
+        }
+        if self.deny_ports.iter().any(|range| range.contains(port)) {
+            let text = format!("port {port} is denied by this node's configuration");
+            return Err(forbidden(address, &text));
         }
         if within(&self.deny, address) {
             return Err(forbidden(address, "denied by this node's configuration"));
         }
+        let embedded = embedded_ipv4(address);
+        let either = |is: &dyn Fn(IpAddr) -> bool| is(address) || embedded.is_some_and(is);
+        if either(&|ip| self.metadata.contains(&ip)) && !self.names(address) {
+            return Err(forbidden(
+                address,
+                "metadata services of cloud providers are not dialled",
+            ));
+        }
         if within(&self.allow, address) {
             return Ok(());
         }
-        let embedded = embedded_ipv4(address);
-        if within(&self.special, address) || embedded.is_some_and(|v4| within(&self.special, v4)) {
+        if either(&|ip| within(&self.special, ip)) {
             return Err(forbidden(
                 address,
                 "private, local or multicast addresses are not dialled",
             ));
         }
+        if either(&|ip| self.own.contain(ip)) {
+            return Err(forbidden(
+                address,
+                "this node's own addresses are not dialled",
+            ));
+        }
         Ok(())
     }
+
+    /// Whether `allow` names this very address.
+    fn names(&self, address: IpAddr) -> bool {
+        let lone = IpNet::from(address);
+        self.allow.contains(&lone)
+    }
+}
+
+fn within(list: &[IpNet], ip: IpAddr) -> bool {
+    list.iter().any(|net| net.contains(&ip))
 }
 
 fn forbidden(address: IpAddr, why: &str) -> Failure {
@@ -103,6 +169,8 @@ fn embedded_ipv4(address: IpAddr) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn check(policy: &Policy, address: &str) -> bool {
@@ -110,14 +178,61 @@ mod tests {
         policy.check(SocketAddr::new(ip, 80)).is_ok()
     }
 
+    fn nets(texts: &[&str]) -> Vec<IpNet> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn policy(allow: &[&str], deny: &[&str]) -> Policy {
+        let own = || HashSet::from(["203.0.113.7".parse().unwrap()]);
+        Policy::with_own(nets(allow), nets(deny), vec![], OwnAddresses::told_by(own))
+    }
+
     #[test]
-    fn every_special_network_is_parsed() {
-        assert_eq!(Policy::new(vec![], vec![]).special.len(), SPECIAL.len());
+    fn every_special_network_and_address_is_parsed() {
+        let policy = policy(&[], &[]);
+        assert_eq!(policy.special.len(), SPECIAL.len());
+        assert_eq!(policy.metadata.len(), METADATA.len());
+    }
+
+    #[test]
+    fn the_nodes_own_public_addresses_are_refused_unless_allowed() {
+        let closed = policy(&[], &[]);
+        for spelling in ["203.0.113.7", "::ffff:203.0.113.7", "64:ff9b::203.0.113.7"] {
+            assert!(!check(&closed, spelling), "{spelling}");
+        }
+        assert!(check(&closed, "203.0.113.8"));
+        assert!(check(&policy(&["203.0.113.0/24"], &[]), "203.0.113.7"));
+    }
+
+    #[test]
+    fn metadata_services_open_only_by_their_very_address() {
+        let wide = policy(&["0.0.0.0/0", "::/0"], &[]);
+        for address in METADATA {
+            assert!(!check(&policy(&[], &[]), address), "{address}");
+            assert!(!check(&wide, address), "{address}");
+        }
+        assert!(!check(&wide, "::ffff:169.254.169.254"));
+        assert!(!check(&wide, "64:ff9b::169.254.169.254"));
+        let named = policy(&["169.254.169.254/32"], &[]);
+        assert!(check(&named, "169.254.169.254"));
+        assert!(!check(&named, "168.63.129.16"));
+    }
+
+    #[test]
+    fn denied_ports_are_refused_wherever_they_are() {
+        let ports = vec!["25".parse().unwrap(), "6000-6063".parse().unwrap()];
+        let policy = Policy::new(nets(&["10.0.0.0/8"]), vec![], ports);
+        let port = |port| policy.check(SocketAddr::new("10.1.1.1".parse().unwrap(), port));
+        assert!(port(25).is_err() && port(6063).is_err());
+        assert!(port(24).is_ok() && port(587).is_ok() && port(6064).is_ok());
+        let refused = port(25).unwrap_err();
+        assert_eq!(refused.code, FailureCode::Forbidden);
+        assert!(refused.text.contains("port 25"), "{refused}");
     }
 
     #[test]
     fn own_and_private_networks_are_refused_in_every_spelling() {
-        let policy = Policy::new(vec![], vec![]);
+        let policy = policy(&[], &[]);
         for address in [
             "127.0.0.1",
             "0.0.0.0",
@@ -151,11 +266,7 @@ mod tests {
 
     #[test]
     fn allowed_networks_open_and_denied_ones_win() {
-        let nets = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect();
-        let policy = Policy::new(
-            nets(&["10.0.0.0/8"]),
-            nets(&["10.9.0.0/16", "192.0.2.0/24"]),
-        );
+        let policy = policy(&["10.0.0.0/8"], &["10.9.0.0/16", "192.0.2.0/24"]);
         assert!(check(&policy, "10.1.1.1"));
         assert!(check(&policy, "::ffff:10.1.1.1"));
         assert!(!check(&policy, "10.9.1.1"));

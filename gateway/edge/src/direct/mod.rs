@@ -9,7 +9,7 @@ mod conduit;
 
 use std::sync::Arc;
 
-use crate::dial::Dialler;
+use crate::dial::{Dialler, Party};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet};
 use conduit::DirectConduit;
 
@@ -30,7 +30,10 @@ impl DirectOutlet {
 impl Outlet for DirectOutlet {
     fn open(&self, request: OpenRequest) -> Result<Box<dyn Conduit>, Failure> {
         let dialler = self.dialler.clone();
-        let dial = async move { dialler.dial(&request.target, request.client).await };
+        let dial = async move {
+            let party = Party::Client(request.client.ip());
+            dialler.dial(&request.target, request.client, party).await
+        };
         Ok(Box::new(DirectConduit::new(Box::pin(dial))))
     }
 }

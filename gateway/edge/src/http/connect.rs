@@ -39,7 +39,7 @@ pub(super) async fn connect(client: &Client, mut request: Request<Incoming>) -> 
             Response::new(reply::empty())
         }
         Err(failure) => {
-            client.log_failure(&shown, &failure);
+            client.note_failure(&shown, &failure);
             reply::failed(&failure)
         }
     }

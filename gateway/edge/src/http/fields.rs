@@ -1,5 +1,6 @@
 //! Header fields that end at a proxy (RFC 9110 §7.6), and those it adds.
 
+use hyper::body::Frame;
 use hyper::header::{
     CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE, VIA,
@@ -21,30 +22,80 @@ const MAX_FORWARDS: HeaderName = HeaderName::from_static("max-forwards");
 /// This proxy's name in Via; without the host, which is no client's business.
 const PSEUDONYM: &str = "underpass";
 
-/// Removes what concerns only the hop that the message came over. Gives the
-/// protocol that the message wants to switch to, if it does.
-pub(super) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
+/// What a message said of the hop that it came over.
+pub(super) struct Hop {
+    /// The protocol that it wants to switch to, or has switched to.
+    pub upgrade: Option<HeaderValue>,
+    /// Whether its sender takes the trailers of the response (RFC 9110
+    /// §10.1.4).
+    pub takes_trailers: bool,
+    /// Fields that its Connection names.
+    named: Vec<HeaderName>,
+}
+
+impl Hop {
+    /// Removes from the trailers of the message's body what concerns only
+    /// this hop.
+    pub fn strip_trailers<D>(&self, mut frame: Frame<D>) -> Frame<D> {
+        if let Some(trailers) = frame.trailers_mut() {
+            remove(trailers, &self.named);
+        }
+        frame
+    }
+}
+
+/// Removes what concerns only the hop that the message came over.
+pub(super) fn strip(headers: &mut HeaderMap) -> Hop {
+    let named: Vec<HeaderName> = tokens(headers, &CONNECTION)
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    let upgrade = headers.get(UPGRADE).filter(|_| named.contains(&UPGRADE));
+    let hop = Hop {
+        upgrade: upgrade.cloned(),
+        takes_trailers: tokens(headers, &TE).any(|coding| coding.eq_ignore_ascii_case("trailers")),
+        named,
+    };
+    remove(headers, &hop.named);
+    hop
+}
+
+fn remove(fields: &mut HeaderMap, named: &[HeaderName]) {
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        fields.remove(name);
+    }
+}
+
+/// The elements of a field that is a list (RFC 9110 §5.6.1).
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).into_iter();
+    values
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    let upgrade = if named.contains(&UPGRADE) {
-        headers.get(UPGRADE).cloned()
-    } else {
-        None
+        .map(str::trim)
+}
+
+/// Asks the origin for trailers, as the client has (RFC 9110 §10.1.4).
+pub(super) fn ask_for_trailers(headers: &mut HeaderMap) {
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+    headers.append(CONNECTION, HeaderValue::from_static("TE"));
+}
+
+/// Whether a switch to `taken` is one that `asked` asks for (RFC 9110 §7.8):
+/// nobody switches to a protocol that was not named.
+pub(super) fn is_asked_for(asked: Option<&HeaderValue>, taken: Option<&HeaderValue>) -> bool {
+    let list = |value: Option<&HeaderValue>| -> Option<Vec<String>> {
+        let protocols = value?.to_str().ok()?.split(',');
+        Some(protocols.map(|p| p.trim().to_ascii_lowercase()).collect())
     };
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
-    upgrade
+    let (Some(asked), Some(taken)) = (list(asked), list(taken)) else {
+        return false;
+    };
+    taken.iter().all(|protocol| asked.contains(protocol))
 }
 
 /// Asks for, or confirms, a switch to `protocol`.
 pub(super) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
-    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.append(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
 }
 
@@ -136,7 +187,9 @@ mod tests {
             ("upgrade", "h2c"),
             ("accept", "*/*"),
         ]);
-        assert_eq!(strip(&mut headers), None);
+        let hop = strip(&mut headers);
+        assert_eq!(hop.upgrade, None);
+        assert!(hop.takes_trailers);
         assert_eq!(headers.len(), 1);
         assert!(headers.contains_key("accept"));
     }
@@ -144,8 +197,38 @@ mod tests {
     #[test]
     fn an_upgrade_is_one_only_where_connection_names_it() {
         let mut with = headers(&[("connection", "Upgrade"), ("upgrade", "websocket")]);
-        assert_eq!(strip(&mut with).unwrap(), "websocket");
+        assert_eq!(strip(&mut with).upgrade.unwrap(), "websocket");
         assert!(with.is_empty());
+    }
+
+    #[test]
+    fn trailers_lose_what_the_message_names_for_its_hop() {
+        let mut message = headers(&[("connection", "x-hop"), ("te", "gzip, Trailers")]);
+        let hop = strip(&mut message);
+        let frame: Frame<()> = Frame::trailers(headers(&[
+            ("x-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("x-sum", "7"),
+        ]));
+        let left = hop.strip_trailers(frame).into_trailers().unwrap();
+        assert_eq!(left, headers(&[("x-sum", "7")]));
+        ask_for_trailers(&mut message);
+        set_upgrade(&mut message, HeaderValue::from_static("h2c"));
+        let hop = strip(&mut message);
+        assert!(hop.takes_trailers && hop.upgrade.unwrap() == "h2c" && message.is_empty());
+    }
+
+    #[test]
+    fn only_a_switch_to_a_protocol_that_was_named_is_asked_for() {
+        let value = |text| Some(HeaderValue::from_static(text));
+        let asked = |asked: Option<HeaderValue>, taken: Option<HeaderValue>| {
+            is_asked_for(asked.as_ref(), taken.as_ref())
+        };
+        assert!(asked(value("h2c, WebSocket"), value("websocket")));
+        assert!(!asked(value("websocket"), value("h2c")));
+        assert!(!asked(value("websocket"), None));
+        assert!(!asked(None, value("websocket")));
+        assert!(!asked(None, None));
     }
 
     #[test]

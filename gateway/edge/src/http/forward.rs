@@ -6,10 +6,12 @@
 
 use std::future::pending;
 use std::pin::pin;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONNECTION, HOST, HeaderValue};
+use hyper::header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::http::uri::{PathAndQuery, Scheme, Uri};
 use hyper::upgrade::OnUpgrade;
@@ -24,6 +26,7 @@ use super::server::Client;
 use super::tunnel::{Far, Tunnel};
 use super::upstream::{Ending, Upstream, Way};
 use super::{authority, fields};
+use crate::listen::Exchange;
 use crate::stream::{Failure, Protocol, Target};
 
 const DEFAULT_PORT: u16 = 80;
@@ -32,6 +35,8 @@ const DEFAULT_PORT: u16 = 80;
 struct Outgoing {
     head: Parts,
     body: Incoming,
+    hop: fields::Hop,
+    account: Arc<Exchange>,
     expectation: Option<Expectation>,
     /// Whether the client understands interim responses: HTTP/1.0 knows none.
     takes_interim: bool,
@@ -48,18 +53,20 @@ struct Answered {
 pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> Response<Body> {
     let near = hyper::upgrade::on(&mut request);
     let (mut head, body) = request.into_parts();
-    let target = match rewrite(&mut head) {
-        Ok(target) => target,
+    let (target, host) = match rewrite(&mut head) {
+        Ok(rewritten) => rewritten,
         Err(refusal) => return *refusal,
     };
     if !fields::may_forward(&head.method, &mut head.headers) {
         return reply::page(StatusCode::OK, "the request ends at this proxy");
     }
     let asked = Asked::of(client, &mut head.headers);
-    let upgrade = fields::strip(&mut head.headers);
-    if let Some(protocol) = upgrade.clone() {
-        fields::set_upgrade(&mut head.headers, protocol);
-    }
+    let hop = fields::strip(&mut head.headers);
+    // Behind what Connection removes: every request has a Host.
+    head.headers.insert(HOST, host);
+    // HTTP/1.0 knows no upgrade (RFC 9110 §7.8).
+    let upgrade = hop.upgrade.clone();
+    let upgrade = upgrade.filter(|_| head.version != Version::HTTP_10);
     fields::add_via(&mut head.headers, head.version);
     let length = body.size_hint().exact();
     let verdict = client
@@ -72,29 +79,47 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
         Ok(accepted) => return accepted,
         Err(passed_on) => passed_on,
     };
+    if let Some(protocol) = upgrade.clone() {
+        fields::set_upgrade(&mut head.headers, protocol);
+    }
+    if hop.takes_trailers {
+        fields::ask_for_trailers(&mut head.headers);
+    }
+    if length.is_none() {
+        // Unless told, hyper sends no body of unknown length with a GET.
+        let chunked = HeaderValue::from_static("chunked");
+        head.headers.insert(TRANSFER_ENCODING, chunked);
+    }
     let expectation = Expectation::of(&mut head, &body);
     let takes_interim = head.version != Version::HTTP_10;
     head.version = Version::HTTP_11;
     let way = Way { target, verdict };
     let shown = way.target.to_string();
+    let account = Arc::new(client.begin(shown.clone()));
     let outgoing = Outgoing {
         head,
         body,
+        hop,
+        account: account.clone(),
         expectation,
         takes_interim,
     };
     match exchange(client, way, outgoing).await {
-        Ok(answered) => pass_back(client, answered, near, shown),
+        Ok(answered) => {
+            let asked = upgrade.map(|protocol| (near, protocol));
+            pass_back(client, answered, asked, account, shown)
+        }
         Err(failure) => {
-            client.log_failure(&shown, &failure);
+            client.note_failure(&shown, &failure);
             reply::failed(&failure)
         }
     }
 }
 
-/// Makes the request one to an origin: target in origin form, Host by the
-/// target and not by what the client wrote there (RFC 9112 §3.2.2).
-fn rewrite(head: &mut Parts) -> Result<Target, Box<Response<Body>>> {
+/// Makes the request one to an origin: target in origin form. Gives the
+/// target, and the Host that names it, whatever the client wrote there
+/// (RFC 9112 §3.2.2).
+fn rewrite(head: &mut Parts) -> Result<(Target, HeaderValue), Box<Response<Body>>> {
     let refuse = |status, text: &str| Err(Box::new(reply::page(status, text)));
     let Some(authority) = head.uri.authority().cloned() else {
         return refuse(
@@ -121,10 +146,9 @@ fn rewrite(head: &mut Parts) -> Result<Target, Box<Response<Body>>> {
     let Ok(host) = HeaderValue::from_str(authority.as_str()) else {
         return refuse(StatusCode::BAD_REQUEST, "the target's host is malformed");
     };
-    head.headers.insert(HOST, host);
     let path = head.uri.path_and_query().cloned();
     head.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
-    Ok(target)
+    Ok((target, host))
 }
 
 /// Sends the request over a kept connection or a new one. An origin may close
@@ -154,6 +178,12 @@ impl Outgoing {
             Some(expectation) => expectation.hold(self.body).boxed(),
             None => self.body.boxed(),
         };
+        let (hop, account) = (self.hop, self.account);
+        let body = body.map_frame(move |frame| {
+            account.sent(frame.data_ref().map_or(0, Bytes::len));
+            hop.strip_trailers(frame)
+        });
+        let body = body.boxed();
         let request = Request::from_parts(self.head, body);
         let expectation = self.expectation.as_ref();
         send(client, upstream, request, expectation, self.takes_interim).await
@@ -211,11 +241,13 @@ async fn send(
     })
 }
 
-/// The response as the client gets it.
+/// The response as the client gets it. `asked` is the client's side of the
+/// switch that it asked for, and to which protocols.
 fn pass_back(
     client: &Client,
     answered: Answered,
-    near: OnUpgrade,
+    asked: Option<(OnUpgrade, HeaderValue)>,
+    account: Arc<Exchange>,
     target: String,
 ) -> Response<Body> {
     let Answered {
@@ -230,13 +262,23 @@ fn pass_back(
     }
     let far = hyper::upgrade::on(&mut response);
     let version = response.version();
-    let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    let upgrade = fields::strip(response.headers_mut());
-    if let (true, Some(protocol)) = (switched, upgrade) {
-        fields::set_upgrade(response.headers_mut(), protocol);
-        let far = Far::Upgraded(far);
-        client.tunnel(Tunnel { near, far, target });
+    let hop = fields::strip(response.headers_mut());
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let taken = hop.upgrade.clone();
+        let asked_for = asked.as_ref().map(|(_, protocols)| protocols);
+        if !fields::is_asked_for(asked_for, taken.as_ref()) {
+            return reply::page(
+                StatusCode::BAD_GATEWAY,
+                "the origin switches to a protocol that was not asked for",
+            );
+        }
+        if let (Some((near, _)), Some(protocol)) = (asked, taken) {
+            fields::set_upgrade(response.headers_mut(), protocol);
+            let far = Far::Upgraded(far);
+            client.tunnel(Tunnel { near, far, target });
+        }
     }
+    account.answered(response.status().as_u16());
     fields::add_via(response.headers_mut(), version);
     *response.version_mut() = Version::HTTP_11;
     if unwanted.is_some() {
@@ -250,5 +292,11 @@ fn pass_back(
         let _until_here = &unwanted;
         mark_cut(error)
     };
-    response.map(|body| body.map_err(last).boxed())
+    response.map(|body| {
+        let counted = body.map_frame(move |frame| {
+            account.received(frame.data_ref().map_or(0, Bytes::len));
+            hop.strip_trailers(frame)
+        });
+        counted.map_err(last).boxed()
+    })
 }

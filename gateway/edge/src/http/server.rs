@@ -24,7 +24,7 @@ use super::interim::Outbox;
 use super::reply::{self, Body};
 use super::tunnel::Tunnel;
 use super::upstream::Upstreams;
-use crate::listen::{Intake, Peer};
+use crate::listen::{Exchange, Intake, Peer};
 use crate::stream::Failure;
 
 /// Most octets of a request head: what common origins take, with room.
@@ -64,9 +64,13 @@ impl Client {
         }
     }
 
-    pub fn log_failure(&self, target: &str, failure: &Failure) {
-        tracing::info!(listener = %self.intake.name, client = %self.peer.address, target,
-            %failure, "cannot connect");
+    /// Begins an exchange with `target`.
+    pub fn begin(&self, target: String) -> Exchange {
+        Exchange::begin(self.intake.clone(), self.peer, target, self.cut.clone())
+    }
+
+    pub fn note_failure(&self, target: &str, failure: &Failure) {
+        self.intake.note_failure(self.peer.address, target, failure);
     }
 }
 

@@ -9,7 +9,6 @@ use tokio::net::TcpStream;
 use super::client_io::ClientIo;
 use super::conduit_io::ConduitIo;
 use super::server::Client;
-use crate::relay::relay_logged;
 use crate::stream::Conduit;
 
 /// The origin's side of a tunnel.
@@ -46,8 +45,10 @@ impl Tunnel {
                 far.into_conduit()
             }
         };
-        let (listener, address) = (&client.intake.name, client.peer.address);
-        relay_logged(listener, address, &self.target, socket, conduit, early).await;
+        let (intake, address) = (&client.intake, client.peer.address);
+        intake
+            .relay(address, &self.target, socket, conduit, early)
+            .await;
     }
 }
 

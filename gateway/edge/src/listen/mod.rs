@@ -1,6 +1,7 @@
 //! Takes connections in: listening sockets, who may enter, how many at once.
 
 mod clients;
+mod journal;
 mod socket;
 
 use std::io;
@@ -15,11 +16,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::classify::{Classifier, Facts, Verdict};
 use crate::config::{Answer, ListenerConfig, ListenerProtocol};
+use crate::line_limit::LineLimit;
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
 use crate::{http, socks5, transparent};
 pub(crate) use clients::Clients;
+pub(crate) use journal::Exchange;
 pub(crate) use socket::set_keepalive;
+
+static NOT_ACCEPTED: LineLimit = LineLimit::new("connections not accepted");
 
 /// The ways that a connection may leave by.
 #[derive(Clone)]
@@ -151,7 +156,9 @@ impl Listener {
                 Ok(None) => continue,
                 Err(error) => {
                     // Out of descriptors or memory: what is open may end soon.
-                    tracing::warn!(listener = %self.intake.name, %error, "cannot accept");
+                    if NOT_ACCEPTED.admits() {
+                        tracing::warn!(listener = %self.intake.name, %error, "cannot accept");
+                    }
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -180,8 +187,8 @@ impl Listener {
         let (socket, address) = self.socket.accept().await?;
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         if !self.clients.admit(address.ip()) {
-            tracing::info!(listener = %self.intake.name, client = %address,
-                "closed a connection from outside the client networks");
+            let reason = "it is outside the client networks";
+            self.intake.note_refusal(address, reason);
             crate::relay::abort(socket);
             return Ok(None);
         }

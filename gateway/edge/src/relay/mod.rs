@@ -11,7 +11,6 @@ mod pool;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -260,23 +259,4 @@ pub(crate) async fn outcome(
     conduit: &mut Box<dyn Conduit>,
 ) -> Result<crate::stream::Connected, Failure> {
     poll_fn(|cx| conduit.poll_outcome(cx)).await
-}
-
-/// [`relay`], with its end in the log.
-pub(crate) async fn relay_logged(
-    listener: &str,
-    client: SocketAddr,
-    target: &str,
-    socket: TcpStream,
-    conduit: Box<dyn Conduit>,
-    early: Bytes,
-) {
-    let (moved, result) = relay(socket, conduit, early).await;
-    let Moved { to_peer, from_peer } = moved;
-    match result {
-        Ok(()) => tracing::debug!(listener, %client, target, to_peer, from_peer, "closed"),
-        Err(failure) => {
-            tracing::info!(listener, %client, target, to_peer, from_peer, %failure, "reset");
-        }
-    }
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::wire::{Credentials, Handshake, Output, reply};
 use crate::config::{Answer, User};
 use crate::listen::{Intake, Peer};
-use crate::relay::{abort, outcome, relay_logged};
+use crate::relay::{abort, outcome};
 use crate::stream::{Protocol, Target};
 
 /// Serves one client until its connection ends.
@@ -17,12 +17,10 @@ pub(crate) async fn serve(intake: &Intake, mut socket: TcpStream, peer: Peer) {
     match timeout(limit, negotiate(intake, &mut socket)).await {
         Ok(Ok((target, early))) => connect(intake, socket, peer, target, early).await,
         Ok(Err(reason)) => {
-            tracing::info!(listener = %intake.name, client = %peer.address, reason,
-                "SOCKS5 handshake failed");
+            intake.note_refusal(peer.address, &format!("SOCKS5 handshake: {reason}"));
         }
         Err(_) => {
-            tracing::info!(listener = %intake.name, client = %peer.address,
-                "SOCKS5 handshake timed out");
+            intake.note_refusal(peer.address, "the SOCKS5 handshake timed out");
             abort(socket);
         }
     }
@@ -71,12 +69,13 @@ async fn connect(intake: &Intake, mut socket: TcpStream, peer: Peer, target: Tar
     match answered {
         Ok((conduit, origin)) => {
             if socket.write_all(&reply(Ok(origin))).await.is_ok() {
-                relay_logged(&intake.name, peer.address, &shown, socket, conduit, early).await;
+                intake
+                    .relay(peer.address, &shown, socket, conduit, early)
+                    .await;
             }
         }
         Err(failure) => {
-            tracing::info!(listener = %intake.name, client = %peer.address, target = shown,
-                %failure, "cannot connect");
+            intake.note_failure(peer.address, &shown, &failure);
             let _ = socket.write_all(&reply(Err(failure.code))).await;
             let _ = socket.shutdown().await;
         }

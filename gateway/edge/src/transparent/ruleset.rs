@@ -60,9 +60,7 @@ impl Ruleset<'_> {
         let mut rules = String::new();
         if self.switch.enabled && self.port.is_some() {
             for (family, six) in FAMILIES {
-                for passed in self.passed(family, six) {
-                    rules += &format!("meta l4proto tcp {passed} accept; ");
-                }
+                rules += &self.accept_passed("tcp", family, six);
                 if let Some(clients) = self.clients(family, six) {
                     rules += &format!("{clients} {NEW} reject with icmpx admin-prohibited; ");
                 }
@@ -88,9 +86,7 @@ impl Ruleset<'_> {
             if !self.reached(six) {
                 continue;
             }
-            for passed in self.passed(family, six) {
-                rules += &format!("meta l4proto tcp {passed} accept; ");
-            }
+            rules += &self.accept_passed("tcp", family, six);
             if let Some(clients) = self.clients(family, six) {
                 // Only what starts now: connections from before pass on.
                 rules += &format!(
@@ -107,13 +103,16 @@ impl Ruleset<'_> {
             let Some(clients) = self.clients(family, six) else {
                 continue;
             };
-            if self.switch.enabled && self.config.reject_quic {
-                for passed in self.passed_clients(family, six) {
-                    rules += &format!("udp dport 443 {passed} accept; ");
-                }
+            if !self.switch.enabled || self.port.is_none() {
+                continue;
+            }
+            if self.config.reject_quic {
+                // What TCP would not be taken in from, or to, keeps QUIC.
+                rules += &self.accept_passed("udp", family, six);
                 rules += &format!("{clients} udp dport 443 reject with icmpx port-unreachable; ");
             }
-            if self.switch.enabled && self.port.is_some() && !self.reached(six) {
+            if !self.reached(six) {
+                rules += &self.accept_passed("tcp", family, six);
                 rules += &format!("{clients} {NEW} reject with icmpx no-route; ");
             }
         }
@@ -187,24 +186,21 @@ impl Ruleset<'_> {
         ))
     }
 
-    /// Matches connections that pass as plain IP by configuration or switch.
-    fn passed(&self, family: &str, six: bool) -> Vec<String> {
-        let mut matches = self.passed_clients(family, six);
+    /// Accepts what passes as plain IP by configuration or switch, of one
+    /// transport protocol, `tcp` or `udp`.
+    fn accept_passed(&self, transport: &str, family: &str, six: bool) -> String {
+        let mut matches = Vec::new();
+        let off = braces(of_family(&self.switch.off_clients, six));
+        matches.extend(off.map(|nets| format!("{family} saddr {nets}")));
         for networks in [&self.config.exclude_networks, &self.switch.off_networks] {
             let nets = braces(of_family(networks, six));
             matches.extend(nets.map(|nets| format!("{family} daddr {nets}")));
         }
         for ports in [&self.config.exclude_ports, &self.switch.off_ports] {
-            matches.extend(ports.iter().map(|range| format!("tcp dport {range}")));
+            matches.extend(ports.iter().map(|range| format!("th dport {range}")));
         }
-        matches
-    }
-
-    fn passed_clients(&self, family: &str, six: bool) -> Vec<String> {
-        let off = braces(of_family(&self.switch.off_clients, six));
-        off.map(|nets| format!("{family} saddr {nets}"))
-            .into_iter()
-            .collect()
+        let accept = |matched: String| format!("meta l4proto {transport} {matched} accept; ");
+        matches.into_iter().map(accept).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::net::TcpStream;
 
 use crate::listen::{Intake, Peer};
-use crate::relay::{abort, relay_logged};
+use crate::relay::abort;
 use crate::stream::{Protocol, Target};
 
 /// Serves one diverted connection. Its destination is the local address of
@@ -18,8 +18,8 @@ pub(crate) async fn serve(intake: &Intake, socket: TcpStream, peer: Peer) {
     };
     let destination = SocketAddr::new(local.ip().to_canonical(), local.port());
     if destination.port() == intake.config.address.port() && is_of_this_host(destination) {
-        tracing::info!(listener = %intake.name, client = %peer.address,
-            "closed a connection that was made to a transparent listener itself");
+        let reason = "it has connected to a transparent listener itself";
+        intake.note_refusal(peer.address, reason);
         return abort(socket);
     }
     let target = Target::Address(destination);
@@ -28,19 +28,12 @@ pub(crate) async fn serve(intake: &Intake, socket: TcpStream, peer: Peer) {
     match opened {
         Ok(conduit) => {
             let shown = destination.to_string();
-            relay_logged(
-                &intake.name,
-                peer.address,
-                &shown,
-                socket,
-                conduit,
-                Bytes::new(),
-            )
-            .await;
+            intake
+                .relay(peer.address, &shown, socket, conduit, Bytes::new())
+                .await;
         }
         Err(failure) => {
-            tracing::info!(listener = %intake.name, client = %peer.address, target = %destination,
-                %failure, "cannot connect");
+            intake.note_failure(peer.address, &destination.to_string(), &failure);
             abort(socket);
         }
     }

@@ -79,7 +79,7 @@ async fn fields_of_a_hop_end_at_the_proxy() {
     let mut client = TcpStream::connect(proxy).await.unwrap();
     let request = format!(
         "GET http://{origin}/ HTTP/1.1\r\nHost: elsewhere.example\r\nProxy-Connection: keep-alive\r\n\
-         Connection: X-Secret\r\nX-Secret: 1\r\nTE: trailers\r\nX-Stays: Yes\r\nVia: 1.1 fred\r\n\r\n"
+         Connection: X-Secret\r\nX-Secret: 1\r\nTE: gzip\r\nX-Stays: Yes\r\nVia: 1.1 fred\r\n\r\n"
     );
     client.write_all(request.as_bytes()).await.unwrap();
     let answer = head(&mut client).await;

@@ -8,6 +8,8 @@ mod expectations;
 mod forward;
 mod half_close;
 mod hostile_heads;
+mod inbound;
+mod messages;
 mod names;
 mod socks;
 mod switch;

@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,36 @@ fn config(extra: &str) -> String {
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+/// Answers UDP 443 at the origin, for as long as the test lasts.
+fn serve_quic(world: &World) {
+    let socket = world.inside('o', || UdpSocket::bind("[::]:443").unwrap());
+    std::thread::spawn(move || {
+        let mut datagram = [0; 10];
+        while let Ok((length, client)) = socket.recv_from(&mut datagram) {
+            let _ = socket.send_to(&datagram[..length], client);
+        }
+    });
+}
+
+/// Whether a datagram to UDP 443 is answered.
+fn quic(world: &World, origin: &'static str) -> Result<(), ErrorKind> {
+    world.inside('c', move || {
+        let any = if origin.contains(':') {
+            "[::]:0"
+        } else {
+            "0.0.0.0:0"
+        };
+        let socket = UdpSocket::bind(any).unwrap();
+        socket.connect((origin, 443)).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(3)))
+            .unwrap();
+        socket.send(b"hello").unwrap();
+        let answered = socket.recv(&mut [0; 10]);
+        answered.map(|_| ()).map_err(|error| error.kind())
+    })
 }
 
 #[test]
@@ -76,23 +106,11 @@ fn quic_and_families_out_of_reach_are_rejected_at_once() {
         return;
     }
     let world = World::new();
+    serve_quic(&world);
     let mut gateway = world.gateway(&config(""));
     for origin in ORIGIN {
-        let refused = world.inside('c', move || {
-            let any = if origin.contains(':') {
-                "[::]:0"
-            } else {
-                "0.0.0.0:0"
-            };
-            let socket = UdpSocket::bind(any).unwrap();
-            socket.connect((origin, 443)).unwrap();
-            socket
-                .set_read_timeout(Some(Duration::from_secs(3)))
-                .unwrap();
-            socket.send(b"hello").unwrap();
-            socket.recv(&mut [0; 10]).unwrap_err().kind()
-        });
-        assert_eq!(refused, std::io::ErrorKind::ConnectionRefused, "{origin}");
+        let refused = quic(&world, origin).unwrap_err();
+        assert_eq!(refused, ErrorKind::ConnectionRefused, "{origin}");
     }
     gateway.say("ipv4 only");
     let start = Instant::now();
@@ -102,6 +120,29 @@ fn quic_and_families_out_of_reach_are_rejected_at_once() {
     // ends the attempt at once. Unanswered, it would last the limit of 5 s.
     assert!(start.elapsed() < Duration::from_secs(4));
     assert!(world.connect(ORIGIN[0]).is_ok());
+}
+
+#[test]
+fn what_is_excluded_keeps_its_quic_and_is_of_no_family_out_of_reach() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    serve_quic(&world);
+    let networks = "interception.exclude_networks = ['10.77.2.2/32', 'fd77:2::2/128']";
+    let mut gateway = world.gateway(&config(networks));
+    gateway.say("ipv4 only");
+    for (family, origin) in ORIGIN.into_iter().enumerate() {
+        assert_eq!(quic(&world, origin), Ok(()), "{origin}");
+        assert_eq!(world.connect(origin).unwrap().1, ip(CLIENT[family]));
+    }
+    gateway.end();
+    let ports = "interception.exclude_ports = ['440-450']";
+    let gateway = world.gateway(&config(ports));
+    for origin in ORIGIN {
+        assert_eq!(quic(&world, origin), Ok(()), "{origin}");
+    }
+    gateway.end();
 }
 
 #[test]

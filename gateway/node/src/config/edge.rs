@@ -148,6 +148,9 @@ fn check_dial(dial: &DialConfig, problems: &mut Vec<String>) {
         dial.connect_timeout_s,
         problems,
     );
+    if dial.guaranteed_dials == 0 {
+        problems.push("edge.dial.guaranteed_dials must be at least 1".to_owned());
+    }
     if dial.families.as_ref().is_some_and(Vec::is_empty) {
         problems.push("edge.dial.families is empty: no origin could be dialled".to_owned());
     }

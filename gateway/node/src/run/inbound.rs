@@ -67,25 +67,8 @@ pub(super) async fn serve(
         };
         let dialler = dialler.clone();
         tokio::spawn(async move {
-            let target = request.target.clone();
-            let (moved, result) = serve_inbound(conduit, request, &dialler).await;
-            match result {
-                Ok(()) => tracing::debug!(
-                    peer,
-                    %target,
-                    to_peer_bytes = moved.to_peer,
-                    from_peer_bytes = moved.from_peer,
-                    "stream closed"
-                ),
-                Err(failure) => tracing::info!(
-                    peer,
-                    %target,
-                    %failure,
-                    to_peer_bytes = moved.to_peer,
-                    from_peer_bytes = moved.from_peer,
-                    "stream reset"
-                ),
-            }
+            // Its end is in the log.
+            let _ = serve_inbound(conduit, peer, request, &dialler).await;
         });
     }
 }

@@ -13,9 +13,9 @@ use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRAILER};
 use hyper::http::uri::{PathAndQuery, Scheme};
-use hyper::{Method, Request, Response, Uri};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -26,7 +26,7 @@ use underpass_deferred::{Answer, Dispatched, Handle, JobKey, Object, Order, Refu
 use super::super::reply::{self, Body};
 use super::super::{authority, fields};
 use super::message::{read_request, response_head};
-use crate::dial::Dialler;
+use crate::dial::{Dialler, Party};
 use crate::stream::{Failure, FailureCode, Target};
 
 const DEFAULT_PORT: u16 = 80;
@@ -137,7 +137,8 @@ impl Exchange {
         };
         // The client's address stays at its node.
         let client = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let socket = match dialler.dial(&target, client).await {
+        let party = Party::Peer(self.job.peer);
+        let socket = match dialler.dial(&target, client, party).await {
             Ok(socket) => socket,
             Err(failure) => {
                 tracing::info!(%id, %target, %failure, "cannot connect");
@@ -172,8 +173,14 @@ impl Exchange {
             Ok(Err(error)) => return broken(format!("the origin gave no answer: {error}")),
             Err(_) => return broken("the origin did not answer in time".to_owned()),
         };
-        if fields::has_foreign_coding(response.headers()) {
-            let text = "the origin answers in a transfer coding that was not asked for";
+        let unasked = if fields::has_foreign_coding(response.headers()) {
+            Some("the origin answers in a transfer coding that was not asked for")
+        } else if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            Some("the origin switches to a protocol that was not asked for")
+        } else {
+            None
+        };
+        if let Some(text) = unasked {
             return Dispatched::Unusable(Answer::new(502, "http_protocol_error", text));
         }
         self.keep(response).await
@@ -205,6 +212,8 @@ impl Exchange {
     async fn keep(&self, mut response: Response<Incoming>) -> Dispatched {
         let version = response.version();
         fields::strip(response.headers_mut());
+        // Trailers end here: a stored body has its length.
+        response.headers_mut().remove(TRAILER);
         fields::add_via(response.headers_mut(), version);
         let head = response_head(response.status(), response.headers());
         let part_bytes = self.handle.limits().part_bytes;

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{EXPECT, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use underpass_deferred::{Handle, Id, Owner, Refusal, ServiceError, Submission};
@@ -158,8 +158,9 @@ async fn take_in(
     mut body: Incoming,
 ) -> Result<Response<Body>, Refused> {
     let repeatable = head.method.is_idempotent() || head.headers.contains_key(IDEMPOTENCY_KEY);
-    // It is sent to the origin whole.
+    // It is sent to the origin whole, and trailers end here.
     head.headers.remove(EXPECT);
+    head.headers.remove(TRAILER);
     let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
     let target = format!("http://{}{}", host.unwrap_or_default(), head.uri);
     let request = request_head(&head.method, &target, &head.headers);
@@ -184,7 +185,7 @@ async fn take_in(
         match body.frame().await {
             None => break,
             Some(Err(_)) => return Err(Refused::BrokenOff),
-            // Trailers end here: the origin gets the body with its length.
+            // The origin gets the body with its length.
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     waiting.extend_from_slice(&data);

@@ -1,0 +1,134 @@
+//! What the log says of the connections of a listener.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::{Intake, Peer};
+use crate::line_limit::LineLimit;
+use crate::relay::{Moved, relay};
+use crate::stream::{Conduit, Failure};
+
+static CLOSED: LineLimit = LineLimit::new("connections closed");
+static RESET: LineLimit = LineLimit::new("connections reset");
+static ANSWERED: LineLimit = LineLimit::new("requests answered");
+static NOT_CONNECTED: LineLimit = LineLimit::new("connections that failed");
+static REFUSED: LineLimit = LineLimit::new("clients refused");
+
+impl Intake {
+    /// Relays a client's connection to its end.
+    pub async fn relay(
+        &self,
+        client: SocketAddr,
+        target: &str,
+        socket: TcpStream,
+        conduit: Box<dyn Conduit>,
+        early: Bytes,
+    ) {
+        let started = Instant::now();
+        let (moved, result) = relay(socket, conduit, early).await;
+        let (listener, seconds) = (&*self.name, started.elapsed().as_secs_f64());
+        let Moved { to_peer, from_peer } = moved;
+        match result {
+            Ok(()) if CLOSED.admits() => tracing::info!(
+                listener, %client, target, to_peer_bytes = to_peer, from_peer_bytes = from_peer,
+                seconds, "connection closed"
+            ),
+            Err(failure) if RESET.admits() => tracing::info!(
+                listener, %client, target, to_peer_bytes = to_peer, from_peer_bytes = from_peer,
+                seconds, %failure, "connection reset"
+            ),
+            _ => {}
+        }
+    }
+
+    /// A client could not be connected to its target.
+    pub fn note_failure(&self, client: SocketAddr, target: &str, failure: &Failure) {
+        if NOT_CONNECTED.admits() {
+            tracing::info!(listener = %self.name, %client, target, %failure, "cannot connect");
+        }
+    }
+
+    /// A client was sent away.
+    pub fn note_refusal(&self, client: SocketAddr, reason: &str) {
+        if REFUSED.admits() {
+            tracing::info!(listener = %self.name, %client, reason, "client refused");
+        }
+    }
+}
+
+/// What an HTTP exchange has moved; the log has it when the last of its
+/// bodies is dropped.
+pub(crate) struct Exchange {
+    intake: Arc<Intake>,
+    peer: Peer,
+    target: String,
+    started: Instant,
+    status: OnceLock<u16>,
+    cut: Arc<AtomicBool>,
+    to_peer: AtomicU64,
+    from_peer: AtomicU64,
+}
+
+impl Exchange {
+    /// An exchange of `peer` with `target` that begins now; `cut` is set where
+    /// the response breaks off.
+    pub fn begin(
+        intake: Arc<Intake>,
+        peer: Peer,
+        target: String,
+        cut: Arc<AtomicBool>,
+    ) -> Exchange {
+        Exchange {
+            intake,
+            peer,
+            target,
+            started: Instant::now(),
+            status: OnceLock::new(),
+            cut,
+            to_peer: AtomicU64::new(0),
+            from_peer: AtomicU64::new(0),
+        }
+    }
+
+    /// The origin has answered.
+    pub fn answered(&self, status: u16) {
+        let _ = self.status.set(status);
+    }
+
+    /// A piece of the request's body.
+    pub fn sent(&self, bytes: usize) {
+        self.to_peer.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A piece of the response's body.
+    pub fn received(&self, bytes: usize) {
+        self.from_peer.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // A failure has a line of its own.
+        let Some(status) = self.status.get() else {
+            return;
+        };
+        if ANSWERED.admits() {
+            tracing::info!(
+                listener = %self.intake.name,
+                client = %self.peer.address,
+                target = self.target,
+                status,
+                to_peer_bytes = self.to_peer.load(Ordering::Relaxed),
+                from_peer_bytes = self.from_peer.load(Ordering::Relaxed),
+                seconds = self.started.elapsed().as_secs_f64(),
+                cut = self.cut.load(Ordering::Relaxed),
+                "request answered"
+            );
+        }
+    }
+}

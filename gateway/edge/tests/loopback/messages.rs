@@ -1,0 +1,100 @@
+//! Requests and responses in the less usual forms that HTTP/1.1 allows.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::forward::{body, field, head};
+use crate::world::{edge, origin, read_until};
+
+/// Sends `request` through a proxy; `{origin}` in it is the origin's address.
+async fn ask(origin: SocketAddr, request: &str) -> (TcpStream, underpass_edge::Edge) {
+    let (edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = request.replace("{origin}", &origin.to_string());
+    client.write_all(request.as_bytes()).await.unwrap();
+    (client, edge)
+}
+
+#[tokio::test]
+async fn a_get_keeps_its_chunked_body_and_trailers_pass_both_ways() {
+    let origin = origin(|mut socket| async move {
+        let head = read_until(&mut socket, b"\r\n\r\n").await;
+        let head = String::from_utf8(head).unwrap();
+        assert_eq!(field(&head, "te").as_deref(), Some("trailers"));
+        assert_eq!(field(&head, "connection").as_deref(), Some("te"));
+        let rest = read_until(&mut socket, b"\r\n\r\n").await;
+        assert_eq!(
+            String::from_utf8(rest).unwrap().to_lowercase(),
+            "4\r\nping\r\n0\r\nx-sum: 7\r\n\r\n"
+        );
+        let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, X-Hop\r\n\
+                      Connection: X-Hop\r\n\r\n4\r\npong\r\n0\r\nX-Sum: 9\r\nX-Hop: 1\r\n\r\n";
+        socket.write_all(answer.as_bytes()).await.unwrap();
+        // Open until the client has read.
+        read_until(&mut socket, b"\r\n\r\n").await;
+    })
+    .await;
+    let (mut client, _edge) = ask(
+        origin,
+        "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\nTE: trailers\r\nConnection: TE, X-Hop\r\n\
+         Trailer: X-Sum, X-Hop\r\nTransfer-Encoding: chunked\r\n\r\n\
+         4\r\nping\r\n0\r\nX-Sum: 7\r\nX-Hop: 1\r\n\r\n",
+    )
+    .await;
+    let answer = head(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let rest = read_until(&mut client, b"\r\n\r\n").await;
+    assert_eq!(
+        String::from_utf8(rest).unwrap().to_lowercase(),
+        "4\r\npong\r\n0\r\nx-sum: 9\r\n\r\n"
+    );
+}
+
+#[tokio::test]
+async fn a_request_whose_connection_names_host_still_has_one() {
+    let origin = origin(|mut socket| async move {
+        let head = read_until(&mut socket, b"\r\n\r\n").await;
+        let head = String::from_utf8(head).unwrap();
+        let host = field(&head, "host").unwrap_or_default();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{host}",
+            host.len()
+        );
+        socket.write_all(answer.as_bytes()).await.unwrap();
+    })
+    .await;
+    let request = "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\nConnection: Host\r\n\r\n";
+    let (mut client, _edge) = ask(origin, request).await;
+    let answer = head(&mut client).await;
+    assert_eq!(body(&mut client, &answer).await, origin.to_string());
+}
+
+#[tokio::test]
+async fn a_switch_of_protocols_that_nobody_asked_for_is_no_tunnel() {
+    let origin = origin(|mut socket| async move {
+        read_until(&mut socket, b"\r\n\r\n").await;
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+            Upgrade: h2c\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nforeign";
+        socket.write_all(answer).await.unwrap();
+        // The proxy ends the connection: nothing more is said on it.
+        let mut rest = Vec::new();
+        let _ = socket.read_to_end(&mut rest).await;
+        assert!(rest.is_empty(), "{rest:?}");
+    })
+    .await;
+    for upgrade in ["", "Connection: Upgrade\r\nUpgrade: websocket\r\n"] {
+        let request = format!("GET http://{{origin}}/ HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n");
+        let (mut client, _edge) = ask(origin, &request).await;
+        // The connection goes on as one of HTTP.
+        for _ in 0..2 {
+            let answer = head(&mut client).await;
+            assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+            let page = body(&mut client, &answer).await;
+            assert!(page.contains("not asked for"), "{page}");
+            let again = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.write_all(again.as_bytes()).await.unwrap();
+        }
+    }
+}
