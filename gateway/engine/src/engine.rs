@@ -9,7 +9,7 @@ use underpass_bundle::{
     self as bundle, Agent, BundleId, CustodyFigures, HeldBundle, MemoryStore, NeighbourId, Store,
 };
 use underpass_cla::{Class, SessionId, Transfer};
-use underpass_scheduler::{self as scheduler, LinkScheduler, TcpWire};
+use underpass_scheduler::{self as scheduler, LinkScheduler};
 use underpass_streams::{self as streams, Epoch, PayloadError, Peer, StreamId};
 
 use crate::ahead::ReadAhead;
@@ -23,10 +23,6 @@ use crate::sessions::{InFlight, SessionState};
 
 /// The ipn service of streams; 1 to 127 are for private use.
 pub(crate) const STREAM_SERVICE: u64 = 80;
-
-/// TCPCL segments hold this much at most; it only rounds the estimate of what
-/// a bundle costs on the hop.
-const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// What is to be done outside, in order.
 #[derive(Debug)]
@@ -200,8 +196,7 @@ impl Engine {
         let mut hops = BTreeMap::new();
         let mut neighbours: HashMap<u64, Vec<HopId>> = HashMap::new();
         for hop in &config.hops {
-            let wire = TcpWire::new(hop.mtu_bytes, hop.ipv6, hop.tls, SEGMENT_BYTES);
-            let state = Hop::new(now, hop.clone(), wire, numbers);
+            let state = Hop::new(now, hop.clone(), numbers);
             scheduler.add_terminal(now, hop.id.terminal(), hop.weight, state.rate_bps());
             hops.insert(hop.id, state);
             neighbours.entry(hop.neighbour).or_default().push(hop.id);

@@ -11,6 +11,10 @@ use crate::config::HopConfig;
 use crate::link::Link as LinkState;
 use crate::planned::Followed;
 
+/// TCPCL segments hold this much at most; it only rounds the estimate of what
+/// a bundle costs on the hop.
+const SEGMENT_BYTES: u64 = 1 << 20;
+
 /// Names a hop; the link scheduler knows it by the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HopId(pub u64);
@@ -87,8 +91,9 @@ pub(crate) struct Hop {
 
 impl Hop {
     /// A hop without sessions; class numbers are below `classes`.
-    pub fn new(now: Instant, config: HopConfig, wire: TcpWire, classes: usize) -> Hop {
+    pub fn new(now: Instant, config: HopConfig, classes: usize) -> Hop {
         let weight = config.weight;
+        let wire = wire_of(&config, config.ipv6);
         let mut hop = Hop {
             link: LinkState::new(now, config.rtt),
             link_at: None,
@@ -111,6 +116,11 @@ impl Hop {
         };
         hop.paced_bps = hop.rate_bps();
         hop
+    }
+
+    /// Notes by which family its sessions run.
+    pub fn runs_over(&mut self, ipv6: bool) {
+        self.wire = wire_of(&self.config, ipv6);
     }
 
     /// The rate from this node, bit/s of IP bytes: an operator's if there is
@@ -242,4 +252,8 @@ impl Hop {
             .flatten()
             .copied()
     }
+}
+
+fn wire_of(config: &HopConfig, ipv6: bool) -> TcpWire {
+    TcpWire::new(config.mtu_bytes, ipv6, config.tls, SEGMENT_BYTES)
 }

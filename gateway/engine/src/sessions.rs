@@ -66,6 +66,7 @@ impl Engine {
         let was_up = state.is_up();
         state.insert(info.class, id);
         state.mru_bytes = Some(info.transfer_mru_bytes);
+        state.runs_over(info.remote.ip().to_canonical().is_ipv6());
         self.actions.push_back(Action::SetRate {
             session: id,
             ip_bps: state.paced_bps,

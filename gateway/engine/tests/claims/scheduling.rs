@@ -1,6 +1,6 @@
 //! When what leaves.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use underpass_cla::{Outcome, Refusal, SessionId};
 use underpass_engine::{EngineConfig, HopId};
@@ -206,4 +206,27 @@ fn windows_rise_with_a_rate_above_the_ceiling_and_never_shrink() {
     live(&mut terminal, &mut hub, Duration::from_secs(2));
     // 100 ms of line time at 400 Mbit/s, and no more than a stream may keep.
     assert_eq!(terminal.engine.send_capacity(key), 4 << 20);
+}
+
+#[test]
+fn a_terminal_that_comes_by_ipv6_is_scheduled_with_its_headers() {
+    // Headers count, so the same bytes take longer with larger ones.
+    let time = |remote: &str| {
+        let mut config = config(1, &[10]);
+        config.hops[0].send_rate_bps = Some(200_000);
+        let mut hub = Node::new(Instant::now(), config);
+        let remote = remote.parse().expect("an address");
+        hub.session_with(0, 102, Some(BULK), |info| info.remote = remote);
+        let key = hub.open(10, BULK);
+        // Until its peer has greeted, a stream has a floor of credit.
+        hub.write(key, 60_000);
+        let start = hub.now;
+        while hub.engine.stream_totals()[2].1.sent_bytes < 60_000 {
+            bytes_in(&mut hub, Duration::from_millis(5));
+        }
+        hub.now - start
+    };
+    let (by_ipv4, by_ipv6) = (time("192.0.2.1:4556"), time("[2001:db8::1]:4556"));
+    assert_eq!(by_ipv4, time("[::ffff:192.0.2.1]:4556"));
+    assert!(by_ipv6 > by_ipv4, "{by_ipv6:?} {by_ipv4:?}");
 }

@@ -159,7 +159,8 @@ fn hops(config: &Config) -> Vec<HopConfig> {
         receive_rate_bps: terminal.receive_rate_bps,
         rtt: Duration::from_millis(terminal.rtt_ms),
         mtu_bytes: terminal.mtu_bytes,
-        ipv6: accepts_ipv6_alone(config),
+        // Its sessions tell.
+        ipv6: false,
         tls,
     });
     paths
@@ -172,46 +173,10 @@ fn hops(config: &Config) -> Vec<HopConfig> {
         .collect()
 }
 
-/// Whether terminals come by IPv6 and nothing else, so that the headers of
-/// their packets are known before their sessions are.
-fn accepts_ipv6_alone(config: &Config) -> bool {
-    let mut addresses = config.listeners.iter().map(|l| l.listen.ip());
-    !config.listeners.is_empty()
-        // `[::]` takes in both families.
-        && addresses.all(|ip| ip.to_canonical().is_ipv6() && !ip.is_unspecified())
-}
-
 /// The buffers of a hop's sockets, bytes.
 pub(super) fn window_of(rate_bps: u64, rtt: Duration) -> u32 {
     // The kernel doubles what is asked, in a signed 32-bit number.
     const MOST: u64 = 1 << 29;
     let bytes = underpass_engine::window_bytes(rate_bps, rtt).min(MOST);
     u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn terminal_hop_is_ipv6(listeners: &[&str]) -> bool {
-        let mut text = "[node]\nnumber = 1\nrole = 'hub'\n[tls]\nplain = true\n\
-                        [[terminal]]\nnode = 10\n"
-            .to_owned();
-        for (number, listen) in listeners.iter().enumerate() {
-            text += &format!("[[listener]]\nname = 'l{number}'\nlisten = '{listen}'\n");
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("node.toml");
-        std::fs::write(&path, text).unwrap();
-        hops(&Config::load(&path).unwrap())[0].ipv6
-    }
-
-    #[test]
-    fn terminals_that_come_by_ipv6_alone_are_scheduled_with_its_headers() {
-        assert!(terminal_hop_is_ipv6(&["[2001:db8::1]:4556"]));
-        assert!(!terminal_hop_is_ipv6(&["192.0.2.1:4556"]));
-        assert!(!terminal_hop_is_ipv6(&["[::]:4556"]));
-        let both = ["[2001:db8::1]:4556", "192.0.2.1:4556"];
-        assert!(!terminal_hop_is_ipv6(&both));
-    }
 }
