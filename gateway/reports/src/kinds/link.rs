@@ -50,6 +50,26 @@ pub struct LinkReport {
     pub efficiency: Option<f64>,
 }
 
+impl Status {
+    /// Whether it tells what `earlier` has not told. A clock that goes on does
+    /// not, nor do bytes on the hop of which clients have handed in none: the
+    /// reports themselves are such.
+    pub fn has_news(&self, earlier: &Status) -> bool {
+        let plain = |link: &LinkReport| LinkReport {
+            sent_bytes: 0,
+            ..link.clone()
+        };
+        self.synchronised != earlier.synchronised
+            || self.clock_offset_ms.is_some() != earlier.clock_offset_ms.is_some()
+            || !self
+                .links
+                .iter()
+                .map(plain)
+                .eq(earlier.links.iter().map(plain))
+            || self.links.iter().any(|link| link.backlogged_bytes > 0)
+    }
+}
+
 /// The direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,4 +125,62 @@ pub enum BlockageSource {
     Operator,
     /// The peer's silence.
     Probing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(change: impl FnOnce(&mut LinkReport)) -> Status {
+        let mut link = LinkReport {
+            terminal: 10,
+            path: "satellite".to_owned(),
+            direction: Direction::Return,
+            state: LinkState::Up,
+            offered_bytes: 1_000,
+            backlogged_bytes: 0,
+            sent_bytes: 2_000,
+            streams: 1,
+            rate_bps: Some(2_000_000),
+            plan_version: Some(7),
+            efficiency: None,
+        };
+        change(&mut link);
+        Status {
+            time_ms: Some(1),
+            clock_offset_ms: Some(3),
+            synchronised: true,
+            links: vec![link],
+        }
+    }
+
+    #[test]
+    fn what_clients_planner_or_link_do_is_news() {
+        let before = status(|_| {});
+        let changes: [fn(&mut LinkReport); 6] = [
+            |link| link.state = LinkState::Blocked,
+            |link| link.offered_bytes += 1,
+            |link| link.streams = 0,
+            |link| link.rate_bps = None,
+            |link| link.plan_version = Some(8),
+            |link| link.efficiency = Some(0.5),
+        ];
+        for change in changes {
+            assert!(status(change).has_news(&before));
+        }
+        let busy = status(|link| link.backlogged_bytes = 5);
+        assert!(busy.has_news(&busy), "a backlog is served");
+        let mut more = before.clone();
+        more.links.push(more.links[0].clone());
+        assert!(more.has_news(&before));
+    }
+
+    #[test]
+    fn time_and_the_reports_own_bytes_are_none() {
+        let before = status(|_| {});
+        let mut later = status(|link| link.sent_bytes += 500);
+        later.time_ms = Some(1_001);
+        later.clock_offset_ms = Some(4);
+        assert!(!later.has_news(&before));
+    }
 }

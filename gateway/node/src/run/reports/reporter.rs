@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use underpass_engine::{HopId, HopSnapshot};
 use underpass_reports::{Body, Direction, LinkReport, LinkState, MAX_LINKS, Status};
 
@@ -125,14 +125,27 @@ fn state_of(hop: &HopSnapshot) -> LinkState {
     }
 }
 
-/// Reports the status at each `period` until dropped. Where there are more
-/// links than a report holds, it takes several.
+/// A status is reported so often at the least.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+
+/// Looks at the status at each `period` until dropped, and reports it if there
+/// is news, or none was reported for long: an idle terminal's reports cost the
+/// beam more than anything else it sends. Where there are more links than a
+/// report holds, it takes several.
 pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender, period: Duration) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last: Option<(Instant, Status)> = None;
     loop {
-        ticks.tick().await;
+        let now = ticks.tick().await;
         let mut status = reporter.status();
+        let told = last.as_ref().is_some_and(|(at, told)| {
+            now + period / 2 < *at + LONGEST_SILENCE && !status.has_news(told)
+        });
+        if told {
+            continue;
+        }
+        last = Some((now, status.clone()));
         let mut rest = status.links.split_off(status.links.len().min(MAX_LINKS));
         while !rest.is_empty() {
             let next = rest.split_off(rest.len().min(MAX_LINKS));
