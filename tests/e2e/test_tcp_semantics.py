@@ -22,7 +22,7 @@ from tests.testbed import addresses
 from tests.testbed.client.route import DIRECT, Route
 from tests.testbed.client.transfer import download, upload
 from tests.testbed.namespace import Namespace
-from tests.testbed.node import HTTP_PORT, SOCKS_PORT, Options, Pair, transparent
+from tests.testbed.node import Options, Pair, all_listeners
 from tests.testbed.profile import Link, symmetric
 from tests.testbed.topology import Testbed
 
@@ -36,28 +36,17 @@ _WITHIN_S = 45.0
 _BLOCKED_S = 4.0
 
 
-def _with_all_listeners() -> dict[str, object]:
-    edge = transparent("lan")
-    lan = addresses.terminal_lan(0)
-    listeners = [
-        {"name": "socks", "protocol": "socks5", "address": f"{lan}:{SOCKS_PORT}"},
-        {"name": "http", "protocol": "http", "address": f"{lan}:{HTTP_PORT}"},
-    ]
-    assert isinstance(edge["listener"], list)
-    return {"edge": {**edge, "listener": [*listeners, *edge["listener"]]}}
-
-
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair[Testbed]]:
     with Testbed(_FAST) as testbed:
-        yield Pair(testbed, Options(terminal=_with_all_listeners()))
+        yield Pair(testbed, Options(terminal={"edge": all_listeners(0)}))
 
 
 @pytest.fixture(scope="module")
 def durable_pair() -> Iterator[Pair[Testbed]]:
     disk = {"custody": {"durability": "disk"}}
     with Testbed(_FAST) as testbed:
-        yield Pair(testbed, Options(terminal={**_with_all_listeners(), **disk}, hub=disk))
+        yield Pair(testbed, Options(terminal={"edge": all_listeners(0), **disk}, hub=disk))
 
 
 @dataclass(frozen=True)

@@ -134,6 +134,10 @@ class Actor:
             while (left := self._left()) > 0:
                 data = await loop.sock_recv(sock, min(pace.piece, left))
                 if not data:
+                    # A write that was told of a reset leaves the reader nothing but an end; let it
+                    # say so first.
+                    for _ in range(3):
+                        await asyncio.sleep(0)
                     self._seen_end = "reset" if self._write_failed else "eof"
                     break
                 self._verifier.feed(data)
