@@ -105,7 +105,6 @@ def _report(wrong: list[str]) -> str:
 def test_the_drawn_scripts_say_what_tcp_does(pair: Pair[Testbed]) -> None:
     # Plain IP over the same hop: the terminal takes in only what comes from its clients.
     cases = _cases(0, 4 * _IN_A_PHASE)
-    assert sum(case.allowed.exact for case in cases) > len(cases) // 3
     wrong = _play(pair, cases, pair.testbed.terminal.node, [DIRECT])
     assert not wrong, _report(wrong)
 

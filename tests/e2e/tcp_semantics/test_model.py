@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from tests.e2e.tcp_semantics.drawing import drawn
+from tests.e2e.tcp_semantics.drawing import drawn, scripts
 from tests.e2e.tcp_semantics.model import UnfitError, allowed
 from tests.e2e.tcp_semantics.script import Await, End, Script, Seen, Send, SendUntilReset, Shut
 
@@ -79,3 +81,10 @@ def test_ends_that_wait_for_each_other_are_unfit(client: End, origin: End) -> No
 def test_a_seed_gives_the_same_script_again() -> None:
     assert str(drawn(4)) == str(drawn(4))
     assert str(drawn(4)) != str(drawn(6))
+
+
+def test_many_drawn_scripts_have_one_outcome_alone() -> None:
+    verdicts = [verdict for _, verdict in itertools.islice(scripts(1), 100)]
+    assert sum(verdict.exact for verdict in verdicts) > 33
+    # A model that allows everything would ask for nothing.
+    assert sum(len(verdict.outcomes) for verdict in verdicts) < 300
