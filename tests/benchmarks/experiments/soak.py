@@ -63,10 +63,12 @@ def _told(course: Course) -> str:
     kinds = Counter(each.kind for each in course.exchanges)
     done = [each for each in course.exchanges if not each.error]
     bytes_ = {kind: sum(each.size for each in done if each.kind == kind) for kind in kinds}
-    given_up = sum(each.given_up and each.error is not None for each in course.exchanges)
+    given_up = sum(each.given_up for each in course.exchanges)
+    small_ms = 1000 * (quantile(course.small, 0.5) - PROFILE.rtt_s)
     return (
         f"{kinds['download']} downloads ({bytes_['download'] / 1e6:.0f} MB), {kinds['upload']} "
         f"uploads ({bytes_['upload'] / 1e6:.0f} MB), of them {given_up} given up by their client; "
-        f"{len(course.small)} small ones counted; blocked for {blocked_s(course.blockages):.0f} s; "
+        f"{len(course.small)} small ones counted, their median {small_ms:.0f} ms beyond the RTT; "
+        f"blocked for {blocked_s(course.blockages):.0f} s; "
         f"failed: {[str(each) for each in course.failed[:_MOST_TOLD]]}"
     )

@@ -36,7 +36,7 @@ class Exchange:
     began_s: float
     ended_s: float
     error: str | None
-    # Its client was to give it up, if it was not over before.
+    # Its client had only so much patience, and no more.
     given_up: bool
 
     @property
@@ -120,7 +120,6 @@ class ClosedLoop:
         if random_.random() < _GIVEN_UP:
             patience_s = random_.uniform(0.05, _GIVEN_UP_WITHIN_S)
         began_s = time.monotonic()
-        error = None
         try:
             transfer = (upload if uploads else download)(
                 self._namespace,
@@ -132,8 +131,9 @@ class ClosedLoop:
                 half_close=half_close,
             )
             error = transfer.error
-        except AssertionError as wrong:
-            error = f"wrong bytes: {wrong}"
+        except (AssertionError, ValueError) as wrong:
+            error = f"a wrong answer: {wrong}"
+        given_up = patience_s < math.inf and (error or "").startswith("TimeoutError")
         return Exchange(
             "upload" if uploads else "download",
             size,
@@ -142,5 +142,5 @@ class ClosedLoop:
             began_s,
             time.monotonic(),
             error,
-            given_up=patience_s < math.inf,
+            given_up=given_up,
         )
