@@ -36,17 +36,22 @@ _WITHIN_S = 45.0
 _BLOCKED_S = 4.0
 
 
+def _pair(testbed: Testbed, durability: str) -> Pair[Testbed]:
+    custody = {"custody": {"durability": durability}}
+    terminal = {"edge": all_listeners(0), **custody}
+    return Pair(testbed, Options(terminal=terminal, hub=custody))
+
+
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair[Testbed]]:
     with Testbed(_FAST) as testbed:
-        yield Pair(testbed, Options(terminal={"edge": all_listeners(0)}))
+        yield _pair(testbed, "memory")
 
 
 @pytest.fixture(scope="module")
 def durable_pair() -> Iterator[Pair[Testbed]]:
-    disk = {"custody": {"durability": "disk"}}
     with Testbed(_FAST) as testbed:
-        yield Pair(testbed, Options(terminal={"edge": all_listeners(0), **disk}, hub=disk))
+        yield _pair(testbed, "disk")
 
 
 @dataclass(frozen=True)
