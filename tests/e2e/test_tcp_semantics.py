@@ -117,19 +117,23 @@ def test_the_drawn_scripts_say_what_tcp_does(pair: Pair[Testbed]) -> None:
 @contextmanager
 def _saturated(pair: Pair[Testbed]) -> Iterator[None]:
     """Keep both directions busy by other streams of the same class."""
-    stop = threading.Event()
+    stop, client, route = threading.Event(), pair.client, pair.socks5()
 
-    def up() -> None:
-        while not stop.is_set():
-            upload(pair.client, addresses.ORIGIN, 4_000_000, route=pair.socks5())
+    def up() -> bool:
+        done = True
+        while done and not stop.is_set():
+            done = upload(client, addresses.ORIGIN, 4_000_000, route=route).complete
+        return done
 
     with ThreadPoolExecutor(2) as pool:
-        pool.submit(download, pair.client, addresses.ORIGIN, 10**12, route=pair.socks5(), stop=stop)
-        pool.submit(up)
+        downloaded = pool.submit(download, client, addresses.ORIGIN, 10**12, route=route, stop=stop)
+        uploaded = pool.submit(up)
         try:
             yield
+            assert not downloaded.done()
         finally:
             stop.set()
+        assert uploaded.result()
 
 
 @contextmanager
