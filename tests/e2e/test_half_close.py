@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -108,6 +109,25 @@ def test_an_origin_sees_the_orderly_end_of_a_client_that_has_all_it_wanted(
             for at_client, at_origin in _seen(pair, script):
                 assert (at_client.received, at_client.end) == (500_000, end)
                 assert at_origin == _whole(_REQUEST)
+    nothing_left(pair)
+
+
+def test_an_early_answer_comes_although_its_origin_leaves_the_upload_unread(
+    underpass_pair: Pair[Testbed],
+) -> None:
+    # Such an origin's end is a RST right behind its answer; the hub has the answer by then.
+    script = Script(
+        "early answer",
+        End((Send(1_000_000),)),
+        End((Await(_REQUEST), Send(5000)), limit=_REQUEST),
+    )
+    pair, routes = underpass_pair, _routes(underpass_pair)
+    plays = [
+        Play(script, pair.client, routes[place % 2], after_s=0.03 * place) for place in range(90)
+    ]
+    with Stage(pair.testbed.origin, len(plays)) as stage:
+        seen = stage.play(plays, within_s=30.0)
+    assert Counter((client.received, client.end) for client, _ in seen) == {(5000, "reset"): 90}
     nothing_left(pair)
 
 

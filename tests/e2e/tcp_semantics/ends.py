@@ -50,6 +50,8 @@ class Actor:
     async def act(self, sock: socket.socket, deadline_s: float) -> Seen:
         """Do all of it on a connection, which is closed in the end; time is the loop's."""
         sock.setblocking(False)
+        # Else the last bytes before a reset would be those that the kernel never sent.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reading = asyncio.create_task(self._read(sock))
         try:
             async with asyncio.timeout_at(deadline_s):
