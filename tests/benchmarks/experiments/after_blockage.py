@@ -109,7 +109,8 @@ def _one(pair: Pair[Testbed], way: str, seed: int) -> _Behind:
 
 def _told(one: _Behind) -> str:
     p95 = ", ".join(
-        f"{kind}s median {quantile(took, 0.5):.0f} ms, p95 {quantile(took, 0.95):.0f} ms"
+        f"{kind}s median {quantile(took, 0.5):.0f} ms, p95 {quantile(took, 0.95):.0f} ms, "
+        f"most {max(took):.0f} ms"
         for kind, took in one.beyond_ms.items()
     )
     broken = dict(Counter(one.broken)) or "nothing broken"
