@@ -456,6 +456,51 @@ _ALL = [
         more_is_better=True,
         elsewhere="none with an idle timeout",
     ),
+    *(
+        figure
+        for way, backlog in (("up", "12 uploads"), ("down", "12 downloads"))
+        for figure in (
+            *(
+                Figure(
+                    f"after-blockage.{way}.{kind}",
+                    f"New {kind}s of 10 kB in the minute from a link's return after 30 s, which "
+                    f"held {backlog} in custody on disk, p95 beyond the RTT, profile V",
+                    "ms",
+                    target=300.0,
+                )
+                for kind in ("download", "upload")
+            ),
+            Figure(
+                f"after-blockage.{way}.broken",
+                "The same: exchanges and transfers that were not complete",
+                "exchanges",
+                target=0.0,
+            ),
+        )
+    ),
+    Figure(
+        "soak.failed",
+        "24 clients for 20 minutes, 100 B to 16 MB both ways, profile V with 0.1 % loss, blocked "
+        "for 1 to 25 s each half minute, custody on disk: exchanges that were not complete",
+        "exchanges",
+        target=0.0,
+    ),
+    Figure(
+        "soak.small",
+        "The same: exchanges of up to 10 kB that did not begin in a blockage, in the first RTT "
+        "behind it or less than RTT + 500 ms before it, p95 beyond the RTT",
+        "ms",
+        target=500.0,
+    ),
+    *(
+        Figure(
+            f"soak.memory.{role}",
+            f"The same: resident memory of the {role} in the last minute, above the fifth",
+            "%",
+            target=10.0,
+        )
+        for role in ("terminal", "hub")
+    ),
     *_allocation(),
     Figure("resumption-p95.v", "The same, p95 of all", "RTT", target=1.5),
     Figure(

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import StartPair
+from tests.e2e.conftest import NEAR, StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.node import Node, Options, Pair
+from tests.testbed.profile import Link, Profile
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
@@ -125,6 +126,28 @@ def test_an_origin_with_a_send_timeout_goes_on_through_a_longer_blockage(
 def _bytes_in_custody(node: Node) -> int:
     used: int = node.status()["custody"]["used_bytes"]
     return used
+
+
+def test_what_was_read_on_in_a_blockage_does_not_go_before_what_is_new(
+    start_pair: StartPair,
+) -> None:
+    disk = {"custody": {"durability": "disk"}}
+    near = Profile("narrow", NEAR.forward, Link(rate_bps=4_000_000, delay_ms=50.0, queue_ms=500.0))
+    pair = start_pair(near, Options(terminal=disk, hub=disk))
+    with ThreadPoolExecutor(12) as pool:
+        held_back = [
+            pool.submit(upload, pair.client, addresses.ORIGIN, 500_000, route=pair.socks5())
+            for _ in range(12)
+        ]
+        time.sleep(0.5)
+        pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=6.0)
+        # By then the terminal has read on all that the clients have.
+        time.sleep(6.0 + near.rtt_s)
+        assert _bytes_in_custody(pair.terminal) > 2_000_000
+        for kind in (upload, download):
+            assert kind(pair.client, addresses.ORIGIN, 2000, route=pair.socks5()).complete
+        assert sum(not one.done() for one in held_back) > 6
+        assert all(one.result().complete for one in held_back)
 
 
 def test_a_path_held_by_the_local_api_holds_a_download_and_releases_it(

@@ -187,6 +187,14 @@ def transparent(interface: str, **listener: object) -> dict[str, object]:
     }
 
 
+def all_listeners(index: int) -> dict[str, object]:
+    """Return the edge's tables of a terminal with proxies and interception both."""
+    edge = transparent("lan")
+    taken_in = edge["listener"]
+    assert isinstance(taken_in, list)
+    return {**edge, "listener": [*_proxies(index, 0), *taken_in]}
+
+
 def lone_hub(testbed: Bed, name: str, port: int) -> dict[str, object]:
     """Return the configuration of a hub that waits for a terminal which never comes."""
     return {
@@ -318,7 +326,6 @@ class Pair(Generic[B]):
 
     def _terminal_config(self, terminal: Terminal) -> dict[str, object]:
         profile = self.testbed.profile
-        lan = addresses.terminal_lan(terminal.index)
         satellite = {
             "name": "satellite",
             "neighbour": HUB_NODE,
@@ -334,10 +341,7 @@ class Pair(Generic[B]):
                 "outlet": [{"node": HUB_NODE}],
                 "edge": {
                     "client_networks": [addresses.CLIENT_NETWORKS, addresses.CLIENT_NETWORKS6],
-                    "listener": [
-                        _listener("socks", "socks5", lan, SOCKS_PORT + self._offset),
-                        _listener("http", "http", lan, HTTP_PORT + self._offset),
-                    ],
+                    "listener": _proxies(terminal.index, self._offset),
                     "rule": [
                         {"ports": [ports.ECHO], "class": "interactive"},
                         {"ports": [ports.IPERF], "class": "bulk"},
@@ -367,6 +371,14 @@ def merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, 
         else:
             result[key] = value
     return result
+
+
+def _proxies(index: int, offset: int) -> list[dict[str, object]]:
+    lan = addresses.terminal_lan(index)
+    return [
+        _listener("socks", "socks5", lan, SOCKS_PORT + offset),
+        _listener("http", "http", lan, HTTP_PORT + offset),
+    ]
 
 
 def _listener(name: str, protocol: str, address: str, port: int) -> dict[str, object]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.benchmarks.bench import Settings
 from tests.benchmarks.experiments import (
+    after_blockage,
     allocation,
     blockages,
     bulk,
@@ -26,6 +27,7 @@ from tests.benchmarks.experiments import (
     prediction,
     report_to_plan,
     satlink,
+    soak,
     start_up,
     survival,
     upload,
@@ -53,7 +55,9 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "highway": blockages.run_highway,
     "real-drive": blockages.run_real_drive,
     "resumption": blockages.run_resumption,
+    "after-blockage": after_blockage.run,
     "survival": survival.run,
+    "soak": soak.run,
     "disk-throughput": durability.run_throughput,
     "disk-restart": durability.run_restart,
     "kill-9": kills.run,

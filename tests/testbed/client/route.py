@@ -47,6 +47,27 @@ class Route:
             raise
         return sock
 
+    def opening(self, host: str, port: int) -> bytes:
+        """Return all that a client says to the proxy, if it does not wait for its answers."""
+        if self.kind == "socks5":
+            return b"\x05\x01\x00" + _socks5_request(host, port)
+        assert self.kind == "connect"
+        return _connect_request(host, port)
+
+    def opened(self, answers: bytes) -> bool:
+        """Tell whether these are the proxy's whole answers to `opening`, all of them good.
+
+        Raise `ProxyError` where they are not good.
+        """
+        if self.kind == "socks5":
+            if answers[:2] not in (b"", b"\x05", b"\x05\x00") or answers[3:4] not in (b"", b"\0"):
+                raise ProxyError(answers[-1], f"SOCKS answers {answers.hex()}")
+            length = {1: 4, 4: 16}[answers[5]] if len(answers) > 5 else len(answers)
+            return len(answers) == 2 + 4 + length + 2
+        if not b"HTTP/1.1 200 "[: len(answers)] == answers[:13]:
+            raise ProxyError(0, f"answer to CONNECT: {answers!r}")
+        return answers.endswith(b"\r\n\r\n")
+
     def target(self, host: str, port: int, path: str) -> str:
         """Return the request target of an HTTP request on this route."""
         if self.kind != "forward":
@@ -86,12 +107,16 @@ def _socks5(sock: socket.socket, host: str, port: int) -> None:
     sock.sendall(b"\x05\x01\x00")
     if receive_exactly(sock, 2) != b"\x05\x00":
         raise ProxyError(0xFF, "the SOCKS proxy wants authentication")
-    sock.sendall(b"\x05\x01\x00" + _socks5_address(host) + struct.pack(">H", port))
+    sock.sendall(_socks5_request(host, port))
     _, reply, _, kind = receive_exactly(sock, 4)
     receive_exactly(sock, {1: 4, 4: 16}.get(kind) or receive_exactly(sock, 1)[0])
     receive_exactly(sock, 2)
     if reply != 0:
         raise ProxyError(reply, f"SOCKS reply {reply}")
+
+
+def _socks5_request(host: str, port: int) -> bytes:
+    return b"\x05\x01\x00" + _socks5_address(host) + struct.pack(">H", port)
 
 
 def _socks5_address(host: str) -> bytes:
@@ -103,9 +128,13 @@ def _socks5_address(host: str) -> bytes:
 
 
 def _http_connect(sock: socket.socket, host: str, port: int) -> None:
-    authority = f"{bracketed(host)}:{port}"
-    sock.sendall(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
+    sock.sendall(_connect_request(host, port))
     status = receive_head(sock).split(b"\r\n")[0].decode("latin-1")
     code = int(status.split(" ")[1])
     if code != 200:
         raise ProxyError(code, status)
+
+
+def _connect_request(host: str, port: int) -> bytes:
+    authority = f"{bracketed(host)}:{port}"
+    return f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode()

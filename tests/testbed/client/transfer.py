@@ -68,11 +68,13 @@ def download(
     deadline_s: float = 60.0,
     query: str = "",
     stop: threading.Event | None = None,
+    half_close: bool = False,
 ) -> Transfer:
     """Fetch `size` bytes of the seed's content on a new connection and check them.
 
     A broken or late transfer is returned with what came and the reason; wrong bytes raise.
-    `stop` ends it with the next bytes that come.
+    `stop` ends it with the next bytes that come. With `half_close`, the client's direction ends
+    behind the request, and the origin's has to end in order behind the answer.
     """
     transfer, clock = Transfer(size), _Clock(deadline_s, stop)
     try:
@@ -80,7 +82,13 @@ def download(
             transfer.connected_s = clock.now()
             target = route.target(host, port, f"/bytes/{size}?seed={seed}{query}")
             sock.sendall(_head("GET", target, host, port))
+            if half_close:
+                sock.shutdown(socket.SHUT_WR)
             _receive(sock, transfer, clock, seed)
+            if half_close:
+                _await_end(sock, clock)
+            transfer.last_byte_s = clock.now()
+            transfer.curve.append((transfer.last_byte_s, transfer.bytes))
     except OSError as error:
         transfer.error = f"{type(error).__name__}: {error}"
     return transfer
@@ -96,10 +104,12 @@ def upload(
     seed: int = 1,
     deadline_s: float = 60.0,
     query: str = "",
+    half_close: bool = False,
 ) -> Transfer:
     """Send `size` bytes; the last byte's time is that of the origin's answer.
 
-    The origin's hash must be that of what was sent.
+    The origin's hash must be that of what was sent. With `half_close`, the client's direction
+    ends behind its last byte, and the origin's has to end in order behind the answer.
     """
     transfer, clock = Transfer(size), _Clock(deadline_s)
     digest = hashlib.sha256()
@@ -111,6 +121,8 @@ def upload(
             for piece in pieces(seed, size):
                 digest.update(piece)
                 _send(sock, piece, transfer, clock)
+            if half_close:
+                sock.shutdown(socket.SHUT_WR)
             sock.settimeout(clock.left())
             head = receive_head(sock)
             transfer.first_byte_s = clock.now()
@@ -119,6 +131,8 @@ def upload(
             answer = json.loads(_receive_body(sock, head))
             if answer["sha256"] != digest.hexdigest():
                 raise AssertionError(f"the origin got other bytes: {answer}")
+            if half_close:
+                _await_end(sock, clock)
             transfer.last_byte_s = clock.now()
     except OSError as error:
         transfer.error = f"{type(error).__name__}: {error}"
@@ -169,8 +183,12 @@ def _receive(sock: socket.socket, transfer: Transfer, clock: _Clock, seed: int) 
         verifier.feed(data)
         transfer.bytes += len(data)
         _note(transfer, now)
-    transfer.last_byte_s = clock.now()
-    transfer.curve.append((transfer.last_byte_s, transfer.bytes))
+
+
+def _await_end(sock: socket.socket, clock: _Clock) -> None:
+    sock.settimeout(clock.left())
+    if sock.recv(1):
+        raise ConnectionError("more came than was asked for")
 
 
 def _send(sock: socket.socket, piece: bytes, transfer: Transfer, clock: _Clock) -> None:

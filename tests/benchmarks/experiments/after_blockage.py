@@ -1,0 +1,117 @@
+"""New exchanges behind a blockage, while what it held back is still on its way."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tests.benchmarks.bench import Settings, say
+from tests.benchmarks.records import Result, quantile, record
+from tests.testbed import addresses
+from tests.testbed.client.transfer import Transfer, download, upload
+from tests.testbed.node import Options, Pair
+from tests.testbed.profile import PROFILE_V
+from tests.testbed.programs import missing
+from tests.testbed.topology import Testbed
+
+_DISK = {"custody": {"durability": "disk"}}
+_STREAMS = 12
+# Long enough that they all are still on their way a minute behind the blockage.
+_BACKLOG = {"up": (upload, 2_000_000), "down": (download, 32_000_000)}
+_LEAD_S, _BLOCKED_S = 5.0, 30.0
+_EXCHANGE_BYTES = 10_000
+_EACH_S, _EXCHANGES = 0.5, 120
+# No less than what is held back takes, so that what has to wait for all of it is timed too.
+_DEADLINE_S = 150.0
+_BACKLOG_DEADLINE_S = 400.0
+_KINDS: dict[str, Callable[..., Transfer]] = {"download": download, "upload": upload}
+
+
+@dataclass(frozen=True)
+class _Behind:
+    """By kind of exchange: what each took beyond the round trip, ms; and what went wrong."""
+
+    beyond_ms: dict[str, list[float]]
+    broken: list[str]
+    drained_s: float
+
+
+def run(settings: Settings) -> Result:
+    """Block twelve uploads, then twelve downloads, and time new exchanges from the return on."""
+    result = Result("after-blockage")
+    if reason := missing("underpass"):
+        result.notes["left out"] = reason
+        return result
+    for way in _BACKLOG:
+        runs: list[_Behind] = []
+        with Testbed(PROFILE_V, seed=settings.seed) as testbed:
+            pair = Pair(testbed, Options(terminal=_DISK, hub=_DISK))
+            for number in range(settings.runs or 5):
+                testbed.satlink.seed(settings.seed + number)
+                runs.append(_one(pair, way, settings.seed + number))
+                say(f"after a blockage, {way}: {_told(runs[-1])}")
+        for kind in _KINDS:
+            values = [quantile(one.beyond_ms[kind], 0.95) for one in runs]
+            result.records.append(record(f"after-blockage.{way}.{kind}", "underpass", values))
+            result.curves.setdefault("ms beyond the RTT over s", {})[f"{kind}, backlog {way}"] = [
+                (2 * _EACH_S * place, took) for place, took in enumerate(runs[0].beyond_ms[kind])
+            ]
+        broken = [float(len(one.broken)) for one in runs]
+        result.records.append(record(f"after-blockage.{way}.broken", "underpass", broken))
+        result.notes[f"{way}, each run"] = [_told(one) for one in runs]
+    return result
+
+
+def _one(pair: Pair[Testbed], way: str, seed: int) -> _Behind:
+    route, name = pair.socks5(), pair.testbed.terminal.name
+    transfer, size = _BACKLOG[way]
+
+    def held(place: int) -> Transfer:
+        return transfer(
+            pair.client,
+            addresses.ORIGIN,
+            size,
+            route=route,
+            seed=(seed + place) % 16,
+            deadline_s=_BACKLOG_DEADLINE_S,
+        )
+
+    def exchange(kind: str) -> Transfer:
+        return _KINDS[kind](
+            pair.client, addresses.ORIGIN, _EXCHANGE_BYTES, route=route, deadline_s=_DEADLINE_S
+        )
+
+    with ThreadPoolExecutor(_STREAMS + _EXCHANGES) as pool:
+        backlog = [pool.submit(held, place) for place in range(_STREAMS)]
+        time.sleep(_LEAD_S)
+        pair.testbed.satlink.block(name, for_s=_BLOCKED_S)
+        back = time.monotonic() + _BLOCKED_S
+        begun: list[tuple[str, Future[Transfer]]] = []
+        for number in range(_EXCHANGES):
+            at = back + PROFILE_V.rtt_s + number * _EACH_S
+            time.sleep(max(0.0, at - time.monotonic()))
+            kind = list(_KINDS)[number % len(_KINDS)]
+            begun.append((kind, pool.submit(exchange, kind)))
+        done = [(kind, one.result()) for kind, one in begun]
+        held_back = [one.result() for one in backlog]
+    beyond: dict[str, list[float]] = {kind: [] for kind in _KINDS}
+    for kind, one in done:
+        took_s = _DEADLINE_S if one.last_byte_s is None else one.last_byte_s
+        beyond[kind].append(1000 * (took_s - PROFILE_V.rtt_s))
+    broken = [f"{kind}: {one.error}" for kind, one in done if one.error]
+    broken += [f"held back: {one.error}" for one in held_back if one.error]
+    drained_s = max(one.last_byte_s or _BACKLOG_DEADLINE_S for one in held_back)
+    return _Behind(beyond, broken, drained_s - _LEAD_S - _BLOCKED_S)
+
+
+def _told(one: _Behind) -> str:
+    p95 = ", ".join(
+        f"{kind}s median {quantile(took, 0.5):.0f} ms, p95 {quantile(took, 0.95):.0f} ms, "
+        f"most {max(took):.0f} ms"
+        for kind, took in one.beyond_ms.items()
+    )
+    broken = dict(Counter(one.broken)) or "nothing broken"
+    return f"{p95} beyond the RTT; drained {one.drained_s:.0f} s behind the return; {broken}"

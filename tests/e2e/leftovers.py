@@ -1,0 +1,43 @@
+"""Nothing is left of connections that have ended: no stream, no socket, nothing in custody."""
+
+from __future__ import annotations
+
+import time
+
+from tests.testbed import addresses
+from tests.testbed.node import Node, Pair
+from tests.testbed.topology import Testbed
+
+
+def nothing_left(pair: Pair[Testbed], *, within_s: float = 30.0) -> None:
+    """Wait until both nodes have neither streams nor connections nor bundles; fail if they do."""
+    deadline = time.monotonic() + within_s
+    nodes = (pair.hub, *pair.terminals)
+    while left := {node.name: what for node in nodes if (what := left_at(node))}:
+        assert time.monotonic() < deadline, f"left over after {within_s:g} s: {left}"
+        time.sleep(0.2)
+
+
+def left_at(node: Node) -> dict[str, object]:
+    """Return what a node still has of connections; nothing means that all is over."""
+    status = node.status()
+    states = ("open", "half_closed", "draining")
+    streams = sum(one[state] for one in status["streams"].values() for state in states)
+    left = {
+        "streams": streams and node.api.get("/v1/streams")[:5],
+        "backlog": sum(one["backlog_bytes"] for one in status["streams"].values()),
+        "custody": status["custody"]["bundles"],
+        "sockets": _connections(node),
+    }
+    return {name: value for name, value in left.items() if value}
+
+
+def _connections(node: Node) -> list[str]:
+    """Return its connections with clients and origins, but those that only the kernel has."""
+    # TIME-WAIT and its like need no program any more.
+    lines = node.namespace.run(
+        *("ss", "-Htn", "state", "connected", "exclude", "time-wait"),
+        *("exclude", "fin-wait-2", "exclude", "last-ack", "exclude", "closing"),
+    ).splitlines()
+    networks = (addresses.terminal_lan(0).rpartition(".")[0], addresses.ORIGIN)
+    return [line for line in lines if any(network in line for network in networks)][:5]

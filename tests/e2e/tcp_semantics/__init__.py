@@ -1,0 +1,1 @@
+"""Random scripts for both ends of a TCP connection, and what TCP lets the ends observe."""
