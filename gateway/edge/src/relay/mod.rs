@@ -70,7 +70,11 @@ pub async fn relay(
         Ok(()) => Ok(()),
         Err(Broken::Socket(error)) => {
             let failure = Failure::of_socket(&error);
-            conduit.reset(failure.clone());
+            // What the socket sent before its end in order goes on, and so
+            // does that end: the conduit is closed.
+            if !relay.up_done {
+                conduit.reset(failure.clone());
+            }
             Err(failure)
         }
         Err(Broken::Conduit(failure)) => {
