@@ -193,7 +193,11 @@ fn a_reset_is_seen_behind_the_bytes_sealed_before_it() {
             .handle_payload(pair.now, class, payload)
             .unwrap();
     }
-    assert_eq!(events(&mut pair.terminal), [Event::Readable(id)]);
+    let code = ResetCode::Aborted;
+    assert_eq!(
+        events(&mut pair.terminal),
+        [Event::Stopped { id, code }, Event::Readable(id)]
+    );
     assert_eq!(
         pair.terminal.current().write(id, "more".into()),
         Err(WriteError::Finished)

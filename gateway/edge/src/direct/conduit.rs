@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 
-use crate::relay::{end_by_reset, end_in_order, poll_read_bytes};
+use crate::relay::{Socket, poll_read_bytes};
 use crate::stream::{Conduit, Connected, Failure, FailureCode};
 
 /// Most bytes held for the origin: one read of the relay.
@@ -49,8 +49,8 @@ impl DirectConduit {
         if let Leg::Dialling(dial) = &mut self.leg {
             self.leg = match ready!(dial.as_mut().poll(cx)) {
                 Ok(socket) => {
-                    let _ = socket.set_nodelay(true);
-                    end_by_reset(&socket);
+                    socket.send_at_once();
+                    socket.end_by_reset();
                     Leg::Open(socket)
                 }
                 Err(failure) => Leg::Failed(failure),
@@ -75,7 +75,7 @@ impl DirectConduit {
                 if !self.finishing || self.shut {
                     return Poll::Ready(Ok(()));
                 }
-                end_in_order(socket);
+                socket.end_in_order();
                 ready!(Pin::new(socket).poll_shutdown(cx)).map(|()| self.shut = true)
             } else {
                 let mut slices = [IoSlice::new(&[]); 16];
@@ -111,7 +111,7 @@ impl DirectConduit {
     /// Closes the origin's socket with a RST.
     fn fail(&mut self, failure: Failure) {
         if let Leg::Open(socket) = &self.leg {
-            end_by_reset(socket);
+            socket.end_by_reset();
         }
         self.leg = Leg::Failed(failure);
         self.queue = VecDeque::new();

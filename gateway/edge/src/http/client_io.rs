@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::interim::Outbox;
-use crate::relay::{end_by_reset, end_in_order};
+use crate::relay::Socket;
 
 /// A client's socket that closes by RST once `cut` is set, and when the process
 /// dies: a response that ends where its connection ends must not look whole
@@ -26,7 +26,7 @@ pub(super) struct ClientIo {
 
 impl ClientIo {
     pub fn new(socket: TcpStream, cut: Arc<AtomicBool>, outbox: Arc<Outbox>) -> ClientIo {
-        end_by_reset(&socket);
+        socket.end_by_reset();
         ClientIo {
             socket: Some(TokioIo::new(socket)),
             cut,
@@ -52,7 +52,7 @@ impl ClientIo {
 
     pub fn into_socket(mut self) -> Option<TcpStream> {
         let socket = self.socket.take().map(TokioIo::into_inner);
-        socket.inspect(end_in_order)
+        socket.inspect(Socket::end_in_order)
     }
 
     fn socket(self: Pin<&mut Self>) -> io::Result<Pin<&mut TokioIo<TcpStream>>> {
@@ -107,7 +107,7 @@ impl Write for ClientIo {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = self.socket()?;
-        end_in_order(socket.inner());
+        socket.inner().end_in_order();
         socket.poll_shutdown(cx)
     }
 }
@@ -117,8 +117,8 @@ impl Drop for ClientIo {
         // hyper drops the connection without a shutdown when a body breaks.
         if let Some(socket) = &self.socket {
             match self.cut.load(Ordering::Relaxed) {
-                true => end_by_reset(socket.inner()),
-                false => end_in_order(socket.inner()),
+                true => socket.inner().end_by_reset(),
+                false => socket.inner().end_in_order(),
             }
         }
     }

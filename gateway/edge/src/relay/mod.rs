@@ -7,6 +7,7 @@
 
 mod ending;
 mod pool;
+mod socket;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,14 +16,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::stream::{Conduit, Failure};
 use ending::PATIENCE;
-pub(crate) use ending::{end_by_reset, end_in_order};
 pub(crate) use pool::poll_read_bytes;
+pub use socket::Socket;
 
 /// Most bytes taken from the conduit before the socket has taken them.
 const WRITE_BATCH: usize = 256 * 1024;
@@ -47,13 +47,13 @@ pub struct Moved {
 /// # Errors
 /// Which side broke, and how.
 pub async fn relay(
-    socket: TcpStream,
+    socket: impl Socket,
     mut conduit: Box<dyn Conduit>,
     early: Bytes,
 ) -> (Moved, Result<(), Failure>) {
     // Interactive bytes leave at once; bulk is written in large vectors.
-    let _ = socket.set_nodelay(true);
-    end_by_reset(&socket);
+    socket.send_at_once();
+    socket.end_by_reset();
     let mut relay = Relay {
         socket,
         early,
@@ -69,7 +69,11 @@ pub async fn relay(
         Ok(()) => Ok(()),
         Err(Broken::Socket(error)) => {
             let failure = Failure::of_socket(&error);
-            conduit.reset(failure.clone());
+            // What the socket sent before its end in order goes on, and so
+            // does that end: the conduit is closed.
+            if !relay.up_done {
+                conduit.reset(failure.clone());
+            }
             Err(failure)
         }
         Err(Broken::Conduit(failure)) => {
@@ -78,7 +82,7 @@ pub async fn relay(
         }
     };
     if result.is_err() {
-        end_by_reset(&relay.socket);
+        relay.socket.end_by_reset();
     }
     (relay.moved, result)
 }
@@ -86,7 +90,7 @@ pub async fn relay(
 /// Closes `socket` with a RST: the answer to a stream that could not be
 /// opened after the client has been told that it was.
 pub fn abort(socket: TcpStream) {
-    end_by_reset(&socket);
+    socket.end_by_reset();
 }
 
 enum Broken {
@@ -94,8 +98,8 @@ enum Broken {
     Conduit(Failure),
 }
 
-struct Relay {
-    socket: TcpStream,
+struct Relay<S> {
+    socket: S,
     early: Bytes,
     up_done: bool,
     pending: VecDeque<Bytes>,
@@ -106,7 +110,7 @@ struct Relay {
     moved: Moved,
 }
 
-impl Relay {
+impl<S: Socket> Relay<S> {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -161,7 +165,7 @@ impl Relay {
                     debug_assert!(more.is_pending());
                     return Poll::Pending;
                 }
-                end_in_order(&self.socket);
+                self.socket.end_in_order();
                 ready!(Pin::new(&mut self.socket).poll_shutdown(cx)).map_err(Broken::Socket)?;
                 return Poll::Ready(Ok(()));
             }

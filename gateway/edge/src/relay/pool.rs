@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
 
 /// Most bytes of one read.
 const BUFFER: usize = 256 * 1024;
@@ -54,7 +53,7 @@ fn take_buffer() -> Box<[u8]> {
 /// Reads at most `max` bytes (above zero) from `socket`; empty at its end. No
 /// buffer is held while the read is pending.
 pub(crate) fn poll_read_bytes(
-    socket: &mut TcpStream,
+    socket: &mut (impl AsyncRead + Unpin),
     cx: &mut Context<'_>,
     max: usize,
 ) -> Poll<io::Result<Bytes>> {
@@ -79,6 +78,7 @@ mod tests {
     use super::*;
     use std::future::poll_fn;
     use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpStream;
 
     #[tokio::test]
     async fn small_reads_do_not_pin_the_buffer_and_large_ones_are_handed_over() {

@@ -8,7 +8,7 @@ use underpass_beacon::{Beacons, Counters, Key, Node, PeerId, Signs};
 use underpass_cla::{ExportedKey, PathFigures, Session};
 use underpass_engine::{HopId, Sign};
 
-use super::Shell;
+use super::{Shell, timer};
 
 /// The endpoints by the names of their paths and listeners.
 #[derive(Default)]
@@ -99,7 +99,7 @@ impl Shell {
     /// Asks the sessions of silent links what they have heard, before these
     /// are judged.
     pub(super) fn look_at_due_links(&self) {
-        for hop in self.read(|engine| engine.links_due(Instant::now())) {
+        for hop in self.read(|engine| engine.links_due(timer::now())) {
             self.signs(hop);
         }
     }

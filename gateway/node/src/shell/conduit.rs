@@ -30,6 +30,9 @@ impl StreamConduit {
     }
 }
 
+/// Bytes taken at once that the peer does not want.
+const UNWANTED_BYTES: usize = 64 * 1024;
+
 fn gone() -> Failure {
     Failure::new(FailureCode::Reset, "the stream is gone")
 }
@@ -56,8 +59,15 @@ impl Inner {
         }
         if entry.stopped {
             // As on a socket whose other end is closed, only bytes are an
-            // error: this side may still end in order.
-            return Poll::Ready(Ok(1));
+            // error: this side may still end in order. They are one behind
+            // what the peer has sent before, which may be an answer.
+            if entry.refused && entry.end_told {
+                let text = "the other side takes no more bytes";
+                let failure = Failure::new(FailureCode::Reset, text);
+                entry.failure = Some(failure.clone());
+                return Poll::Ready(Err(failure));
+            }
+            return Poll::Ready(Ok(UNWANTED_BYTES));
         }
         match self.engine.send_capacity(key) {
             0 => self.park(key, cx),
@@ -77,10 +87,7 @@ impl Conduit for StreamConduit {
             if let Some(entry) = inner.streams.get_mut(key)
                 && entry.stopped
             {
-                let text = "the other side takes no more bytes";
-                entry.failure = Some(Failure::new(FailureCode::Reset, text));
-                // A stream that is gone is reset already.
-                let _ = inner.engine.reset(now, key, ResetCode::Cancelled, text);
+                entry.refused = true;
             } else if let Err(error) = inner.engine.write(now, key, data) {
                 // A reset that came in between; the next poll tells of it.
                 tracing::debug!(stream = %key.id, %error, "bytes not taken");
@@ -117,6 +124,11 @@ impl Conduit for StreamConduit {
             }
             let entry = inner.entry(key)?;
             if entry.peer_finished {
+                entry.end_told = true;
+                if entry.refused {
+                    // The next poll for capacity tells of that.
+                    cx.waker().wake_by_ref();
+                }
                 return Poll::Ready(Ok(None));
             }
             if let Some(failure) = &entry.failure {

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use underpass_cla::{PathFigures, SessionId};
 use underpass_engine::{HopId, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
 
-use super::Shell;
+use super::{Shell, timer};
 use crate::clock::ControlClock;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub async fn watch(
         // be set at any time.
         shell.tell_time(&clock);
         let figures = shell.session_figures();
-        let now = Instant::now();
+        let now = timer::now();
         for reading in figures {
             traffic
                 .entry(reading.place.hop)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use underpass_engine::{HopId, LinkChange, Source};
 
-use super::{Inner, Shell};
+use super::{Inner, Shell, timer};
 
 /// Changes of links that whoever follows them may be behind.
 pub(super) const EVENTS: usize = 1024;
@@ -81,7 +81,7 @@ impl Inner {
             path: name.to_owned(),
             neighbour: self.engine.neighbour_of(hop).unwrap_or_default(),
             change,
-            at: Instant::now(),
+            at: timer::now(),
             heard: self.engine.last_heard(hop),
         });
         match change {

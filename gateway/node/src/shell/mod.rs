@@ -157,7 +157,7 @@ impl Shell {
 
     fn with_inner<R>(&self, call: impl FnOnce(&mut Inner, Instant) -> R) -> R {
         let mut inner = self.lock();
-        let result = call(&mut inner, Instant::now());
+        let result = call(&mut inner, timer::now());
         inner.gather();
         let deadline = inner.engine.next_timeout();
         let earlier = match (deadline, inner.armed) {

@@ -23,8 +23,12 @@ pub(super) struct Entry {
     pub connected: bool,
     /// The peer has finished, and all its bytes have been read.
     pub peer_finished: bool,
+    /// The edge task has been told so.
+    pub end_told: bool,
     /// The peer wants no more bytes.
     pub stopped: bool,
+    /// Bytes were sent none the less, and dropped.
+    pub refused: bool,
     /// The stream has ended before its time.
     pub failure: Option<Failure>,
     /// Both directions ended in order.

@@ -5,11 +5,18 @@ use std::time::Instant;
 
 use super::Shell;
 
+/// The time that the engine is told: the runtime's, which simulations advance
+/// by themselves.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// Calls the engine whenever a deadline of its has come. Runs until dropped.
 pub async fn drive(shell: Arc<Shell>) {
     loop {
         let deadline = shell.arm();
         tokio::select! {
+            biased;
             () = sleep_until(deadline) => {
                 shell.look_at_due_links();
                 shell.with(|engine, now| engine.handle_timeout(now));

@@ -263,8 +263,13 @@ impl Mux {
                 recv.reset = Some(Box::new((code, reason)));
                 self.counters.resets_received += 1;
             }
+            let told = stream.send.state != Sending::Done;
             let sent = stream.send.sent;
             self.sending_done(id);
+            if told {
+                // It may be blocked writing and never read so far.
+                self.events.push_back(Event::Stopped { id, code });
+            }
             self.credit_returned(id, sent);
             return;
         }
