@@ -108,6 +108,21 @@ impl Engine {
         self.on_stream(now, key, |mux| mux.stop(key.id, code))
     }
 
+    /// As [`Engine::reset`], but the peer's application gets all that was
+    /// written before it sees `code`.
+    ///
+    /// # Errors
+    /// When the stream is gone.
+    pub fn reset_behind(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        code: ResetCode,
+        reason: &str,
+    ) -> Result<(), StreamError> {
+        self.on_stream(now, key, |mux| mux.reset_behind(key.id, code, reason))
+    }
+
     /// Ends both directions; the peer's application sees `code`.
     ///
     /// # Errors

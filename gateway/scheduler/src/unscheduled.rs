@@ -12,6 +12,16 @@ const SMOOTHING: Duration = Duration::from_secs(1);
 /// Below this an interval says more about the counters than about the rate.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 
+/// A round-trip time so much above its least tells of a standing queue.
+const STANDING: Duration = Duration::from_millis(80);
+
+/// How fast the correction grows while a queue stands, and how fast it fades,
+/// parts of the estimate per second; and the most it can be. ACKs of a path
+/// with losses carry up to 28 bytes of SACK beside their 52.
+const GROWS_PER_S: f64 = 0.15;
+const FADES_PER_S: f64 = 0.03;
+const MOST_CORRECTION: f64 = 0.5;
+
 /// Measures a path's pure ACKs, which answer data of the other direction, and
 /// its plain IP traffic, for [`crate::LinkScheduler::subtract`].
 #[derive(Clone, Debug)]
@@ -21,6 +31,9 @@ pub struct UnscheduledTraffic {
     since: Instant,
     bytes: u64,
     bps: f64,
+    /// What is subtracted beyond the estimate, as a part of it.
+    correction: f64,
+    queue: Duration,
 }
 
 impl UnscheduledTraffic {
@@ -32,6 +45,8 @@ impl UnscheduledTraffic {
             since: now,
             bytes: 0,
             bps: 0.0,
+            correction: 0.0,
+            queue: Duration::ZERO,
         }
     }
 
@@ -69,7 +84,15 @@ impl UnscheduledTraffic {
             .saturating_add(total_bytes.saturating_sub(before));
     }
 
-    /// The smoothed rate at `now`, bit/s of IP.
+    /// Takes how far the round-trip time of sessions that send is above the
+    /// least. The counters do not tell the size of ACKs, nor what was sent too
+    /// much before they had been read: a queue that stands shows both.
+    pub fn observe_queue(&mut self, queue: Duration) {
+        self.queue = queue;
+    }
+
+    /// What is to be subtracted at `now`, bit/s of IP: the smoothed rate, and
+    /// more of it the longer a queue stands.
     pub fn bps(&mut self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.since);
         if elapsed >= SHORTEST_INTERVAL {
@@ -79,8 +102,13 @@ impl UnscheduledTraffic {
             self.bps += share * (newest - self.bps);
             self.bytes = 0;
             self.since = now;
+            let step = match self.queue > STANDING {
+                true => GROWS_PER_S * seconds,
+                false => -FADES_PER_S * seconds,
+            };
+            self.correction = (self.correction + step).clamp(0.0, MOST_CORRECTION);
         }
-        self.bps.round() as u64
+        (self.bps * (1.0 + self.correction)).round() as u64
     }
 }
 
@@ -107,6 +135,29 @@ mod tests {
             traffic.bps(now);
         }
         assert!(traffic.bps(now) < 1_000);
+    }
+
+    #[test]
+    fn while_a_queue_stands_more_is_subtracted_up_to_a_bound() {
+        let mut now = Instant::now();
+        let mut traffic = UnscheduledTraffic::new(now);
+        let mut after = |seconds: u32, queue_ms: u64, traffic: &mut UnscheduledTraffic| {
+            for _ in 0..seconds * 5 {
+                now += Duration::from_millis(200);
+                traffic.bytes += 10_000;
+                traffic.observe_queue(Duration::from_millis(queue_ms));
+                traffic.bps(now);
+            }
+            traffic.bps(now)
+        };
+        let plain = after(20, 30, &mut traffic);
+        assert!(plain.abs_diff(400_000) < 5_000, "{plain}");
+        let more = after(2, 700, &mut traffic);
+        assert!((480_000..560_000).contains(&more), "{more}");
+        let most = after(60, 700, &mut traffic);
+        assert!(most.abs_diff(600_000) < 5_000, "{most}");
+        let again = after(60, 0, &mut traffic);
+        assert!(again.abs_diff(400_000) < 5_000, "{again}");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use pair::{CLASS, CONTROL, Pair, events, joined, open, payloads, read_all, sealed};
 use underpass_cla::Class;
 use underpass_streams::{
-    Announcement, Config, Event, Frame, OpenError, Peer, ResetCode, Side, StreamId, StreamState,
-    Windows, WriteError, decode_frames,
+    Announcement, Config, Event, Frame, OpenError, Peer, ResetCode, Side, StreamError, StreamId,
+    StreamState, Windows, WriteError, decode_frames,
 };
 
 fn windows(bytes: u64) -> Config {
@@ -170,6 +170,36 @@ fn a_malformed_payload_has_no_effect_at_all() {
     let payload = forged(&pair.hub, 100, &frames);
     assert!(pair.hub.handle_payload(pair.now, CLASS, payload).is_err());
     assert_eq!(pair.hub.streams().count(), 0);
+}
+
+#[test]
+fn a_reset_behind_is_seen_after_all_that_was_written() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    pair.exchange();
+    let written = vec![7; 300_000];
+    let mux = pair.terminal.current();
+    mux.write(id, written.clone().into()).unwrap();
+    mux.reset_behind(id, ResetCode::Aborted, "connection reset")
+        .unwrap();
+    assert_eq!(
+        mux.reset(id, ResetCode::Aborted, ""),
+        Err(StreamError::Unknown)
+    );
+    let (mut read, mut over) = (Vec::new(), false);
+    for _ in 0..20 {
+        pair.exchange();
+        read.extend(read_all(&mut pair.hub, id));
+        over |= events(&mut pair.hub)
+            .iter()
+            .any(|event| matches!(event, Event::Reset { .. }));
+        assert!(!over || read == written, "{} bytes", read.len());
+    }
+    assert!(over);
+    assert_eq!(
+        pair.terminal.streams().count() + pair.hub.streams().count(),
+        0
+    );
 }
 
 #[test]

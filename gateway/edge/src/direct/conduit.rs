@@ -141,6 +141,9 @@ impl Conduit for DirectConduit {
         self.finishing = true;
     }
 
+    /// The origin is slowed by its own window until the end.
+    fn stop(&mut self) {}
+
     fn reset(&mut self, failure: Failure) {
         self.fail(failure);
     }

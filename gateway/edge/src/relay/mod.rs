@@ -72,6 +72,7 @@ pub async fn relay(
             // What the socket sent before its end in order goes on, and so
             // does that end: the conduit is closed.
             if !relay.up_done {
+                relay.take_last(conduit.as_mut()).await;
                 conduit.reset(failure.clone());
             }
             Err(failure)
@@ -201,6 +202,30 @@ impl<S: Socket> Relay<S> {
             }
         }
         Poll::Ready(())
+    }
+
+    /// Takes what the socket had received before it broke: a write that fails
+    /// overtakes it, and an origin that answers and then resets has answered.
+    async fn take_last(&mut self, conduit: &mut dyn Conduit) {
+        // A peer that waits to be rid of its bytes before it reads would keep
+        // the conduit full.
+        conduit.stop();
+        let all = poll_fn(|cx| {
+            loop {
+                let Ok(capacity) = ready!(conduit.poll_send_capacity(cx)) else {
+                    return Poll::Ready(());
+                };
+                match poll_read_bytes(&mut self.socket, cx, capacity) {
+                    Poll::Ready(Ok(data)) if !data.is_empty() => {
+                        self.moved.to_peer += data.len() as u64;
+                        conduit.send(data);
+                    }
+                    _ => return Poll::Ready(()),
+                }
+            }
+        });
+        // Where the conduit takes nothing for so long, the rest is given up.
+        let _ = timeout(PATIENCE, all).await;
     }
 
     /// Delivers what the conduit still has after it has broken, as long as the

@@ -59,7 +59,11 @@ pub trait Conduit: Send {
     /// has all of it.
     fn finish(&mut self);
 
-    /// Gives the stream up in both directions; the far socket is reset.
+    /// Takes no more bytes from the peer, whose sender need not wait any more.
+    fn stop(&mut self);
+
+    /// Gives the stream up in both directions; the far socket is reset behind
+    /// what was sent.
     fn reset(&mut self, failure: Failure);
 
     /// The next bytes from the peer, at most `max` (above zero); `None` when

@@ -102,12 +102,20 @@ impl Conduit for StreamConduit {
         let _ = self.shell.with(|engine, now| engine.finish(now, key));
     }
 
+    fn stop(&mut self) {
+        let key = self.key;
+        // A stream that is gone sends nothing more.
+        let _ = self
+            .shell
+            .with(|engine, now| engine.stop(now, key, ResetCode::Cancelled));
+    }
+
     fn reset(&mut self, failure: Failure) {
         let key = self.key;
         let code = code_of(&failure);
         let _ = self
             .shell
-            .with(|engine, now| engine.reset(now, key, code, &failure.text));
+            .with(|engine, now| engine.reset_behind(now, key, code, &failure.text));
     }
 
     fn poll_receive(

@@ -1,4 +1,4 @@
-//! What is looked at once a second: the clock, and what the sessions measure;
+//! What is looked at again and again: the clock, and what the sessions measure;
 //! the traffic that the scheduler does not send is taken from its rates.
 
 use std::collections::HashMap;
@@ -12,7 +12,12 @@ use underpass_scheduler::UnscheduledTraffic;
 use super::{Shell, timer};
 use crate::clock::ControlClock;
 
-const INTERVAL: Duration = Duration::from_secs(1);
+/// A node with few hops looks so often: ACKs are a large part of a terminal's
+/// return link, and what is sent too much before they are seen fills its queue.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Others look at all of their sessions less often.
+const INTERVAL_OF_MANY: Duration = Duration::from_secs(1);
+const FEW_HOPS: usize = 4;
 
 /// Watches the sessions of `shell`, and what time it is for the control
 /// service. `plain_ip_bytes` tells the total of IP
@@ -23,7 +28,9 @@ pub async fn watch(
     plain_ip_bytes: impl Fn(HopId) -> Option<u64> + Send + 'static,
 ) {
     let mut traffic: HashMap<HopId, UnscheduledTraffic> = HashMap::new();
-    let mut ticks = tokio::time::interval(INTERVAL);
+    let few = shell.read(|engine| engine.hops().len() <= FEW_HOPS);
+    let interval = if few { INTERVAL } else { INTERVAL_OF_MANY };
+    let mut ticks = tokio::time::interval(interval);
     loop {
         ticks.tick().await;
         // Without a control service that is the time of day, whose clock may
@@ -31,6 +38,7 @@ pub async fn watch(
         shell.tell_time(&clock);
         let figures = shell.session_figures();
         let now = timer::now();
+        let queues = standing_queues(&figures);
         for reading in figures {
             traffic
                 .entry(reading.place.hop)
@@ -46,10 +54,32 @@ pub async fn watch(
             if let Some(total) = plain_ip_bytes(*hop) {
                 traffic.observe_plain(total);
             }
+            traffic.observe_queue(queues.get(hop).copied().unwrap_or_default());
             let bps = traffic.bps(now);
             shell.with(|engine, now| engine.subtract(now, *hop, bps));
         }
     }
+}
+
+/// How far the round-trip times of each hop's sessions that send are above the
+/// least that any of its sessions has seen: of these the least, since a lone
+/// session may be held up by a loss.
+fn standing_queues(figures: &[SessionReading]) -> HashMap<HopId, Duration> {
+    let mut least: HashMap<HopId, (Duration, Option<Duration>)> = HashMap::new();
+    for SessionReading { place, figures, .. } in figures {
+        if figures.min_rtt.is_zero() {
+            continue;
+        }
+        let (base, now) = least.entry(place.hop).or_insert((Duration::MAX, None));
+        *base = figures.min_rtt.min(*base);
+        if figures.in_flight_bytes > 0 {
+            *now = Some(now.map_or(figures.rtt, |rtt| rtt.min(figures.rtt)));
+        }
+    }
+    let queue = |(hop, (base, now)): (HopId, (Duration, Option<Duration>))| {
+        Some((hop, now?.saturating_sub(base)))
+    };
+    least.into_iter().filter_map(queue).collect()
 }
 
 /// A session's figures at one moment.

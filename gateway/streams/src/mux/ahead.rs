@@ -69,7 +69,8 @@ impl Mux {
         }
         let queued = stream.send.pieces.len();
         let count = queued.min(most).min(sealer.data_room());
-        let fin = stream.send.state == Sending::Finishing && count == queued;
+        let last = stream.send.state == Sending::Finishing && count == queued;
+        let fin = last && stream.reset_behind.is_none();
         if count > 0 || fin {
             let (at, pieces) = (stream.send.sent, &mut stream.send.pieces);
             sealer.data(id, at, fin, pieces, count);
@@ -87,6 +88,9 @@ impl Mux {
         self.counters.payloads_sent += 1;
         Counters::add(&mut self.counters.sent_bytes, class, bytes);
         self.enqueue(id, Place::New);
+        if last {
+            self.reset_behind_last(id);
+        }
         self.settle(id);
         Some(Ahead {
             class,

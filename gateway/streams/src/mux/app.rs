@@ -181,6 +181,28 @@ impl Mux {
         Ok(())
     }
 
+    /// Ends both directions at once for the application here. The peer delivers
+    /// all that was written, then its application sees `code`.
+    pub fn reset_behind(
+        &mut self,
+        id: StreamId,
+        code: ResetCode,
+        reason: &str,
+    ) -> Result<(), StreamError> {
+        let stream = self.open_stream(id)?;
+        if stream.send.pieces.is_empty() || stream.send.state != Sending::Open {
+            return self.reset(id, code, reason);
+        }
+        stream.reset_behind = Some(Box::new((code, reason.to_owned())));
+        stream.send.state = Sending::Finishing;
+        self.stop(id, code)?;
+        self.note_end(id);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.life = Life::Draining;
+        }
+        Ok(())
+    }
+
     /// Says that no more bytes are wanted; unread ones are dropped. The
     /// sending direction goes on.
     pub fn stop(&mut self, id: StreamId, code: ResetCode) -> Result<(), StreamError> {

@@ -232,7 +232,8 @@ impl Mux {
         let turn = sendable.min(stream.deficit);
         let count = turn.min(sealer.data_room() as u64) as usize;
         let left = stream.send.pieces.len() - count;
-        let fin = stream.send.state == Sending::Finishing && left == 0;
+        let last = stream.send.state == Sending::Finishing && left == 0;
+        let fin = last && stream.reset_behind.is_none();
         let cut = (count as u64) < turn;
         if (cut && count < LEAST_TAIL_BYTES || fin && sealer.data_room() == 0) && !sealer.is_empty()
         {
@@ -255,6 +256,9 @@ impl Mux {
         }
         if !cut {
             self.turn_over(id);
+            if last {
+                self.reset_behind_last(id);
+            }
             return true;
         }
         // A turn that the payload's end cuts goes on in the next payload.

@@ -57,6 +57,7 @@ impl Mux {
         stream.unacknowledged = 0;
         stream.send.returned = stream.send.sent;
         stream.send.state = Sending::Done;
+        stream.reset_behind = None;
         stream.queued = None;
         stream.blocked = false;
         stream.control = Default::default();

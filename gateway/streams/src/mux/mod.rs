@@ -254,10 +254,20 @@ impl Mux {
             self.buffered -= stream.send.pieces.len();
             stream.send.pieces = Default::default();
             stream.send.state = Sending::Done;
+            stream.reset_behind = None;
             stream.deficit = 0;
             self.writers_retry = true;
         }
         self.enqueue(id, Place::New);
+    }
+
+    /// Carries out a reset that waited for the bytes before it to be sealed.
+    fn reset_behind_last(&mut self, id: StreamId) {
+        let stream = self.streams.get_mut(&id);
+        if let Some(reset) = stream.and_then(|stream| stream.reset_behind.take()) {
+            let (code, reason) = *reset;
+            self.abort(id, code, &reason, false);
+        }
     }
 
     /// Drops a request to open that is not sealed yet.
@@ -299,6 +309,7 @@ impl Mux {
         }
         let gone = stream.life == Life::Draining
             && !stream.control.listed
+            && !stream.has_output()
             && stream.send.ahead.is_empty()
             && stream.unacknowledged == 0;
         if gone && stream.send.outstanding() <= self.peer_credit.floor {

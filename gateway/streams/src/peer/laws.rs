@@ -240,9 +240,12 @@ impl World {
             }
             Step::Reset(node, stream) => {
                 if let Some(id) = self.pick(node, stream) {
-                    self.at(node, id)
-                        .reset(id.1, ResetCode::Aborted, "")
-                        .unwrap();
+                    let at = self.at(node, id);
+                    // Of the others all that was written arrives.
+                    match stream % 2 {
+                        0 => at.reset(id.1, ResetCode::Aborted, "").unwrap(),
+                        _ => at.reset_behind(id.1, ResetCode::Aborted, "").unwrap(),
+                    }
                     self.ends[node].get_mut(&id).unwrap().promised = None;
                     self.end_over(node, id, true);
                 }

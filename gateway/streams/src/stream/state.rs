@@ -194,6 +194,8 @@ pub(crate) struct Stream {
     pub cut: bool,
     /// Its frames that wait to be sealed.
     pub control: Control,
+    /// The application has reset it, behind what it had written.
+    pub reset_behind: Option<Box<(ResetCode, String)>>,
     /// It is among the streams with consumption to be told some time.
     pub consumed_listed: bool,
     /// `Event::Readable` was given and not answered by reading all.
@@ -237,6 +239,7 @@ impl Stream {
             blocked: false,
             cut: false,
             control: Control::default(),
+            reset_behind: None,
             consumed_listed: false,
             readable_told: false,
             writable_wanted: false,
