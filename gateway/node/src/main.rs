@@ -15,6 +15,8 @@ mod positions;
 mod run;
 mod security;
 mod shell;
+#[cfg(test)]
+mod simulation;
 mod status;
 mod switch;
 

@@ -1,0 +1,159 @@
+//! Durable custody over a simulated disk, which outlives its node.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use underpass_bundle::{BundleId, Keep, Payload, Restored, Store, StoreEvent};
+use underpass_store::simulated::{Crash, SimulatedDisk};
+use underpass_store::{DiskStore, Identity, Limits, Next, Worker};
+
+use crate::shell::Shell;
+
+/// One step of the disk takes so long.
+const STEP: Duration = Duration::from_millis(2);
+
+/// A node's disk.
+#[derive(Clone)]
+pub struct Disk {
+    media: SimulatedDisk,
+    runs: u8,
+}
+
+impl Disk {
+    pub fn new() -> Disk {
+        Disk {
+            media: SimulatedDisk::default(),
+            runs: 0,
+        }
+    }
+
+    /// The disk as the next run of a node that is killed now will find it.
+    pub fn after_kill(&self) -> Disk {
+        let media = self.media.copy();
+        media.crash(Crash::Kill, 0);
+        Disk {
+            media,
+            runs: self.runs + 1,
+        }
+    }
+
+    /// The store of a run, and its work.
+    pub fn open(&self, node: u64) -> (Box<dyn Store>, DiskWork) {
+        let identity = Identity {
+            node,
+            // The machine goes on: only the process is killed.
+            boot: [0; 16],
+            boot_ms: 0,
+            seed: node ^ u64::from(self.runs) << 8,
+        };
+        let limits = Limits {
+            segment_bytes: 1 << 20,
+            memory_bytes: 4 << 20,
+            write_behind: Duration::from_millis(250),
+        };
+        let now = tokio::time::Instant::now().into_std();
+        let opened = DiskStore::over(self.media.clone(), identity, limits, now, || ());
+        let (store, worker, report) = opened.expect("a disk of this node");
+        assert!(report.damaged.is_empty(), "{:?}", report.damaged);
+        let asked = Arc::<Notify>::default();
+        let work = DiskWork {
+            worker,
+            asked: asked.clone(),
+        };
+        (Box::new(Asked { store, asked }), work)
+    }
+}
+
+/// What writes for a store.
+pub struct DiskWork {
+    worker: Worker<SimulatedDisk>,
+    asked: Arc<Notify>,
+}
+
+impl DiskWork {
+    /// Works until the store is gone. Runs until dropped.
+    pub async fn run(mut self, shell: Arc<Shell>) {
+        loop {
+            let next = self.worker.step(true);
+            shell.with(|engine, now| engine.store_moved(now));
+            match next {
+                Next::Step => tokio::time::sleep(STEP).await,
+                Next::Wait(None) => self.asked.notified().await,
+                Next::Wait(Some(most)) => {
+                    // Its own call on the engine has asked it for nothing new.
+                    let _ = tokio::time::timeout(most, self.asked.notified()).await;
+                }
+                Next::Stop => return,
+            }
+        }
+    }
+}
+
+/// A store that tells its worker when it is asked for something.
+struct Asked {
+    store: DiskStore,
+    asked: Arc<Notify>,
+}
+
+impl Store for Asked {
+    fn is_durable(&self) -> bool {
+        self.store.is_durable()
+    }
+
+    fn restore(&mut self) -> Vec<Restored> {
+        self.asked.notify_one();
+        self.store.restore()
+    }
+
+    fn first_free_id(&self) -> BundleId {
+        self.store.first_free_id()
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.store.free_bytes()
+    }
+
+    fn burst_bytes(&self) -> u64 {
+        self.store.burst_bytes()
+    }
+
+    fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>) {
+        self.asked.notify_one();
+        self.store.put(now, id, keep, payload);
+    }
+
+    fn payload(&mut self, id: BundleId) -> Payload {
+        self.asked.notify_one();
+        self.store.payload(id)
+    }
+
+    fn expect(&mut self, id: BundleId) {
+        self.asked.notify_one();
+        self.store.expect(id);
+    }
+
+    fn remove(&mut self, now: Instant, id: BundleId) {
+        self.asked.notify_one();
+        self.store.remove(now, id);
+    }
+
+    fn poll_event(&mut self) -> Option<StoreEvent> {
+        self.store.poll_event()
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.store.next_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.asked.notify_one();
+        self.store.handle_timeout(now);
+    }
+
+    fn flush(&mut self) {
+        self.asked.notify_one();
+        self.store.flush();
+    }
+}
