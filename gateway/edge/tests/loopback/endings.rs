@@ -41,6 +41,8 @@ impl Conduit for Script {
 
     fn finish(&mut self) {}
 
+    fn stop(&mut self) {}
+
     fn reset(&mut self, _: Failure) {}
 
     fn poll_receive(

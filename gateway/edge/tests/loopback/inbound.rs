@@ -31,6 +31,8 @@ impl Conduit for Stream {
 
     fn finish(&mut self) {}
 
+    fn stop(&mut self) {}
+
     fn reset(&mut self, _: Failure) {}
 
     fn poll_receive(

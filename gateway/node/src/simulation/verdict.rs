@@ -50,9 +50,8 @@ fn unlike(own: &Seen, plain: &[&Seen], fault: &mut impl FnMut(String)) {
     if own.end != End::Reset || !may_be_reset(own, plain) {
         among("end", own, plain, |seen| seen.end, fault);
     }
-    // A RST behind a FIN is of no account until there are bytes that it
-    // refuses; one that is lost shows as late.
-    if own.end != End::Finished || own.refused {
+    // A RST may always be too late to refuse bytes.
+    if own.refused {
         among("refused", own, plain, |seen| seen.refused, fault);
     }
     among("gave up", own, plain, |seen| seen.gave_up, fault);
