@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 
 import structlog
 from aiohttp import web
@@ -32,7 +33,8 @@ def observed(metrics: Metrics) -> Middleware:
         metrics.requests.labels(method, endpoint, str(response.status)).inc()
         if response.content_type != "text/event-stream":
             metrics.request_seconds.labels(method, endpoint).observe(taken_s)
-        if response.status >= _FAILED:
+        # Who asks too often is counted only: a flood must not fill the disk.
+        if response.status >= _FAILED and response.status != HTTPStatus.TOO_MANY_REQUESTS:
             _LOG.info(
                 "request refused",
                 method=request.method,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -44,12 +45,18 @@ async def check_schema(database: Database) -> None:
         SchemaError: It is older, or made by a later version.
     """
     found = await revision(database)
-    newest = ScriptDirectory(str(_FOLDER)).get_current_head()
+    newest = newest_revision()
     if found != newest:
         raise SchemaError(
             f"the database's schema is {found or 'empty'}, not {newest}: "
             "run `underpass-control migrate`"
         )
+
+
+@cache
+def newest_revision() -> str | None:
+    """Return the revision that this program needs; the files of the migrations are read once."""
+    return ScriptDirectory(str(_FOLDER)).get_current_head()
 
 
 async def revision(database: Database) -> str | None:

@@ -1,0 +1,211 @@
+"""Callers: their tokens are looked up, remembered for a while, and watched while a stream lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import structlog
+from aiohttp import hdrs, web
+
+from underpass_control.access import LONGEST_TOKEN, Caller, find_caller, in_force
+from underpass_control.http.limits import Buckets, client_address
+from underpass_control.http.problem import Problem
+from underpass_control.settings import Settings
+from underpass_control.storage.database import Database, DatabaseLostError
+
+_LOG = structlog.get_logger()
+# Tokens in use are looked up again so often: a revoked one ends within a second.
+_CHECK_EVERY_S = 0.5
+_CHECK_WITHIN_S = 5.0
+# A token that has been looked up need not be for so long; the check goes on beside it.
+_TOKEN_KEPT_MS = 5_000
+_MOST_TOKENS_KEPT = 10_000
+_AT_ONCE = 1_000
+# What a limit lets through at once, in seconds of its rate.
+_BURST_S = 4
+_TOKEN = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_TOKEN}}}")
+
+
+class TokenEndedError(Exception):
+    """The token that somebody follows with has expired, or is revoked."""
+
+
+@dataclass(slots=True)
+class _Known:
+    caller: Caller
+    # Looked up again from then on.
+    until_ms: int
+
+
+class Callers:
+    """Says who calls, and refuses who calls too often.
+
+    Requests with a known token count against that token. All others count against the address that
+    they come from: those without a token, and those whose token has to be looked up and is unknown.
+    So whoever guesses costs nobody else anything, and the database little.
+    """
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        # A connection of its own: whatever waits for the others, a revoked token is noticed.
+        self._database = Database(database.url, pool_size=1)
+        self._trusted = settings.trusted_proxies
+        self._of_token = Buckets(
+            settings.token_requests_per_s, _BURST_S * settings.token_requests_per_s
+        )
+        self._of_address = Buckets(
+            settings.address_requests_per_s, _BURST_S * settings.address_requests_per_s
+        )
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        # The streams that each token holds open.
+        self._streams: dict[int, set[asyncio.Timeout]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Watch the tokens in use; `close` ends it."""
+        self._task = asyncio.create_task(self._watch(), name="tokens")
+
+    async def close(self) -> None:
+        """Watch no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._database.close()
+
+    def admit(self, request: web.Request) -> None:
+        """Let a request in that needs no token.
+
+        Raises:
+            Problem: 429, there have been too many from its address.
+        """
+        _refuse(self._of_address.take(self._address(request), time.monotonic()))
+
+    async def authenticate(self, request: web.Request) -> Caller:
+        """Return who makes a request, by its bearer token.
+
+        Raises:
+            Problem: 401, it has no token in force; 429, there have been too many.
+        """
+        scheme, _, text = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        if scheme.lower() != "bearer" or not text:
+            self.admit(request)
+            raise _unauthorized("this needs a bearer token")
+        if not _TOKEN.fullmatch(text):
+            self.admit(request)
+            raise _unauthorized(_UNKNOWN)
+        now_ms = time.time_ns() // 1_000_000
+        known = self._known.get(text)
+        if known is None:
+            return await self._look_up(request, text, now_ms)
+        _refuse(self._of_token.take(known.caller.token_id, time.monotonic()))
+        return known.caller if known.until_ms > now_ms else await self._find(text, now_ms)
+
+    @asynccontextmanager
+    async def while_in_force(self, caller: Caller) -> AsyncIterator[None]:
+        """Do something for as long as a caller's token is in force, whatever it waits for.
+
+        Raises:
+            TokenEndedError: It no longer is.
+        """
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                streams = self._streams.setdefault(caller.token_id, set())
+                streams.add(limit)
+                try:
+                    yield
+                finally:
+                    streams.discard(limit)
+                    if not streams:
+                        self._streams.pop(caller.token_id, None)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TokenEndedError(_UNKNOWN) from error
+
+    async def _look_up(self, request: web.Request, text: str, now_ms: int) -> Caller:
+        # Counted before it is looked up, so that many at once cost no more than one by one.
+        address = self._address(request)
+        _refuse(self._of_address.take(address, time.monotonic()))
+        caller = await self._find(text, now_ms)
+        self._of_address.give_back(address, time.monotonic())
+        return caller
+
+    async def _find(self, text: str, now_ms: int) -> Caller:
+        async with self._database.reading() as connection:
+            caller = await find_caller(connection, text, now_ms)
+        if caller is None:
+            self._known.pop(text, None)
+            raise _unauthorized(_UNKNOWN)
+        until_ms = now_ms + _TOKEN_KEPT_MS
+        if caller.expires_ms is not None:
+            until_ms = min(until_ms, caller.expires_ms)
+        self._known[text] = _Known(caller, until_ms)
+        self._known.move_to_end(text)
+        if len(self._known) > _MOST_TOKENS_KEPT:
+            self._known.popitem(last=False)
+        return caller
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_CHECK_EVERY_S)
+            now_ms = time.time_ns() // 1_000_000
+            fresh = {one.caller.token_id for one in self._known.values() if one.until_ms > now_ms}
+            ids = list(fresh | self._streams.keys())
+            for start in range(0, len(ids), _AT_ONCE):
+                portion = ids[start : start + _AT_ONCE]
+                try:
+                    async with (
+                        asyncio.timeout(_CHECK_WITHIN_S),
+                        self._database.reading() as connection,
+                    ):
+                        self._end(set(portion) - await in_force(connection, portion, now_ms))
+                except (DatabaseLostError, TimeoutError) as error:
+                    # What ends by time ends all the same: `expires_ms` is known of each.
+                    _LOG.warning("tokens are not checked", error=str(error))
+                    break
+            self._end(self._expired(now_ms))
+
+    def _expired(self, now_ms: int) -> set[int]:
+        return {
+            one.caller.token_id
+            for one in self._known.values()
+            if one.caller.expires_ms is not None and one.caller.expires_ms <= now_ms
+        }
+
+    def _end(self, tokens: Collection[int]) -> None:
+        if not tokens:
+            return
+        for text in [t for t, one in self._known.items() if one.caller.token_id in tokens]:
+            del self._known[text]
+        now_s = asyncio.get_running_loop().time()
+        for token in tokens:
+            for limit in self._streams.get(token, ()):
+                limit.reschedule(now_s)
+
+    def _address(self, request: web.Request) -> str:
+        forwarded = ",".join(request.headers.getall("X-Forwarded-For", ()))
+        return client_address(request.remote, forwarded, self._trusted)
+
+
+_UNKNOWN = "the token is unknown, expired or revoked"
+
+
+def _refuse(wait_s: float) -> None:
+    if wait_s > 0:
+        later = {"Retry-After": str(math.ceil(wait_s))}
+        detail = "too many requests: try again later"
+        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
+
+
+def _unauthorized(detail: str) -> Problem:
+    return Problem(
+        HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": 'Bearer realm="underpass"'}
+    )
