@@ -90,7 +90,7 @@ async def find_caller(connection: AsyncConnection, text: str, now_ms: int) -> Ca
     row = (
         await connection.execute(
             select(Token.id, Token.name, Token.role, Token.node, Token.expires_ms).where(
-                Token.digest == _digest(text), _is_in_force(now_ms)
+                Token.digest == _digest(text), is_in_force(now_ms)
             )
         )
     ).one_or_none()
@@ -103,11 +103,12 @@ async def in_force(
     connection: AsyncConnection, token_ids: Collection[int], now_ms: int
 ) -> set[int]:
     """Return which of some tokens are neither expired nor revoked."""
-    query = select(Token.id).where(Token.id.in_(token_ids), _is_in_force(now_ms))
+    query = select(Token.id).where(Token.id.in_(token_ids), is_in_force(now_ms))
     return set(await connection.scalars(query))
 
 
-def _is_in_force(now_ms: int) -> ColumnElement[bool]:
+def is_in_force(now_ms: int) -> ColumnElement[bool]:
+    """Return the condition that a token is neither expired nor revoked."""
     return Token.revoked_ms.is_(None) & (Token.expires_ms.is_(None) | (Token.expires_ms > now_ms))
 
 

@@ -54,6 +54,11 @@ class Metrics:
             "Links that gateways have reported to terminals that are not known",
             registry=self.registry,
         )
+        self.reports_elsewhere = Counter(
+            "underpass_control_reports_elsewhere",
+            "Links that gateways have reported to terminals that are at other gateways",
+            registry=self.registry,
+        )
         self.blockages = Counter(
             "underpass_control_blockages",
             "Observed blockages that are over, by whether they had been predicted",

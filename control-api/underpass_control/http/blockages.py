@@ -15,6 +15,7 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.speaking import check_speaks_for
 from underpass_control.instants import is_plausible, milliseconds, moment_of
 from underpass_control.storage import announcements, history, registry
 from underpass_control.storage.announcements import Announced
@@ -133,9 +134,9 @@ class Blockages:
 
     async def _announce(self, call: Call) -> models.Accepted:
         terminal = call.path_number("terminal")
-        if not call.known_caller.may_report_for(terminal):
-            raise Problem(HTTPStatus.FORBIDDEN, "a terminal announces its own blockages only")
         said = _announced(terminal, call.body(models.AnnouncementBody))
+        announced = {terminal: said.announcement.announced_ms}
+        await check_speaks_for(self._database, call.known_caller, announced)
         try:
             async with self._changes.transaction() as (connection, announce):
                 await announcements.put(connection, [said])

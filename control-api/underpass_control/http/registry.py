@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -15,8 +16,8 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, number_after, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.storage import homes, registry
 from underpass_control.storage import models as tables
-from underpass_control.storage import registry
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
@@ -192,6 +193,8 @@ class Registry:
     ) -> Answer:
         try:
             async with self._changes.transaction() as (connection, announce):
+                if table is tables.Terminal:
+                    await homes.assign(connection, int(key), values["gateway"], _now_ms())
                 revision, new = await registry.put(
                     connection, table, key, values, revision=_expected(call)
                 )
@@ -286,6 +289,10 @@ def _beam_id(call: Call) -> str:
     except ValidationError as error:
         detail = "a beam's id has 1 to 64 of a-z, 0-9, - and _, and begins with one of a-z, 0-9"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _node(call: Call) -> int:

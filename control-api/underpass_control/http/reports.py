@@ -63,7 +63,9 @@ class Reports:
             detail = f"the token is that of node {caller.node}, not of {post.node}"
             raise Problem(HTTPStatus.FORBIDDEN, detail)
         try:
-            refused = await self._intake.take(post, received_ms)
+            refused = await self._intake.take(
+                post, received_ms, by_operator=caller.role is Role.OPERATOR
+            )
         except TooManyError as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         except (BusyError, IntegrityError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from http import HTTPStatus
 
 from sqlalchemy.exc import IntegrityError
@@ -10,6 +11,7 @@ from dama.prediction.places import is_on_earth, without_repeats
 from underpass_control.http import models
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.speaking import check_speaks_for
 from underpass_control.storage import routes
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
@@ -70,7 +72,7 @@ class Routes:
         return Answer(models.Route(**row.geometry), HTTPStatus.OK, {"ETag": tag})
 
     async def _put(self, call: Call) -> Answer:
-        terminal = _own(call)
+        terminal = await self._spoken_for(call)
         places = [(place[0], place[1]) for place in call.body(models.Route).coordinates]
         line = without_repeats(places)
         if len(line) < 2 or not all(is_on_earth(*place) for place in line):
@@ -86,7 +88,7 @@ class Routes:
         return Answer(model, HTTPStatus.OK, {"ETag": f'"{revision}"'})
 
     async def _delete(self, call: Call) -> Answer:
-        terminal = _own(call)
+        terminal = await self._spoken_for(call)
         async with self._changes.transaction() as (connection, announce):
             found = await routes.remove(connection, terminal)
             if found:
@@ -95,9 +97,8 @@ class Routes:
             raise Problem(HTTPStatus.NOT_FOUND, f"no route of terminal {terminal} is known")
         return Answer(None, HTTPStatus.NO_CONTENT)
 
-
-def _own(call: Call) -> int:
-    terminal = call.path_number("terminal")
-    if not call.known_caller.may_report_for(terminal):
-        raise Problem(HTTPStatus.FORBIDDEN, "a terminal sets its own route only")
-    return terminal
+    async def _spoken_for(self, call: Call) -> int:
+        terminal = call.path_number("terminal")
+        now_ms = time.time_ns() // 1_000_000
+        await check_speaks_for(self._database, call.known_caller, {terminal: now_ms})
+        return terminal

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from dama.planner import Link
 from underpass_control.planning import stored
 from underpass_control.planning.stored import StoredPlan
 from underpass_control.planning.wire import WirePlan, gateways_alone
 from underpass_control.storage.database import Database
+from underpass_control.storage.homes import SERVED_BY
 from underpass_control.storage.models import Terminal
 
 Key = tuple[str, Link]
@@ -97,7 +98,7 @@ class Outlet:
         """Return the links of the beams that a gateway has terminals of."""
         beams = self._beams.get(gateway)
         if beams is None:
-            serves = func.coalesce(Terminal.gateway, Terminal.heard_by) == gateway
+            serves = gateway == SERVED_BY
             query = select(Terminal.beam_id).where(serves).distinct()
             age = self._changed
             async with self._database.reading() as connection:
@@ -142,7 +143,7 @@ class Outlet:
     async def _gateways_of(self, beam: str) -> Mapping[int, int | None]:
         gateways = self._gateways.get(beam)
         if gateways is None:
-            serving = func.coalesce(Terminal.gateway, Terminal.heard_by).label("serving")
+            serving = SERVED_BY.label("serving")
             query = select(Terminal.node, serving).where(Terminal.beam_id == beam)
             age = self._changed
             async with self._database.reading() as connection:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.storage.models import Beam, Lease, Terminal
-
-# The gateway that a terminal's plans go to, if there is one.
-SERVED_BY = func.coalesce(Terminal.gateway, Terminal.heard_by)
 
 
 class RevisionError(RuntimeError):
