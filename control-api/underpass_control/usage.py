@@ -14,8 +14,12 @@ BUCKET_MS = 10_000
 YOUNG_MS = 60_000
 _SLOT_MS = 1_000
 _SLOTS = BUCKET_MS // _SLOT_MS
-# Reports come each second: with one lost, and the edges of seconds between, two have none.
+# A link that carries something is reported each second: with one report lost, and the edges of
+# seconds between, two have none. One that is idle is reported each 10 s.
 _MOST_MISSING = 2
+_MOST_MISSING_IDLE = 12
+# What an idle link carries in 10 s at most: reports, beacons, and what keeps sessions.
+_IDLE_BITS = 160_000
 # Efficiencies come as decimal fractions; more digits than this are noise and cost.
 _DENOMINATOR = 1_000
 
@@ -181,4 +185,7 @@ class _Seconds:
         after = self.masks.get(bucket.start_ms + BUCKET_MS, (0, 0))[0]
         # Up to the next report: the seconds of the next bucket that come before it.
         ahead = self.missing + ((after & -after).bit_length() - 1 if after else _SLOTS)
-        bucket.complete = covered and max(longest, ahead) <= _MOST_MISSING
+        # A gap in which more was sent than this has reports that have not come yet.
+        idle = bucket.sent_bits <= _IDLE_BITS
+        most = _MOST_MISSING_IDLE if idle else _MOST_MISSING
+        bucket.complete = covered and max(longest, ahead) <= most

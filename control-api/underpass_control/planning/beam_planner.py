@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from dama.planner import Blockage, CapacityStep, Link, Plan, Request, Terminal, fair_rates
 from dama.prediction import Blockage as Prediction
+from underpass_control.demand import Demand
 from underpass_control.planning.expected import Expectations, Expected, Planned
 
 # A plan reaches at least so far. What is owed is settled within so long, or so long after the last
@@ -59,14 +60,6 @@ class Terms:
     gateway: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What a terminal can use; None: all that it gets."""
-
-    demand_bps: int | None
-    efficiency: Fraction
-
-
 _GREEDY = Demand(None, Fraction(1))
 
 
@@ -77,8 +70,10 @@ class _LinkState:
     capacity: tuple[CapacityStep, ...] = ()
     terms: dict[int, Terms] = field(default_factory=dict)
     demands: dict[int, Demand] = field(default_factory=dict)
-    # Whether the demands differ enough from those of the plan.
+    # Whether the demands differ enough from those of the plan; and whether somebody who has next
+    # to nothing by the plan wants more.
     demand_due: bool = False
+    starved: bool = False
     balances_due: bool = False
     # When it was last found that there is no plan for it.
     refused_ms: int | None = None
@@ -138,6 +133,10 @@ class BeamPlanner:
             state.demands.pop(gone, None)
         state.terms = dict(terms)
 
+    def capacity_bps(self, link: Link, now_ms: int) -> int:
+        """Return the capacity of a link at a time."""
+        return self._links[link].capacity_bps(now_ms)
+
     def set_demands(self, link: Link, demands: Mapping[int, Demand], now_ms: int) -> None:
         """Take in what terminals can use now."""
         state = self._links[link]
@@ -147,15 +146,16 @@ class BeamPlanner:
         capacity_bps = state.capacity_bps(now_ms)
         rates = fair_rates(capacity_bps, state.terminals({}))
         none = Fraction()
-        changes = sum(
-            (
-                abs(rates.get(name, none) - state.planned_rates.get(name, none))
-                for name in rates.keys() | state.planned_rates.keys()
-            ),
-            none,
-        )
+        changes = {
+            name: rates.get(name, none) - state.planned_rates.get(name, none)
+            for name in rates.keys() | state.planned_rates.keys()
+        }
+        matters_bps = _DEMAND_PART * capacity_bps
         # What one loses another gains.
-        state.demand_due = changes > 2 * _DEMAND_PART * capacity_bps
+        state.demand_due = sum(map(abs, changes.values()), none) > 2 * matters_bps
+        state.starved = any(
+            more > matters_bps and 2 * more > rates[name] for name, more in changes.items()
+        )
 
     def expect(self, terminal: int, blockages: Iterable[Prediction], now_ms: int) -> None:
         """Take in all that is predicted of a terminal now."""
@@ -222,7 +222,7 @@ class BeamPlanner:
         state.planned_terms = dict(state.terms)
         bare = tuple(replace(terminal, owed_bits=0) for terminal in request.terminals)
         state.planned_rates = fair_rates(state.capacity_bps(request.now_ms), bare)
-        state.demand_due = state.balances_due = False
+        state.demand_due = state.starved = state.balances_due = False
         state.refused_ms = None
 
     def refused(self, link: Link, now_ms: int) -> None:
@@ -252,7 +252,9 @@ class BeamPlanner:
             return Reason.MOVED
         if age_ms >= _MOVE_EVERY_MS and state.balances_due:
             return Reason.BALANCES
-        if age_ms >= _DEMAND_EVERY_MS and state.demand_due:
+        if state.starved and age_ms >= _MOVE_EVERY_MS:
+            return Reason.DEMAND
+        if state.demand_due and age_ms >= _DEMAND_EVERY_MS:
             return Reason.DEMAND
         if state.plan.end_ms - now_ms < RENEW_MS:
             return Reason.HORIZON

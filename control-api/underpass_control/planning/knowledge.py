@@ -13,7 +13,7 @@ from dama.planner import Link
 from dama.prediction import Blockage, ObstructionMap
 from dama.prediction.learning import Learned
 from underpass_control.demand import Demands
-from underpass_control.planning.beam_planner import BeamPlanner, Demand
+from underpass_control.planning.beam_planner import BeamPlanner
 from underpass_control.prediction import Predictions
 from underpass_control.storage import announcements, blockages, links, positions
 from underpass_control.takeover import fix_of, recall
@@ -109,11 +109,6 @@ class Knowledge:
     def tell_demands(self, planner: BeamPlanner, now_ms: int) -> None:
         """Tell what all terminals can use."""
         for link in Link:
-            demands = {
-                node: Demand(
-                    self._demands.demand_bps(node, link, now_ms),
-                    self._demands.efficiency(node, link),
-                )
-                for node in self._nodes
-            }
+            capacity_bps = planner.capacity_bps(link, now_ms)
+            demands = self._demands.of_link(link, self._nodes, capacity_bps, now_ms)
             planner.set_demands(link, demands, now_ms)

@@ -98,7 +98,7 @@ class Outlet:
         """Return the links of the beams that a gateway has terminals of."""
         beams = self._beams.get(gateway)
         if beams is None:
-            serves = gateway == SERVED_BY
+            serves = SERVED_BY.in_([gateway])
             query = select(Terminal.beam_id).where(serves).distinct()
             age = self._changed
             async with self._database.reading() as connection:

@@ -17,8 +17,8 @@ from underpass_control.storage.models import LinkState as Table
 from underpass_control.storage.models import Terminal
 
 # A link that one node has down may be up at another, which the terminal has moved to: it counts
-# only once the other has said nothing for so long.
-_MOVED_AFTER_MS = 10_000
+# only once the other has said nothing for so long. Idle links are reported each 10 s.
+_MOVED_AFTER_MS = 25_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from underpass_control.planning.beam_planner import BeamPlanner, Demand, Reason, Terms
+from underpass_control.demand import Demand
+from underpass_control.planning.beam_planner import BeamPlanner, Reason, Terms
 from underpass_control.settlement.period import projected, shares_of
 
 from dama.formulas import jain_index

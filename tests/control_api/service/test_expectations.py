@@ -289,11 +289,11 @@ def test_a_new_planner_knows_who_wanted_how_much(api: Api) -> None:
     busy = status(link(SECOND, "forward", backlogged_bytes=10**7, sent_bytes=5), time_ms=at)
     taken(api, entry(busy, HUB))
     demands = recalled(api, at)[1]
-    rate = demands.demand_bps(FIRST, Link.RETURN, at)
+    rate = demands.of_link(Link.RETURN, [FIRST], 2_000_000, at)[FIRST].demand_bps
     assert rate is not None
     assert 1.25 * 800_000 <= rate <= 1.25 * 800_000 * 1.125
     assert demands.efficiency(FIRST, Link.RETURN) == 1.5
-    assert demands.demand_bps(SECOND, Link.FORWARD, at) is None
+    assert demands.of_link(Link.FORWARD, [SECOND], 2_000_000, at)[SECOND].demand_bps is None
 
 
 def test_a_track_of_long_ago_is_not_recalled(api: Api) -> None:
