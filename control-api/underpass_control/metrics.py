@@ -140,6 +140,11 @@ class Metrics:
             "Rows of usage deleted for their age",
             registry=self.registry,
         )
+        self.clock_offset = Gauge(
+            "underpass_control_clock_offset_seconds",
+            "How far the database's clock, which plans and leases go by, is ahead of the host's",
+            registry=self.registry,
+        )
         self.plan_streams = Gauge(
             "underpass_control_plan_streams",
             "Open streams of plans to gateways",

@@ -52,13 +52,14 @@ class Service:
         self._changes = Changes(database, self._events.tell, self._events.interrupt)
         self._writer = PositionWriter(self._changes)
         self._metrics.positions_waiting.set_function(lambda: self._writer.waiting)
+        self._metrics.clock_offset.set_function(lambda: database.clock.offset_ms / 1000)
         intake = Intake(database, self._changes, self._writer, self._metrics, terminal_state)
         self._outlet = Outlet(database)
-        self._keeper = Keeper(database, self._changes, self._metrics, settings, self._outlet)
+        self.keeper = Keeper(database, self._changes, self._metrics, settings, self._outlet)
         self._station = Station(
-            database, self._changes, self._metrics, held=lambda: self._keeper.held
+            database, self._changes, self._metrics, held=lambda: self.keeper.followed
         )
-        for listener in (self._outlet, self._keeper, self._station):
+        for listener in (self._outlet, self.keeper, self._station):
             self._events.listen(listener)
         self._callers = Callers(database, settings)
         itself = Itself(database, self._metrics)
@@ -67,7 +68,7 @@ class Service:
             *Registry(database, self._changes).endpoints(),
             *Positions(database, self._writer, self._metrics).endpoints(),
             *Obstructions(database, self._changes).endpoints(),
-            *Reports(intake).endpoints(),
+            *Reports(intake, database.clock).endpoints(),
             *LedgerOfBeam(database, self._changes).endpoints(),
             *Links(database).endpoints(),
             *Blockages(database, self._changes).endpoints(),
@@ -95,7 +96,7 @@ class Service:
     async def _run(self, _application: web.Application) -> AsyncIterator[None]:
         await self._changes.start()
         self._writer.start()
-        self._keeper.start()
+        self.keeper.start()
         self._station.start()
         self._callers.start()
         pruning = asyncio.create_task(prune_for_ever(self._database, self._settings, self._metrics))
@@ -105,7 +106,7 @@ class Service:
         await self._callers.close()
         await self._writer.close()
         await self._station.close()
-        await self._keeper.close()
+        await self.keeper.close()
         await self._changes.close()
         await self._database.close()
 

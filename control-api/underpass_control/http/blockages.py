@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 from typing import Annotated
 
@@ -134,7 +133,8 @@ class Blockages:
 
     async def _announce(self, call: Call) -> models.Accepted:
         terminal = call.path_number("terminal")
-        said = _announced(terminal, call.body(models.AnnouncementBody))
+        now_ms = self._database.clock.now_ms()
+        said = _announced(terminal, call.body(models.AnnouncementBody), now_ms)
         announced = {terminal: said.announcement.announced_ms}
         await check_speaks_for(self._database, call.known_caller, announced)
         try:
@@ -147,8 +147,7 @@ class Blockages:
         return models.Accepted(accepted=1)
 
 
-def _announced(terminal: int, body: models.AnnouncementBody) -> Announced:
-    now_ms = time.time_ns() // 1_000_000
+def _announced(terminal: int, body: models.AnnouncementBody, now_ms: int) -> Announced:
     announced_ms = now_ms if body.announced is None else milliseconds(body.announced)
     if not is_plausible(announced_ms, now_ms):
         detail = f"{moment_of(announced_ms)} cannot be the time of what is announced now"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 
 from sqlalchemy.exc import IntegrityError
@@ -86,14 +85,14 @@ class Positions:
         ]
 
     async def _batch(self, call: Call) -> models.Accepted:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._database.clock.now_ms()
         batch = call.body(models.PositionBatch).positions
         await self._store([_stored(p.terminal, p, now_ms) for p in batch], call)
         return models.Accepted(accepted=len(batch))
 
     async def _one(self, call: Call) -> models.Accepted:
         terminal = call.path_number("terminal")
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._database.clock.now_ms()
         try:
             await self._store([_stored(terminal, call.body(models.PositionBody), now_ms)], call)
         except Problem as problem:

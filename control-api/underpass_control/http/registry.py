@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -194,7 +193,8 @@ class Registry:
         try:
             async with self._changes.transaction() as (connection, announce):
                 if table is tables.Terminal:
-                    await homes.assign(connection, int(key), values["gateway"], _now_ms())
+                    now_ms = self._database.clock.now_ms()
+                    await homes.assign(connection, int(key), values["gateway"], now_ms)
                 revision, new = await registry.put(
                     connection, table, key, values, revision=_expected(call)
                 )
@@ -289,10 +289,6 @@ def _beam_id(call: Call) -> str:
     except ValidationError as error:
         detail = "a beam's id has 1 to 64 of a-z, 0-9, - and _, and begins with one of a-z, 0-9"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _node(call: Call) -> int:

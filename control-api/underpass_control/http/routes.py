@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 
 from sqlalchemy.exc import IntegrityError
@@ -99,6 +98,6 @@ class Routes:
 
     async def _spoken_for(self, call: Call) -> int:
         terminal = call.path_number("terminal")
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._database.clock.now_ms()
         await check_speaks_for(self._database, call.known_caller, {terminal: now_ms})
         return terminal

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from fractions import Fraction
 from http import HTTPStatus
 
@@ -54,7 +53,7 @@ class WhatIf:
 
     async def _ask(self, call: Call) -> web.Response:
         body = call.body(models.WhatIfBody)
-        link, now_ms = Link(body.link), time.time_ns() // 1_000_000
+        link, now_ms = Link(body.link), self._database.clock.now_ms()
         async with self._database.reading() as connection:
             beam = await known_beam(connection, call)
             terms = await terms_of(connection, beam)

@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy import select
 
 from dama.planner import Link
+from underpass_control.clock import Clock
 from underpass_control.metrics import Metrics
 from underpass_control.opensand.allocation import Allocation
 from underpass_control.opensand.ncc import Ncc
@@ -118,7 +119,7 @@ class Station:
                     await self._let_go(beam)
                     known = None
                 if known is None:
-                    self._followers[beam] = _Follower(beam, found, self._metrics, self._report)
+                    self._followers[beam] = self._follower(beam, found)
                 elif known.terms != found:
                     known.terms = found
                 else:
@@ -151,6 +152,13 @@ class Station:
                 ids[row.beam_id][row.node] = row.opensand_id
         return {beam: _Terms(*one, ids[beam]) for beam, one in found.items()}
 
+    def _follower(self, beam: str, terms: _Terms) -> _Follower:
+        def may_tell() -> bool:
+            return beam in self._held()
+
+        clock = self._database.clock
+        return _Follower(beam, terms, self._metrics, self._report, clock, may_tell)
+
     async def _let_go(self, beam: str) -> None:
         await self._followers.pop(beam).close()
 
@@ -173,7 +181,13 @@ class _Follower:
     """One beam's NCC."""
 
     def __init__(
-        self, beam: str, terms: _Terms, metrics: Metrics, report: Callable[[Change], None]
+        self,
+        beam: str,
+        terms: _Terms,
+        metrics: Metrics,
+        report: Callable[[Change], None],
+        clock: Clock,
+        may_tell: Callable[[], bool],
     ) -> None:
         self.terms = terms
         self._beam = beam
@@ -182,7 +196,7 @@ class _Follower:
         self._allocation = Allocation()
         # By satellite terminal, what it was given beyond the plan.
         self._rounding_bps: dict[int, int] = {}
-        self._ncc = Ncc(terms.url, self._allocation, self._told, self._connected)
+        self._ncc = Ncc(terms.url, self._allocation, self._told, clock, may_tell, self._connected)
         self._task = asyncio.create_task(self._ncc.run(), name=f"opensand {beam}")
 
     async def follow(self, plan: stored.StoredPlan) -> None:

@@ -54,8 +54,9 @@ class Tools:
     metrics: Metrics
     settings: Settings
     outlet: Outlet
-    # Who holds the leases.
+    # Who holds the leases, and of which beams they are certainly held now.
     holder: str
+    held: Callable[[], Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class BeamController:
             self._stale_terms = False
             if not await self._read_terms():
                 return False
-        now_ms = _now_ms()
+        now_ms = self._tools.database.clock.now_ms()
         if self._stale_reports:
             self._stale_reports = False
             async with self._tools.database.reading() as connection:
@@ -176,6 +177,10 @@ class BeamController:
         if time.monotonic() - self._demands_told >= _TICK_S:
             self._demands_told = time.monotonic()
             self._knowledge.tell_demands(self._planner, now_ms)
+        if self.beam not in self._tools.held():
+            # The lease is not known to be held any more: nothing is done on the strength of it
+            # before it is renewed, or another process has it.
+            return True
         due = self._planner.due(now_ms)
         # One link that fails must not leave the other's work running behind.
         ends = await asyncio.gather(
@@ -217,7 +222,7 @@ class BeamController:
                 self._knowledge.take(kind, data)
 
     async def _plan(self, link: Link, reason: Reason, heard: float | None) -> None:
-        now_ms = _now_ms()
+        now_ms = self._tools.database.clock.now_ms()
         delay_ms = self._delays.of(link)
         async with self._tools.database.reading() as connection:
             owed = await self._settler.owed_bits(connection, link, now_ms + delay_ms)
@@ -284,7 +289,7 @@ class BeamController:
             self._wake.set()
 
     async def _settle(self) -> None:
-        now_ms = _now_ms()
+        now_ms = self._tools.database.clock.now_ms()
         if not await self._settler.settle_due(now_ms, self.fence):
             return
         async with self._tools.database.reading() as connection:
@@ -293,7 +298,7 @@ class BeamController:
                 self._planner.see_balances(link, owed, now_ms)
 
     async def _keep_expectations(self) -> None:
-        now_ms = _now_ms()
+        now_ms = self._tools.database.clock.now_ms()
         expected = self._knowledge.expected(now_ms)
         lessons = self._knowledge.predictions.lessons()
         if expected == self._expected and not lessons:
@@ -315,7 +320,3 @@ class BeamController:
 def _work(request: Request) -> _Worked:
     made = plan(request)
     return _Worked(request, made, text(plan_document(made)), WirePlan(made))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,8 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
-import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +18,7 @@ from underpass_control.metrics import Metrics
 from underpass_control.planning import lease
 from underpass_control.planning.controller import BeamController, Tools
 from underpass_control.planning.outlet import Outlet
+from underpass_control.planning.renewal import Renewal
 from underpass_control.settings import Settings
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
@@ -42,11 +42,13 @@ class Keeper:
         outlet: Outlet,
     ) -> None:
         holder = f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._tools = Tools(database, changes, metrics, settings, outlet, holder)
-        # Of its own: whatever else waits for a connection, a lease is renewed in time.
-        self._database = Database(database.url, pool_size=1)
-        self._own_changes = changes.over(self._database)
+        self._tools = Tools(database, changes, metrics, settings, outlet, holder, lambda: self.held)
+        self._renewal = Renewal(database, changes, holder, self._renewed)
+        # The leases that were held when they were last renewed.
+        self._fences: Mapping[str, int] = {}
         self._running: dict[str, tuple[BeamController, asyncio.Task[None]]] = {}
+        # Those that end: a beam has no other controller before they have.
+        self._stopping: dict[str, asyncio.Task[None]] = {}
         self._of_terminal: dict[int, BeamController] = {}
         # Obstructions, and those of them that were learned: one map for all beams.
         self._map: tuple[ObstructionMap, Mapping[str, Learned]] = (ObstructionMap([]), {})
@@ -63,11 +65,17 @@ class Keeper:
 
     @property
     def held(self) -> frozenset[str]:
-        """The beams whose leases this process holds."""
-        return frozenset(self._running)
+        """The beams that this process plans, and whose leases it certainly holds now."""
+        return frozenset(self._running.keys() & self._renewal.held.keys())
+
+    @property
+    def followed(self) -> frozenset[str]:
+        """The beams whose plans this process is to have followed, as for an NCC."""
+        return frozenset(self._running.keys() & self._renewal.followed.keys())
 
     def start(self) -> None:
         """Begin to take leases; `close` ends it."""
+        self._renewal.start()
         self._task = asyncio.create_task(self._keep(), name="leases")
 
     async def close(self) -> None:
@@ -77,13 +85,10 @@ class Keeper:
         self._ending = True
         self._look.set()
         await ended([task for task in (self._task, self._reading) if task is not None])
-        beams = list(self._running)
-        await self._stop(beams)
-        with suppress(DatabaseLostError):
-            async with self._own_changes.transaction() as (connection, announce):
-                await lease.release(connection, self.holder)
-                lease.free(announce, beams)
-        await self._database.close()
+        for beam in list(self._running):
+            self._stop(beam)
+        await asyncio.gather(*self._stopping.values())
+        await self._renewal.close()
 
     def heard(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change."""
@@ -102,12 +107,12 @@ class Keeper:
             self._look.set()
         elif kind == "lease":
             if data["holder"] is None:
-                self._look.set()
+                self._renewal.look()
         elif "beam" in data and kind != "plans":
             if data["beam"] in self._running:
                 self._running[data["beam"]][0].heard(kind, data)
             elif kind == "beam":
-                self._look.set()
+                self._renewal.look()
 
     def missed(self) -> None:
         """Take in that changes may have been missed."""
@@ -130,55 +135,47 @@ class Keeper:
                 del self._of_terminal[node]
         self._of_terminal |= dict.fromkeys(terminals, controller)
 
+    def _renewed(self, fences: Mapping[str, int]) -> None:
+        self._fences = fences
+        self._look.set()
+
     async def _keep(self) -> None:
-        renewed = 0.0
         while not self._ending:
             self._look.clear()
-            try:
-                if self._map_stale and (self._reading is None or self._reading.done()):
-                    # A country's takes longer than a lease lasts.
-                    self._reading = asyncio.create_task(self._read_map(), name="map")
-                due = time.monotonic() - renewed >= lease.RENEW_EVERY_S
-                if due or await self._any_free():
-                    begun = time.monotonic()
-                    await self._renew()
-                    renewed = begun
-            except DatabaseLostError as error:
-                # What is planned goes on being followed; leases end by themselves.
-                _LOG.warning("leases are not renewed", error=str(error))
+            self._renewal.move()
+            if self._map_stale and (self._reading is None or self._reading.done()):
+                # A country's takes longer than a lease lasts.
+                self._reading = asyncio.create_task(self._read_map(), name="map")
+            self._follow_leases()
             with suppress(TimeoutError):
                 async with asyncio.timeout(lease.RETRY_S):
                     await self._look.wait()
 
-    async def _any_free(self) -> bool:
-        async with self._database.reading() as connection:
-            return await lease.any_free(connection)
-
-    async def _renew(self) -> None:
-        async with self._own_changes.transaction() as (connection, announce):
-            held = await lease.renew(connection, announce, self.holder)
-        await self._stop(
-            beam
-            for beam, (controller, task) in list(self._running.items())
-            if held.get(beam) != controller.fence or task.done()
-        )
-        for beam in sorted(held.keys() - self._running.keys()):
-            controller = BeamController(self._tools, beam, held[beam], self._serves)
+    def _follow_leases(self) -> None:
+        """Plan the beams whose leases are held, and no others."""
+        for beam, (controller, task) in list(self._running.items()):
+            if self._fences.get(beam) != controller.fence or task.done():
+                self._stop(beam)
+        for beam in sorted(self._fences.keys() - self._running.keys() - self._stopping.keys()):
+            controller = BeamController(self._tools, beam, self._fences[beam], self._serves)
             controller.set_map(*self._map)
             task = asyncio.create_task(controller.run(), name=f"plan {beam}")
             self._running[beam] = controller, task
-            _LOG.info("plans a beam", beam=beam, fence=held[beam])
+            _LOG.info("plans a beam", beam=beam, fence=controller.fence)
         self._tools.metrics.leases.set(len(self._running))
 
-    async def _stop(self, beams: Iterable[str]) -> None:
-        stopped = [self._running.pop(beam) for beam in list(beams)]
-        for controller, _ in stopped:
-            self._serves(controller, ())
-            controller.stop()
-        ends = await ended([task for _, task in stopped])
-        for (controller, _), end in zip(stopped, ends, strict=True):
-            if isinstance(end, Exception):
-                _LOG.error("planning failed", beam=controller.beam, exc_info=end)
+    def _stop(self, beam: str) -> None:
+        controller, task = self._running.pop(beam)
+        self._serves(controller, ())
+        controller.stop()
+        self._stopping[beam] = asyncio.create_task(self._stopped(beam, task), name=f"end {beam}")
+
+    async def _stopped(self, beam: str, task: asyncio.Task[None]) -> None:
+        (end,) = await ended([task])
+        if isinstance(end, Exception):
+            _LOG.error("planning failed", beam=beam, exc_info=end)
+        del self._stopping[beam]
+        self._look.set()
 
     async def _read_map(self) -> None:
         self._map_stale = False

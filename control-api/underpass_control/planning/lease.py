@@ -7,7 +7,6 @@ wakes up late writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Integer, cast, func, literal, select, text, update
@@ -44,12 +43,15 @@ class Held:
 
 
 async def renew(connection: AsyncConnection, announce: Announce, holder: str) -> dict[str, int]:
-    """Renew all leases of a holder, and take those that nobody holds; return fences by beam."""
+    """Renew all leases of a holder, and take those that nobody holds; return fences by beam.
+
+    A lease that has run out and that nobody has taken since goes on with its fence.
+    """
     await _bound(connection)
     now = _now_ms(connection)
     renewed = await connection.execute(
         update(Lease)
-        .where(Lease.holder == holder, Lease.until_ms > now)
+        .where(Lease.holder == holder)
         .values(until_ms=now + LASTS_MS)
         .returning(Lease.beam_id, Lease.fence)
     )
@@ -86,9 +88,19 @@ async def any_free(connection: AsyncConnection) -> bool:
     return found.scalar_one_or_none() is not None
 
 
-async def release(connection: AsyncConnection, holder: str) -> None:
-    """Give up all leases of a holder: the next one need not wait for their end."""
-    await connection.execute(update(Lease).where(Lease.holder == holder).values(until_ms=0))
+async def release(connection: AsyncConnection, holder: str) -> list[str]:
+    """Give up all leases of a holder: the next one need not wait for their end.
+
+    Return the beams.
+    """
+    given_up = update(Lease).where(Lease.holder == holder).values(until_ms=0)
+    return sorted(await connection.scalars(given_up.returning(Lease.beam_id)))
+
+
+async def now_ms(connection: AsyncConnection) -> int:
+    """Return the time by the database's clock, UTC in ms since the Unix epoch."""
+    time_ms: int = (await connection.execute(select(_now_ms(connection)))).scalar_one()
+    return time_ms
 
 
 async def check(connection: AsyncConnection, beam: str, holder: str, fence: int) -> None:
@@ -122,12 +134,6 @@ async def holder_of(connection: AsyncConnection, beam: str) -> Held | None:
     if row is None or row.left_ms <= 0:
         return None
     return Held(beam, row.holder, row.fence, row.left_ms)
-
-
-def free(announce: Announce, beams: Iterable[str]) -> None:
-    """Tell that leases are given up."""
-    for beam in sorted(beams):
-        announce({"kind": "lease", "beam": beam, "holder": None})
 
 
 def _change(beam: str, holder: str, fence: int) -> dict[str, object]:

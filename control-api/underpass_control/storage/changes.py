@@ -66,9 +66,18 @@ class Changes:
         self._task: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
 
-    def over(self, database: Database) -> Changes:
-        """Return the same over other connections to the same database."""
-        return Changes(database, self._tell, self._interrupted)
+    def over(self, database: Database, loop: asyncio.AbstractEventLoop) -> Changes:
+        """Return the same for another thread, over its own connections to the same database.
+
+        What is told is told in the event loop that is given.
+        """
+
+        def tell(text: str) -> None:
+            with suppress(RuntimeError):
+                # The loop may just have ended.
+                loop.call_soon_threadsafe(self._tell, text)
+
+        return Changes(database, tell, lambda: None)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Announce]]:

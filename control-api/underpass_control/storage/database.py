@@ -17,6 +17,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from underpass_control.clock import Clock
+
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 
@@ -51,10 +53,14 @@ def database_url(text: str) -> URL:
 
 
 class Database:
-    """A pool of connections; closed by `close`."""
+    """A pool of connections; closed by `close`.
+
+    `clock` is the database's clock, as far as somebody measures it.
+    """
 
     def __init__(self, url: URL, *, pool_size: int = 10) -> None:
         self.url = url
+        self.clock = Clock()
         self.is_sqlite = url.get_backend_name() == "sqlite"
         if self.is_sqlite:
             self._engine = create_async_engine(url)

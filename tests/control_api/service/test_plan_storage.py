@@ -99,6 +99,13 @@ def test_a_lease_is_one_holders_until_it_ends(store: Store) -> None:
     assert store.lease() == {}
 
 
+def test_a_lease_that_ran_out_goes_on_if_nobody_has_taken_it(store: Store) -> None:
+    store.lease()
+    store.expire()
+    assert store.lease() == {BEAM: 1}
+    assert store.lease("there:2") == {}
+
+
 def test_a_lease_that_is_given_up_is_free_at_once(store: Store) -> None:
     store.lease()
     store.read(lambda connection: lease.release(connection, HOLDER))
