@@ -94,7 +94,7 @@ class LedgerOfBeam:
         return models.LedgerPage(entries=[_shown(one) for one in found], next=last)
 
     async def _balances(self, call: Call) -> models.BeamBalances:
-        async with self._database.snapshot() as connection:
+        async with self._database.reading() as connection:
             beam = await _beam(connection, call)
             links = [
                 await _link_balances(connection, beam, link)

@@ -156,7 +156,6 @@ class Settler:
             due_ms = min(_period(now_ms - _GRACE_MS), mark.until_ms + _LOOK_MS)
             if due_ms <= mark.until_ms:
                 return None
-            # Read after the mark: if it changes meanwhile, the mark tells.
             lots = await stored.lots_of(connection, self._beam, link)
             self._measures.balances(link, lots)
             known = await self._records.gather(connection, link, mark.until_ms, due_ms)

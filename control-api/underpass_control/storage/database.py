@@ -83,13 +83,6 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Connect for queries that see one state of the database."""
-        with _loss():
-            async with self._engine.connect() as connection:
-                yield connection
-
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
         """Connect for queries that see one state of the database, however long they take."""
         with _loss():
             async with self._engine.connect() as connection:
@@ -98,6 +91,13 @@ class Database:
                     await connection.exec_driver_sql("BEGIN")
                 else:
                     await connection.execution_options(isolation_level="REPEATABLE READ")
+                yield connection
+
+    @asynccontextmanager
+    async def migrating(self) -> AsyncIterator[AsyncConnection]:
+        """Connect for what begins and commits transactions itself."""
+        with _loss():
+            async with self._engine.connect() as connection:
                 yield connection
 
     async def close(self) -> None:

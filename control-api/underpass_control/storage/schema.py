@@ -72,7 +72,7 @@ async def _run(database: Database, migration: Callable[[Config], None]) -> None:
         config.attributes["connection"] = connection
         migration(config)
 
-    async with database.reading() as connection:
+    async with database.migrating() as connection:
         if not database.is_sqlite:
             await connection.execute(text(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})"))
             await connection.commit()
