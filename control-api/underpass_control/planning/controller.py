@@ -308,6 +308,7 @@ class BeamController:
             await expectations.keep(connection, announce, self.beam, expected, now_ms)
             if lessons:
                 await learned.put(connection, announce, lessons)
+        self._knowledge.predictions.stored(len(lessons))
         self._expected = expected
 
     def _forget_metrics(self) -> None:

@@ -72,7 +72,7 @@ class Predictions:
         if not ahead.predictor.feed(fix):
             return False
         ahead.found_ms = None
-        self._lessons.look(terminal, ahead.predictor.track)
+        self._lessons.look(terminal, ahead.predictor.track, len(self._terminals))
         return True
 
     def announce(self, terminal: int, announcement: Announcement) -> None:
@@ -89,6 +89,7 @@ class Predictions:
         Both ends of the link observe it: what overlaps an observation is the same one. Holding
         back because a plan says so is no loss, and not to be told here.
         """
+        self._lessons.entered(terminal, entry_ms)
         ahead = self._of(terminal)
         known = ahead.darkness
         if known is not None and known.overlaps(entry_ms, exit_ms or entry_ms + 1):
@@ -139,8 +140,12 @@ class Predictions:
         return ahead.found
 
     def lessons(self) -> list[Lesson]:
-        """Return what was learned since the last call, to be stored by who plans the beam."""
-        return self._lessons.take()
+        """Return what was learned and is not stored yet, by the process that plans the beam."""
+        return self._lessons.unstored()
+
+    def stored(self, count: int) -> None:
+        """Take in that so many of the lessons, the first ones, are stored."""
+        self._lessons.stored(count)
 
     def track(self, terminal: int) -> Track | None:
         """Return what is kept of a terminal's track."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from underpass_control.takeover import recall
 
 from dama.planner import Link
 from dama.prediction import Blockage, Fix
-from dama.prediction.learning import Learned
+from dama.prediction.learning import Learned, Observation
 from dama.prediction.places import Line
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_positions import moment, position
@@ -26,7 +27,8 @@ from tests.dama.prediction.test_laws import MAP, START_MS, eastwards, line
 
 AXIS = line((0.0, 0.0), (600.0, 0.0))
 APPROACH = line((-900.0, 0.0), (-300.0, 10.0), (0.0, 0.0))
-PLACE = Learned("learned:11:1", APPROACH, AXIS, 3, 1)
+PLACE = Learned("learned:11:1", APPROACH, AXIS)
+LOSS, HELD = Lesson(PLACE.id, Observation(APPROACH, AXIS)), Lesson(PLACE.id, None)
 
 
 def keep(api: Api, at_ms: int, *blockages: Blockage, terminal: int = FIRST) -> Kept:
@@ -170,14 +172,33 @@ def learn(api: Api, *lessons: Lesson) -> tuple[list[str], dict[str, Learned]]:
 
 
 def test_what_is_learned_is_an_obstruction_that_says_how_often(api: Api) -> None:
-    lesson = Lesson(PLACE.id, PLACE)
-    assert learn(api, lesson, lesson) == ([PLACE.id], {PLACE.id: PLACE})
+    assert learn(api, LOSS)[1] == {PLACE.id: PLACE}
+    learn(api, LOSS, HELD, LOSS)
     (feature,) = api.get("/v1/obstructions").json["features"]
     properties = feature["properties"]
     assert (properties["source"], properties["lost"], properties["held"]) == ("learned", 3, 1)
-    again = replace(PLACE, held=2)
-    assert learn(api, Lesson(PLACE.id, again)) == ([PLACE.id], {PLACE.id: again})
-    assert learn(api, Lesson(PLACE.id, None)) == ([], {})
+    assert learn(api, *[HELD] * 11) == ([], {})
+    # What was forgotten meanwhile is not counted on.
+    assert learn(api, HELD) == ([], {})
+
+
+def test_what_several_learn_at_once_is_counted_once_each_at_one_place(api: Api) -> None:
+    others = [replace(LOSS, id=f"learned:{number}:1") for number in range(5)]
+
+    async def one(lesson: Lesson) -> None:
+        async with api.changes.transaction() as (connection, announce):
+            await learned.put(connection, announce, [lesson])
+
+    async def run() -> None:
+        if api.database.is_sqlite:
+            for lesson in others:
+                await one(lesson)
+        else:
+            await asyncio.gather(*map(one, others))
+
+    api.run(run())
+    ((_, place),) = learn(api)[1].items()
+    assert (place.lost, place.held) == (5, 0)
 
 
 def test_a_map_holds_what_was_imported_and_what_was_learned(api: Api) -> None:
@@ -185,7 +206,7 @@ def test_a_map_holds_what_was_imported_and_what_was_learned(api: Api) -> None:
     feature = {"type": "Feature", "id": "block", "geometry": area, "properties": {}}
     collection = {"type": "FeatureCollection", "features": [feature]}
     assert api.call("POST", "/v1/obstructions", collection).status == 200
-    names, places = learn(api, Lesson(PLACE.id, PLACE))
+    names, places = learn(api, LOSS)
     assert (names, list(places)) == (["block", PLACE.id], [PLACE.id])
 
 
