@@ -156,6 +156,11 @@ class Metrics:
             ("link", "reason"),
             registry=self.registry,
         )
+        self.acknowledgements_pruned = Counter(
+            "underpass_control_acknowledgements_pruned",
+            "Acknowledgements of old plans deleted",
+            registry=self.registry,
+        )
         self.plans_pruned = Counter(
             "underpass_control_plans_pruned",
             "Plans deleted for their age",

@@ -10,7 +10,19 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from underpass_control.storage.models import Beam, Lease, Terminal
+from underpass_control.storage.models import (
+    Acknowledgement,
+    Announcement,
+    Beam,
+    Blockage,
+    Lease,
+    LinkUsage,
+    Plan,
+    PositionReport,
+    PredictedBlockage,
+    Terminal,
+)
+from underpass_control.storage.portions import Portion, rows_of
 
 
 class RevisionError(RuntimeError):
@@ -72,6 +84,23 @@ async def page(
     if after is not None:
         query = query.where(name > after)
     return (await connection.execute(query)).all()
+
+
+def reported(node: int) -> Sequence[Portion]:
+    """Return what deletes all that has been reported of a terminal."""
+    tables = (PositionReport, LinkUsage, Blockage, PredictedBlockage, Announcement)
+    return [rows_of(table, table.terminal, node) for table in tables]
+
+
+def planned(beam: str) -> Sequence[Portion]:
+    """Return what deletes all plans of a beam."""
+    return [rows_of(table, table.beam_id, beam) for table in (Acknowledgement, Plan)]
+
+
+async def has_terminals(connection: AsyncConnection, beam: str) -> bool:
+    """Tell whether a beam has any terminals."""
+    query = select(Terminal.node).where(Terminal.beam_id == beam).limit(1)
+    return (await connection.execute(query)).scalar_one_or_none() is not None
 
 
 async def remove(
