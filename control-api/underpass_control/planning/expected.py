@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dama.planner.request import LEAST_CONFIDENCE
-from dama.prediction import Blockage
+from dama.prediction import Blockage, Span
+from dama.prediction.same import is_same
 
 # The mean is that of about so long; what is further from it is no noise.
 _MEAN_MS = 4_000
@@ -29,8 +30,6 @@ _TOLERATED_PART = 0.02
 _LEAST_TOLERATED_MS = 750
 _MOST_TOLERATED_MS = 5_000
 _TOLERATED_CONFIDENCE = 0.15
-# Entries so near are the same blockage where nothing else tells.
-_SAME_ENTRY_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,11 @@ class Expected:
     entry_ms: int
     exit_ms: int
     confidence: float
+
+    @property
+    def span(self) -> Span:
+        """What is compared to tell whether another is the same blockage."""
+        return Span(None, self.entry_ms, self.exit_ms)
 
 
 @dataclass(slots=True)
@@ -65,18 +69,10 @@ class Steady:
             part = 1.0
         self.confidence += (said.confidence - self.confidence) * part
 
-    def is_same(self, said: Blockage) -> bool:
-        """Tell whether a prediction speaks of this one."""
-        if self.obstruction_id is not None and said.obstruction_id is not None:
-            if self.obstruction_id != said.obstruction_id:
-                return False
-            # The same road tunnel may be met again on the way back.
-            return abs(self.entry_ms - said.entry_ms) <= max(
-                _SAME_ENTRY_MS, self.exit_ms - self.entry_ms
-            ) or (self.entry_ms < said.exit_ms and said.entry_ms < self.exit_ms)
-        if self.entry_ms < said.exit_ms and said.entry_ms < self.exit_ms:
-            return True
-        return abs(self.entry_ms - said.entry_ms) <= _SAME_ENTRY_MS
+    @property
+    def span(self) -> Span:
+        """What is compared to tell whether another is the same blockage."""
+        return Span(self.obstruction_id, self.entry_ms, self.exit_ms)
 
 
 class Expectations:
@@ -90,7 +86,7 @@ class Expectations:
         known = self._of.get(terminal, [])
         kept: list[Steady] = []
         for blockage in said:
-            same = [one for one in known if one.is_same(blockage)]
+            same = [one for one in known if is_same(one.span, blockage.span, now_ms)]
             if same:
                 nearest = min(same, key=lambda one: abs(one.entry_ms - blockage.entry_ms))
                 known.remove(nearest)
@@ -124,7 +120,7 @@ class Expectations:
         for terminal, blockages in self._of.items():
             for one in blockages:
                 least = LEAST_CONFIDENCE
-                if planned.nearest(terminal, one.entry_ms, one.exit_ms) is not None:
+                if planned.nearest(terminal, one.span, now_ms) is not None:
                     least = _KEPT_CONFIDENCE
                 if one.confidence >= least and one.exit_ms > now_ms:
                     confidence = min(1.0, max(one.confidence, LEAST_CONFIDENCE))
@@ -141,21 +137,16 @@ class Planned:
         for one in blockages:
             self._of.setdefault(one.terminal, []).append(one)
 
-    def nearest(self, terminal: int, entry_ms: float, exit_ms: float) -> Expected | None:
+    def nearest(self, terminal: int, span: Span, now_ms: int) -> Expected | None:
         """Return which of them is a terminal's blockage at about that time."""
-        near = [
-            one
-            for one in self._of.get(terminal, ())
-            if (one.entry_ms < exit_ms and entry_ms < one.exit_ms)
-            or abs(one.entry_ms - entry_ms) <= _SAME_ENTRY_MS
-        ]
-        return min(near, key=lambda one: abs(one.entry_ms - entry_ms), default=None)
+        near = [one for one in self._of.get(terminal, ()) if is_same(one.span, span, now_ms)]
+        return min(near, key=lambda one: abs(one.entry_ms - span.entry_ms), default=None)
 
     def appeared_or_vanished(self, now: Iterable[Expected], now_ms: int) -> bool:
         """Tell whether there are others than were planned with."""
         left = [one for ones in self._of.values() for one in ones if one.exit_ms > now_ms]
         for one in now:
-            known = self.nearest(one.terminal, one.entry_ms, one.exit_ms)
+            known = self.nearest(one.terminal, one.span, now_ms)
             if known is None:
                 return True
             if known in left:
@@ -165,7 +156,7 @@ class Planned:
     def moved(self, now: Iterable[Expected], now_ms: int) -> bool:
         """Tell whether one has moved beyond what is tolerated."""
         for one in now:
-            known = self.nearest(one.terminal, one.entry_ms, one.exit_ms)
+            known = self.nearest(one.terminal, one.span, now_ms)
             if known is None:
                 continue
             if _apart(known.entry_ms, one.entry_ms, now_ms):

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dama.prediction import Blockage
+from dama.prediction.same import has_begun, is_told_again
 
-# Expected and observed entries so near, or intervals that overlap, are the same blockage.
-SAME_ENTRY_MS = 30_000
 # Whoever stays dark beyond the expected exit is expected to do so for this part of the time so
 # far longer, until it is this many times what was expected and a minute: then it is something else.
 _OVERDUE = 0.2
@@ -33,13 +32,8 @@ class Darkness:
 
 def recognise(entry_ms: int, expected: Iterable[Blockage]) -> Blockage | None:
     """Return which of the expected blockages has begun."""
-    near = [one for one in expected if is_same(entry_ms, one.entry_ms, one.exit_ms)]
+    near = [one for one in expected if has_begun(one.span, entry_ms)]
     return min(near, key=lambda one: abs(one.entry_ms - entry_ms), default=None)
-
-
-def is_same(observed_entry_ms: int, entry_ms: int, exit_ms: int) -> bool:
-    """Tell whether what began at a time may be what was expected from `entry_ms` to `exit_ms`."""
-    return entry_ms - SAME_ENTRY_MS <= observed_entry_ms < max(exit_ms, entry_ms + SAME_ENTRY_MS)
 
 
 def as_observed(
@@ -58,8 +52,8 @@ def as_observed(
     others = tuple(
         one
         for one in expected
-        if not is_same(darkness.entry_ms, one.entry_ms, one.exit_ms)
-        and (begun is None or not _goes_on(one, begun))
+        if not has_begun(one.span, darkness.entry_ms)
+        and (begun is None or not is_told_again(one.span, one.based_on_ms, begun.span))
         and one.exit_ms > now_ms
     )
     present = None if begun is None else _present(begun, darkness.entry_ms, now_ms)
@@ -76,7 +70,7 @@ def _is_over(one: Blockage, darkness: Darkness, over_ms: int) -> bool:
         begun is not None
         and one.based_on_ms < over_ms
         and 2 * (over_ms - darkness.entry_ms) >= begun.exit_ms - begun.entry_ms
-        and _goes_on(one, begun)
+        and is_told_again(one.span, one.based_on_ms, begun.span)
     )
 
 
@@ -87,10 +81,3 @@ def _present(begun: Blockage, entry_ms: int, now_ms: int) -> Blockage | None:
         return None
     exit_ms = entry_ms + max(lasting_ms, round((1 + _OVERDUE) * dark_ms))
     return replace(begun, entry_ms=entry_ms, exit_ms=exit_ms, confidence=1.0)
-
-
-def _goes_on(one: Blockage, begun: Blockage) -> bool:
-    """Tell whether an expectation is one that is known to have begun, told again."""
-    if one.obstruction_id is not None and begun.obstruction_id is not None:
-        return one.obstruction_id == begun.obstruction_id and one.based_on_ms <= begun.exit_ms
-    return is_same(one.entry_ms, begun.entry_ms, begun.exit_ms)

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from dama.prediction.same import Span, has_begun
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
-from underpass_control.prediction.darkness import is_same
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change, listed
 from underpass_control.storage.models import Blockage as Table
@@ -159,7 +159,11 @@ def _compared(one: Observed, expected: Iterable[Any]) -> Observed:
     """Return what was observed with the expectation that it fulfils, and the errors of that."""
     if not one.is_sensed:
         return one
-    same = [row for row in expected if is_same(one.entry_ms, row.entry_ms, row.exit_ms)]
+    same = [
+        row
+        for row in expected
+        if has_begun(Span(row.obstruction, row.entry_ms, row.exit_ms), one.entry_ms)
+    ]
     if not same:
         return one
     row = min(same, key=lambda row: abs(row.entry_ms - one.entry_ms))
