@@ -29,10 +29,6 @@ class Blockage:
         """What is compared to tell whether another is the same blockage."""
         return Span(self.obstruction_id, self.entry_ms, self.exit_ms)
 
-    def time_to_entry_s(self, now_ms: int) -> float:
-        """T_r: seconds until the entry, 0 from then on."""
-        return max(self.entry_ms - now_ms, 0) / 1000.0
-
     @property
     def duration_s(self) -> float:
         """T_t: seconds without line of sight."""

@@ -107,6 +107,22 @@ class Callers:
         _refuse(self._of_token.take(known.caller.token_id, time.monotonic()))
         return known.caller if known.until_ms > now_ms else await self._find(text, now_ms)
 
+    def may_stream(self, caller: Caller, open_streams: int, most: int) -> None:
+        """Make sure that there is room for another stream of a kind.
+
+        One token has half of them at most: whoever has it locks nobody else out.
+
+        Raises:
+            Problem: 503, there are too many; 429, this token has too many.
+        """
+        later = {"Retry-After": "10"}
+        if open_streams >= most:
+            detail = f"{most} streams are open already"
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later)
+        if len(self._streams.get(caller.token_id, ())) >= most // 2:
+            detail = f"{most // 2} streams are open with this token already"
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
+
     @asynccontextmanager
     async def while_in_force(self, caller: Caller) -> AsyncIterator[None]:
         """Do something for as long as a caller's token is in force, whatever it waits for.

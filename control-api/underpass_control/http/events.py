@@ -81,9 +81,7 @@ class EventStreams:
 
     async def _follow(self, call: Call) -> web.StreamResponse:
         wanted = _filter(call.query(EventQuery), call.known_caller)
-        if self._followers >= MOST_FOLLOWERS:
-            detail = f"{MOST_FOLLOWERS} follow already"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
+        self._callers.may_stream(call.known_caller, self._followers, MOST_FOLLOWERS)
         out = EventResponse(call.request, _MOST_BYTES)
         # Before anything is answered: what happens from then on is followed.
         follower = self._begin(wanted, call.request.headers.get("Last-Event-ID"))

@@ -62,9 +62,7 @@ class PlanStreams:
         caller = call.known_caller
         if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
             raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
-        if self._open >= MOST_STREAMS:
-            detail = f"{MOST_STREAMS} gateways follow already"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
+        self._callers.may_stream(caller, self._open, MOST_STREAMS)
         out = EventResponse(call.request, _MOST_BYTES)
         sent = read_id(call.request.headers.get("Last-Event-ID", ""))
         self._open += 1

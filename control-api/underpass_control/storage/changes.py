@@ -29,7 +29,7 @@ _MOST_PAYLOAD = 7_980
 MOST_BYTES = 7_900
 _ID_BYTES = 8
 # What members of a list may have: the rest says what it is a list of.
-_LISTED_BYTES = 7_800
+_LISTED_BYTES = MOST_BYTES - 100
 _CHECK_EVERY_S = 10.0
 _AGAIN_AFTER_S = 1.0
 _START_WITHIN_S = 5.0

@@ -7,6 +7,7 @@ import secrets
 from typing import Any
 
 import pytest
+from aiohttp import ClientResponse
 from underpass_control.access import Role, find_caller
 from underpass_control.http import callers, sse
 from underpass_control.settings import Settings
@@ -115,5 +116,27 @@ def test_a_revoked_token_is_refused_though_it_has_just_been_used(api: Api) -> No
         async with asyncio.timeout(10):
             while (await api.ask("GET", "/v1/beams", caller=token)).status == 200:
                 await asyncio.sleep(0.05)
+
+    api.run(run())
+
+
+def test_one_token_cannot_take_the_streams_of_all(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("underpass_control.http.events.MOST_FOLLOWERS", 4)
+
+    async def follow(caller: str) -> int:
+        response = await api.client.get("/v1/events", headers=api.headers(caller))
+        opened.append(response)
+        return response.status
+
+    opened: list[ClientResponse] = []
+
+    async def run() -> None:
+        assert [await follow("first") for _ in range(3)] == [200, 200, 429]
+        assert [await follow("viewer") for _ in range(2)] == [200, 200]
+        assert await follow("operator") == 503
+        for response in opened:
+            response.close()
 
     api.run(run())
