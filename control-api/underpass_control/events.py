@@ -76,10 +76,10 @@ class Cut(Exception):  # noqa: N818 - an end, not always an error
 class Listener(Protocol):
     """A part of the service that goes by what changes."""
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change, in the order of commits; it must not block."""
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed: what is known has to be read again."""
 
 
@@ -108,7 +108,7 @@ class Events:
         self._places[event_id] = self._count
         self._wake()
         for listener in self._listeners:
-            listener.heard(kind, data)
+            listener.on_change(kind, data)
 
     def listen(self, listener: Listener) -> None:
         """Have a part of the service told, from the next change on."""
@@ -123,7 +123,7 @@ class Events:
         self._whole_since = self._count
         self._wake()
         for listener in self._listeners:
-            listener.missed()
+            listener.on_missed()
 
     def close(self) -> None:
         """Cut all who follow, for good."""

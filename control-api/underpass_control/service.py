@@ -29,8 +29,8 @@ from underpass_control.http.routes import Routes
 from underpass_control.http.what_if import WhatIf
 from underpass_control.metrics import Metrics
 from underpass_control.opensand.station import Station
-from underpass_control.planning.keeper import Keeper
-from underpass_control.planning.outlet import Outlet
+from underpass_control.planning.controllers import BeamControllers
+from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.pruning import prune_for_ever
 from underpass_control.reports.intake import Intake
 from underpass_control.settings import Settings
@@ -54,16 +54,18 @@ class Service:
         self._metrics.positions_waiting.set_function(lambda: self._writer.waiting)
         self._metrics.clock_offset.set_function(lambda: database.clock.offset_ms / 1000)
         intake = Intake(database, self._changes, self._writer, self._metrics, terminal_state)
-        self._outlet = Outlet(database)
-        self.keeper = Keeper(database, self._changes, self._metrics, settings, self._outlet)
-        self._station = Station(
-            database, self._changes, self._metrics, held=lambda: self.keeper.followed
+        self._newest_plans = NewestPlans(database)
+        self.controllers = BeamControllers(
+            database, self._changes, self._metrics, settings, self._newest_plans
         )
-        for listener in (self._outlet, self.keeper, self._station):
+        self._station = Station(
+            database, self._changes, self._metrics, held=lambda: self.controllers.followed
+        )
+        for listener in (self._newest_plans, self.controllers, self._station):
             self._events.listen(listener)
         self._callers = Callers(database, settings)
         itself = Itself(database, self._metrics)
-        self._plan_streams = PlanStreams(self._outlet, self._metrics, self._callers)
+        self._plan_streams = PlanStreams(self._newest_plans, self._metrics, self._callers)
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
             *Positions(database, self._writer, self._metrics).endpoints(),
@@ -96,7 +98,7 @@ class Service:
     async def _run(self, _application: web.Application) -> AsyncIterator[None]:
         await self._changes.start()
         self._writer.start()
-        self.keeper.start()
+        self.controllers.start()
         self._station.start()
         self._callers.start()
         pruning = asyncio.create_task(prune_for_ever(self._database, self._settings, self._metrics))
@@ -106,7 +108,7 @@ class Service:
         await self._callers.close()
         await self._writer.close()
         await self._station.close()
-        await self.keeper.close()
+        await self.controllers.close()
         await self._changes.close()
         await self._database.close()
 

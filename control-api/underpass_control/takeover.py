@@ -74,7 +74,7 @@ async def recall(
     lost = await blockages.newest(connection, beam, now_ms - _SILENT_MS)
     for terminal, (entry_ms, exit_ms) in lost.items():
         # What is over says something only to whom has missed its end; it has been learned from.
-        if exit_ms is None or predictions.is_dark(terminal):
+        if exit_ms is None or predictions.is_blocked(terminal):
             predictions.observe(terminal, entry_ms, exit_ms)
     for state in await _states(connection, beam):
         demands.take(state.terminal, Link(state.link), state)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from underpass_control.reports import messages
 from underpass_control.reports.messages import EntryError, ReportPost
 from underpass_control.reports.sorting import RefusedError, Sorted, Sorter
-from underpass_control.storage.homes import Home, mac_of
+from underpass_control.storage.attachments import Attachment, mac_of
 
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors" / "control"
 POST = json.loads((VECTORS / "reports-post.json").read_text())
@@ -27,7 +27,7 @@ def named(cases: list[dict[str, Any]]) -> pytest.MarkDecorator:
 
 def sort(document: object, received_ms: int = POST["received_ms"]) -> Sorted:
     made = Sorted()
-    sorter = Sorter(POST["gateway"], received_ms, dict.fromkeys(POST["terminals"], Home()))
+    sorter = Sorter(POST["gateway"], received_ms, dict.fromkeys(POST["terminals"], Attachment()))
     sorter.sort(messages.entry(document), made)
     return made
 

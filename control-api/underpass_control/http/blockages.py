@@ -138,10 +138,10 @@ class Blockages:
         announced = {terminal: said.announcement.announced_ms}
         await check_speaks_for(self._database, call.known_caller, announced)
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
                 await announcements.put(connection, [said])
-                for change in announcements.told([said]):
-                    announce(change)
+                for change in announcements.changes_of([said]):
+                    publish(change)
         except IntegrityError as error:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from error
         return models.Accepted(accepted=1)

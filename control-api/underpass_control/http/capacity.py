@@ -68,12 +68,12 @@ class CapacityOfBeam:
                 {"link": link.value, "from_ms": from_ms, "rate_bps": step.rate_bps}
                 for from_ms, step in zip(times, of, strict=True)
             ]
-        async with self._changes.transaction() as (connection, announce):
+        async with self._changes.transaction() as (connection, publish):
             beam = await known_beam(connection, call)
             await connection.execute(delete(Table).where(Table.beam_id == beam))
             if rows:
                 await connection.execute(insert(Table), [{**row, "beam_id": beam} for row in rows])
-            announce({"kind": "beam", "beam": beam, "action": "capacity"})
+            publish({"kind": "beam", "beam": beam, "action": "capacity"})
             return await _shown(connection, beam, self._database.clock.now_ms())
 
 

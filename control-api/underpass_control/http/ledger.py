@@ -106,10 +106,10 @@ class LedgerOfBeam:
         body = call.body(models.ForgiveBody)
         authorship = stored.Authorship(call.known_caller.name, body.reason)
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
                 made = await forgive(
                     connection,
-                    announce,
+                    publish,
                     await _beam(connection, call),
                     Link(body.link),
                     body.terminal,

@@ -16,7 +16,7 @@ from underpass_control.http.endpoint import GATEWAYS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.sse import EventResponse
 from underpass_control.metrics import Metrics
-from underpass_control.planning.outlet import Key, Outlet
+from underpass_control.planning.newest_plans import Key, NewestPlans
 from underpass_control.storage.database import DatabaseLostError
 
 MOST_STREAMS = 2_000
@@ -33,8 +33,8 @@ _MOST_ID = 4_096
 class PlanStreams:
     """The endpoint of plans for gateways."""
 
-    def __init__(self, outlet: Outlet, metrics: Metrics, callers: Callers) -> None:
-        self._outlet = outlet
+    def __init__(self, newest_plans: NewestPlans, metrics: Metrics, callers: Callers) -> None:
+        self._newest_plans = newest_plans
         self._metrics = metrics
         self._callers = callers
         self._open = 0
@@ -86,7 +86,7 @@ class PlanStreams:
         """Send each new plan, until the service ends."""
         await out.send(b": plans\n\n")
         while not self._ending.is_set():
-            news = self._outlet.news_event()
+            news = self._newest_plans.news_event()
             try:
                 await self._send_new(out, gateway, sent)
             except DatabaseLostError:
@@ -97,11 +97,11 @@ class PlanStreams:
                 await out.send(b":\n\n")
 
     async def _send_new(self, out: EventResponse, gateway: int, sent: dict[Key, int]) -> None:
-        links = await self._outlet.links_of(gateway)
+        links = await self._newest_plans.links_of(gateway)
         for key in sent.keys() - set(links):
             del sent[key]
         for key in links:
-            outgoing = await self._outlet.newest(key, gateway, sent.get(key, 0))
+            outgoing = await self._newest_plans.newest(key, gateway, sent.get(key, 0))
             if outgoing is None:
                 continue
             sent[key] = outgoing.version

@@ -15,7 +15,7 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, number_after, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
-from underpass_control.storage import homes, registry
+from underpass_control.storage import attachments, registry
 from underpass_control.storage import models as tables
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
@@ -197,10 +197,10 @@ class Registry:
         call: Call,
     ) -> Answer:
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
                 if table is tables.Terminal:
                     now_ms = self._database.clock.now_ms()
-                    await homes.assign(connection, int(key), values["gateway"], now_ms)
+                    await attachments.assign(connection, int(key), values["gateway"], now_ms)
                 revision, new = await registry.put(
                     connection, table, key, values, revision=_expected(call)
                 )
@@ -208,7 +208,7 @@ class Registry:
                 assert row is not None
                 model = model_of(row)
                 state = model.model_dump(mode="json", exclude_none=True)
-                announce(_change(table, key, "set") | {"state": state})
+                publish(_change(table, key, "set") | {"state": state})
         except registry.RevisionError as error:
             detail = "it has been changed since that ETag"
             raise Problem(HTTPStatus.PRECONDITION_FAILED, detail) from error
@@ -230,10 +230,10 @@ class Registry:
         for portion in of_it:
             await delete_all(self._database, portion)
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
                 found = await registry.remove(connection, table, key)
                 if found:
-                    announce(_change(table, key, "deleted"))
+                    publish(_change(table, key, "deleted"))
         except IntegrityError as error:
             raise _has_terminals(key) from error
         if not found:

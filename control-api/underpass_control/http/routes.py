@@ -78,9 +78,9 @@ class Routes:
             detail = "a route has two or more different places, in degrees"
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
                 revision = await routes.put(connection, terminal, line)
-                announce({"kind": "terminal", "terminal": terminal, "action": "route"})
+                publish({"kind": "terminal", "terminal": terminal, "action": "route"})
         except IntegrityError as error:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from error
         model = models.Route(type="LineString", coordinates=[list(place) for place in line])
@@ -88,10 +88,10 @@ class Routes:
 
     async def _delete(self, call: Call) -> Answer:
         terminal = await self._spoken_for(call)
-        async with self._changes.transaction() as (connection, announce):
+        async with self._changes.transaction() as (connection, publish):
             found = await routes.remove(connection, terminal)
             if found:
-                announce({"kind": "terminal", "terminal": terminal, "action": "route"})
+                publish({"kind": "terminal", "terminal": terminal, "action": "route"})
         if not found:
             raise Problem(HTTPStatus.NOT_FOUND, f"no route of terminal {terminal} is known")
         return Answer(None, HTTPStatus.NO_CONTENT)

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from underpass_control.access import Caller, Role
 from underpass_control.http.problem import Problem
-from underpass_control.storage import homes
+from underpass_control.storage import attachments
 from underpass_control.storage.database import Database
 
 
@@ -29,8 +29,8 @@ async def check_speaks_for(database: Database, caller: Caller, said: Mapping[int
     if caller.role is not Role.GATEWAY or caller.node is None:
         return
     async with database.reading() as connection:
-        found = await homes.of_terminals(connection, said)
-    for terminal, home in found.items():
-        if not home.lets_speak(caller.node, said[terminal]):
-            detail = f"terminal {terminal} is at gateway {home.serving}, not {caller.node}"
+        found = await attachments.of_terminals(connection, said)
+    for terminal, attachment in found.items():
+        if not attachment.allows(caller.node, said[terminal]):
+            detail = f"terminal {terminal} is at gateway {attachment.serving}, not {caller.node}"
             raise Problem(HTTPStatus.FORBIDDEN, detail)

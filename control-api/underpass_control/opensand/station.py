@@ -63,7 +63,7 @@ class Station:
         self._to_tell: asyncio.Queue[Change] = asyncio.Queue(_MOST_TOLD)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change."""
         if kind == "plans" and data["link"] == Link.RETURN.value:
             self._stale_plans.add(data["beam"])
@@ -73,7 +73,7 @@ class Station:
             return
         self._look.set()
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed."""
         self._stale_terms = True
         self._stale_plans.update(self._followers)
@@ -99,7 +99,7 @@ class Station:
             except DatabaseLostError as error:
                 # What has been planned goes on being followed.
                 _LOG.warning("plans for an NCC cannot be read", error=str(error))
-                self.missed()
+                self.on_missed()
                 await asyncio.sleep(_LOOK_EVERY_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):
@@ -173,8 +173,8 @@ class Station:
             # Nobody waits for it: what followers of events miss while the database is away is
             # told by the next.
             with suppress(DatabaseLostError):
-                async with self._changes.transaction() as (_, announce):
-                    announce(change)
+                async with self._changes.transaction() as (_, publish):
+                    publish(change)
 
 
 class _Follower:

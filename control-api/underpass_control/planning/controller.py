@@ -26,7 +26,7 @@ from underpass_control.planning.beam_planner import BeamPlanner, Reason
 from underpass_control.planning.delays import Delays
 from underpass_control.planning.knowledge import Knowledge
 from underpass_control.planning.lease import FencedError
-from underpass_control.planning.outlet import Outlet
+from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.planning.terms import terms_of
 from underpass_control.planning.wire import WirePlan
 from underpass_control.settings import Settings
@@ -53,7 +53,7 @@ class Tools:
     changes: Changes
     metrics: Metrics
     settings: Settings
-    outlet: Outlet
+    newest_plans: NewestPlans
     # Who holds the leases, and of which beams they are certainly held now.
     holder: str
     held: Callable[[], Collection[str]]
@@ -97,21 +97,21 @@ class BeamController:
         self._demands_told = 0.0
         self._expected: dict[int, tuple[Blockage, ...]] = {}
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change that concerns the beam or a terminal of it."""
         if kind in ("beam", "terminal"):
             self._stale_terms = True
             if data.get("action") == "route":
                 self._stale_reports = True
         elif len(self._waiting) >= _MOST_WAITING:
-            self.missed()
+            self.on_missed()
         else:
             self._waiting.append((kind, data))
         if self._heard is None:
             self._heard = time.monotonic()
         self._wake.set()
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed."""
         self._waiting.clear()
         self._stale_terms = self._stale_reports = True
@@ -243,11 +243,11 @@ class BeamController:
 
     async def _store(self, worked: _Worked, reason: Reason) -> None:
         link = worked.request.link
-        async with self._tools.outlet.making((self.beam, link)) as made:
-            async with self._tools.changes.transaction() as (connection, announce):
+        async with self._tools.newest_plans.making((self.beam, link)) as made:
+            async with self._tools.changes.transaction() as (connection, publish):
                 plan = await stored.store(
                     connection,
-                    announce,
+                    publish,
                     worked.plan,
                     worked.document,
                     holder=self._tools.holder,
@@ -303,11 +303,11 @@ class BeamController:
         lessons = self._knowledge.predictions.lessons()
         if expected == self._expected and not lessons:
             return
-        async with self._tools.changes.transaction() as (connection, announce):
+        async with self._tools.changes.transaction() as (connection, publish):
             await lease.check(connection, self.beam, self._tools.holder, self.fence)
-            await expectations.keep(connection, announce, self.beam, expected, now_ms)
+            await expectations.keep(connection, publish, self.beam, expected, now_ms)
             if lessons:
-                await learned.put(connection, announce, lessons)
+                await learned.put(connection, publish, lessons)
         self._knowledge.predictions.stored(len(lessons))
         self._expected = expected
 

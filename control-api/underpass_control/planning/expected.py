@@ -48,7 +48,7 @@ class Expected:
 
 
 @dataclass(slots=True)
-class Steady:
+class SmoothedBlockage:
     """One expected blockage of a terminal, as it goes through the reports."""
 
     obstruction_id: str | None
@@ -79,12 +79,12 @@ class Expectations:
     """The expected blockages of a beam's terminals."""
 
     def __init__(self) -> None:
-        self._of: dict[int, list[Steady]] = {}
+        self._of: dict[int, list[SmoothedBlockage]] = {}
 
     def take(self, terminal: int, said: Iterable[Blockage], now_ms: int) -> None:
         """Take in all that is predicted of a terminal now."""
         known = self._of.get(terminal, [])
-        kept: list[Steady] = []
+        kept: list[SmoothedBlockage] = []
         for blockage in said:
             same = [one for one in known if is_same(one.span, blockage.span, now_ms)]
             if same:
@@ -92,7 +92,7 @@ class Expectations:
                 known.remove(nearest)
                 nearest.follow(blockage, now_ms)
             else:
-                nearest = Steady(
+                nearest = SmoothedBlockage(
                     blockage.obstruction_id,
                     blockage.entry_ms,
                     blockage.exit_ms,

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import BigInteger
 
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Beam, Lease
 
 # A death is noticed after this and what is left of RETRY_S: within 5 s at the worst.
@@ -42,7 +42,7 @@ class Held:
     left_ms: int
 
 
-async def renew(connection: AsyncConnection, announce: Announce, holder: str) -> dict[str, int]:
+async def renew(connection: AsyncConnection, publish: Publish, holder: str) -> dict[str, int]:
     """Renew all leases of a holder, and take those that nobody holds; return fences by beam.
 
     A lease that has run out and that nobody has taken since goes on with its fence.
@@ -75,7 +75,7 @@ async def renew(connection: AsyncConnection, announce: Announce, holder: str) ->
     )
     new |= {row.beam_id: row.fence for row in made}
     for beam, fence in sorted(new.items()):
-        announce(_change(beam, holder, fence))
+        publish(_change(beam, holder, fence))
     return held | new
 
 

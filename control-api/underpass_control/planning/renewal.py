@@ -149,11 +149,11 @@ class Renewal:
 
     async def _renew(self, changes: Changes) -> None:
         asked_s = time.monotonic()
-        async with changes.transaction() as (connection, announce):
+        async with changes.transaction() as (connection, publish):
             asked_ms = host_ms()
             database_ms = await lease.now_ms(connection)
             self._main.clock.measured(asked_ms, database_ms, host_ms())
-            fences = await lease.renew(connection, announce, self._holder)
+            fences = await lease.renew(connection, publish, self._holder)
         self._held = Held(fences, asked_s + lease.LASTS_MS / 1000)
         assert self._loop is not None
         with suppress(RuntimeError):
@@ -161,9 +161,9 @@ class Renewal:
             self._loop.call_soon_threadsafe(self._renewed, fences)
 
     async def _release(self, changes: Changes) -> None:
-        async with changes.transaction() as (connection, announce):
+        async with changes.transaction() as (connection, publish):
             for beam in await lease.release(connection, self._holder):
-                announce({"kind": "lease", "beam": beam, "holder": None})
+                publish({"kind": "lease", "beam": beam, "holder": None})
 
 
 def _bounded(database: Database) -> asyncio.Timeout:

@@ -16,7 +16,7 @@ from dama.planner import Link, Plan
 from dama.planner.text import read_plan
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.planning import lease
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Acknowledgement
 from underpass_control.storage.models import Plan as Table
 
@@ -58,7 +58,7 @@ class InForce:
 
 async def store(
     connection: AsyncConnection,
-    announce: Announce,
+    publish: Publish,
     made: Plan,
     document: str,
     *,
@@ -104,7 +104,7 @@ async def store(
             document=document,
         )
     )
-    announce(
+    publish(
         {
             "kind": "plans",
             "beam": stored.beam,

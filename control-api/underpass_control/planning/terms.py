@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import CapacityStep, Link
 from underpass_control.planning.beam_planner import Terms
-from underpass_control.storage.homes import SERVED_BY
+from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.models import Beam, Terminal
 from underpass_control.storage.models import CapacityStep as StepTable
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dama.prediction import Blockage, ObstructionMap, Track
 from dama.prediction.learning import Learned, Observation, held, learn, observe, passage
-from underpass_control.prediction.darkness import Darkness
+from underpass_control.prediction.observed import ObservedBlockage
 
 # Losses of a terminal that are kept: those that wait to be judged, and those that are.
 _MOST_LOSSES = 8
@@ -24,7 +24,7 @@ _SHARED_WITHIN_MS = 3_000
 _SHARED_BY = 3
 _SHARED_PART = 0.1
 _MOST_ENTRIES = 20_000
-# While the database is away; beyond, the oldest are forgotten.
+# Lessons that wait while the database is away; further ones are not stored.
 _MOST_UNSTORED = 1_000
 
 
@@ -48,12 +48,12 @@ class Lesson:
 
 
 @dataclass(slots=True)
-class _Observed:
+class _Unjudged:
     """What has been observed of a terminal and may still teach something."""
 
-    waiting: list[Darkness] = field(default_factory=list)
+    waiting: list[ObservedBlockage] = field(default_factory=list)
     # Past losses, by which passages are judged.
-    losses: list[Darkness] = field(default_factory=list)
+    losses: list[ObservedBlockage] = field(default_factory=list)
     # Learned places that it was expected to pass, and when it should have left them.
     expected: dict[str, Blockage] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class Lessons:
     def __init__(self) -> None:
         self._map = ObstructionMap([])
         self._known: dict[str, Learned] = {}
-        self._observed: dict[int, _Observed] = {}
+        self._of: dict[int, _Unjudged] = {}
         # When links were lost, with the terminals, in order of time.
         self._entries: list[tuple[int, int]] = []
         self._unstored: list[Lesson] = []
@@ -78,7 +78,7 @@ class Lessons:
 
     def forget(self, terminal: int) -> None:
         """Forget what has been observed of a terminal."""
-        self._observed.pop(terminal, None)
+        self._of.pop(terminal, None)
 
     def entered(self, terminal: int, entry_ms: int) -> None:
         """Take in when a terminal's link was lost, as soon as that is told."""
@@ -86,40 +86,40 @@ class Lessons:
         if len(self._entries) > _MOST_ENTRIES:
             del self._entries[: _MOST_ENTRIES // 2]
 
-    def lost(self, terminal: int, darkness: Darkness) -> None:
+    def lost(self, terminal: int, loss: ObservedBlockage) -> None:
         """Take in a loss of link that is over."""
-        observed = self._observed.setdefault(terminal, _Observed())
-        observed.losses = [*observed.losses, darkness][-_MOST_LOSSES:]
-        observed.waiting = [*observed.waiting, darkness][-_MOST_LOSSES:]
+        unjudged = self._of.setdefault(terminal, _Unjudged())
+        unjudged.losses = [*unjudged.losses, loss][-_MOST_LOSSES:]
+        unjudged.waiting = [*unjudged.waiting, loss][-_MOST_LOSSES:]
 
     def expect(self, terminal: int, blockages: Iterable[Blockage]) -> None:
         """Take in what is expected of a terminal, to see whether it comes."""
         for blockage in blockages:
             if blockage.obstruction_id in self._known:
-                observed = self._observed.setdefault(terminal, _Observed())
-                observed.expected[blockage.obstruction_id] = blockage
+                unjudged = self._of.setdefault(terminal, _Unjudged())
+                unjudged.expected[blockage.obstruction_id] = blockage
 
     def look(self, terminal: int, track: Track, terminals: int) -> None:
         """See what a terminal's track, gone on, says of its losses and passages.
 
         Takes, too, how many terminals there are.
         """
-        observed = self._observed.get(terminal)
-        if observed is None or track.last is None:
+        unjudged = self._of.get(terminal)
+        if unjudged is None or track.last is None:
             return
         now_ms = track.last.time_ms
-        waiting, observed.waiting = observed.waiting, []
-        for darkness in waiting:
-            if darkness.exit_ms is None or now_ms < darkness.exit_ms + _LEARNED_AFTER_MS:
-                observed.waiting.append(darkness)
+        waiting, unjudged.waiting = unjudged.waiting, []
+        for loss in waiting:
+            if loss.exit_ms is None or now_ms < loss.exit_ms + _LEARNED_AFTER_MS:
+                unjudged.waiting.append(loss)
                 continue
-            seen = observe(track, darkness.entry_ms, darkness.exit_ms)
-            if seen is not None and not self._is_shared(darkness.entry_ms, terminals):
-                self._teach(Lesson(f"learned:{terminal}:{darkness.entry_ms}", seen))
-        for name, blockage in list(observed.expected.items()):
+            seen = observe(track, loss.entry_ms, loss.exit_ms)
+            if seen is not None and not self._is_shared(loss.entry_ms, terminals):
+                self._teach(Lesson(f"learned:{terminal}:{loss.entry_ms}", seen))
+        for name, blockage in list(unjudged.expected.items()):
             if now_ms >= blockage.exit_ms + _JUDGED_AFTER_MS:
-                del observed.expected[name]
-                self._judge(name, observed, track)
+                del unjudged.expected[name]
+                self._judge(name, unjudged, track)
 
     def unstored(self) -> list[Lesson]:
         """Return what was learned and is not stored, in its order."""
@@ -141,18 +141,18 @@ class Lessons:
             sharing.add(terminal)
         return len(sharing) >= many
 
-    def _judge(self, name: str, observed: _Observed, track: Track) -> None:
+    def _judge(self, name: str, unjudged: _Unjudged, track: Track) -> None:
         place = self._known.get(name)
         passed = None if place is None else passage(place, track)
         if passed is None:
             return
         begin_ms, end_ms = passed[0] - _NEAR_MS, passed[1] + _NEAR_MS
-        if not any(loss.overlaps(begin_ms, end_ms) for loss in observed.losses):
+        if not any(loss.overlaps(begin_ms, end_ms) for loss in unjudged.losses):
             self._teach(Lesson(name, None))
 
     def _teach(self, lesson: Lesson) -> None:
-        if self._apply(lesson):
-            self._unstored = [*self._unstored, lesson][-_MOST_UNSTORED:]
+        if self._apply(lesson) and len(self._unstored) < _MOST_UNSTORED:
+            self._unstored.append(lesson)
 
     def _apply(self, lesson: Lesson) -> bool:
         """Go by a lesson; tell whether it changes anything."""

@@ -16,8 +16,8 @@ from dama.prediction import (
 )
 from dama.prediction.learning import Learned
 from dama.prediction.places import Line
-from underpass_control.prediction.darkness import Darkness, as_observed, recognise
 from underpass_control.prediction.lessons import Lesson, Lessons
+from underpass_control.prediction.observed import ObservedBlockage, as_observed, recognise
 
 # Announcements of a terminal that are kept: the latest, while they are not over.
 _MOST_ANNOUNCEMENTS = 32
@@ -32,7 +32,7 @@ class _Ahead:
     predictor: Predictor
     route: Line | None = None
     announcements: list[Announcement] = field(default_factory=list)
-    darkness: Darkness | None = None
+    observed: ObservedBlockage | None = None
     # What was found last, and when; None: something has changed since.
     found: tuple[Blockage, ...] = ()
     found_ms: int | None = None
@@ -91,28 +91,28 @@ class Predictions:
         """
         self._lessons.entered(terminal, entry_ms)
         ahead = self._of(terminal)
-        known = ahead.darkness
+        known = ahead.observed
         if known is not None and known.overlaps(entry_ms, exit_ms or entry_ms + 1):
             if known.exit_ms is not None or exit_ms is None:
                 return
-            ahead.darkness = replace(known, exit_ms=max(exit_ms, known.entry_ms + 1))
+            ahead.observed = replace(known, exit_ms=max(exit_ms, known.entry_ms + 1))
         elif known is not None and entry_ms < known.entry_ms:
             # A report that comes late: it teaches, but says nothing of the present.
             if exit_ms is not None:
-                self._lessons.lost(terminal, Darkness(entry_ms, exit_ms))
+                self._lessons.lost(terminal, ObservedBlockage(entry_ms, exit_ms))
             return
         else:
             expected = self._expected(ahead, entry_ms)
-            ahead.darkness = Darkness(entry_ms, exit_ms, recognise(entry_ms, expected))
+            ahead.observed = ObservedBlockage(entry_ms, exit_ms, recognise(entry_ms, expected))
         ahead.found_ms = None
-        if ahead.darkness.exit_ms is not None:
-            self._lessons.lost(terminal, ahead.darkness)
+        if ahead.observed.exit_ms is not None:
+            self._lessons.lost(terminal, ahead.observed)
 
-    def is_dark(self, terminal: int) -> bool:
+    def is_blocked(self, terminal: int) -> bool:
         """Tell whether a terminal is in a blockage, as far as has been observed."""
         ahead = self._terminals.get(terminal)
-        darkness = None if ahead is None else ahead.darkness
-        return darkness is not None and darkness.exit_ms is None
+        observed = None if ahead is None else ahead.observed
+        return observed is not None and observed.exit_ms is None
 
     def forget(self, terminal: int) -> None:
         """Forget a terminal that has left the beam."""
@@ -135,7 +135,7 @@ class Predictions:
             ]
             expected = self._expected(ahead, now_ms)
             self._lessons.expect(terminal, expected)
-            ahead.found = as_observed(expected, ahead.darkness, now_ms)
+            ahead.found = as_observed(expected, ahead.observed, now_ms)
             ahead.found_ms = now_ms
         return ahead.found
 

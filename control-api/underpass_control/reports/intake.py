@@ -14,10 +14,10 @@ from underpass_control.metrics import Metrics
 from underpass_control.planning import acknowledgements
 from underpass_control.reports import messages
 from underpass_control.reports.sorting import MOST_LINKS, RefusedError, Sorted, Sorter
-from underpass_control.storage import announcements, blockages, homes, links, usage
-from underpass_control.storage.changes import Announce, Changes
+from underpass_control.storage import announcements, attachments, blockages, links, usage
+from underpass_control.storage.attachments import Proof
+from underpass_control.storage.changes import Changes, Publish
 from underpass_control.storage.database import Database
-from underpass_control.storage.homes import Proof
 from underpass_control.storage.links import LinkState
 from underpass_control.storage.positions import PositionWriter
 
@@ -93,7 +93,7 @@ class Intake:
         if len(named) > MOST_LINKS:
             raise TooManyError(f"more than {MOST_LINKS} terminals in one post")
         async with self._database.reading() as connection:
-            found = await homes.of_terminals(connection, named)
+            found = await attachments.of_terminals(connection, named)
             given = (
                 proof
                 for _, entry in read
@@ -101,7 +101,7 @@ class Intake:
                 and entry.node in found
                 and proof.moves(found[entry.node])
             )
-            moves = await homes.proved(connection, given, received_ms)
+            moves = await attachments.proved(connection, given, received_ms)
         for node, proof in moves.items():
             found[node] = found[node].moved(gateway, proof.time_ms)
         return Sorter(gateway, received_ms, found, by_operator), moves
@@ -115,28 +115,28 @@ class Intake:
         others = (moves, found.states, found.blockages, found.announcements, found.acknowledgements)
         if not any(others):
             return
-        async with self._changes.transaction() as (connection, announce):
+        async with self._changes.transaction() as (connection, publish):
             newest = await _newest(connection, found.states)
             await links.put(connection, newest)
             await usage.count(connection, found.counts)
-            await self._learn(connection, announce, gateway, newest, moves)
+            await self._learn(connection, publish, gateway, newest, moves)
             observed = await blockages.observe(connection, found.blockages)
             up = {(s.terminal, s.link, s.path): s.time_ms for s in newest if s.state == "up"}
             lifted = await blockages.lift(connection, up)
             await announcements.put(connection, found.announcements)
-            await acknowledgements.store(connection, announce, found.acknowledgements)
+            await acknowledgements.store(connection, publish, found.acknowledgements)
             for change in (
-                *links.told(newest),
-                *blockages.told([*observed, *lifted]),
-                *announcements.told(found.announcements),
+                *links.changes_of(newest),
+                *blockages.changes_of([*observed, *lifted]),
+                *announcements.changes_of(found.announcements),
             ):
-                announce(change)
+                publish(change)
         self._measure(observed)
 
     async def _learn(
         self,
         connection: AsyncConnection,
-        announce: Announce,
+        publish: Publish,
         gateway: int,
         newest: Iterable[LinkState],
         moves: Mapping[int, Proof],
@@ -144,12 +144,12 @@ class Intake:
         """Learn which gateway terminals are at."""
         heard = {state.terminal: state.received_ms for state in newest if _is_own(state)}
         spoken_of = {state.terminal for state in newest} - heard.keys()
-        rows = await homes.learn(
+        rows = await attachments.learn(
             connection, gateway, proofs=moves, heard=heard, spoken_of=spoken_of
         )
         for row in rows:
             state = self._show_terminal(row)
-            announce({"kind": "terminal", "terminal": row.node, "action": "set", "state": state})
+            publish({"kind": "terminal", "terminal": row.node, "action": "set", "state": state})
 
     def _measure(self, observed: Iterable[blockages.Observed]) -> None:
         for one in observed:

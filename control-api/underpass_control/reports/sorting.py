@@ -10,8 +10,8 @@ from dama.prediction import Announcement, AnnouncementError
 from underpass_control.planning.acknowledgements import Acknowledgement
 from underpass_control.reports import messages, times
 from underpass_control.storage.announcements import Announced
+from underpass_control.storage.attachments import Attachment
 from underpass_control.storage.blockages import Observed
-from underpass_control.storage.homes import Home
 from underpass_control.storage.links import LinkState
 from underpass_control.storage.positions import Position
 from underpass_control.storage.usage import Count
@@ -49,7 +49,7 @@ class Sorter:
 
     gateway: int
     received_ms: int
-    homes: Mapping[int, Home]
+    attachments: Mapping[int, Attachment]
     by_operator: bool = False
 
     def sort(self, entry: messages.ReportEntry, into: Sorted) -> None:
@@ -58,7 +58,7 @@ class Sorter:
         Raises:
             RefusedError: It is not taken in.
         """
-        if entry.node != self.gateway and entry.node not in self.homes:
+        if entry.node != self.gateway and entry.node not in self.attachments:
             raise RefusedError(f"there is no terminal {entry.node}")
         try:
             match entry.report:
@@ -84,10 +84,10 @@ class Sorter:
         strangers, elsewhere = set(), set()
         for link in status.links:
             self._may_speak_of(entry.node, link.terminal, link.direction)
-            if link.terminal not in self.homes:
+            if link.terminal not in self.attachments:
                 strangers.add(link.terminal)
                 continue
-            if not self._lets_speak(link.terminal, time_ms):
+            if not self._allows(link.terminal, time_ms):
                 elsewhere.add(link.terminal)
                 continue
             # Of several paths to a terminal the beam's is the one that follows its plan.
@@ -203,17 +203,17 @@ class Sorter:
         elif terminal != node or direction != "return":
             raise RefusedError(f"terminal {node} speaks of terminal {terminal}'s {direction} link")
 
-    def _lets_speak(self, terminal: int, at_ms: int) -> bool:
-        return self.by_operator or self.homes[terminal].lets_speak(self.gateway, at_ms)
+    def _allows(self, terminal: int, at_ms: int) -> bool:
+        return self.by_operator or self.attachments[terminal].allows(self.gateway, at_ms)
 
     def _is_here(self, node: int, at_ms: int) -> None:
         """Make sure that a terminal is, or was at a time, at the gateway that speaks for it."""
-        if node != self.gateway and not self._lets_speak(node, at_ms):
-            where = self.homes[node].serving
+        if node != self.gateway and not self._allows(node, at_ms):
+            where = self.attachments[node].serving
             raise RefusedError(f"terminal {node} is at gateway {where}, not {self.gateway}")
 
     def _is_terminal(self, node: int) -> None:
-        if node not in self.homes:
+        if node not in self.attachments:
             raise RefusedError(f"there is no terminal {node}")
 
 

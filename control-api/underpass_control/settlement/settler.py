@@ -122,11 +122,11 @@ class Settler:
             presumed = await self._records.planned_within(connection, link, known, silent)
         counted = count(ledger, known, presumed)
         entries = enter(ledger, known, counted, self._forgive_after_ms)
-        async with self._changes.transaction() as (connection, announce):
+        async with self._changes.transaction() as (connection, publish):
             if not await stored.advance(connection, mark, known.end_ms, fence):
                 # The ledger has changed since it was read; what is due is looked for again later.
                 return False
-            await stored.write(connection, announce, self._beam, link, entries, ledger)
+            await stored.write(connection, publish, self._beam, link, entries, ledger)
             await settled_usage.keep(connection, self._beam, link, known.start_ms, counted)
         if missing:
             _LOG.warning(

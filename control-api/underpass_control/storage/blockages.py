@@ -180,7 +180,7 @@ def of_row(row: Mapping[str, Any]) -> Observed:
     return Observed(*(row[name] for name in _COLUMNS))
 
 
-def told(observed: Iterable[Observed]) -> Iterator[Change]:
+def changes_of(observed: Iterable[Observed]) -> Iterator[Change]:
     """Return what is announced of observed blockages, some in each change."""
     return listed("blockages", map(shown, observed))
 

@@ -35,7 +35,7 @@ _AGAIN_AFTER_S = 1.0
 _START_WITHIN_S = 5.0
 
 Change = Mapping[str, Any]
-Announce = Callable[[Change], None]
+Publish = Callable[[Change], None]
 
 
 def listed(kind: str, members: Iterable[Mapping[str, Any]]) -> Iterator[Change]:
@@ -80,21 +80,21 @@ class Changes:
         return Changes(database, tell, lambda: None)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Announce]]:
+    async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Publish]]:
         """Begin; what is announced meanwhile is told once it is committed, and not otherwise.
 
         Each change gets an `event_id`, the same for all processes that are told of it.
         """
         told: list[str] = []
 
-        def announce(change: Change) -> None:
+        def publish(change: Change) -> None:
             identified = {**change, "event_id": secrets.token_hex(_ID_BYTES)}
             text = json.dumps(identified, separators=(",", ":"))
             assert len(text) <= _MOST_PAYLOAD, "a change is announced by what names it"
             told.append(text)
 
         async with self._database.transaction() as connection:
-            yield connection, announce
+            yield connection, publish
             if not self._database.is_sqlite:
                 for text in told:
                     await connection.execute(select(func.pg_notify(_CHANNEL, text)))

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.prediction import Blockage, Span
 from dama.prediction.same import OBSERVED_MS, is_same
 from underpass_control.instants import moment_of, rfc3339
-from underpass_control.storage.changes import Announce, listed
+from underpass_control.storage.changes import Publish, listed
 from underpass_control.storage.models import PredictedBlockage as Table
 from underpass_control.storage.models import Terminal
 
@@ -49,7 +49,7 @@ class Kept:
 
 async def keep(
     connection: AsyncConnection,
-    announce: Announce,
+    publish: Publish,
     beam: str,
     expected: Mapping[int, Sequence[Blockage]],
     now_ms: int,
@@ -95,7 +95,7 @@ async def keep(
         ]
         await connection.execute(_CHANGE, given)
     for change in listed("blockages", map(shown, (*new, *changed, *ended))):
-        announce(change)
+        publish(change)
     passed = sum(one["state"] == PASSED for one in ended)
     return Kept(len(new), len(changed), passed, len(ended) - passed)
 

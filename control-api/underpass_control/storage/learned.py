@@ -15,7 +15,7 @@ from dama.prediction.geojson import from_geojson
 from dama.prediction.learning import KIND, Learned
 from underpass_control.prediction import Lesson
 from underpass_control.storage import obstructions
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
 
 SOURCE = KIND
@@ -25,7 +25,7 @@ _NEAR_DEG = 0.002
 _ADVISORY_LOCK = 0x756E_6C65
 
 
-async def put(connection: AsyncConnection, announce: Announce, lessons: Iterable[Lesson]) -> None:
+async def put(connection: AsyncConnection, publish: Publish, lessons: Iterable[Lesson]) -> None:
     """Count lessons at the places that are stored, whoever else has learned there meanwhile."""
     if connection.dialect.name != "sqlite":
         # Two that learn a new place at once would store it twice.
@@ -35,11 +35,11 @@ async def put(connection: AsyncConnection, announce: Announce, lessons: Iterable
         # What the map explains was left out when the lesson was learned.
         after = {place.id: place for place in lesson.applied(before.values(), _NO_MAP)}
         for forgotten in before.keys() - after.keys():
-            await obstructions.remove(connection, announce, forgotten)
+            await obstructions.remove(connection, publish, forgotten)
         changed = [place for place in after.values() if before.get(place.id) != place]
         counts = {place.id: {"lost": place.lost, "held": place.held} for place in changed}
         found = [place.obstruction for place in changed]
-        await obstructions.put(connection, announce, SOURCE, found, properties=counts)
+        await obstructions.put(connection, publish, SOURCE, found, properties=counts)
 
 
 async def _near(connection: AsyncConnection, lesson: Lesson) -> list[Learned]:

@@ -109,7 +109,7 @@ async def page(
     return [LinkState(**row) for row in rows.mappings()]
 
 
-def told(states: Iterable[LinkState]) -> Iterator[Change]:
+def changes_of(states: Iterable[LinkState]) -> Iterator[Change]:
     """Return what is announced of states, some in each change."""
     return listed("links", map(shown, states))
 

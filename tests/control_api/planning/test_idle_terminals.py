@@ -53,7 +53,7 @@ class Beam:
         self.planner.set_terms(LINK, (CapacityStep(0, BEAM_BPS),), terms, 300)
 
     def hear(self, states: Iterable[LinkState]) -> None:
-        for change in links.told(states):
+        for change in links.changes_of(states):
             self.knowledge.take("links", json.loads(json.dumps(change)))
 
     def hear_idle(self, until_ms: int) -> None:

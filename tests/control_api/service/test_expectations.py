@@ -33,9 +33,9 @@ LOSS, HELD = Lesson(PLACE.id, Observation(APPROACH, AXIS)), Lesson(PLACE.id, Non
 
 def keep(api: Api, at_ms: int, *blockages: Blockage, terminal: int = FIRST) -> Kept:
     async def run() -> Kept:
-        async with api.changes.transaction() as (connection, announce):
+        async with api.changes.transaction() as (connection, publish):
             return await expectations.keep(
-                connection, announce, "ku-1", {terminal: blockages}, at_ms
+                connection, publish, "ku-1", {terminal: blockages}, at_ms
             )
 
     return api.run(run())
@@ -162,8 +162,8 @@ def test_a_blockage_whose_end_nobody_reports_is_over_once_the_link_is_up(api: Ap
 
 def learn(api: Api, *lessons: Lesson) -> tuple[list[str], dict[str, Learned]]:
     async def run() -> tuple[list[str], dict[str, Learned]]:
-        async with api.changes.transaction() as (connection, announce):
-            await learned.put(connection, announce, lessons)
+        async with api.changes.transaction() as (connection, publish):
+            await learned.put(connection, publish, lessons)
         async with api.database.reading() as connection:
             found, places = await learned.load_map(connection)
             return sorted(found.obstructions), places
@@ -186,8 +186,8 @@ def test_what_several_learn_at_once_is_counted_once_each_at_one_place(api: Api) 
     others = [replace(LOSS, id=f"learned:{number}:1") for number in range(5)]
 
     async def one(lesson: Lesson) -> None:
-        async with api.changes.transaction() as (connection, announce):
-            await learned.put(connection, announce, [lesson])
+        async with api.changes.transaction() as (connection, publish):
+            await learned.put(connection, publish, [lesson])
 
     async def run() -> None:
         if api.database.is_sqlite:
@@ -280,10 +280,10 @@ def test_a_planner_that_has_missed_the_end_of_a_blockage_learns_it_again(api: Ap
 
     taken(api, observed(at - 30_000))
     api.run(run())
-    assert predictions.is_dark(FIRST)
+    assert predictions.is_blocked(FIRST)
     taken(api, observed(at - 30_000, at - 10_000))
     api.run(run())
-    assert not predictions.is_dark(FIRST)
+    assert not predictions.is_blocked(FIRST)
 
 
 def test_a_new_planner_knows_routes(api: Api) -> None:

@@ -47,7 +47,7 @@ def test_a_blocked_event_loop_loses_no_lease(url: str) -> None:
             before = await planned(api)
             # Nothing runs here, as while something large is worked out.
             time.sleep(3 * LASTS_S)
-            assert api.service.keeper.held == {BEAM}
+            assert api.service.controllers.held == {BEAM}
             async with api.database.reading() as connection:
                 assert not await lease.any_free(connection)
             await asyncio.sleep(0.5)
@@ -67,7 +67,7 @@ def test_a_database_that_is_slow_to_others_loses_no_lease(url: str) -> None:
                 # SQLite has one writer: a renewal waits for it, and comes too late.
                 await connection.execute(text("UPDATE beam SET revision = revision"))
                 await asyncio.sleep(2 * LASTS_S)
-            while api.service.keeper.held != {BEAM}:
+            while api.service.controllers.held != {BEAM}:
                 await asyncio.sleep(0.05)
             assert await fence(api) == before
 
@@ -85,8 +85,8 @@ def test_a_loop_that_does_not_come_back_gives_way_and_notices_before_it_acts(
         async def take() -> None:
             other = api.replica()
             try:
-                async with other.changes.transaction() as (connection, announce):
-                    assert BEAM in await lease.renew(connection, announce, "there:2")
+                async with other.changes.transaction() as (connection, publish):
+                    assert BEAM in await lease.renew(connection, publish, "there:2")
                     await connection.execute(text("UPDATE lease SET until_ms = until_ms + 3600000"))
             finally:
                 await other.database.close()
@@ -95,10 +95,10 @@ def test_a_loop_that_does_not_come_back_gives_way_and_notices_before_it_acts(
             before = await planned(api)
             time.sleep(0.5 + 2 * LASTS_S)
             # Whatever wakes up first sees that the lease may be another's.
-            assert api.service.keeper.held == api.service.keeper.followed == set()
+            assert api.service.controllers.held == api.service.controllers.followed == set()
             await take()
             await asyncio.sleep(1)
-            assert api.service.keeper.held == set()
+            assert api.service.controllers.held == set()
             assert await fence(api) == before + 1
 
         api.run(run())

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from dama.prediction import Blockage
 from dama.prediction.same import has_begun, is_told_again
 
-# Whoever stays dark beyond the expected exit is expected to do so for this part of the time so
-# far longer, until it is this many times what was expected and a minute: then it is something else.
+# A terminal that stays blocked beyond the expected exit is expected to do so for this part of the
+# time so far longer, until that is this many times what was expected and a minute: then it is
+# something else.
 _OVERDUE = 0.2
 _LOST_FACTOR = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Darkness:
+class ObservedBlockage:
     """An observed blockage of a terminal; `exit_ms` is None while it lasts.
 
     `expected` is the one that it was found to be.
@@ -37,47 +38,47 @@ def recognise(entry_ms: int, expected: Iterable[Blockage]) -> Blockage | None:
 
 
 def as_observed(
-    expected: tuple[Blockage, ...], darkness: Darkness | None, now_ms: int
+    expected: tuple[Blockage, ...], observed: ObservedBlockage | None, now_ms: int
 ) -> tuple[Blockage, ...]:
     """Return what to expect, with what has been observed.
 
     While a blockage lasts, it began when it was observed to, and takes as long as was expected.
     Once it is over, nothing is expected any more of what has been.
     """
-    if darkness is None:
+    if observed is None:
         return expected
-    if darkness.exit_ms is not None:
-        return tuple(one for one in expected if not _is_over(one, darkness, darkness.exit_ms))
-    begun = darkness.expected
+    if observed.exit_ms is not None:
+        return tuple(one for one in expected if not _is_over(one, observed, observed.exit_ms))
+    begun = observed.expected
     others = tuple(
         one
         for one in expected
-        if not has_begun(one.span, darkness.entry_ms)
+        if not has_begun(one.span, observed.entry_ms)
         and (begun is None or not is_told_again(one.span, one.based_on_ms, begun.span))
         and one.exit_ms > now_ms
     )
-    present = None if begun is None else _present(begun, darkness.entry_ms, now_ms)
+    present = None if begun is None else _present(begun, observed.entry_ms, now_ms)
     return others if present is None else (present, *others)
 
 
-def _is_over(one: Blockage, darkness: Darkness, over_ms: int) -> bool:
+def _is_over(one: Blockage, observed: ObservedBlockage, over_ms: int) -> bool:
     """Tell whether an expectation has been fulfilled, or is older than what has come."""
     if one.entry_ms < over_ms:
         return True
-    begun = darkness.expected
+    begun = observed.expected
     # What was much shorter than expected may have come before it.
     return (
         begun is not None
         and one.based_on_ms < over_ms
-        and 2 * (over_ms - darkness.entry_ms) >= begun.exit_ms - begun.entry_ms
+        and 2 * (over_ms - observed.entry_ms) >= begun.exit_ms - begun.entry_ms
         and is_told_again(one.span, one.based_on_ms, begun.span)
     )
 
 
 def _present(begun: Blockage, entry_ms: int, now_ms: int) -> Blockage | None:
     lasting_ms = begun.exit_ms - begun.entry_ms
-    dark_ms = now_ms - entry_ms
-    if dark_ms > _LOST_FACTOR * lasting_ms + 60_000:
+    blocked_ms = now_ms - entry_ms
+    if blocked_ms > _LOST_FACTOR * lasting_ms + 60_000:
         return None
-    exit_ms = entry_ms + max(lasting_ms, round((1 + _OVERDUE) * dark_ms))
+    exit_ms = entry_ms + max(lasting_ms, round((1 + _OVERDUE) * blocked_ms))
     return replace(begun, entry_ms=entry_ms, exit_ms=exit_ms, confidence=1.0)

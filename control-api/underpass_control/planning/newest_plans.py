@@ -15,8 +15,8 @@ from dama.planner import Link
 from underpass_control.planning import stored
 from underpass_control.planning.stored import StoredPlan
 from underpass_control.planning.wire import WirePlan, gateways_alone
+from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.database import Database
-from underpass_control.storage.homes import SERVED_BY
 from underpass_control.storage.models import Terminal
 
 Key = tuple[str, Link]
@@ -44,7 +44,7 @@ class Outgoing:
     document: bytes
 
 
-class Outlet:
+class NewestPlans:
     """Reads each new plan once and works it out once, whoever follows; tells when there is one."""
 
     def __init__(self, database: Database) -> None:
@@ -59,7 +59,7 @@ class Outlet:
         self._documents: OrderedDict[tuple[Key, int], Outgoing] = OrderedDict()
         self._news = asyncio.Event()
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change."""
         if kind == "plans":
             newest = self._newest.setdefault((data["beam"], Link(data["link"])), _Newest())
@@ -72,7 +72,7 @@ class Outlet:
                     self._newest.pop((data["beam"], link), None)
             self._wake()
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed."""
         self._newest.clear()
         self._forget_gateways()

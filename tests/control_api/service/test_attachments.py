@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from underpass_control.access import Role
-from underpass_control.storage.homes import mac_of
+from underpass_control.storage.attachments import mac_of
 
 from tests.control_api.service import test_reports as reports
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
@@ -106,7 +106,7 @@ def test_a_terminal_moves_with_its_proof(api: Api, other: str) -> None:
     assert refused(api, other, entry(place), entry(made)) == []
     assert heard_by(api) == OTHER_HUB
     assert len(times(api)) == 1
-    # From then on it is at home there, without any further proof.
+    # From then on it is at attachment there, without any further proof.
     assert refused(api, other, entry(status(incarnation=2))) == []
     reply = post(api, entry(status(incarnation=2)))
     assert "is at gateway 2" in reply.json["refused"][0]["detail"]

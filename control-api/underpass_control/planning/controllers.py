@@ -17,7 +17,7 @@ from dama.prediction.learning import Learned
 from underpass_control.metrics import Metrics
 from underpass_control.planning import lease
 from underpass_control.planning.controller import BeamController, Tools
-from underpass_control.planning.outlet import Outlet
+from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.planning.renewal import Renewal
 from underpass_control.settings import Settings
 from underpass_control.storage.changes import Changes
@@ -30,7 +30,7 @@ _END_WITHIN_S = 3.0
 _OF_TERMINALS = frozenset({"positions", "links", "announcements", "blockages"})
 
 
-class Keeper:
+class BeamControllers:
     """Has the beams planned whose leases this process holds."""
 
     def __init__(
@@ -39,10 +39,12 @@ class Keeper:
         changes: Changes,
         metrics: Metrics,
         settings: Settings,
-        outlet: Outlet,
+        newest_plans: NewestPlans,
     ) -> None:
         holder = f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._tools = Tools(database, changes, metrics, settings, outlet, holder, lambda: self.held)
+        self._tools = Tools(
+            database, changes, metrics, settings, newest_plans, holder, lambda: self.held
+        )
         self._renewal = Renewal(database, changes, holder, self._renewed)
         # The leases that were held when they were last renewed.
         self._fences: Mapping[str, int] = {}
@@ -90,7 +92,7 @@ class Keeper:
         await asyncio.gather(*self._stopping.values())
         await self._renewal.close()
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change."""
         if kind in _OF_TERMINALS:
             concerned = {
@@ -99,7 +101,7 @@ class Keeper:
                 if (controller := self._of_terminal.get(one["terminal"])) is not None
             }
             for controller in concerned.values():
-                controller.heard(kind, data)
+                controller.on_change(kind, data)
         elif kind == "terminal":
             self._terminal(kind, data)
         elif kind == "obstructions":
@@ -110,16 +112,16 @@ class Keeper:
                 self._renewal.look()
         elif "beam" in data and kind != "plans":
             if data["beam"] in self._running:
-                self._running[data["beam"]][0].heard(kind, data)
+                self._running[data["beam"]][0].on_change(kind, data)
             elif kind == "beam":
                 self._renewal.look()
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed."""
         self._map_stale = True
         self._look.set()
         for controller, _ in self._running.values():
-            controller.missed()
+            controller.on_missed()
 
     def _terminal(self, kind: str, data: Mapping[str, Any]) -> None:
         beams = {data.get("state", {}).get("beam")}
@@ -127,7 +129,7 @@ class Keeper:
         if before is not None:
             beams.add(before.beam)
         for beam in beams & self._running.keys():
-            self._running[beam][0].heard(kind, data)
+            self._running[beam][0].on_change(kind, data)
 
     def _serves(self, controller: BeamController, terminals: Collection[int]) -> None:
         for node, known in list(self._of_terminal.items()):

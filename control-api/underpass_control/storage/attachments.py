@@ -27,7 +27,7 @@ _MOST_TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class Attachment:
     """The gateway that a terminal is at.
 
     Attributes:
@@ -48,7 +48,7 @@ class Home:
         """Where it is, as far as is known."""
         return self.heard_by if self.gateway is None else self.gateway
 
-    def lets_speak(self, gateway: int, at_ms: int) -> bool:
+    def allows(self, gateway: int, at_ms: int) -> bool:
         """Tell whether a gateway may report of the terminal, and what it said at a time."""
         if self.serving in (None, gateway):
             return True
@@ -57,9 +57,9 @@ class Home:
         # What it said before it moved comes late, by the gateway that it has left.
         return gateway == self.former and self.since_ms is not None and at_ms < self.since_ms
 
-    def moved(self, gateway: int, at_ms: int) -> Home:
+    def moved(self, gateway: int, at_ms: int) -> Attachment:
         """Return it after a move."""
-        return Home(self.gateway, gateway, self.serving, at_ms)
+        return Attachment(self.gateway, gateway, self.serving, at_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class Proof:
     time_ms: int
     mac: bytes
 
-    def moves(self, home: Home) -> bool:
+    def moves(self, attachment: Attachment) -> bool:
         """Tell whether it says anything new: an old one, sent again, does not."""
         return (
-            home.gateway is None
-            and home.heard_by != self.gateway
-            and (home.since_ms is None or self.time_ms > home.since_ms)
+            attachment.gateway is None
+            and attachment.heard_by != self.gateway
+            and (attachment.since_ms is None or self.time_ms > attachment.since_ms)
         )
 
 
@@ -90,7 +90,9 @@ def _mac(key: bytes, terminal: int, gateway: int, time_ms: int) -> bytes:
     return hmac.digest(key, text.encode(), hashlib.sha256)
 
 
-async def of_terminals(connection: AsyncConnection, nodes: Collection[int]) -> dict[int, Home]:
+async def of_terminals(
+    connection: AsyncConnection, nodes: Collection[int]
+) -> dict[int, Attachment]:
     """Return where terminals are; those that are not known are left out."""
     columns = (
         Terminal.node,
@@ -100,7 +102,7 @@ async def of_terminals(connection: AsyncConnection, nodes: Collection[int]) -> d
         Terminal.moved_ms,
     )
     rows = await connection.execute(select(*columns).where(Terminal.node.in_(nodes)))
-    return {node: Home(*of_node) for node, *of_node in rows}
+    return {node: Attachment(*of_node) for node, *of_node in rows}
 
 
 async def proved(
