@@ -18,12 +18,12 @@ from fractions import Fraction
 from dama.planner import Link
 from underpass_control.storage.links import LinkState
 
-# The recent rate is that of so long, and of no less than this.
+# The window of the recent rate, and the least that it has to cover.
 _WINDOW_MS = 5_000
 _LEAST_WINDOW_MS = 900
 _HEADROOM = Fraction(5, 4)
-# A backlog that the rate clears within so long is none: it is what is just on its way. A gateway
-# reads a stream on until 100 ms of the link's ceiling wait, and a lone greedy one must be seen.
+# A backlog that the rate clears within this time is only passing through. A gateway lets 100 ms of
+# the link's ceiling wait before it stops reading a stream, so a lone greedy one is seen.
 _CLEARED_WITHIN_MS = 50
 # A packet that waits, a report for one, is no backlog either, however slow the link.
 _PASSING_BYTES = 600
@@ -58,7 +58,7 @@ class _Reported:
     sent: list[tuple[int, int]] = field(default_factory=list)
     # When it was last up.
     up_ms: int | None = None
-    # As it was when last known: None while nothing is, and greedy where backlogged.
+    # The rate when it was last known, None before that; a backlogged terminal is greedy.
     rate_bps: int | None = None
     backlogged: bool = True
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 BUCKET_MS = 10_000
-# What a run has counted when it is first heard of was counted since its start, if that is no
-# longer ago; else nobody knows when.
+# The first counters of a run cover the time since its start, if that is recent; otherwise their
+# period is unknown.
 YOUNG_MS = 60_000
 _SLOT_MS = 1_000
 _SLOTS = BUCKET_MS // _SLOT_MS
@@ -123,7 +123,7 @@ def _spread(buckets: list[Usage], one: Point, other: Point) -> None:
     if not buckets:
         return
     sent, offered = (8 * max(0, b - a) for a, b in zip(one[1:], other[1:], strict=True))
-    # Where the clock has been set back, all of it is as late as the later report.
+    # If the clock was set back, everything counts at the time of the later report.
     begin_ms = one.time_ms if one.time_ms < other.time_ms else other.time_ms - 1
     lasting_ms = other.time_ms - begin_ms
     low = max(0, (begin_ms - buckets[0].start_ms) // BUCKET_MS)
@@ -151,7 +151,7 @@ class _Seconds:
             self.efficiencies[one.start_ms] = max(
                 self.efficiencies.get(one.start_ms, latest), latest
             )
-        # How it stood at the last report, and for how many seconds there has been none since.
+        # The state at the last report, and for how many seconds there has been none since.
         self.blocked = False
         self.missing = 0
         self.efficiency = self.efficiencies[min(self.efficiencies)][1]

@@ -25,9 +25,9 @@ OPERATORS = frozenset({Role.OPERATOR})
 GATEWAYS = frozenset({Role.OPERATOR, Role.GATEWAY})
 REPORTERS = frozenset({Role.OPERATOR, Role.GATEWAY, Role.TERMINAL})
 
-# Problems named in one answer at most: the rest is told once these are mended.
+# The most errors that one answer names.
 _MOST_ERRORS = 20
-# A client slower than this holds a connection for nothing.
+# A client that sends its body more slowly than this is refused.
 _BODY_WITHIN_S = 30.0
 
 M = TypeVar("M", bound=BaseModel)
@@ -266,7 +266,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     for status in _problems_of(endpoint):
         problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
         if status is HTTPStatus.BAD_REQUEST:
-            # What is not even HTTP, an endless URL for one, never comes as far as an endpoint.
+            # What is not valid HTTP, an endless URL for example, is answered before any endpoint.
             problem["text/plain"] = {"schema": {"type": "string"}}
         operation["responses"][str(status.value)] = {
             "description": status.phrase,

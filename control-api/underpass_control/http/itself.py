@@ -22,7 +22,7 @@ from underpass_control.storage.schema import SchemaError, check_schema
 
 _TITLE = "Underpass control service"
 _VERSION = "1"
-# However many ask whether it can serve, the database is asked so often.
+# The database is asked at most so often, however many requests come.
 _READY_FOR_S = 1.0
 _READY_WITHIN_S = 5.0
 
@@ -91,7 +91,7 @@ class Itself:
         return models.Health(status="ok")
 
     async def _ready(self, _call: Call) -> models.Health:
-        # Who comes while it is being looked at waits for what is found.
+        # Requests that come during a check wait for its result.
         async with self._checking:
             now = time.monotonic()
             if self._checked is None or now - self._checked >= _READY_FOR_S:

@@ -14,7 +14,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Keys that are remembered; beyond, the one that asked longest ago is forgotten.
 _MOST_KEYS = 10_000
-# Who has an IPv6 address usually has a whole network of this size.
+# A host with an IPv6 address usually has a whole network of this size.
 _IPV6_PREFIX = 64
 
 

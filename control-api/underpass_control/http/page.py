@@ -30,7 +30,7 @@ _PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
-# Without a validator: it would tell a server elsewhere of this one.
+# No validator: it would send this service's address to a server elsewhere.
 _START = """SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#api",

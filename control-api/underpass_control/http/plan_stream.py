@@ -75,7 +75,7 @@ class PlanStreams:
         except TokenEndedError as error:
             await out.cut(str(error))
         except (ConnectionError, TimeoutError):
-            # It will come again.
+            # The gateway connects again.
             out.abort()
         finally:
             self._open -= 1
@@ -90,7 +90,7 @@ class PlanStreams:
             try:
                 await self._send_new(out, gateway, sent)
             except DatabaseLostError:
-                # What this gateway follows goes on; so does the stream.
+                # The gateway goes on with its plan, and the stream stays open.
                 await asyncio.sleep(_DATABASE_AGAIN_S)
                 continue
             if not await self._wait(news):

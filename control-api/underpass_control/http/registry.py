@@ -226,7 +226,7 @@ class Registry:
         key: str | int,
         of_it: Sequence[Portion],
     ) -> None:
-        # A vehicle reports for months: what goes with the row goes before it, bit by bit.
+        # A terminal may have months of reports: they are deleted in portions before its row.
         for portion in of_it:
             await delete_all(self._database, portion)
         try:

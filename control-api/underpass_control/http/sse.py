@@ -9,7 +9,7 @@ from aiohttp import web
 
 from underpass_control.events import frame
 
-# Who reads nothing for so long has gone.
+# A client that reads nothing for so long is taken to be gone.
 _WRITE_WITHIN_S = 30.0
 # The last event of a stream is not waited for longer: its token may have ended.
 _CUT_WITHIN_S = 0.3
@@ -40,8 +40,7 @@ class EventResponse:
             ConnectionError, TimeoutError: The caller has gone, or reads nothing.
         """
         for start in range(0, len(data), self._most_bytes):
-            # What is written is in the connection's buffer at once; it is the reader who is waited
-            # for.
+            # The data is in the connection's buffer at once; the wait is for the client to read it.
             self._whole = start + self._most_bytes >= len(data)
             async with asyncio.timeout(_WRITE_WITHIN_S):
                 await self.response.write(data[start : start + self._most_bytes])

@@ -20,7 +20,7 @@ from underpass_control.planning.terms import terms_of
 from underpass_control.planning.what_if import Instead, basis_of, request_of
 from underpass_control.storage.database import Database
 
-# One question is worked out at a time; so many may wait, for so long.
+# One question is worked out at a time; so many others may wait, each for so long.
 _MOST_WAITING = 8
 _WITHIN_S = 20.0
 # A horizon beyond this is no plan.

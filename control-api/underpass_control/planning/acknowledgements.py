@@ -22,7 +22,7 @@ _MOST_TOLD = 80
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """A node has had a plan since a time, in control's clock."""
+    """A node has had a plan since a time, by the control service's clock."""
 
     beam: str
     link: Link
@@ -113,7 +113,7 @@ async def of_plan(
     after: int | None,
     limit: int,
 ) -> list[Acknowledgement]:
-    """Return those of a plan, behind a node, in order of nodes."""
+    """Return the acknowledgements of a plan, in order of nodes, from behind a node on."""
     query = select(Table.node, Table.applied_ms).where(
         Table.beam_id == beam, Table.link == link.value, Table.version == version
     )

@@ -18,22 +18,22 @@ from dama.prediction import Blockage as Prediction
 from underpass_control.demand import Demand
 from underpass_control.planning.expected import Expectations, Expected, Planned
 
-# A plan reaches at least so far. What is owed is settled within so long, or so long after the last
-# exit; the rest of the plan is there for the case that no other follows.
+# A plan lasts at least HORIZON_MS. Debts are repaid within SETTLE_MS, or within SETTLE_MS of the
+# last exit; the rest of the plan is for the case that no other follows.
 HORIZON_MS = 180_000
 SETTLE_MS = 60_000
-# But no further than this: predictions are no better.
+# No plan lasts longer than this: predictions do not reach further.
 _FURTHEST_MS = 7_200_000
-# A new one is made while the present one still lasts so long: as long as control may be away
-# without any node noticing.
+# A new plan is made while the present one still lasts this long: so long may the control service
+# be away before a node notices.
 RENEW_MS = 90_000
-# Changes that every second brings a little of wait until the last plan is so old.
+# Small changes come every second; they wait until the last plan is this old.
 _MOVE_EVERY_MS = 1_000
 _DEMAND_EVERY_MS = 5_000
 _AGAIN_AFTER_MS = 5_000
-# Demands matter once they move this part of the capacity from one terminal to another.
+# Demands matter once they would move this part of the capacity between terminals.
 _DEMAND_PART = Fraction(2, 100)
-# Balances matter once so long a time of the whole capacity is with others than planned.
+# Balances matter once they differ from the plan by what the beam carries in this time.
 _BALANCE_MS = 250
 
 
@@ -70,12 +70,12 @@ class _LinkState:
     capacity: tuple[CapacityStep, ...] = ()
     terms: dict[int, Terms] = field(default_factory=dict)
     demands: dict[int, Demand] = field(default_factory=dict)
-    # Whether the demands differ enough from those of the plan; and whether somebody who has next
-    # to nothing by the plan wants more.
+    # Whether the demands differ enough from those of the plan, and whether a terminal that has
+    # little by the plan wants much more.
     demand_due: bool = False
     starved: bool = False
     balances_due: bool = False
-    # When it was last found that there is no plan for it.
+    # When planning last failed because the request has no plan.
     refused_ms: int | None = None
     plan: Plan | None = None
     planned_ms: int = 0
@@ -124,7 +124,7 @@ class BeamPlanner:
         terms: Mapping[int, Terms],
         one_way_delay_ms: int,
     ) -> None:
-        """Take in what an operator has set: capacity over time, the first step long begun."""
+        """Take what an operator has set: capacity over time, whose first step is in the past."""
         state = self._links[link]
         self._one_way_delay_ms = one_way_delay_ms
         state.capacity = capacity
@@ -226,7 +226,7 @@ class BeamPlanner:
         state.refused_ms = None
 
     def refused(self, link: Link, now_ms: int) -> None:
-        """Leave a link alone for a while: what is asked for has no plan."""
+        """Do not plan a link for a while, because the request has no plan."""
         self._links[link].refused_ms = now_ms
 
     def _reason(self, state: _LinkState, now_ms: int) -> Reason | None:

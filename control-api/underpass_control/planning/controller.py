@@ -36,12 +36,12 @@ from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
-# Changes of so long are planned with together.
+# Changes that come within this time go into the same plan.
 _GATHER_S = 0.01
-# What only time changes is looked at so often; so is all that is not planning.
+# How often to look for what changes with time alone, and to settle.
 _TICK_S = 1.0
 _AGAIN_S = 0.5
-# Changes that wait; beyond, what is known is read anew.
+# Changes that may wait. Beyond, they are dropped, and everything is read from the database again.
 _MOST_WAITING = 20_000
 
 
@@ -61,7 +61,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class _Worked:
-    """What comes of planning, before it is stored."""
+    """A plan that is not stored yet."""
 
     request: Request
     plan: Plan
@@ -79,7 +79,7 @@ class BeamController:
         fence: int,
         serves: Callable[[BeamController, Collection[int]], None],
     ) -> None:
-        """Take, too, whom to tell which terminals the beam has."""
+        """Also take the function that is told which terminals the beam has."""
         self.beam = beam
         self.fence = fence
         self._tools = tools
@@ -91,7 +91,7 @@ class BeamController:
         self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque()
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
-        # When the first change that waits was heard.
+        # When the oldest waiting change came.
         self._heard: float | None = None
         self._stale_terms = self._stale_reports = True
         self._demands_told = 0.0
@@ -123,7 +123,7 @@ class BeamController:
         self._wake.set()
 
     def stop(self) -> None:
-        """Have `run` return once what it is at is done."""
+        """Have `run` return after its present step."""
         self._ending.set()
         self._wake.set()
 
@@ -153,14 +153,14 @@ class BeamController:
             self._forget_metrics()
 
     async def _lost(self, error: DatabaseLostError) -> None:
-        # Nodes go on with the plans that they have: these reach further than any restart takes.
+        # Nodes keep following their plans, which last longer than a restart takes.
         self._tools.metrics.planning_failures.labels("database").inc()
         _LOG.warning("cannot plan", beam=self.beam, error=str(error))
         self._stale_terms = self._stale_reports = True
         await asyncio.sleep(_AGAIN_S)
 
     async def _step(self) -> bool:
-        """Take in what has come, and plan what is due; return whether the beam is there."""
+        """Take in the waiting changes and make the plans that are due; False if the beam is gone."""
         self._wake.clear()
         heard, self._heard = self._heard, None
         if self._stale_terms:
@@ -178,11 +178,10 @@ class BeamController:
             self._demands_told = time.monotonic()
             self._knowledge.tell_demands(self._planner, now_ms)
         if self.beam not in self._tools.held():
-            # The lease is not known to be held any more: nothing is done on the strength of it
-            # before it is renewed, or another process has it.
+            # The lease may have run out. Nothing is planned until it is renewed.
             return True
         due = self._planner.due(now_ms)
-        # One link that fails must not leave the other's work running behind.
+        # If one link fails, the other one's work is still waited for.
         ends = await asyncio.gather(
             *(self._plan(link, reason, heard) for link, reason in due.items()),
             return_exceptions=True,
@@ -272,7 +271,7 @@ class BeamController:
         )
 
     async def _keep_books(self) -> None:
-        """Each second, beside planning: settle, and keep what is expected and learned."""
+        """Each second, besides planning: settle, and store what is expected and learned."""
         try:
             while True:
                 with suppress(TimeoutError):

@@ -31,7 +31,7 @@ _OF_TERMINALS = frozenset({"positions", "links", "announcements", "blockages"})
 
 
 class BeamControllers:
-    """Has the beams planned whose leases this process holds."""
+    """Runs a controller for each beam whose lease this process holds."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class BeamControllers:
         # The leases that were held when they were last renewed.
         self._fences: Mapping[str, int] = {}
         self._running: dict[str, tuple[BeamController, asyncio.Task[None]]] = {}
-        # Those that end: a beam has no other controller before they have.
+        # Controllers that are ending. A beam gets its next controller only after that.
         self._stopping: dict[str, asyncio.Task[None]] = {}
         self._of_terminal: dict[int, BeamController] = {}
         # Obstructions, and those of them that were learned: one map for all beams.
@@ -81,7 +81,7 @@ class BeamControllers:
         self._task = asyncio.create_task(self._keep(), name="leases")
 
     async def close(self) -> None:
-        """Plan no more, and give the leases up: another process need not wait for their end."""
+        """Stop planning and give up the leases, so that another process need not wait."""
         if self._task is None:
             return
         self._ending = True
@@ -146,7 +146,7 @@ class BeamControllers:
             self._look.clear()
             self._renewal.move()
             if self._map_stale and (self._reading is None or self._reading.done()):
-                # A country's takes longer than a lease lasts.
+                # Reading the map of a country takes longer than a lease lasts.
                 self._reading = asyncio.create_task(self._read_map(), name="map")
             self._follow_leases()
             with suppress(TimeoutError):
@@ -195,7 +195,7 @@ class BeamControllers:
 async def ended(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException | None]:
     """Wait for tasks that have been told to end; cancel those that do not soon."""
     if tasks:
-        # A transaction that is cancelled in its middle may keep its connection for a while.
+        # A transaction that is cancelled may keep its connection for a while.
         _, late = await asyncio.wait(tasks, timeout=_END_WITHIN_S)
         for task in late:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The blockages to plan with: predictions made steady.
+"""The blockages to plan with: predictions, smoothed.
 
 Each fix of a vehicle moves what is predicted of it by fractions of a second, or by seconds. To plan
 with the latest word each time would mean a new plan each second; to keep to the first word would
@@ -16,13 +16,13 @@ from dama.planner.request import LEAST_CONFIDENCE
 from dama.prediction import Blockage, Span
 from dama.prediction.same import is_same
 
-# The mean is that of about so long; what is further from it is no noise.
+# The time constant of the running mean, and how far a report may be from it and still be noise.
 _MEAN_MS = 4_000
 _LEAP_MS = 2_500
 _CONFIDENCE_LEAP = 0.3
-# A prediction that is missing for no longer than this is taken to be there still.
+# A prediction that is missing for no longer than this is still planned with.
 _MISSING_MS = 1_500
-# Once planned with, a blockage is until its confidence falls below this.
+# A blockage that is planned with stays so until its confidence falls below this.
 _KEPT_CONFIDENCE = LEAST_CONFIDENCE - 0.1
 # How much entry and exit may differ from what was planned with: in proportion to the time that is
 # left to repair it, within bounds.
@@ -49,7 +49,7 @@ class Expected:
 
 @dataclass(slots=True)
 class SmoothedBlockage:
-    """One expected blockage of a terminal, as it goes through the reports."""
+    """One expected blockage of a terminal, smoothed over the predictions of it."""
 
     obstruction_id: str | None
     entry_ms: float
@@ -59,7 +59,7 @@ class SmoothedBlockage:
     seen_ms: int
 
     def follow(self, said: Blockage, now_ms: int) -> None:
-        """Take the latest word in."""
+        """Take in the latest prediction."""
         part = 1 - math.exp(-max(0, now_ms - self.updated_ms) / _MEAN_MS)
         self.updated_ms = self.seen_ms = now_ms
         self.obstruction_id = said.obstruction_id or self.obstruction_id
@@ -101,7 +101,7 @@ class Expectations:
                     now_ms,
                 )
             kept.append(nearest)
-        # A present blockage of which nothing is said any more is over.
+        # A present blockage that is no longer predicted is over.
         kept += [
             one for one in known if one.entry_ms > now_ms and now_ms - one.seen_ms <= _MISSING_MS
         ]
@@ -143,7 +143,7 @@ class Planned:
         return min(near, key=lambda one: abs(one.entry_ms - span.entry_ms), default=None)
 
     def appeared_or_vanished(self, now: Iterable[Expected], now_ms: int) -> bool:
-        """Tell whether there are others than were planned with."""
+        """Return whether there is a blockage that was not planned with, or one less."""
         left = [one for ones in self._of.values() for one in ones if one.exit_ms > now_ms]
         for one in now:
             known = self.nearest(one.terminal, one.span, now_ms)
@@ -154,7 +154,7 @@ class Planned:
         return bool(left)
 
     def moved(self, now: Iterable[Expected], now_ms: int) -> bool:
-        """Tell whether one has moved beyond what is tolerated."""
+        """Return whether one has moved further than is tolerated."""
         for one in now:
             known = self.nearest(one.terminal, one.span, now_ms)
             if known is None:
@@ -169,7 +169,7 @@ class Planned:
 
 
 def _apart(planned_ms: int, expected_ms: int, now_ms: int) -> bool:
-    # What lies in the past is the same whenever it was.
+    # Times in the past make no difference.
     planned_ms, expected_ms = max(planned_ms, now_ms), max(expected_ms, now_ms)
     ahead_ms = min(planned_ms, expected_ms) - now_ms
     tolerated = min(max(_TOLERATED_PART * ahead_ms, _LEAST_TOLERATED_MS), _MOST_TOLERATED_MS)

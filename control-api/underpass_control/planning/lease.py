@@ -17,11 +17,11 @@ from sqlalchemy.types import BigInteger
 from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Beam, Lease
 
-# A death is noticed after this and what is left of RETRY_S: within 5 s at the worst.
+# The end of a holder is noticed after LASTS_MS and at most RETRY_S: in less than 5 s.
 LASTS_MS = 3_000
 RENEW_EVERY_S = 1.0
 RETRY_S = 0.5
-# A holder that stops in the middle of a transaction would keep its rows locked for ever.
+# A holder that stops within a transaction would keep its rows locked; PostgreSQL ends it.
 _IDLE_MS = 2_000
 _UNIX_EPOCH_DAYS = 2_440_587.5
 _MS_PER_DAY = 86_400_000
@@ -56,7 +56,7 @@ async def renew(connection: AsyncConnection, publish: Publish, holder: str) -> d
         .returning(Lease.beam_id, Lease.fence)
     )
     held = {row.beam_id: row.fence for row in renewed}
-    # Rows that another process is just about to take, or is stuck with, are not waited for.
+    # Rows that another process has locked are skipped, not waited for.
     free = select(Lease.beam_id).where(Lease.until_ms <= now).with_for_update(skip_locked=True)
     taken = await connection.execute(
         update(Lease)

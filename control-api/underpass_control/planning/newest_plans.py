@@ -1,4 +1,4 @@
-"""The newest plans, ready to be sent: one for all who follow them in this process."""
+"""The newest plans, ready to be sent; each is prepared once for all gateways that follow it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _MOST_DOCUMENTS = 256
 class _Newest:
     """The newest plan of a link, as far as this process has needed it."""
 
-    # The newest that has been heard of.
+    # The newest version that is known to exist.
     heard: int = 0
     version: int = 0
     wire: WirePlan | None = None
-    # Held while a new one is read, or made here.
+    # Locked while a new plan is read, or made by this process.
     coming: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -45,7 +45,7 @@ class Outgoing:
 
 
 class NewestPlans:
-    """Reads each new plan once and works it out once, whoever follows; tells when there is one."""
+    """Reads each new plan once, prepares it once, and signals that it is there."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -54,7 +54,7 @@ class NewestPlans:
         self._gateways: dict[str, Mapping[int, int | None]] = {}
         # By gateway, the beams of its terminals.
         self._beams: dict[int, frozenset[str]] = {}
-        # Counts what makes these two wrong: what was being read meanwhile is not kept.
+        # Rises with each change of these two; what was being read during a change is not stored.
         self._changed = 0
         self._documents: OrderedDict[tuple[Key, int], Outgoing] = OrderedDict()
         self._news = asyncio.Event()
@@ -80,18 +80,18 @@ class NewestPlans:
 
     @asynccontextmanager
     async def making(self, key: Key) -> AsyncIterator[Callable[[int, WirePlan], None]]:
-        """Make a plan here: what the caller gives, once it is stored, need not be read."""
+        """Make a plan in this process; once stored, it need not be read from the database."""
         newest = self._newest.setdefault(key, _Newest())
 
         def made(version: int, wire: WirePlan) -> None:
             newest.version, newest.wire = version, wire
 
-        # Whoever hears of the plan before the caller knows that it is stored waits for it.
+        # A stream that hears of the plan before the caller has passed it on waits here.
         async with newest.coming:
             yield made
 
     def news_event(self) -> asyncio.Event:
-        """Return what is set when there is something new after now."""
+        """Return the event that is set with the next change."""
         return self._news
 
     async def links_of(self, gateway: int) -> list[Key]:

@@ -22,9 +22,9 @@ from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
-# An event loop that has not moved for so long is taken for dead.
+# An event loop that has not run for this long is taken for dead.
 _DEAD_AFTER_S = 20.0
-# A statement that takes longer than this is given up: the lease has run out by then.
+# A renewal that takes longer than this is given up: the lease has run out by then.
 _WITHIN_S = lease.LASTS_MS / 1000
 _END_WITHIN_S = 5.0
 
@@ -41,7 +41,7 @@ class Held:
 
 
 class Renewal:
-    """The thread, and what it holds."""
+    """The thread that renews leases, and the leases that it holds."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Renewal:
         holder: str,
         renewed: Callable[[Mapping[str, int]], None],
     ) -> None:
-        """Take whom to tell, in the event loop, which leases are held each time."""
+        """Also take the function that is called, in the event loop, with the leases held."""
         self._main = database
         self._main_changes = changes
         self._holder = holder
@@ -89,7 +89,7 @@ class Renewal:
         self._thread.start()
 
     def move(self) -> None:
-        """Tell that the event loop moves; it is to do so often."""
+        """Note that the event loop runs; to be called often."""
         self._moved_s = time.monotonic()
 
     def look(self) -> None:
@@ -97,7 +97,7 @@ class Renewal:
         own_loop, look = self._own_loop, self._look
         if own_loop is not None and look is not None:
             with suppress(RuntimeError):
-                # It may just have ended.
+                # The thread may just have ended.
                 own_loop.call_soon_threadsafe(look.set)
 
     async def close(self) -> None:

@@ -89,7 +89,7 @@ async def store(
         reason=reason,
         document=document,
     )
-    # It need not be read again.
+    # The plan is at hand; the document need not be parsed.
     vars(stored)["made"] = made
     await connection.execute(
         insert(Table).values(

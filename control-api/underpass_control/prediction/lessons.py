@@ -10,13 +10,14 @@ from dama.prediction import Blockage, ObstructionMap, Track
 from dama.prediction.learning import Learned, Observation, held, learn, observe, passage
 from underpass_control.prediction.observed import ObservedBlockage
 
-# Losses of a terminal that are kept: those that wait to be judged, and those that are.
+# The most losses of a terminal that are remembered, judged or not.
 _MOST_LOSSES = 8
-# So long after a passage, reports of a loss on it have come: they wait for the link only. So have,
-# so long after a loss, those of others at the same time; later, the track may have been forgotten.
+# A passage is judged so long after its end, when reports of a loss on it have arrived. A loss is
+# learned from earlier, while the track still reaches back to it, but after other terminals have
+# had time to report losses at the same moment.
 _JUDGED_AFTER_MS = 30_000
 _LEARNED_AFTER_MS = 10_000
-# What is observed so near to a passage belongs to it.
+# A loss so near to a passage belongs to it.
 _NEAR_MS = 10_000
 # A loss that so many terminals, and so large a part of the beam's, have within so long is not of
 # the place where one of them is: a gateway has been restarted, or the beam was out.
@@ -100,7 +101,7 @@ class Lessons:
                 unjudged.expected[blockage.obstruction_id] = blockage
 
     def look(self, terminal: int, track: Track, terminals: int) -> None:
-        """See what a terminal's track, gone on, says of its losses and passages.
+        """Learn from a terminal's losses and passages, as far as its track has gone on beyond them.
 
         Takes, too, how many terminals there are.
         """

@@ -1,4 +1,4 @@
-"""How an observed blockage goes with the expected ones, while it lasts and after."""
+"""What an observed blockage means for the expected ones, while it lasts and after."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ObservedBlockage:
     expected: Blockage | None = None
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
-        """Tell whether it has a moment in common with an interval."""
+        """Return whether it overlaps an interval."""
         return self.entry_ms < end_ms and (self.exit_ms is None or begin_ms < self.exit_ms)
 
 
@@ -66,7 +66,7 @@ def _is_over(one: Blockage, observed: ObservedBlockage, over_ms: int) -> bool:
     if one.entry_ms < over_ms:
         return True
     begun = observed.expected
-    # What was much shorter than expected may have come before it.
+    # A much shorter loss may have been another one, before the expected blockage.
     return (
         begun is not None
         and one.based_on_ms < over_ms

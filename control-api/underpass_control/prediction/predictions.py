@@ -21,7 +21,7 @@ from underpass_control.prediction.observed import ObservedBlockage, as_observed,
 
 # Announcements of a terminal that are kept: the latest, while they are not over.
 _MOST_ANNOUNCEMENTS = 32
-# Between reports only time passes; what it changes is looked at so often.
+# Without a new report, blockages are worked out again after this time.
 _FRESH_MS = 500
 
 
@@ -163,7 +163,7 @@ class Predictions:
         return reconcile(ahead.predictor.blockages(now_ms), said, now_ms)
 
     def _of_map(self, announcement: Announcement) -> Announcement:
-        """Take from an announcement a name that the map does not know: its times still count.
+        """Remove the obstruction's name from an announcement if the map does not know it.
 
         Different obstructions are never the same blockage, but an integrator may call one by
         another name than the map.

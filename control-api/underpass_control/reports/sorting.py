@@ -53,7 +53,7 @@ class Sorter:
     by_operator: bool = False
 
     def sort(self, entry: messages.ReportEntry, into: Sorted) -> None:
-        """Sort one report in, or leave all as it is.
+        """Add one report to what was sorted, or change nothing.
 
         Raises:
             RefusedError: It is not taken in.

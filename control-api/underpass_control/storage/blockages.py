@@ -17,9 +17,9 @@ from underpass_control.storage.changes import Change, listed
 from underpass_control.storage.models import Blockage as Table
 from underpass_control.storage.models import PredictedBlockage, Terminal
 
-# No expectation reaches further.
+# No expected entry is further off than this.
 _LONGEST_MS = 2 * 3_600_000
-# Who holds back because a plan or an operator says so has observed nothing.
+# The sources that observe a link; a plan or an operator only says that it is not to be used.
 _SENSED = frozenset({"modem", "probing"})
 
 
@@ -32,7 +32,7 @@ class Observed:
     path: str
     entry_ms: int
     exit_ms: int | None
-    # The node itself says so; else the link was seen to be up again.
+    # Whether the node has reported the exit; if not, a later report had the link up.
     exit_reported: bool
     source: str
     received_ms: int
@@ -88,7 +88,7 @@ async def observe(connection: AsyncConnection, reports: Iterable[Observed]) -> l
 async def lift(
     connection: AsyncConnection, up: Mapping[tuple[int, str, str], int]
 ) -> list[Observed]:
-    """Take blockages as over where the link is up since; return them.
+    """End the blockages whose link has been up since; return them.
 
     Takes when each link, by terminal, direction and path, was seen to be up.
     """
@@ -196,7 +196,7 @@ def shown(one: Observed) -> dict[str, Any]:
 
 
 def sensed(change: Mapping[str, Any]) -> Iterator[tuple[int, int, int | None]]:
-    """Yield what a change of the kind `blockages` tells of losses of link.
+    """Yield the losses of link in a change of the kind `blockages`.
 
     Yields terminals, with entries and exits in ms (None while it lasts).
     """

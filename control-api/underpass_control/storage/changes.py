@@ -25,10 +25,10 @@ _LOG = structlog.get_logger()
 _CHANNEL = "underpass_changes"
 # PostgreSQL takes less than 8,000 bytes; JSON in ASCII has one byte per character.
 _MOST_PAYLOAD = 7_980
-# What a change may have of it beside its id.
+# The most that a change may have without its id.
 MOST_BYTES = 7_900
 _ID_BYTES = 8
-# What members of a list may have: the rest says what it is a list of.
+# The most that the members of a list may have; the rest is for its name.
 _LISTED_BYTES = MOST_BYTES - 100
 _CHECK_EVERY_S = 10.0
 _AGAIN_AFTER_S = 1.0
@@ -81,7 +81,7 @@ class Changes:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Publish]]:
-        """Begin; what is announced meanwhile is told once it is committed, and not otherwise.
+        """Begin; what is published meanwhile is told once it is committed, and not otherwise.
 
         Each change gets an `event_id`, the same for all processes that are told of it.
         """
@@ -131,13 +131,13 @@ class Changes:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())
             await connection.add_listener(_CHANNEL, lambda *heard: self._tell(heard[3]))
-            # What changed while nobody listened is missed: whoever follows has to look again.
+            # Changes before this were missed: followers have to read the state again.
             self._interrupted()
             self._listening.set()
             while not lost.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(lost.wait(), _CHECK_EVERY_S)
-                # A host that has vanished says nothing: it has to be asked.
+                # A host that has vanished closes no connection; only a query finds out.
                 await connection.execute("SELECT 1", timeout=_CHECK_EVERY_S)
         finally:
             connection.terminate()

@@ -22,9 +22,9 @@ from underpass_control.clock import Clock
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 
-# PostgreSQL's codes for a table or column that is not there, since the schema is being changed, and
-# for a transaction that gave way to others (not serialisable, deadlock): later, it may do better.
-# So may who comes while it ends, starts or recovers, or has no room for another connection.
+# PostgreSQL's codes for errors that may not come again: a table or column is missing while the
+# schema is changed; a transaction gave way to others (not serialisable, deadlock); the server ends,
+# starts or recovers; it has no room for another connection.
 _LOST = ("42P01", "42703", "40001", "40P01", "57P01", "57P02", "57P03", "53300")
 
 
@@ -87,7 +87,7 @@ class Database:
         with _loss():
             async with self._engine.connect() as connection:
                 if self.is_sqlite:
-                    # The driver begins by itself only where something is written.
+                    # The driver begins a transaction only before a write.
                     await connection.exec_driver_sql("BEGIN")
                 else:
                     await connection.execution_options(isolation_level="REPEATABLE READ")

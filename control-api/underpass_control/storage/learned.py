@@ -28,11 +28,11 @@ _ADVISORY_LOCK = 0x756E_6C65
 async def put(connection: AsyncConnection, publish: Publish, lessons: Iterable[Lesson]) -> None:
     """Count lessons at the places that are stored, whoever else has learned there meanwhile."""
     if connection.dialect.name != "sqlite":
-        # Two that learn a new place at once would store it twice.
+        # Without it, two processes that learn a new place at once would both store it.
         await connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
     for lesson in lessons:
         before = {place.id: place for place in await _near(connection, lesson)}
-        # What the map explains was left out when the lesson was learned.
+        # Losses that the map explains were left out earlier.
         after = {place.id: place for place in lesson.applied(before.values(), _NO_MAP)}
         for forgotten in before.keys() - after.keys():
             await obstructions.remove(connection, publish, forgotten)
@@ -50,7 +50,7 @@ async def _near(connection: AsyncConnection, lesson: Lesson) -> list[Learned]:
         query = query.where(Table.id == lesson.id)
     else:
         lon, lat = lesson.seen.axis[0]
-        # Wherever one is on Earth, but for the poles, this is further than the same place may be.
+        # Everywhere but at the poles, this is further than two ends of the same place can be apart.
         far = _NEAR_DEG / max(0.05, math.cos(math.radians(lat)))
         query = query.where(
             Table.west <= lon + far,
@@ -67,7 +67,7 @@ async def load_map(connection: AsyncConnection) -> tuple[ObstructionMap, dict[st
     """Return all obstructions as a map, and those of them that were learned, by id."""
     columns = (Table.id, Table.source, Table.geometry, Table.properties)
     rows = (await connection.execute(select(*columns).order_by(Table.id))).all()
-    # A country's map takes seconds to read: others go on meanwhile.
+    # Reading the map of a country takes seconds, so it is done in a thread.
     return await asyncio.to_thread(_map, rows)
 
 

@@ -71,7 +71,7 @@ class StoredEntry:
         return self.from_ms, self.id
 
     def entry(self) -> Entry:
-        """Return it as the ledger takes it.
+        """Return it as an entry of `dama.ledger`.
 
         Raises:
             LedgerError: It does not balance.

@@ -64,7 +64,7 @@ _COLUMNS = tuple(one.name for one in fields(LinkState))
 _values = attrgetter(*_COLUMNS)
 _CHANGES = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[2:])
 _PATIENCE = f"CASE excluded.state WHEN 'down' THEN {_MOVED_AFTER_MS} ELSE 0 END"
-# `replaces` again: another process may have stored a later one meanwhile.
+# The same rule as `replaces`: another process may have stored a later state meanwhile.
 _LATER = (
     "CASE WHEN excluded.node = link_state.node THEN"
     " (excluded.incarnation, excluded.uptime_ms) > (link_state.incarnation, link_state.uptime_ms)"

@@ -18,7 +18,7 @@ from underpass_control.storage.models import Obstruction as Table
 _MOST_ID, _MOST_NAME = 128, 200
 # Rows in one statement: each may be some kilobytes of roads.
 _AT_ONCE = 500
-# More are not named one by one in what is told.
+# A change names at most so many obstructions.
 _MOST_TOLD = 4
 
 

@@ -108,7 +108,7 @@ async def remove(
 ) -> bool:
     """Delete a row; tell whether it was there."""
     if table is Beam:
-        # Whoever plans locks the lease and then refers to the beam: the same order here.
+        # Planning locks the lease first and the beam second; the same order here avoids deadlocks.
         lease = select(Lease.beam_id).where(Lease.beam_id == key).with_for_update()
         await connection.execute(lease)
     result = await connection.execute(delete(table).where(_key(table) == key))

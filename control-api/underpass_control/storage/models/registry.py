@@ -40,8 +40,7 @@ class Terminal(Base):
     # The gateway that serves it: as an operator says, else the one that its reports came by.
     gateway: Mapped[int | None]
     heard_by: Mapped[int | None]
-    # Where it was before, and since when it is where it is: None while it has not been heard
-    # itself, only been spoken of by a gateway.
+    # Its gateway before, and when it moved from there; None while no report of its own has come.
     former_gateway: Mapped[int | None]
     moved_ms: Mapped[int | None]
     # The satellite terminal that it is to the beam's NCC.
