@@ -160,7 +160,7 @@ class BeamController:
         await asyncio.sleep(_AGAIN_S)
 
     async def _step(self) -> bool:
-        """Take in the waiting changes and make the plans that are due; False if the beam is gone."""
+        """Take in the waiting changes, and make the plans that are due; False: the beam is gone."""
         self._wake.clear()
         heard, self._heard = self._heard, None
         if self._stale_terms:

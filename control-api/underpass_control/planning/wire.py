@@ -115,7 +115,7 @@ class WirePlan:
     def _capacity(
         self, terminals: Collection[int], rates: Integers, *, alone: bool
     ) -> list[dict[str, int]]:
-        """Return what the gateway may send in all: the whole, unless others send or MODCODs differ."""
+        """Return what the gateway may send in all: all, unless others send or MODCODs differ."""
         plan = self._plan
         members = [terminal for group in plan.groups for terminal in group.members]
         if not alone or any(terminal.efficiency != 1 for terminal in members):

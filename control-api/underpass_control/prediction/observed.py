@@ -6,13 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dama.prediction import Blockage
+from dama.prediction.predictor import LOST_FACTOR, OVERDUE
 from dama.prediction.same import has_begun, is_told_again
-
-# A terminal that stays blocked beyond the expected exit is expected to do so for this part of the
-# time so far longer, until that is this many times what was expected and a minute: then it is
-# something else.
-_OVERDUE = 0.2
-_LOST_FACTOR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,7 @@ def _is_over(one: Blockage, observed: ObservedBlockage, over_ms: int) -> bool:
 def _present(begun: Blockage, entry_ms: int, now_ms: int) -> Blockage | None:
     lasting_ms = begun.exit_ms - begun.entry_ms
     blocked_ms = now_ms - entry_ms
-    if blocked_ms > _LOST_FACTOR * lasting_ms + 60_000:
+    if blocked_ms > LOST_FACTOR * lasting_ms + 60_000:
         return None
-    exit_ms = entry_ms + max(lasting_ms, round((1 + _OVERDUE) * blocked_ms))
+    exit_ms = entry_ms + max(lasting_ms, round((1 + OVERDUE) * blocked_ms))
     return replace(begun, entry_ms=entry_ms, exit_ms=exit_ms, confidence=1.0)
