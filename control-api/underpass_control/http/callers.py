@@ -173,6 +173,8 @@ class Callers:
         while True:
             await asyncio.sleep(_CHECK_EVERY_S)
             now_ms = time.time_ns() // 1_000_000
+            # Before anything waits for the database.
+            self._end(self._expired(now_ms))
             fresh = {one.caller.token_id for one in self._known.values() if one.until_ms > now_ms}
             ids = list(fresh | self._streams.keys())
             for start in range(0, len(ids), _AT_ONCE):
@@ -184,10 +186,8 @@ class Callers:
                     ):
                         self._end(set(portion) - await in_force(connection, portion, now_ms))
                 except (DatabaseLostError, TimeoutError) as error:
-                    # What ends by time ends all the same: `expires_ms` is known of each.
                     _LOG.warning("tokens are not checked", error=str(error))
                     break
-            self._end(self._expired(now_ms))
 
     def _expired(self, now_ms: int) -> set[int]:
         return {

@@ -128,12 +128,14 @@ class Renewal:
         self, database: Database, changes: Changes, look: asyncio.Event
     ) -> None:
         renewed_s = 0.0
+        dead = False
         while not self._ending:
             look.clear()
             now_s = time.monotonic()
-            if now_s - self._moved_s > _DEAD_AFTER_S:
+            was_dead, dead = dead, now_s - self._moved_s > _DEAD_AFTER_S
+            if dead and not was_dead:
                 _LOG.error("leases are not renewed: the event loop does not move")
-            else:
+            if not dead:
                 try:
                     async with _bounded(database):
                         if now_s - renewed_s >= lease.RENEW_EVERY_S or await _any_free(database):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 from underpass_control.planning import lease, renewal
+from underpass_control.storage.changes import Changes
+from underpass_control.storage.database import Database
 from underpass_control.storage.models import Lease
 
+from tests.control_api import postgresql
 from tests.control_api.service.api import Api, served
+from tests.control_api.service.conftest import migrate
 
 BEAM = "ku-1"
 LASTS_S = 0.9
@@ -83,22 +88,54 @@ def test_a_loop_that_does_not_come_back_gives_way_and_notices_before_it_acts(
         api.add_beam()
 
         async def take() -> None:
-            other = api.replica()
-            try:
-                async with other.changes.transaction() as (connection, publish):
-                    assert BEAM in await lease.renew(connection, publish, "there:2")
-                    await connection.execute(text("UPDATE lease SET until_ms = until_ms + 3600000"))
-            finally:
-                await other.database.close()
+            database = Database(api.database.url)
+            changes = Changes(database, lambda _: None, lambda: None)
+            taken = False
+            while not taken:
+                async with changes.transaction() as (connection, publish):
+                    taken = BEAM in await lease.renew(connection, publish, "there:2")
+                    if taken:
+                        later = update(Lease).values(until_ms=Lease.until_ms + 600_000)
+                        await connection.execute(later)
+                await asyncio.sleep(0.05)
+            await database.close()
 
         async def run() -> None:
             before = await planned(api)
-            time.sleep(0.5 + 2 * LASTS_S)
+            other = threading.Thread(target=lambda: asyncio.run(take()))
+            other.start()
+            # Nothing runs here until the other has the lease.
+            other.join(30)
             # Whatever wakes up first sees that the lease may be another's.
             assert api.service.controllers.held == api.service.controllers.followed == set()
-            await take()
             await asyncio.sleep(1)
             assert api.service.controllers.held == set()
             assert await fence(api) == before + 1
 
         api.run(run())
+
+
+@pytest.mark.usefixtures("quick")
+def test_while_the_database_is_away_plans_are_followed_and_none_are_made() -> None:
+    if reason := postgresql.missing():
+        pytest.skip(reason)
+    with postgresql.server() as server:
+        server.sql("CREATE DATABASE control")
+        migrate(server.url("control"))
+        with served(server.url("control")) as api:
+            api.add_beam()
+            beams = api.service.controllers
+
+            async def run() -> None:
+                before = await planned(api)
+                await asyncio.to_thread(server.stop)
+                while beams.held:
+                    await asyncio.sleep(0.05)
+                assert beams.followed == {BEAM}
+                await asyncio.to_thread(server.start)
+                while not beams.held:
+                    await asyncio.sleep(0.05)
+                # Nobody has taken it meanwhile: it goes on.
+                assert await fence(api) == before
+
+            api.run(run())
