@@ -14,7 +14,6 @@ from underpass_control.http.callers import Callers
 from underpass_control.http.capacity import CapacityOfBeam
 from underpass_control.http.endpoint import route
 from underpass_control.http.events import EventStreams
-from underpass_control.http.itself import Itself
 from underpass_control.http.ledger import LedgerOfBeam
 from underpass_control.http.links import Links
 from underpass_control.http.observed import observed
@@ -26,6 +25,7 @@ from underpass_control.http.problem import problems
 from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
 from underpass_control.http.routes import Routes
+from underpass_control.http.status import ServiceStatus
 from underpass_control.http.what_if import WhatIf
 from underpass_control.metrics import Metrics
 from underpass_control.opensand.station import Station
@@ -64,7 +64,7 @@ class Service:
         for listener in (self._newest_plans, self.controllers, self._station):
             self._events.listen(listener)
         self._callers = Callers(database, settings)
-        itself = Itself(database, self._metrics)
+        status = ServiceStatus(database, self._metrics)
         self._plan_streams = PlanStreams(self._newest_plans, self._metrics, self._callers)
         self.endpoints = [
             *Registry(database, self._changes).endpoints(),
@@ -80,9 +80,9 @@ class Service:
             *CapacityOfBeam(database, self._changes).endpoints(),
             *WhatIf(database).endpoints(),
             *self._plan_streams.endpoints(),
-            *itself.endpoints(),
+            *status.endpoints(),
         ]
-        itself.describe(self.endpoints)
+        status.describe(self.endpoints)
 
     def application(self) -> web.Application:
         """Return the application, which closes the database at its end."""

@@ -14,7 +14,7 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
-from underpass_control.http.speaking import check_speaks_for
+from underpass_control.http.reporting import check_may_report
 from underpass_control.instants import is_plausible, milliseconds, moment_of
 from underpass_control.storage import announcements, history, registry
 from underpass_control.storage.announcements import Announced
@@ -136,7 +136,7 @@ class Blockages:
         now_ms = self._database.clock.now_ms()
         said = _announced(terminal, call.body(models.AnnouncementBody), now_ms)
         announced = {terminal: said.announcement.announced_ms}
-        await check_speaks_for(self._database, call.known_caller, announced)
+        await check_may_report(self._database, call.known_caller, announced)
         try:
             async with self._changes.transaction() as (connection, publish):
                 await announcements.put(connection, [said])

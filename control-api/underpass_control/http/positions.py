@@ -11,7 +11,7 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, number_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
-from underpass_control.http.speaking import check_speaks_for
+from underpass_control.http.reporting import check_may_report
 from underpass_control.instants import is_plausible, milliseconds, moment_of
 from underpass_control.metrics import Metrics
 from underpass_control.storage import positions as stored
@@ -105,7 +105,7 @@ class Positions:
         latest: dict[int, int] = {}
         for one in positions:
             latest[one.terminal] = max(one.time_ms, latest.get(one.terminal, one.time_ms))
-        await check_speaks_for(self._database, call.known_caller, latest)
+        await check_may_report(self._database, call.known_caller, latest)
         try:
             await self._writer.store(positions)
             self._metrics.positions.inc(len(positions))

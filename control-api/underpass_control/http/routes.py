@@ -10,7 +10,7 @@ from dama.prediction.places import is_on_earth, without_repeats
 from underpass_control.http import models
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
-from underpass_control.http.speaking import check_speaks_for
+from underpass_control.http.reporting import check_may_report
 from underpass_control.storage import routes
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
@@ -99,5 +99,5 @@ class Routes:
     async def _spoken_for(self, call: Call) -> int:
         terminal = call.path_number("terminal")
         now_ms = self._database.clock.now_ms()
-        await check_speaks_for(self._database, call.known_caller, {terminal: now_ms})
+        await check_may_report(self._database, call.known_caller, {terminal: now_ms})
         return terminal

@@ -80,8 +80,8 @@ def test_readiness_is_looked_at_once_a_second_however_many_ask(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked = Counted(check_schema)
-    monkeypatch.setattr("underpass_control.http.itself.check_schema", checked)
-    monkeypatch.setattr("underpass_control.http.itself._READY_FOR_S", 3600.0)
+    monkeypatch.setattr("underpass_control.http.status.check_schema", checked)
+    monkeypatch.setattr("underpass_control.http.status._READY_FOR_S", 3600.0)
     with served(url, FEW) as api:
 
         async def ask() -> None:

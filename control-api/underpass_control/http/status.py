@@ -27,7 +27,7 @@ _READY_FOR_S = 1.0
 _READY_WITHIN_S = 5.0
 
 
-class Itself:
+class ServiceStatus:
     """The endpoints of the service itself. All but the metrics need no token and cost little."""
 
     def __init__(self, database: Database, metrics: Metrics) -> None:

@@ -11,7 +11,7 @@ from underpass_control.storage import attachments
 from underpass_control.storage.database import Database
 
 
-async def check_speaks_for(database: Database, caller: Caller, said: Mapping[int, int]) -> None:
+async def check_may_report(database: Database, caller: Caller, said: Mapping[int, int]) -> None:
     """Make sure that a caller may report of some terminals.
 
     A terminal reports of itself; the token of a gateway, of the terminals that are at it.
