@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -25,7 +25,8 @@ _LOG = structlog.get_logger()
 # Tokens in use are looked up again so often: a revoked one ends within a second.
 _CHECK_EVERY_S = 0.5
 _CHECK_WITHIN_S = 5.0
-# A token that has been looked up need not be for so long; the check goes on beside it.
+# Tokens that have been used within this time are checked; one that was checked within it need not
+# be looked up.
 _TOKEN_KEPT_MS = 5_000
 _MOST_TOKENS_KEPT = 10_000
 _AT_ONCE = 1_000
@@ -41,8 +42,15 @@ class TokenEndedError(Exception):
 @dataclass(slots=True)
 class _Known:
     caller: Caller
-    # Looked up again from then on.
-    until_ms: int
+    # When it was last found to be in force, and when it was last shown.
+    checked_ms: int
+    used_ms: int
+
+    def is_fresh(self, now_ms: int) -> bool:
+        """Tell whether it need not be looked up again."""
+        expires_ms = self.caller.expires_ms
+        expired = expires_ms is not None and expires_ms <= now_ms
+        return not expired and now_ms - self.checked_ms < _TOKEN_KEPT_MS
 
 
 class Callers:
@@ -64,6 +72,8 @@ class Callers:
             settings.address_requests_per_s, _BURST_S * settings.address_requests_per_s
         )
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        # Tokens that are being looked up.
+        self._looked_up: dict[str, asyncio.Task[Caller | None]] = {}
         # The streams that each token holds open.
         self._streams: dict[int, set[asyncio.Timeout]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -100,12 +110,17 @@ class Callers:
         if not _TOKEN.fullmatch(text):
             self.admit(request)
             raise _unauthorized(_UNKNOWN)
-        now_ms = time.time_ns() // 1_000_000
         known = self._known.get(text)
         if known is None:
-            return await self._look_up(request, text, now_ms)
+            return await self._guessed(request, text)
         _refuse(self._of_token.take(known.caller.token_id, time.monotonic()))
-        return known.caller if known.until_ms > now_ms else await self._find(text, now_ms)
+        self._known.move_to_end(text)
+        now_ms = time.time_ns() // 1_000_000
+        known.used_ms = now_ms
+        if known.is_fresh(now_ms):
+            return known.caller
+        # It has not been used for a while: whether it still is in force is not known.
+        return await self._look_up(text)
 
     def may_stream(self, caller: Caller, open_streams: int, most: int) -> None:
         """Make sure that there is room for another stream of a kind.
@@ -146,48 +161,79 @@ class Callers:
                 raise
             raise TokenEndedError(_UNKNOWN) from error
 
-    async def _look_up(self, request: web.Request, text: str, now_ms: int) -> Caller:
-        # Counted before it is looked up, so that many at once cost no more than one by one.
+    async def _guessed(self, request: web.Request, text: str) -> Caller:
+        """Return the caller of a token that is not known here, and perhaps nobody's."""
+        # Counted before it is looked up, so that many guesses at once are refused, too.
         address = self._address(request)
-        _refuse(self._of_address.take(address, time.monotonic()))
-        caller = await self._find(text, now_ms)
-        self._of_address.give_back(address, time.monotonic())
+        counted = text not in self._looked_up
+        if counted:
+            _refuse(self._of_address.take(address, time.monotonic()))
+        unknown = False
+        try:
+            return await self._look_up(text)
+        except Problem:
+            unknown = True
+            raise
+        finally:
+            if counted and not unknown:
+                self._of_address.give_back(address, time.monotonic())
+            elif unknown and not counted:
+                self._of_address.take(address, time.monotonic())
+
+    async def _look_up(self, text: str) -> Caller:
+        """Look a token up; all who show it at once wait for one query."""
+        task = self._looked_up.get(text)
+        if task is None:
+            task = asyncio.create_task(self._find(text))
+            self._looked_up[text] = task
+            task.add_done_callback(lambda _: self._looked_up.pop(text, None))
+        caller = await asyncio.shield(task)
+        if caller is None:
+            raise _unauthorized(_UNKNOWN)
         return caller
 
-    async def _find(self, text: str, now_ms: int) -> Caller:
+    async def _find(self, text: str) -> Caller | None:
+        now_ms = time.time_ns() // 1_000_000
         async with self._database.reading() as connection:
             caller = await find_caller(connection, text, now_ms)
         if caller is None:
             self._known.pop(text, None)
-            raise _unauthorized(_UNKNOWN)
-        until_ms = now_ms + _TOKEN_KEPT_MS
-        if caller.expires_ms is not None:
-            until_ms = min(until_ms, caller.expires_ms)
-        self._known[text] = _Known(caller, until_ms)
-        self._known.move_to_end(text)
-        if len(self._known) > _MOST_TOKENS_KEPT:
-            self._known.popitem(last=False)
+        else:
+            self._known[text] = _Known(caller, now_ms, now_ms)
+            if len(self._known) > _MOST_TOKENS_KEPT:
+                self._known.popitem(last=False)
         return caller
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_CHECK_EVERY_S)
-            now_ms = time.time_ns() // 1_000_000
-            # Before anything waits for the database.
-            self._end(self._expired(now_ms))
-            fresh = {one.caller.token_id for one in self._known.values() if one.until_ms > now_ms}
-            ids = list(fresh | self._streams.keys())
-            for start in range(0, len(ids), _AT_ONCE):
-                portion = ids[start : start + _AT_ONCE]
-                try:
-                    async with (
-                        asyncio.timeout(_CHECK_WITHIN_S),
-                        self._database.reading() as connection,
-                    ):
-                        self._end(set(portion) - await in_force(connection, portion, now_ms))
-                except (DatabaseLostError, TimeoutError) as error:
-                    _LOG.warning("tokens are not checked", error=str(error))
-                    break
+            try:
+                await self._check_used(time.time_ns() // 1_000_000)
+            except (DatabaseLostError, TimeoutError) as error:
+                _LOG.warning("tokens are not checked", error=str(error))
+            except Exception:
+                # Whatever it is, the next check must come: streams end by it.
+                _LOG.exception("tokens are not checked")
+
+    async def _check_used(self, now_ms: int) -> None:
+        # Before anything waits for the database.
+        self._end(self._expired(now_ms))
+        used = {
+            known.caller.token_id
+            for known in self._known.values()
+            if now_ms - known.used_ms < _TOKEN_KEPT_MS
+        }
+        ids = list(used | self._streams.keys())
+        for start in range(0, len(ids), _AT_ONCE):
+            await self._check(ids[start : start + _AT_ONCE], now_ms)
+
+    async def _check(self, tokens: Sequence[int], now_ms: int) -> None:
+        async with asyncio.timeout(_CHECK_WITHIN_S), self._database.reading() as connection:
+            good = await in_force(connection, tokens, now_ms)
+        for known in self._known.values():
+            if known.caller.token_id in good:
+                known.checked_ms = now_ms
+        self._end(set(tokens) - good)
 
     def _expired(self, now_ms: int) -> set[int]:
         return {
@@ -203,7 +249,7 @@ class Callers:
             del self._known[text]
         now_s = asyncio.get_running_loop().time()
         for token in tokens:
-            for limit in self._streams.get(token, ()):
+            for limit in self._streams.pop(token, ()):
                 limit.reschedule(now_s)
 
     def _address(self, request: web.Request) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Integer, cast, func, literal, select, text, update
+from sqlalchemy import ColumnElement, Executable, Integer, cast, func, literal, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import BigInteger
@@ -57,7 +57,11 @@ async def renew(connection: AsyncConnection, publish: Publish, holder: str) -> d
     )
     held = {row.beam_id: row.fence for row in renewed}
     # Rows that another process has locked are skipped, not waited for.
-    free = select(Lease.beam_id).where(Lease.until_ms <= now).with_for_update(skip_locked=True)
+    free = (
+        select(Lease.beam_id)
+        .where(Lease.until_ms <= now, Lease.holder != holder)
+        .with_for_update(skip_locked=True)
+    )
     taken = await connection.execute(
         update(Lease)
         .where(Lease.beam_id.in_(free.scalar_subquery()))
@@ -110,19 +114,21 @@ async def check(connection: AsyncConnection, beam: str, holder: str, fence: int)
         FencedError: It is not, or by another.
     """
     await _bound(connection)
-    # An update, not a query: it locks the row on PostgreSQL and the file on SQLite.
-    found = await connection.execute(
-        update(Lease)
-        .where(
-            Lease.beam_id == beam,
-            Lease.holder == holder,
-            Lease.fence == fence,
-            Lease.until_ms > _now_ms(connection),
-        )
-        .values(fence=Lease.fence)
-        .returning(Lease.fence)
+    held = (
+        Lease.beam_id == beam,
+        Lease.holder == holder,
+        Lease.fence == fence,
+        Lease.until_ms > _now_ms(connection),
     )
-    if found.scalar_one_or_none() is None:
+    query: Executable
+    if connection.dialect.name == "sqlite":
+        # An update, not a query: it locks the file.
+        query = update(Lease).where(*held).values(fence=Lease.fence).returning(Lease.fence)
+    else:
+        # FOR KEY SHARE: nobody can take the lease until the transaction ends (FOR UPDATE), but it
+        # can be renewed, however long that takes.
+        query = select(Lease.fence).where(*held).with_for_update(read=True, key_share=True)
+    if (await connection.execute(query)).scalar_one_or_none() is None:
         raise FencedError(f"the lease of beam {beam} is no longer held with the fence {fence}")
 
 

@@ -55,6 +55,23 @@ def test_guessing_is_refused_before_the_database_is_asked(
         assert api.get("/v1/beams", caller="viewer").status == 200
 
 
+def test_many_who_show_the_same_token_at_once_cost_one_query(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = Counted(find_caller)
+    monkeypatch.setattr("underpass_control.http.callers.find_caller", looked_up)
+    with served(url, Settings(address_requests_per_s=1)) as api:
+
+        async def run() -> None:
+            replies = await asyncio.gather(
+                *(api.ask("GET", "/v1/beams", caller="viewer") for _ in range(50))
+            )
+            assert {reply.status for reply in replies} == {200}
+
+        api.run(run())
+    assert looked_up.calls == 1
+
+
 @pytest.mark.parametrize("text", ["a b", "ü", "x" * 129])
 def test_what_cannot_be_a_token_is_never_looked_up(
     api: Api, text: str, monkeypatch: pytest.MonkeyPatch

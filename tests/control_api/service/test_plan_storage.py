@@ -32,6 +32,13 @@ class Store:
         self.told: list[object] = []
         self.write(_add_beam)
 
+    @property
+    def is_sqlite(self) -> bool:
+        return self._url.startswith("sqlite")
+
+    def run(self, run: Callable[[Database], Awaitable[T]]) -> T:
+        return with_database(self._url, run)
+
     def write(self, run: Callable[[AsyncConnection, Publish], Awaitable[T]]) -> T:
         async def transaction(database: Database) -> T:
             async with database.transaction() as connection:
@@ -104,6 +111,25 @@ def test_a_lease_that_ran_out_goes_on_if_nobody_has_taken_it(store: Store) -> No
     store.expire()
     assert store.lease() == {BEAM: 1}
     assert store.lease("there:2") == {}
+
+
+def test_nobody_takes_a_lease_under_which_something_is_written(store: Store) -> None:
+    if store.is_sqlite:
+        pytest.skip("SQLite has one writer")
+    store.lease()
+
+    async def run(database: Database) -> None:
+        async with database.transaction() as writing, database.transaction() as other:
+            await lease.check(writing, BEAM, HOLDER, 1)
+            # It runs out meanwhile: it is still the writer's, who may renew it.
+            await other.execute(update(Lease).values(until_ms=1))
+            await other.commit()
+            async with database.transaction() as taker:
+                assert await lease.renew(taker, lambda _: None, "there:2") == {}
+        async with database.transaction() as taker:
+            assert await lease.renew(taker, lambda _: None, "there:2") == {BEAM: 2}
+
+    store.run(run)
 
 
 def test_a_lease_that_is_given_up_is_free_at_once(store: Store) -> None:
