@@ -1,30 +1,8 @@
-"""Rounding that keeps sums: the largest remainder method, and an exact split of counters."""
+"""Rounding that keeps sums, by the largest remainder method."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
-
-
-def largest_remainder(parts: Sequence[Fraction], total: int) -> list[int]:
-    """Round non-negative parts to integers that sum to `total`.
-
-    Each becomes the integer below it, and the largest remainders (of equal ones the first) are
-    rounded up until the sum is right, so every part is within 1 of what it was.
-
-    Raises:
-        ValueError: if the parts cannot sum to `total` with each within 1 of what it was.
-    """
-    rounded = [part.numerator // part.denominator for part in parts]
-    missing = total - sum(rounded)
-    if not 0 <= missing <= len(parts):
-        raise ValueError(f"{len(parts)} parts cannot be rounded to a sum of {total}")
-    by_remainder = sorted(
-        range(len(parts)), key=lambda place: (rounded[place] - parts[place], place)
-    )
-    for place in by_remainder[:missing]:
-        rounded[place] += 1
-    return rounded
 
 
 def apportion(amounts: Sequence[int], total: int) -> list[int]:

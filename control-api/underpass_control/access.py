@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.storage.models import Token
 
 _PREFIX = "upc_"
 _RANDOM_BYTES = 32
+# In characters; some room for tokens of later versions.
+LONGEST_TOKEN = 128
 
 
 class Role(StrEnum):
@@ -87,15 +90,26 @@ async def find_caller(connection: AsyncConnection, text: str, now_ms: int) -> Ca
     row = (
         await connection.execute(
             select(Token.id, Token.name, Token.role, Token.node, Token.expires_ms).where(
-                Token.digest == _digest(text),
-                Token.revoked_ms.is_(None),
-                Token.expires_ms.is_(None) | (Token.expires_ms > now_ms),
+                Token.digest == _digest(text), is_in_force(now_ms)
             )
         )
     ).one_or_none()
     if row is None:
         return None
     return Caller(row.id, row.name, Role(row.role), row.node, row.expires_ms)
+
+
+async def in_force(
+    connection: AsyncConnection, token_ids: Collection[int], now_ms: int
+) -> set[int]:
+    """Return which of some tokens are neither expired nor revoked."""
+    query = select(Token.id).where(Token.id.in_(token_ids), is_in_force(now_ms))
+    return set(await connection.scalars(query))
+
+
+def is_in_force(now_ms: int) -> ColumnElement[bool]:
+    """Return the condition that a token is neither expired nor revoked."""
+    return Token.revoked_ms.is_(None) & (Token.expires_ms.is_(None) | (Token.expires_ms > now_ms))
 
 
 def _digest(text: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Annotated
 
 import typer
@@ -30,6 +31,7 @@ from underpass_control.commands.plans import plans
 from underpass_control.commands.positions import positions
 from underpass_control.commands.registry import beams, terminals
 from underpass_control.commands.replay import replay
+from underpass_control.http.limits import Network
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.service import Service
 from underpass_control.settings import Settings
@@ -106,6 +108,31 @@ def serve(
             help="Forgive debts that are older; 0 keeps them until they are repaid.",
         ),
     ] = 24,
+    token_requests_per_s: Annotated[
+        float,
+        typer.Option(
+            "--token-requests-per-second",
+            min=1,
+            envvar="UNDERPASS_TOKEN_REQUESTS_PER_SECOND",
+            help="What one token may ask; four times as much at once.",
+        ),
+    ] = 500,
+    address_requests_per_s: Annotated[
+        float,
+        typer.Option(
+            "--address-requests-per-second",
+            min=1,
+            envvar="UNDERPASS_ADDRESS_REQUESTS_PER_SECOND",
+            help="What all without a known token may ask from one address.",
+        ),
+    ] = 50,
+    trusted_proxies: Annotated[
+        str,
+        typer.Option(
+            envvar="UNDERPASS_TRUSTED_PROXIES",
+            help="Reverse proxies whose X-Forwarded-For counts: networks, with commas between.",
+        ),
+    ] = "",
     log_format: Annotated[
         logs.Format, typer.Option(envvar="UNDERPASS_LOG_FORMAT", help="For people or programs.")
     ] = logs.Format.CONSOLE,
@@ -120,6 +147,9 @@ def serve(
         keep_plans_s=keep_plans_days * 86_400 or None,
         settle_within_s=settle_within_s,
         forgive_after_s=forgive_after_hours * 3_600 or None,
+        token_requests_per_s=token_requests_per_s,
+        address_requests_per_s=address_requests_per_s,
+        trusted_proxies=_networks(trusted_proxies),
     )
     logs.configure(log_format)
 
@@ -134,6 +164,13 @@ def serve(
         web.run_app(application(), host=host, port=port, access_log=None)
     except (DatabaseLostError, schema.SchemaError) as error:
         _fail(str(error))
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    try:
+        return tuple(ip_network(one.strip()) for one in text.split(",") if one.strip())
+    except ValueError as error:
+        raise typer.BadParameter(f"--trusted-proxies: {error}") from error
 
 
 @app.command()

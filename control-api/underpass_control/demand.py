@@ -1,43 +1,64 @@
 """What terminals can use of a beam, by what they report of their links.
 
-Who has more waiting than its rate clears at once is *backlogged*, and greedy: it takes what it
-gets, up to its ceiling. Any other wants 1.25 times its recent rate. Who cannot send wants what it
-did before: the capacity it lends and is owed is reckoned by that.
+A terminal that has more waiting than its rate clears at once is *backlogged*, and greedy: it takes
+what it gets, up to its ceiling. Any other wants 1.25 times its recent rate. One that cannot send
+wants what it did before: the capacity it lends and is owed is reckoned by that.
+
+Idle terminals want the *floor*, enough to report and to start sending: 64 kbit/s, but all of a
+beam's floors together are a sixteenth of its capacity at most. What nobody wants is not lost: each
+terminal has its part of it on top of its plan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dama.planner import Link
 from underpass_control.storage.links import LinkState
 
-# The recent rate is that of so long, and of no less than this.
+# The window of the recent rate, and the least that it has to cover.
 _WINDOW_MS = 5_000
 _LEAST_WINDOW_MS = 900
 _HEADROOM = Fraction(5, 4)
-# A backlog that the rate clears within so long is none: it is what is just on its way. A gateway
-# reads a stream on until 100 ms of the link's ceiling wait, and a lone greedy one must be seen.
+# A backlog that the rate clears within this time is only passing through. A gateway lets 100 ms of
+# the link's ceiling wait before it stops reading a stream, so a lone greedy one is seen.
 _CLEARED_WITHIN_MS = 50
-# Who is idle can still report, and begin: a terminal's rate is kept to exactly.
-LEAST_BPS = 64_000
-# Who has not been able to send for so long is away, and wants no more than that.
+# A packet that waits, a report for one, is no backlog either, however slow the link.
+_PASSING_BYTES = 600
+# The floor, where the beam has room for it; and the part of the beam that all floors may take.
+FLOOR_BPS = 64_000
+_FLOORS_PART = Fraction(1, 16)
+# A terminal that has not been able to send for so long is away, and wants no more than the floor.
 _AWAY_AFTER_MS = 300_000
 # Efficiencies come as decimal fractions; more digits than this are noise and cost.
 _DENOMINATOR = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a terminal can use of a link.
+
+    Attributes:
+        demand_bps: in bit/s of IP bytes; None: all that it gets.
+        efficiency: bits per unit of the beam's capacity, in its present MODCOD.
+    """
+
+    demand_bps: int | None
+    efficiency: Fraction
+
+
 @dataclass(slots=True)
-class _Demand:
-    """One direction of a terminal's link."""
+class _Reported:
+    """What is reported of one direction of a terminal's link."""
 
     newest: LinkState
     # Uptime and bytes sent while the link was up, of the last seconds.
     sent: list[tuple[int, int]] = field(default_factory=list)
     # When it was last up.
     up_ms: int | None = None
-    # As it was when last known: None while nothing is, and greedy where backlogged.
+    # The rate when it was last known, None before that; a backlogged terminal is greedy.
     rate_bps: int | None = None
     backlogged: bool = True
 
@@ -65,27 +86,28 @@ class _Demand:
                 0, 8_000 * (state.sent_bytes - sent) // (state.uptime_ms - began_ms)
             )
         cleared_bps = state.rate_bps if state.rate_bps is not None else self.rate_bps or 0
-        self.backlogged = 8_000 * state.backlogged_bytes > cleared_bps * _CLEARED_WITHIN_MS
+        passing_bytes = max(_PASSING_BYTES, cleared_bps * _CLEARED_WITHIN_MS // 8_000)
+        self.backlogged = state.backlogged_bytes > passing_bytes
 
-    def demand_bps(self, now_ms: int) -> int | None:
+    def demand_bps(self, now_ms: int, floor_bps: int) -> int | None:
         if now_ms - (self.newest.time_ms if self.up_ms is None else self.up_ms) > _AWAY_AFTER_MS:
-            return LEAST_BPS
+            return floor_bps
         if self.backlogged or self.rate_bps is None:
             return None
-        return max(_stepped(int(self.rate_bps * _HEADROOM)), LEAST_BPS)
+        return max(_stepped(int(self.rate_bps * _HEADROOM)), floor_bps)
 
 
 class Demands:
     """The demands of a beam's terminals, on both links."""
 
     def __init__(self) -> None:
-        self._demands: dict[tuple[int, Link], _Demand] = {}
+        self._demands: dict[tuple[int, Link], _Reported] = {}
 
     def take(self, terminal: int, link: Link, state: LinkState) -> bool:
         """Take a report in; False where it is older than what is known, and changes nothing."""
         demand = self._demands.get((terminal, link))
         if demand is None:
-            demand = self._demands[terminal, link] = _Demand(state)
+            demand = self._demands[terminal, link] = _Reported(state)
         elif not state.replaces(demand.newest):
             return False
         demand.take(state)
@@ -96,13 +118,27 @@ class Demands:
         for link in Link:
             self._demands.pop((terminal, link), None)
 
-    def demand_bps(self, terminal: int, link: Link, now_ms: int) -> int | None:
-        """Return what a terminal can use, bit/s of IP bytes; None where it takes what it gets.
+    def of_link(
+        self, link: Link, terminals: Collection[int], capacity_bps: int, now_ms: int
+    ) -> dict[int, Demand]:
+        """Return what the terminals of a beam can use of a link of a capacity.
 
-        So does whoever has never reported: without reports, everyone has a fair share.
+        A terminal that has never reported wants the floor. Where none has, nothing is known, and
+        everyone has a fair share.
         """
-        demand = self._demands.get((terminal, link))
-        return None if demand is None else demand.demand_bps(now_ms)
+        floor_bps = min(Fraction(FLOOR_BPS), capacity_bps * _FLOORS_PART / max(1, len(terminals)))
+        unheard_bps = None
+        if any((terminal, link) in self._demands for terminal in terminals):
+            unheard_bps = int(floor_bps)
+        found = {}
+        for terminal in terminals:
+            demand = self._demands.get((terminal, link))
+            efficiency = self.efficiency(terminal, link)
+            wanted_bps = unheard_bps
+            if demand is not None:
+                wanted_bps = demand.demand_bps(now_ms, int(floor_bps * efficiency))
+            found[terminal] = Demand(wanted_bps, efficiency)
+        return found
 
     def efficiency(self, terminal: int, link: Link) -> Fraction:
         """Return the bits per unit of the beam's capacity in a terminal's present MODCOD."""

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-# An event has 8,000 bytes at most, and once more where it is told terminal by terminal.
+# An event has 8,000 bytes at most, and as much again if it is split by terminal.
 _RING = 1024
-# Kinds that tell of many terminals at once, in a list of the same name.
+# Kinds of changes that list many terminals, under a name equal to the kind.
 _LISTS = frozenset({"positions", "links", "blockages", "announcements"})
 
 
@@ -76,10 +76,10 @@ class Cut(Exception):  # noqa: N818 - an end, not always an error
 class Listener(Protocol):
     """A part of the service that goes by what changes."""
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change, in the order of commits; it must not block."""
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed: what is known has to be read again."""
 
 
@@ -88,11 +88,11 @@ class Events:
 
     def __init__(self) -> None:
         self._ring: deque[_Event] = deque()
-        # Where a follower stands that has each event of the ring as its last.
+        # By the id of each event in the ring: the place of a follower that has it as its last.
         self._places: dict[str, int] = {}
         self._listeners: list[Listener] = []
         self._count = 0
-        # Followers that began before this have missed something.
+        # Followers whose place is below this have missed something.
         self._whole_since = 0
         self._closed = False
         self._news = asyncio.Event()
@@ -108,7 +108,7 @@ class Events:
         self._places[event_id] = self._count
         self._wake()
         for listener in self._listeners:
-            listener.heard(kind, data)
+            listener.on_change(kind, data)
 
     def listen(self, listener: Listener) -> None:
         """Have a part of the service told, from the next change on."""
@@ -116,14 +116,14 @@ class Events:
 
     def interrupt(self) -> None:
         """Cut all who follow: events have been missed."""
-        # A number of its own, so that whoever is up to date is behind it, too.
+        # It counts as an event, so that even followers that are up to date are behind it.
         self._count += 1
         self._ring.clear()
         self._places.clear()
         self._whole_since = self._count
         self._wake()
         for listener in self._listeners:
-            listener.missed()
+            listener.on_missed()
 
     def close(self) -> None:
         """Cut all who follow, for good."""

@@ -54,6 +54,11 @@ class Metrics:
             "Links that gateways have reported to terminals that are not known",
             registry=self.registry,
         )
+        self.reports_elsewhere = Counter(
+            "underpass_control_reports_elsewhere",
+            "Links that gateways have reported to terminals that are at other gateways",
+            registry=self.registry,
+        )
         self.blockages = Counter(
             "underpass_control_blockages",
             "Observed blockages that are over, by whether they had been predicted",
@@ -135,6 +140,11 @@ class Metrics:
             "Rows of usage deleted for their age",
             registry=self.registry,
         )
+        self.clock_offset = Gauge(
+            "underpass_control_clock_offset_seconds",
+            "How far the database's clock, which plans and leases go by, is ahead of the host's",
+            registry=self.registry,
+        )
         self.plan_streams = Gauge(
             "underpass_control_plan_streams",
             "Open streams of plans to gateways",
@@ -144,6 +154,11 @@ class Metrics:
             "underpass_control_plans",
             "Plans stored by this process, by link and why",
             ("link", "reason"),
+            registry=self.registry,
+        )
+        self.acknowledgements_pruned = Counter(
+            "underpass_control_acknowledgements_pruned",
+            "Acknowledgements of old plans deleted",
             registry=self.registry,
         )
         self.plans_pruned = Counter(

@@ -17,10 +17,9 @@ from underpass_control.planning import stored as plans
 from underpass_control.settings import Settings
 from underpass_control.storage import history, positions, settled_usage, usage
 from underpass_control.storage.database import Database, DatabaseLostError
+from underpass_control.storage.portions import delete_all
 
 _LOG = structlog.get_logger()
-# Deleted in one transaction: reports that come in meanwhile wait for it on SQLite.
-_AT_ONCE = 5_000
 
 
 class Prune(Protocol):
@@ -51,6 +50,12 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
             [usage.prune, settled_usage.prune],
             metrics.usage_pruned,
         ),
+        _Kind(
+            "acknowledgements",
+            settings.keep_plans_s,
+            [plans.prune_acknowledgements],
+            metrics.acknowledgements_pruned,
+        ),
         _Kind("plans", settings.keep_plans_s, [plans.prune], metrics.plans_pruned),
     )
     while True:
@@ -75,10 +80,8 @@ async def _prune_kind(database: Database, kind: _Kind) -> None:
 
 async def prune(database: Database, delete: Prune, before_ms: int) -> int:
     """Delete rows older than a time, some in each transaction; return how many."""
-    total = 0
-    while True:
-        async with database.transaction() as connection:
-            count = await delete(connection, before_ms, limit=_AT_ONCE)
-        total += count
-        if count < _AT_ONCE:
-            return total
+
+    def portion(connection: AsyncConnection, *, limit: int) -> Coroutine[Any, Any, int]:
+        return delete(connection, before_ms, limit=limit)
+
+    return await delete_all(database, portion)

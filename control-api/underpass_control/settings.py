@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 
 
 @dataclass(frozen=True)
@@ -21,3 +22,9 @@ class Settings:
     forgive_after_s: float | None = 86_400.0
     # Plans that ended before this are deleted, but for the newest; None keeps them for ever.
     keep_plans_s: float | None = 2 * 86_400.0
+    # Requests per second that one token may make, and four times as many at once.
+    token_requests_per_s: float = 500.0
+    # The same for all without a known token, by the address that they come from.
+    address_requests_per_s: float = 50.0
+    # Reverse proxies: they say which address a request comes from.
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()

@@ -22,11 +22,11 @@ from underpass_control.storage.positions import Position
 from underpass_control.usage import BUCKET_MS
 
 _LOG = structlog.get_logger()
-# A road is found again, and a pace, from so much of a track. A vehicle that has been silent for
-# longer than the other has left its road tunnel, or is parked.
+# So much of a track is enough to find the road and the pace again. A vehicle that has been silent
+# for longer than _SILENT_MS has left its road tunnel, or is parked.
 _TRACK_MS = 40_000
 _SILENT_MS = 15 * 60_000
-# Terminals whose fixes are taken in before others have their turn: a fix costs 0.1 ms.
+# Terminals whose fixes are taken in before other tasks get a turn; a fix takes 0.1 ms.
 _AT_ONCE = 20
 
 
@@ -73,8 +73,8 @@ async def recall(
         predictions.announce(one.terminal, one.announcement)
     lost = await blockages.newest(connection, beam, now_ms - _SILENT_MS)
     for terminal, (entry_ms, exit_ms) in lost.items():
-        # What is over says something only to whom has missed its end; it has been learned from.
-        if exit_ms is None or predictions.is_dark(terminal):
+        # A blockage that is over matters only if its end was missed here.
+        if exit_ms is None or predictions.is_blocked(terminal):
             predictions.observe(terminal, entry_ms, exit_ms)
     for state in await _states(connection, beam):
         demands.take(state.terminal, Link(state.link), state)

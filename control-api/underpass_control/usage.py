@@ -9,13 +9,17 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 BUCKET_MS = 10_000
-# What a run has counted when it is first heard of was counted since its start, if that is no
-# longer ago; else nobody knows when.
+# The first counters of a run cover the time since its start, if that is recent; otherwise their
+# period is unknown.
 YOUNG_MS = 60_000
 _SLOT_MS = 1_000
 _SLOTS = BUCKET_MS // _SLOT_MS
-# Reports come each second: with one lost, and the edges of seconds between, two have none.
+# A link that carries something is reported each second: with one report lost, and the edges of
+# seconds between, two have none. One that is idle is reported each 10 s.
 _MOST_MISSING = 2
+_MOST_MISSING_IDLE = 12
+# What an idle link carries in 10 s at most: reports, beacons, and what keeps sessions.
+_IDLE_BITS = 160_000
 # Efficiencies come as decimal fractions; more digits than this are noise and cost.
 _DENOMINATOR = 1_000
 
@@ -119,7 +123,7 @@ def _spread(buckets: list[Usage], one: Point, other: Point) -> None:
     if not buckets:
         return
     sent, offered = (8 * max(0, b - a) for a, b in zip(one[1:], other[1:], strict=True))
-    # Where the clock has been set back, all of it is as late as the later report.
+    # If the clock was set back, everything counts at the time of the later report.
     begin_ms = one.time_ms if one.time_ms < other.time_ms else other.time_ms - 1
     lasting_ms = other.time_ms - begin_ms
     low = max(0, (begin_ms - buckets[0].start_ms) // BUCKET_MS)
@@ -147,7 +151,7 @@ class _Seconds:
             self.efficiencies[one.start_ms] = max(
                 self.efficiencies.get(one.start_ms, latest), latest
             )
-        # How it stood at the last report, and for how many seconds there has been none since.
+        # The state at the last report, and for how many seconds there has been none since.
         self.blocked = False
         self.missing = 0
         self.efficiency = self.efficiencies[min(self.efficiencies)][1]
@@ -181,4 +185,7 @@ class _Seconds:
         after = self.masks.get(bucket.start_ms + BUCKET_MS, (0, 0))[0]
         # Up to the next report: the seconds of the next bucket that come before it.
         ahead = self.missing + ((after & -after).bit_length() - 1 if after else _SLOTS)
-        bucket.complete = covered and max(longest, ahead) <= _MOST_MISSING
+        # A gap in which more was sent than this has reports that have not come yet.
+        idle = bucket.sent_bits <= _IDLE_BITS
+        most = _MOST_MISSING_IDLE if idle else _MOST_MISSING
+        bucket.complete = covered and max(longest, ahead) <= most

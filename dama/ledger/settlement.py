@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from dama.ledger.accounts import Ledger
 from dama.ledger.entries import Entry, Kind, LedgerError, Posting, Rule
@@ -28,27 +27,6 @@ class Usage:
     planned_bits: int
     sent_bits: int
     blocked: bool = False
-
-    @classmethod
-    def measured(
-        cls,
-        terminal: str,
-        *,
-        fair_bits: int,
-        planned_bits: int,
-        sent_bytes: int,
-        efficiency: Fraction | int = 1,
-        blocked: bool = False,
-    ) -> Usage:
-        """Make it of a link state report, which counts IP bytes.
-
-        Raises:
-            LedgerError: if bytes are negative or the efficiency is not above 0.
-        """
-        if efficiency <= 0:
-            raise LedgerError(f"terminal {terminal} has the efficiency {efficiency}")
-        sent = int(8 * sent_bytes / Fraction(efficiency))
-        return cls(terminal, fair_bits, planned_bits, sent, blocked)
 
 
 def settle(ledger: Ledger, from_ms: int, to_ms: int, usages: Sequence[Usage]) -> list[Entry]:

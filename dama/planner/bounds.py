@@ -59,14 +59,14 @@ class Bounds:
 
 
 def _together(bits: Integers, members: int, most: Integers) -> Integers:
-    """Return the bits of so many members, at most `most`; what is more might not be reckoned."""
+    """Return the bits of so many members, at most `most`; more might overflow."""
     return np.where(bits > most // members, most, bits * members)
 
 
 def _bits(rate_bps: Fraction, durations_ms: Integers) -> Integers:
     """Return the whole bits that a rate gives in each of some times."""
     whole, part = divmod(rate_bps.numerator, rate_bps.denominator)
-    # Beyond the most that a beam carries nothing is a bound, and nothing overflows.
+    # A rate beyond the most that a beam carries is no bound; cutting it avoids an overflow.
     whole = min(whole, MOST_BITS * MS_PER_S // max(1, int(durations_ms.sum())))
     thousandths = durations_ms * whole
     if part:

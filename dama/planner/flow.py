@@ -1,10 +1,10 @@
-"""Exact maximum flow through the network: what rows can have together, and what stands against it.
+"""Exact maximum flow through the network: what rows can have together, and what limits them.
 
 Bits flow from rows to the columns in which they are sent. A flow is a matrix of bits per cell,
 between the cells' least and greatest, that keeps to the columns' capacity. It grows along shortest
 augmenting paths (Edmonds and Karp 1972), many per search as in Dinic's layers; the search goes
-over whole rows and columns at once. Growing a good flow costs little, so all that plan start from
-one that is nearly right.
+over whole rows and columns at once. Growing a good flow costs little, so callers start from one
+that is nearly right.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def network(request: Request) -> Network:
 
 
 def _end_lending(rows: Iterable[Row], column: int) -> None:
-    """Give everyone that is not blocked its fair share from a column on: no more, and no less."""
+    """From a column on, give each row that is not blocked exactly its fair share."""
     for row in rows:
         fair = np.where(row.blocked, 0, row.fair)[column:]
         row.least[column:] = fair
@@ -175,7 +175,10 @@ def _unaffected(number: int, group: Class, bounds: Bounds) -> Iterator[Row]:
 
 
 def _balance(terminal: Terminal, own: int, step: int) -> tuple[bool, int]:
-    """Return what members of a group have in common: who owes much, is alike only to its equals."""
+    """Return what the members of a group have in common.
+
+    Members that owe much are grouped only with those of equal balance.
+    """
     if step == 1 or 2 * terminal.owed_bits < -own:
         return False, terminal.owed_bits
     return True, terminal.owed_bits // step

@@ -12,6 +12,7 @@ from dama.prediction.obstruction import (
 )
 from dama.prediction.predictor import Predictor
 from dama.prediction.roadmap import ObstructionMap
+from dama.prediction.same import Span
 from dama.prediction.track import Track
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Onward",
     "Predictor",
     "Road",
+    "Span",
     "Track",
     "reconcile",
     "road_tunnel",

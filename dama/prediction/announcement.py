@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dama.prediction.blockage import Blockage
+from dama.prediction.same import is_announced
 
 # No announcement reaches further, or lasts longer: a spoilt one must not reserve a beam.
 MAX_AHEAD_MS = 3_600_000
 MAX_DURATION_MS = 3_600_000
-# Two entries this near, or within this part of the time to them, are one.
-_SAME_ENTRY_MS = 10_000
-_SAME_PART = 0.25
 
 
 class AnnouncementError(ValueError):
@@ -63,8 +61,9 @@ def reconcile(
     1. Announcements that are over are left out; of several that speak of the same blockage the
        latest one counts.
     2. An announcement and a prediction speak of the same blockage if they name the same
-       obstruction, if they overlap in time, or if their entries differ by at most 10 s or a
-       quarter of the time to the entry. Naming different obstructions, they never do.
+       obstruction and both are ahead, if they overlap in time, or if their entries differ by at
+       most 10 s or a quarter of the time to the entry. Naming different obstructions, they never
+       do.
     3. Of the two, the one that goes back to the later moment gives the times: the terminal sees
        every fix, but an announcement made before a stop is older than the fixes after it. At the
        same moment the terminal's word counts.
@@ -76,14 +75,14 @@ def reconcile(
     for announcement in sorted(announced, key=lambda a: a.announced_ms, reverse=True):
         said = announcement.blockage
         if said.exit_ms > now_ms and not any(
-            _same(said, other.blockage, now_ms) for other in open_ones
+            is_announced(said.span, other.blockage.span, now_ms) for other in open_ones
         ):
             open_ones.append(announcement)
     left = list(predicted)
     result: list[Blockage] = []
     for announcement in open_ones:
         said = announcement.blockage
-        matching = [blockage for blockage in left if _same(said, blockage, now_ms)]
+        matching = [blockage for blockage in left if is_announced(said.span, blockage.span, now_ms)]
         if not matching:
             result.append(said)
             continue
@@ -98,13 +97,3 @@ def _of_both(predicted: Blockage, said: Blockage) -> Blockage:
     if said.based_on_ms >= predicted.based_on_ms:
         return replace(said, obstruction_id=said.obstruction_id or predicted.obstruction_id)
     return replace(predicted, confidence=max(predicted.confidence, said.confidence))
-
-
-def _same(one: Blockage, other: Blockage, now_ms: int) -> bool:
-    if one.obstruction_id is not None and other.obstruction_id is not None:
-        return one.obstruction_id == other.obstruction_id
-    if one.entry_ms < other.exit_ms and other.entry_ms < one.exit_ms:
-        return True
-    apart = abs(one.entry_ms - other.entry_ms)
-    ahead = min(one.entry_ms, other.entry_ms) - now_ms
-    return apart <= max(_SAME_ENTRY_MS, _SAME_PART * ahead)

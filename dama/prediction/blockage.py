@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dama.prediction.same import Span
+
 
 @dataclass(frozen=True, slots=True)
 class Blockage:
@@ -22,9 +24,10 @@ class Blockage:
     based_on_ms: int
     source: Literal["predicted", "announced"] = "predicted"
 
-    def time_to_entry_s(self, now_ms: int) -> float:
-        """T_r: seconds until the entry, 0 from then on."""
-        return max(self.entry_ms - now_ms, 0) / 1000.0
+    @property
+    def span(self) -> Span:
+        """What is compared to tell whether another is the same blockage."""
+        return Span(self.obstruction_id, self.entry_ms, self.exit_ms)
 
     @property
     def duration_s(self) -> float:

@@ -76,7 +76,8 @@ def match(
     off_before = 1.0 - math.fsum(hypothesis.weight for hypothesis in known)
     leaving = 1.0 - math.exp(-_LEAVING * sighting.elapsed_s)
     coming = 1.0 - math.exp(-_COMING * sighting.elapsed_s)
-    # Whoever cannot have continued left too: a U-turn, or a road that the map lacks.
+    # A vehicle that cannot have continued has left the road too: by a U-turn, or by a road that the
+    # map lacks.
     left = leaving * matched + max(1.0 - off_before - matched, 0.0)
     off = max(off_before, 0.0) * (1.0 - coming) + left / 2.0
     each = (max(off_before, 0.0) * coming + left / 2.0) / len(places)

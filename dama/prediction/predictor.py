@@ -45,10 +45,11 @@ _AT_EXIT_M = 50.0
 # Roads of two drawings this near and this much in line are one road.
 _SAME_M = 15.0
 _SAME_DEG = 30.0
-# Whoever stays dark beyond the predicted exit is expected to do so for this part of the time so
-# far longer, until it is this many times the prediction and a minute: then it was something else.
-_OVERDUE = 0.2
-_LOST_FACTOR = 3
+# A terminal that stays blocked beyond the predicted exit is expected to do so for this part of the
+# time so far longer, until that is this many times the prediction and a minute: then it was
+# something else.
+OVERDUE = 0.2
+LOST_FACTOR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +284,7 @@ def _at(blockage: Blockage, now_ms: int) -> Blockage | None:
         return None
     if now_ms <= blockage.exit_ms:
         return blockage
-    dark_ms = now_ms - blockage.entry_ms
-    if dark_ms > _LOST_FACTOR * (blockage.exit_ms - blockage.entry_ms) + 60_000:
+    blocked_ms = now_ms - blockage.entry_ms
+    if blocked_ms > LOST_FACTOR * (blockage.exit_ms - blockage.entry_ms) + 60_000:
         return None
-    return replace(blockage, exit_ms=now_ms + round(_OVERDUE * dark_ms))
+    return replace(blockage, exit_ms=now_ms + round(OVERDUE * blocked_ms))

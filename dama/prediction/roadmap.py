@@ -218,7 +218,7 @@ class ObstructionMap:
             done_m = branch.done_m + course.length_m
             ways = (*branch.ways, Stretch(course.length_m, road.limit_mps))
             left = branch.probability
-            # Who is inside at the horizon is followed until outside.
+            # A way that is inside an obstruction at the horizon is followed to its exit.
             for onward in road.onward if done_m <= HORIZON_M or entered else ():
                 probability = branch.probability * onward.probability
                 if onward.road_id in self._roads and probability >= _LEAST:

@@ -127,7 +127,7 @@ def _time(speed: float, free: float, end: float, length_m: float) -> tuple[float
     The vehicle speeds up to a top speed, keeps it, and brakes in time: the quickest way.
     """
     if speed > free:
-        # Whoever is too fast brakes first; what is left of the length is driven as any other.
+        # A vehicle that is too fast brakes first; the rest of the length is driven as any other.
         taken_s, reached, left_m = _brake(speed, free, length_m)
         if left_m <= 0.0:
             return taken_s, reached

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from dama.prediction.fix import Fix
 from dama.prediction.matching import Hypothesis
@@ -51,23 +49,6 @@ class Track:
     hypotheses: tuple[Hypothesis, ...] = ()
     trail: tuple[Point, ...] = ()
     recent: tuple[Point, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a document of plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Track:
-        """Take it up again from what `to_json` gave."""
-        return cls(
-            last=Fix(**document["last"]) if document["last"] else None,
-            pace=Pace(**document["pace"]),
-            standing_since_ms=document["standing_since_ms"],
-            course_deg=document["course_deg"],
-            hypotheses=tuple(Hypothesis(**item) for item in document["hypotheses"]),
-            trail=tuple(Point(**item) for item in document["trail"]),
-            recent=tuple(Point(**item) for item in document["recent"]),
-        )
 
     def trail_with(self, fix: Fix, *, standing: bool) -> tuple[Point, ...]:
         """Return the trail after a further fix.

@@ -7,13 +7,15 @@ from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
-from underpass_control.demand import LEAST_BPS, Demands
+from underpass_control.demand import FLOOR_BPS, Demands
 from underpass_control.storage.links import LinkState
 
 from dama.planner import Link
 
 NODE = 10
 START_MS = 1_800_000_000_000
+# So much that the floor is as high as it gets.
+CAPACITY_BPS = 10_000_000
 
 
 def state(
@@ -47,7 +49,8 @@ def demands(*states: LinkState) -> Demands:
 
 
 def wanted(made: Demands, second: float) -> int | None:
-    return made.demand_bps(NODE, Link.RETURN, START_MS + round(1000 * second))
+    now_ms = START_MS + round(1000 * second)
+    return made.of_link(Link.RETURN, [NODE], CAPACITY_BPS, now_ms)[NODE].demand_bps
 
 
 def steady(seconds: int, bytes_per_s: int = 100_000, **members: object) -> list[LinkState]:
@@ -102,13 +105,13 @@ def test_after_a_blockage_the_rate_is_measured_anew() -> None:
 def test_who_is_away_wants_enough_to_say_that_it_is_back() -> None:
     greedy = demands(*steady(8, backlogged_bytes=10**6))
     assert wanted(greedy, 300) is None
-    assert wanted(greedy, 309) == LEAST_BPS
+    assert wanted(greedy, 309) == FLOOR_BPS
     greedy.take(NODE, Link.RETURN, state(400, 900_000, 10**6))
     assert wanted(greedy, 400) is None
 
 
 def test_who_is_idle_can_still_report() -> None:
-    assert wanted(demands(*(state(n, 1_000) for n in range(8))), 8) == LEAST_BPS
+    assert wanted(demands(*(state(n, 1_000) for n in range(8))), 8) == FLOOR_BPS
 
 
 def test_a_node_started_anew_counts_from_nothing() -> None:
@@ -130,7 +133,7 @@ def test_late_reports_change_nothing(shuffled: list[LinkState]) -> None:
 def test_demand_is_never_less_than_the_headroom(rate_bytes: int) -> None:
     rate = wanted(demands(*steady(6, rate_bytes)), 6)
     assert rate is not None
-    assert 10 * rate_bytes <= max(rate, LEAST_BPS) <= max(12 * rate_bytes, LEAST_BPS)
+    assert 10 * rate_bytes <= max(rate, FLOOR_BPS) <= max(12 * rate_bytes, FLOOR_BPS)
 
 
 def test_efficiency_is_the_newest_reports() -> None:
@@ -138,3 +141,38 @@ def test_efficiency_is_the_newest_reports() -> None:
     assert made.efficiency(NODE, Link.RETURN) == Fraction(13, 10)
     made.forget(NODE)
     assert made.efficiency(NODE, Link.RETURN) == 1
+
+
+def test_all_floors_together_leave_the_beam_to_those_who_use_it() -> None:
+    made = demands(state(1, 1_000), state(2, 1_000))
+    for count in (2, 20, 200, 10_000):
+        found = made.of_link(Link.RETURN, range(NODE, NODE + count), CAPACITY_BPS, START_MS)
+        wanted_bps = [one.demand_bps for one in found.values()]
+        assert min(bps or 0 for bps in wanted_bps) > 0
+        assert sum(bps or 0 for bps in wanted_bps) <= CAPACITY_BPS / 16
+
+
+def test_the_floor_is_one_of_capacity_whatever_the_modcod() -> None:
+    made = demands(state(1, 0, efficiency=0.5), state(2, 0, efficiency=0.5))
+    found = made.of_link(Link.RETURN, range(NODE, NODE + 100), CAPACITY_BPS, START_MS)
+    assert (found[NODE].demand_bps, found[NODE + 1].demand_bps) == (3_125, 6_250)
+
+
+def test_who_is_not_heard_wants_the_floor_where_others_are() -> None:
+    made = demands(state(1, 1_000))
+    found = made.of_link(Link.RETURN, [NODE, NODE + 1], CAPACITY_BPS, START_MS)
+    assert found[NODE + 1].demand_bps == FLOOR_BPS
+    assert made.of_link(Link.FORWARD, [NODE], CAPACITY_BPS, START_MS)[NODE].demand_bps is None
+
+
+def test_reports_that_come_each_ten_seconds_tell_a_rate_too() -> None:
+    rate = wanted(demands(*(state(10 * n, 100_000 * n) for n in range(1, 5))), 45)
+    assert rate is not None
+    assert 1.25 * 80_000 <= rate <= 1.25 * 80_000 * 1.125
+
+
+def test_a_report_that_waits_on_a_slow_link_is_no_backlog() -> None:
+    slow = [state(10 * n, 1_000 * n, 600, rate_bps=3_000) for n in range(1, 5)]
+    assert wanted(demands(*slow), 40) == FLOOR_BPS
+    more = state(40.2, 4_000, 2_000, rate_bps=3_000)
+    assert wanted(demands(*slow, more), 41) is None

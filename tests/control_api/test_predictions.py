@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from underpass_control.prediction import Lesson, Predictions
 
 from dama.prediction import Announcement, Blockage, Fix, ObstructionMap
@@ -126,13 +127,16 @@ def test_a_loss_in_motion_is_a_lesson() -> None:
     made = lost_through((30, 45), ObstructionMap([]))
     (lesson,) = made.lessons()
     assert lesson.id == f"learned:{VAN}:{ms(30)}"
-    assert lesson.learned is not None
+    assert lesson.seen is not None
+    # It is told until it is stored.
+    assert made.lessons() == [lesson]
+    made.stored(1)
     assert made.lessons() == []
 
 
 def known(lesson: Lesson) -> tuple[ObstructionMap, dict[str, Learned]]:
-    assert lesson.learned is not None
-    return ObstructionMap([lesson.learned.obstruction]), {lesson.id: lesson.learned}
+    (place,) = lesson.applied((), ObstructionMap([]))
+    return ObstructionMap([place.obstruction]), {place.id: place}
 
 
 def test_a_loss_where_one_is_known_is_counted_there() -> None:
@@ -145,8 +149,8 @@ def test_a_loss_where_one_is_known_is_counted_there() -> None:
         if second == 46:
             made.observe(VAN, ms(30), ms(45))
     (again,) = made.lessons()
-    assert again.learned is not None
-    assert (again.id, again.learned.lost) == (lesson.id, 2)
+    (place,) = again.applied(learned.values(), obstructions)
+    assert (place.id, place.lost) == (lesson.id, 2)
 
 
 def test_a_passage_on_which_the_link_held_counts_against_what_was_learned() -> None:
@@ -158,8 +162,28 @@ def test_a_passage_on_which_the_link_held_counts_against_what_was_learned() -> N
         made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
         made.blockages(ms(second))
     (held,) = made.lessons()
-    assert held.learned is not None
-    assert (held.learned.lost, held.learned.held) == (1, 1)
+    (place,) = held.applied(learned.values(), obstructions)
+    assert (place.lost, place.held) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "terminals", "learns"), [(1, 3, True), (2, 3, False), (2, 40, True), (4, 40, False)]
+)
+def test_a_loss_that_many_share_is_not_of_the_place(
+    sharing: int, terminals: int, learns: bool
+) -> None:
+    made = Predictions(ObstructionMap([]))
+    for number in range(1, terminals):
+        made.feed(VAN + number, fix(0, 0.0, 5_000.0 * number, 0.0))
+    for second in range(90):
+        # All have lost their links at about the same time: a gateway has been restarted.
+        if second == 47:
+            made.observe(VAN, ms(30), ms(45))
+            for number in range(1, sharing + 1):
+                made.observe(VAN + number, ms(30) + 500 * number, ms(44))
+        if not 30 < second < 45:
+            made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
+    assert len(made.lessons()) == learns
 
 
 def test_late_reports_of_an_earlier_loss_teach_and_say_nothing_of_the_present() -> None:

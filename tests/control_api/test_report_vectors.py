@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from underpass_control.reports import messages
 from underpass_control.reports.messages import EntryError, ReportPost
 from underpass_control.reports.sorting import RefusedError, Sorted, Sorter
+from underpass_control.storage.attachments import Attachment, mac_of
 
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors" / "control"
 POST = json.loads((VECTORS / "reports-post.json").read_text())
@@ -26,7 +27,7 @@ def named(cases: list[dict[str, Any]]) -> pytest.MarkDecorator:
 
 def sort(document: object, received_ms: int = POST["received_ms"]) -> Sorted:
     made = Sorted()
-    sorter = Sorter(POST["gateway"], received_ms, set(POST["terminals"]))
+    sorter = Sorter(POST["gateway"], received_ms, dict.fromkeys(POST["terminals"], Attachment()))
     sorter.sort(messages.entry(document), made)
     return made
 
@@ -91,3 +92,11 @@ def test_what_hubs_refuse_is_refused_here() -> None:
         for report in reports if isinstance(reports, list) else []:
             with pytest.raises(EntryError):
                 messages.entry({"node": 10, "age_ms": 0, "report": report})
+
+
+def test_a_terminal_proves_its_gateway_with_its_token() -> None:
+    case = vectors("gateway-proof.json")
+    proof = messages.entry(case["entry"]).report.proof  # type: ignore[union-attr]
+    assert proof is not None
+    made = mac_of(case["token"], case["entry"]["node"], proof.gateway, proof.time_ms)
+    assert made.hex() == proof.mac

@@ -16,7 +16,7 @@ from fractions import Fraction
 from dama.formulas import jain_index
 from dama.ledger import Entry, Ledger, Usage, settle
 from dama.planner import Blockage, CapacityStep, Line, Link, Request, Terminal, plan
-from dama.rounding import largest_remainder
+from dama.planner.splitting import equal_at
 
 BEAM_BPS = 8_000_000
 ONE_WAY_MS = 250
@@ -137,13 +137,11 @@ def _step(lines: dict[str, Line], drive: Drive, now_ms: int) -> dict[str, int]:
     if "A" in heard and not bits["A"]:
         guaranteed = _GUARANTEED_BPS * _STEP_MS // 1000
         others = [name for name in heard if name != "A"]
-        cut = largest_remainder([Fraction(guaranteed, len(others))] * len(others), guaranteed)
+        cut = equal_at(guaranteed, len(others))
         for name, less in zip(others, cut, strict=True):
             bits[name] -= less
         bits["A"] = guaranteed
     left = whole - sum(bits.values())
-    for name, more in zip(
-        heard, largest_remainder([Fraction(left, len(heard))] * len(heard), left), strict=True
-    ):
+    for name, more in zip(heard, equal_at(left, len(heard)), strict=True):
         bits[name] += more
     return bits

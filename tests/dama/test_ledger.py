@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,15 +145,6 @@ def test_when_all_is_old_all_expires() -> None:
     ledger = Ledger({"A": [Lot(0, -300)], "B": [Lot(0, 200)], "C": [Lot(0, 100)]})
     ledger.expire(1, 200_000)
     assert ledger.lots() == {}
-
-
-def test_reports_in_bytes_count_as_capacity() -> None:
-    usage = Usage.measured(
-        "A", fair_bits=0, planned_bits=0, sent_bytes=1000, efficiency=Fraction(8, 5)
-    )
-    assert usage.sent_bits == 5000
-    with pytest.raises(LedgerError, match="efficiency"):
-        Usage.measured("A", fair_bits=0, planned_bits=0, sent_bytes=0, efficiency=0)
 
 
 def test_what_does_not_balance_is_refused() -> None:

@@ -163,7 +163,7 @@ def check_ledger(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOptio
     """
 
     async def run(opened: Database) -> list[Audit]:
-        async with opened.snapshot() as connection:
+        async with opened.reading() as connection:
             return [one async for one in audit(connection)]
 
     found = with_database(database, run)

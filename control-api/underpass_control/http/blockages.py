@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.reporting import check_may_report
 from underpass_control.instants import is_plausible, milliseconds, moment_of
 from underpass_control.storage import announcements, history, registry
 from underpass_control.storage.announcements import Announced
@@ -133,21 +133,21 @@ class Blockages:
 
     async def _announce(self, call: Call) -> models.Accepted:
         terminal = call.path_number("terminal")
-        if not call.known_caller.may_report_for(terminal):
-            raise Problem(HTTPStatus.FORBIDDEN, "a terminal announces its own blockages only")
-        said = _announced(terminal, call.body(models.AnnouncementBody))
+        now_ms = self._database.clock.now_ms()
+        said = _announced(terminal, call.body(models.AnnouncementBody), now_ms)
+        announced = {terminal: said.announcement.announced_ms}
+        await check_may_report(self._database, call.known_caller, announced)
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
                 await announcements.put(connection, [said])
-                for change in announcements.told([said]):
-                    announce(change)
+                for change in announcements.changes_of([said]):
+                    publish(change)
         except IntegrityError as error:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from error
         return models.Accepted(accepted=1)
 
 
-def _announced(terminal: int, body: models.AnnouncementBody) -> Announced:
-    now_ms = time.time_ns() // 1_000_000
+def _announced(terminal: int, body: models.AnnouncementBody, now_ms: int) -> Announced:
     announced_ms = now_ms if body.announced is None else milliseconds(body.announced)
     if not is_plausible(announced_ms, now_ms):
         detail = f"{moment_of(announced_ms)} cannot be the time of what is announced now"

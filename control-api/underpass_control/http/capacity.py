@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from http import HTTPStatus
 
 from sqlalchemy import delete, insert
@@ -53,7 +52,8 @@ class CapacityOfBeam:
 
     async def _get(self, call: Call) -> models.Capacity:
         async with self._database.reading() as connection:
-            return await _shown(connection, await known_beam(connection, call))
+            beam = await known_beam(connection, call)
+            return await _shown(connection, beam, self._database.clock.now_ms())
 
     async def _put(self, call: Call) -> models.Capacity:
         body = call.body(models.CapacityBody)
@@ -68,19 +68,18 @@ class CapacityOfBeam:
                 {"link": link.value, "from_ms": from_ms, "rate_bps": step.rate_bps}
                 for from_ms, step in zip(times, of, strict=True)
             ]
-        async with self._changes.transaction() as (connection, announce):
+        async with self._changes.transaction() as (connection, publish):
             beam = await known_beam(connection, call)
             await connection.execute(delete(Table).where(Table.beam_id == beam))
             if rows:
                 await connection.execute(insert(Table), [{**row, "beam_id": beam} for row in rows])
-            announce({"kind": "beam", "beam": beam, "action": "capacity"})
-            return await _shown(connection, beam)
+            publish({"kind": "beam", "beam": beam, "action": "capacity"})
+            return await _shown(connection, beam, self._database.clock.now_ms())
 
 
-async def _shown(connection: AsyncConnection, beam: str) -> models.Capacity:
+async def _shown(connection: AsyncConnection, beam: str, now_ms: int) -> models.Capacity:
     terms = await terms_of(connection, beam)
     assert terms is not None, "the beam has just been read"
-    now_ms = time.time_ns() // 1_000_000
     steps = {
         link.value: [
             models.Step.model_validate({"from": moment_of(one.from_ms), "rate_bps": one.rate_bps})

@@ -16,6 +16,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from underpass_control.access import Caller, Role
+from underpass_control.http.callers import Callers
 from underpass_control.http.problem import Problem
 
 EVERYBODY = frozenset(Role)
@@ -24,9 +25,9 @@ OPERATORS = frozenset({Role.OPERATOR})
 GATEWAYS = frozenset({Role.OPERATOR, Role.GATEWAY})
 REPORTERS = frozenset({Role.OPERATOR, Role.GATEWAY, Role.TERMINAL})
 
-# Problems named in one answer at most: the rest is told once these are mended.
+# The most errors that one answer names.
 _MOST_ERRORS = 20
-# A client slower than this holds a connection for nothing.
+# A client that sends its body more slowly than this is refused.
 _BODY_WITHIN_S = 30.0
 
 M = TypeVar("M", bound=BaseModel)
@@ -100,21 +101,22 @@ class Endpoint:
     media_type: str = "application/json"
     # Beside those that every endpoint may give.
     problems: Iterable[HTTPStatus] = ()
+    # Whether too many requests are refused.
+    limited: bool = True
 
 
-Authenticate = Callable[[web.Request], Awaitable[Caller]]
-
-
-def route(endpoint: Endpoint, authenticate: Authenticate) -> web.RouteDef:
+def route(endpoint: Endpoint, callers: Callers) -> web.RouteDef:
     """Return the endpoint for aiohttp's router."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         caller = None
         if endpoint.roles is not None:
-            caller = await authenticate(request)
+            caller = await callers.authenticate(request)
             if caller.role not in endpoint.roles:
                 needed = " or ".join(sorted(endpoint.roles))
                 raise Problem(HTTPStatus.FORBIDDEN, f"this needs the role {needed}")
+        elif endpoint.limited:
+            callers.admit(request)
         if not all(text.isprintable() for text in request.match_info.values()):
             # No name has such characters, and PostgreSQL does not even compare a NUL.
             raise Problem(HTTPStatus.NOT_FOUND, "the path names nothing")
@@ -264,7 +266,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     for status in _problems_of(endpoint):
         problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
         if status is HTTPStatus.BAD_REQUEST:
-            # What is not even HTTP, an endless URL for one, never comes as far as an endpoint.
+            # What is not valid HTTP, an endless URL for example, is answered before any endpoint.
             problem["text/plain"] = {"schema": {"type": "string"}}
         operation["responses"][str(status.value)] = {
             "description": status.phrase,
@@ -278,6 +280,8 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
     problems = {HTTPStatus.BAD_REQUEST, *endpoint.problems}
+    if endpoint.limited:
+        problems.add(HTTPStatus.TOO_MANY_REQUESTS)
     if endpoint.roles is not None:
         # The token, at the least, is looked up in the database.
         problems.add(HTTPStatus.SERVICE_UNAVAILABLE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated
 
@@ -11,10 +10,12 @@ from aiohttp import web
 from pydantic import Field, field_validator
 
 from underpass_control.access import Caller, Role
-from underpass_control.events import Cut, Events, Filter, Follower, frame
+from underpass_control.events import Cut, Events, Filter, Follower
 from underpass_control.http import models
-from underpass_control.http.endpoint import EVERYBODY, Authenticate, Call, Endpoint
+from underpass_control.http.callers import Callers, TokenEndedError
+from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.sse import EventResponse
 from underpass_control.metrics import Metrics
 
 KINDS = (
@@ -38,7 +39,6 @@ _MOST_BYTES = 16_384
 _QUIET_S = 15.0
 # Events of so long go out together: a thousand followers are woken ten times a second at most.
 _GATHER_S = 0.1
-_WRITE_WITHIN_S = 30.0
 
 
 class EventQuery(models.Model):
@@ -58,10 +58,10 @@ class EventQuery(models.Model):
 class EventStreams:
     """The endpoint of events."""
 
-    def __init__(self, events: Events, metrics: Metrics, authenticate: Authenticate) -> None:
+    def __init__(self, events: Events, metrics: Metrics, callers: Callers) -> None:
         self._events = events
         self._metrics = metrics
-        self._authenticate = authenticate
+        self._callers = callers
         self._followers = 0
 
     def endpoints(self) -> list[Endpoint]:
@@ -81,28 +81,21 @@ class EventStreams:
 
     async def _follow(self, call: Call) -> web.StreamResponse:
         wanted = _filter(call.query(EventQuery), call.known_caller)
-        if self._followers >= MOST_FOLLOWERS:
-            detail = f"{MOST_FOLLOWERS} follow already"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
-        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-        response = web.StreamResponse(headers=headers)
+        self._callers.may_stream(call.known_caller, self._followers, MOST_FOLLOWERS)
+        out = EventResponse(call.request, _MOST_BYTES)
         # Before anything is answered: what happens from then on is followed.
         follower = self._begin(wanted, call.request.headers.get("Last-Event-ID"))
         self._followers += 1
         self._metrics.followers.set(self._followers)
         try:
-            await response.prepare(call.request)
-            if call.request.transport is not None:
-                call.request.transport.set_write_buffer_limits(_MOST_BYTES)
-            await self._send(response, follower, call.request)
+            await out.open()
+            await self._send(out, follower, call.known_caller)
         except (ConnectionError, TimeoutError):
-            # Gone, or not reading: there is nobody to tell.
-            if call.request.transport is not None:
-                call.request.transport.abort()
+            out.abort()
         finally:
             self._followers -= 1
             self._metrics.followers.set(self._followers)
-        return response
+        return out.response
 
     def _begin(self, wanted: Filter, last: str | None) -> Follower | Cut:
         try:
@@ -110,32 +103,28 @@ class EventStreams:
         except Cut as cut:
             return cut
 
-    async def _send(
-        self, response: web.StreamResponse, begun: Follower | Cut, request: web.Request
-    ) -> None:
+    async def _send(self, out: EventResponse, begun: Follower | Cut, caller: Caller) -> None:
         try:
-            follower = _begun(begun)
-            await _write(response, b": follows\n" + _quiet(follower))
-            while True:
-                try:
-                    await asyncio.wait_for(follower.news(), _QUIET_S)
-                except TimeoutError:
-                    await self._authenticate(request)
-                    await _write(response, _quiet(follower))
-                    continue
-                while pending := follower.pending(_MOST_BYTES):
-                    await _write(response, pending)
-                await asyncio.sleep(_GATHER_S)
+            async with self._callers.while_in_force(caller):
+                await _follow(out, _begun(begun))
         except Cut as cut:
             self._metrics.followers_cut.inc()
-            reason, resumable = str(cut), cut.resumable
-        except Problem as problem:
-            # The token has expired, or is revoked.
-            reason, resumable = problem.detail, True
-        # An empty id: the client forgets the last one, and begins anew.
-        await _write(response, frame("cut", {"reason": reason}, None if resumable else ""))
-        with suppress(ConnectionError):
-            await response.write_eof()
+            await out.cut(str(cut), resumable=cut.resumable)
+        except TokenEndedError as error:
+            await out.cut(str(error))
+
+
+async def _follow(out: EventResponse, follower: Follower) -> None:
+    await out.send(b": follows\n" + _quiet(follower))
+    while True:
+        try:
+            await asyncio.wait_for(follower.news(), _QUIET_S)
+        except TimeoutError:
+            await out.send(_quiet(follower))
+            continue
+        while pending := follower.pending(_MOST_BYTES):
+            await out.send(pending)
+        await asyncio.sleep(_GATHER_S)
 
 
 def _begun(begun: Follower | Cut) -> Follower:
@@ -148,11 +137,6 @@ def _quiet(follower: Follower) -> bytes:
     """Return what keeps a quiet connection: how far the events are that it does not follow."""
     reached = follower.reached
     return f"id: {reached}\n\n".encode() if reached else b":\n\n"
-
-
-async def _write(response: web.StreamResponse, data: bytes) -> None:
-    async with asyncio.timeout(_WRITE_WITHIN_S):
-        await response.write(data)
 
 
 def _filter(query: EventQuery, caller: Caller) -> Filter:

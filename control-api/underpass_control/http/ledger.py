@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -95,7 +94,7 @@ class LedgerOfBeam:
         return models.LedgerPage(entries=[_shown(one) for one in found], next=last)
 
     async def _balances(self, call: Call) -> models.BeamBalances:
-        async with self._database.snapshot() as connection:
+        async with self._database.reading() as connection:
             beam = await _beam(connection, call)
             links = [
                 await _link_balances(connection, beam, link)
@@ -107,16 +106,16 @@ class LedgerOfBeam:
         body = call.body(models.ForgiveBody)
         authorship = stored.Authorship(call.known_caller.name, body.reason)
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
                 made = await forgive(
                     connection,
-                    announce,
+                    publish,
                     await _beam(connection, call),
                     Link(body.link),
                     body.terminal,
                     body.bits,
                     authorship,
-                    time.time_ns() // 1_000_000,
+                    self._database.clock.now_ms(),
                 )
         except LedgerError as error:
             raise Problem(HTTPStatus.CONFLICT, str(error)) from error
@@ -124,7 +123,7 @@ class LedgerOfBeam:
 
     async def _fairness(self, call: Call) -> models.BeamFairness:
         query = call.query(models.FairnessQuery)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._database.clock.now_ms()
         until_ms = now_ms if query.until is None else min(milliseconds(query.until), now_ms)
         # Whole periods that touch the range; of the last one there is what is reported by now.
         since_ms = milliseconds(query.since) // PERIOD_MS * PERIOD_MS

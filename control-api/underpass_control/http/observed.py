@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 
 import structlog
 from aiohttp import web
@@ -25,14 +26,15 @@ def observed(metrics: Metrics) -> Middleware:
         began = time.perf_counter()
         response = await handler(request)
         taken_s = time.perf_counter() - began
-        # The endpoint's path, not the request's: what callers make up must not become series.
+        # The endpoint's path, not the request's: callers must not be able to create time series.
         resource = request.match_info.route.resource
         endpoint = "none" if resource is None else resource.canonical
         method = request.method if resource is not None else "any"
         metrics.requests.labels(method, endpoint, str(response.status)).inc()
         if response.content_type != "text/event-stream":
             metrics.request_seconds.labels(method, endpoint).observe(taken_s)
-        if response.status >= _FAILED:
+        # Refusals for too many requests are not logged: a flood must not fill the disk.
+        if response.status >= _FAILED and response.status != HTTPStatus.TOO_MANY_REQUESTS:
             _LOG.info(
                 "request refused",
                 method=request.method,

@@ -105,16 +105,16 @@ class Obstructions:
     async def _set(self, call: Call) -> models.Accepted:
         try:
             found = from_geojson(call.body(ObstructionCollection).model_dump())
-            async with self._changes.transaction() as (connection, announce):
-                await obstructions.put(connection, announce, "rest", found)
+            async with self._changes.transaction() as (connection, publish):
+                await obstructions.put(connection, publish, "rest", found)
         except (GeoJsonError, obstructions.UnstorableError) as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         return models.Accepted(accepted=len(found))
 
     async def _delete(self, call: Call) -> Answer:
         name = call.path["obstruction"]
-        async with self._changes.transaction() as (connection, announce):
-            if not await obstructions.remove(connection, announce, name):
+        async with self._changes.transaction() as (connection, publish):
+            if not await obstructions.remove(connection, publish, name):
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no obstruction {name}")
         return Answer(None, HTTPStatus.NO_CONTENT)
 

@@ -10,6 +10,9 @@ from pathlib import Path
 from aiohttp import web
 from swagger_ui_bundle import swagger_ui_path
 
+from underpass_control.http.callers import Callers
+from underpass_control.http.problem import Handler
+
 _ASSETS = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -27,7 +30,7 @@ _PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
-# Without a validator: it would tell a server elsewhere of this one.
+# No validator: it would send this service's address to a server elsewhere.
 _START = """SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#api",
@@ -51,14 +54,23 @@ _HEADERS = {
 _KEPT = {"Cache-Control": "max-age=86400"}
 
 
-def routes() -> list[web.RouteDef]:
+def routes(callers: Callers) -> list[web.RouteDef]:
     """Return the page at `/docs`, what it loads, and the way to it from `/`."""
-    return [
-        web.get("/", _to_page),
-        web.get("/docs", _page),
-        web.get("/docs/start.js", _start),
-        web.get("/docs/{name}", _asset),
-    ]
+    handlers = {
+        "/": _to_page,
+        "/docs": _page,
+        "/docs/start.js": _start,
+        "/docs/{name}": _asset,
+    }
+    return [web.get(path, _limited(handler, callers)) for path, handler in handlers.items()]
+
+
+def _limited(handler: Handler, callers: Callers) -> Handler:
+    async def limited(request: web.Request) -> web.StreamResponse:
+        callers.admit(request)
+        return await handler(request)
+
+    return limited
 
 
 async def _to_page(_request: web.Request) -> web.Response:

@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from http import HTTPStatus
 
 from aiohttp import web
 
 from dama.planner import Link
 from underpass_control.access import Role
-from underpass_control.events import frame
-from underpass_control.http.endpoint import GATEWAYS, Authenticate, Call, Endpoint
+from underpass_control.http.callers import Callers, TokenEndedError
+from underpass_control.http.endpoint import GATEWAYS, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.sse import EventResponse
 from underpass_control.metrics import Metrics
-from underpass_control.planning.outlet import Key, Outlet
+from underpass_control.planning.newest_plans import Key, NewestPlans
 from underpass_control.storage.database import DatabaseLostError
 
 MOST_STREAMS = 2_000
 # A comment keeps NATs and proxies from forgetting the connection, and finds those who have gone.
 _QUIET_S = 15.0
 # What a connection buffers here at most; a document may be some MB.
-_AT_ONCE = 65_536
-_WRITE_WITHIN_S = 30.0
+_MOST_BYTES = 65_536
 _DATABASE_AGAIN_S = 0.5
 # One link of `Last-Event-ID`: beam, link, version. Versions have 16 digits at most.
 _PART = re.compile(r"([a-z0-9][a-z0-9_-]{0,63})\.(forward|return)\.([0-9]{1,16})")
@@ -34,10 +33,10 @@ _MOST_ID = 4_096
 class PlanStreams:
     """The endpoint of plans for gateways."""
 
-    def __init__(self, outlet: Outlet, metrics: Metrics, authenticate: Authenticate) -> None:
-        self._outlet = outlet
+    def __init__(self, newest_plans: NewestPlans, metrics: Metrics, callers: Callers) -> None:
+        self._newest_plans = newest_plans
         self._metrics = metrics
-        self._authenticate = authenticate
+        self._callers = callers
         self._open = 0
         self._ending = asyncio.Event()
 
@@ -63,70 +62,51 @@ class PlanStreams:
         caller = call.known_caller
         if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
             raise Problem(HTTPStatus.FORBIDDEN, f"the token is for gateway {caller.node}")
-        if self._open >= MOST_STREAMS:
-            detail = f"{MOST_STREAMS} gateways follow already"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
-        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-        response = web.StreamResponse(headers=headers)
+        self._callers.may_stream(caller, self._open, MOST_STREAMS)
+        out = EventResponse(call.request, _MOST_BYTES)
+        sent = read_id(call.request.headers.get("Last-Event-ID", ""))
         self._open += 1
         self._metrics.plan_streams.set(self._open)
         try:
-            await response.prepare(call.request)
-            if call.request.transport is not None:
-                call.request.transport.set_write_buffer_limits(_AT_ONCE)
-            sent = read_id(call.request.headers.get("Last-Event-ID", ""))
-            await self._send(response, gateway, sent, call.request)
+            await out.open()
+            async with self._callers.while_in_force(caller):
+                await self._send(out, gateway, sent)
+            await out.cut("the service ends")
+        except TokenEndedError as error:
+            await out.cut(str(error))
         except (ConnectionError, TimeoutError):
-            # Gone, or not reading: it will come again.
-            if call.request.transport is not None:
-                call.request.transport.abort()
+            # The gateway connects again.
+            out.abort()
         finally:
             self._open -= 1
             self._metrics.plan_streams.set(self._open)
-        return response
+        return out.response
 
-    async def _send(
-        self,
-        response: web.StreamResponse,
-        gateway: int,
-        sent: dict[Key, int],
-        request: web.Request,
-    ) -> None:
-        reason = "the service ends"
-        try:
-            await _write(response, b": plans\n\n")
-            while not self._ending.is_set():
-                news = self._outlet.news_event()
-                try:
-                    await self._send_new(response, gateway, sent)
-                except DatabaseLostError:
-                    # What this gateway follows goes on; so does the stream.
-                    await asyncio.sleep(_DATABASE_AGAIN_S)
-                    continue
-                if not await self._wait(news):
-                    with suppress(DatabaseLostError):
-                        await self._authenticate(request)
-                    await _write(response, b":\n\n")
-        except Problem as problem:
-            # The token has expired, or is revoked.
-            reason = problem.detail
-        await _write(response, frame("cut", {"reason": reason}, None))
-        with suppress(ConnectionError):
-            await response.write_eof()
+    async def _send(self, out: EventResponse, gateway: int, sent: dict[Key, int]) -> None:
+        """Send each new plan, until the service ends."""
+        await out.send(b": plans\n\n")
+        while not self._ending.is_set():
+            news = self._newest_plans.news_event()
+            try:
+                await self._send_new(out, gateway, sent)
+            except DatabaseLostError:
+                # The gateway goes on with its plan, and the stream stays open.
+                await asyncio.sleep(_DATABASE_AGAIN_S)
+                continue
+            if not await self._wait(news):
+                await out.send(b":\n\n")
 
-    async def _send_new(
-        self, response: web.StreamResponse, gateway: int, sent: dict[Key, int]
-    ) -> None:
-        links = await self._outlet.links_of(gateway)
+    async def _send_new(self, out: EventResponse, gateway: int, sent: dict[Key, int]) -> None:
+        links = await self._newest_plans.links_of(gateway)
         for key in sent.keys() - set(links):
             del sent[key]
         for key in links:
-            outgoing = await self._outlet.newest(key, gateway, sent.get(key, 0))
+            outgoing = await self._newest_plans.newest(key, gateway, sent.get(key, 0))
             if outgoing is None:
                 continue
             sent[key] = outgoing.version
             head = f"id: {write_id(sent)}\nevent: plan\ndata: ".encode()
-            await _write(response, head + outgoing.document + b"\n\n")
+            await out.send(head + outgoing.document + b"\n\n")
 
     async def _wait(self, news: asyncio.Event) -> bool:
         """Return once there is news, or the service ends; False if neither is for a while."""
@@ -163,9 +143,3 @@ def read_id(text: str) -> dict[Key, int]:
             if match:
                 found[match[1], Link(match[2])] = int(match[3])
     return found
-
-
-async def _write(response: web.StreamResponse, data: bytes) -> None:
-    for start in range(0, len(data), _AT_ONCE):
-        async with asyncio.timeout(_WRITE_WITHIN_S):
-            await response.write(data[start : start + _AT_ONCE])

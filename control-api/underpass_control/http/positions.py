@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 
 from sqlalchemy.exc import IntegrityError
@@ -12,6 +11,7 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, number_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.reporting import check_may_report
 from underpass_control.instants import is_plausible, milliseconds, moment_of
 from underpass_control.metrics import Metrics
 from underpass_control.storage import positions as stored
@@ -85,28 +85,27 @@ class Positions:
         ]
 
     async def _batch(self, call: Call) -> models.Accepted:
+        now_ms = self._database.clock.now_ms()
         batch = call.body(models.PositionBatch).positions
-        foreign = {p.terminal for p in batch if not call.known_caller.may_report_for(p.terminal)}
-        if foreign:
-            raise Problem(HTTPStatus.FORBIDDEN, "a terminal reports its own positions only")
-        now_ms = time.time_ns() // 1_000_000
-        await self._store([_stored(p.terminal, p, now_ms) for p in batch])
+        await self._store([_stored(p.terminal, p, now_ms) for p in batch], call)
         return models.Accepted(accepted=len(batch))
 
     async def _one(self, call: Call) -> models.Accepted:
         terminal = call.path_number("terminal")
-        if not call.known_caller.may_report_for(terminal):
-            raise Problem(HTTPStatus.FORBIDDEN, "a terminal reports its own positions only")
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._database.clock.now_ms()
         try:
-            await self._store([_stored(terminal, call.body(models.PositionBody), now_ms)])
+            await self._store([_stored(terminal, call.body(models.PositionBody), now_ms)], call)
         except Problem as problem:
             if problem.status is HTTPStatus.CONFLICT:
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from None
             raise
         return models.Accepted(accepted=1)
 
-    async def _store(self, positions: list[stored.Position]) -> None:
+    async def _store(self, positions: list[stored.Position], call: Call) -> None:
+        latest: dict[int, int] = {}
+        for one in positions:
+            latest[one.terminal] = max(one.time_ms, latest.get(one.terminal, one.time_ms))
+        await check_may_report(self._database, call.known_caller, latest)
         try:
             await self._writer.store(positions)
             self._metrics.positions.inc(len(positions))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -15,10 +15,11 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, number_after, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.storage import attachments, registry
 from underpass_control.storage import models as tables
-from underpass_control.storage import registry
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
+from underpass_control.storage.portions import Portion, delete_all
 
 _BEAM_ID: TypeAdapter[str] = TypeAdapter(models.BeamId)
 
@@ -129,7 +130,11 @@ class Registry:
         return await self._put(tables.Beam, _beam_id(call), body.model_dump(), _beam, call)
 
     async def _delete_beam(self, call: Call) -> Answer:
-        await self._delete(tables.Beam, call.path["beam"])
+        beam = call.path["beam"]
+        async with self._database.reading() as connection:
+            if await registry.has_terminals(connection, beam):
+                raise _has_terminals(beam)
+        await self._delete(tables.Beam, beam, registry.planned(beam))
         return Answer(None, HTTPStatus.NO_CONTENT)
 
     async def _terminals(self, call: Call) -> models.TerminalList:
@@ -170,7 +175,8 @@ class Registry:
         return await self._put(tables.Terminal, node, values, _terminal, call)
 
     async def _delete_terminal(self, call: Call) -> Answer:
-        await self._delete(tables.Terminal, call.path_number("terminal"))
+        node = call.path_number("terminal")
+        await self._delete(tables.Terminal, node, registry.reported(node))
         return Answer(None, HTTPStatus.NO_CONTENT)
 
     async def _row(
@@ -191,7 +197,10 @@ class Registry:
         call: Call,
     ) -> Answer:
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
+                if table is tables.Terminal:
+                    now_ms = self._database.clock.now_ms()
+                    await attachments.assign(connection, int(key), values["gateway"], now_ms)
                 revision, new = await registry.put(
                     connection, table, key, values, revision=_expected(call)
                 )
@@ -199,7 +208,7 @@ class Registry:
                 assert row is not None
                 model = model_of(row)
                 state = model.model_dump(mode="json", exclude_none=True)
-                announce(_change(table, key, "set") | {"state": state})
+                publish(_change(table, key, "set") | {"state": state})
         except registry.RevisionError as error:
             detail = "it has been changed since that ETag"
             raise Problem(HTTPStatus.PRECONDITION_FAILED, detail) from error
@@ -212,17 +221,27 @@ class Registry:
         return Answer(model, status, {"ETag": f'"{revision}"'})
 
     async def _delete(
-        self, table: type[tables.Beam] | type[tables.Terminal], key: str | int
+        self,
+        table: type[tables.Beam] | type[tables.Terminal],
+        key: str | int,
+        of_it: Sequence[Portion],
     ) -> None:
+        # A terminal may have months of reports: they are deleted in portions before its row.
+        for portion in of_it:
+            await delete_all(self._database, portion)
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
                 found = await registry.remove(connection, table, key)
                 if found:
-                    announce(_change(table, key, "deleted"))
+                    publish(_change(table, key, "deleted"))
         except IntegrityError as error:
-            raise Problem(HTTPStatus.CONFLICT, f"{key} still has terminals") from error
+            raise _has_terminals(key) from error
         if not found:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no {table.__tablename__} {key}")
+
+
+def _has_terminals(beam: str | int) -> Problem:
+    return Problem(HTTPStatus.CONFLICT, f"{beam} still has terminals")
 
 
 def _change(

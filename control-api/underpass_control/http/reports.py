@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 
 from sqlalchemy.exc import IntegrityError
 
 from underpass_control.access import Role
+from underpass_control.clock import Clock
 from underpass_control.http import models
 from underpass_control.http.endpoint import Call, Endpoint
 from underpass_control.http.problem import Problem
@@ -37,8 +37,9 @@ class Receipt(models.Model):
 class Reports:
     """The endpoint of reports."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, clock: Clock) -> None:
         self._intake = intake
+        self._clock = clock
 
     def endpoints(self) -> list[Endpoint]:
         """Return it."""
@@ -56,14 +57,16 @@ class Reports:
         ]
 
     async def _post(self, call: Call) -> Receipt:
-        received_ms = time.time_ns() // 1_000_000
+        received_ms = self._clock.now_ms()
         post = call.body(ReportPost)
         caller = call.known_caller
         if caller.role is Role.GATEWAY and caller.node not in (None, post.node):
             detail = f"the token is that of node {caller.node}, not of {post.node}"
             raise Problem(HTTPStatus.FORBIDDEN, detail)
         try:
-            refused = await self._intake.take(post, received_ms)
+            refused = await self._intake.take(
+                post, received_ms, by_operator=caller.role is Role.OPERATOR
+            )
         except TooManyError as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         except (BusyError, IntegrityError) as error:
@@ -76,5 +79,5 @@ class Reports:
             accepted=len(post.reports) - len(refused),
             refused=[RefusedReport(index=one.index, detail=one.detail) for one in refused],
             received_ms=received_ms,
-            answered_ms=time.time_ns() // 1_000_000,
+            answered_ms=self._clock.now_ms(),
         )

@@ -10,6 +10,7 @@ from dama.prediction.places import is_on_earth, without_repeats
 from underpass_control.http import models
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.reporting import check_may_report
 from underpass_control.storage import routes
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
@@ -70,34 +71,33 @@ class Routes:
         return Answer(models.Route(**row.geometry), HTTPStatus.OK, {"ETag": tag})
 
     async def _put(self, call: Call) -> Answer:
-        terminal = _own(call)
+        terminal = await self._spoken_for(call)
         places = [(place[0], place[1]) for place in call.body(models.Route).coordinates]
         line = without_repeats(places)
         if len(line) < 2 or not all(is_on_earth(*place) for place in line):
             detail = "a route has two or more different places, in degrees"
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         try:
-            async with self._changes.transaction() as (connection, announce):
+            async with self._changes.transaction() as (connection, publish):
                 revision = await routes.put(connection, terminal, line)
-                announce({"kind": "terminal", "terminal": terminal, "action": "route"})
+                publish({"kind": "terminal", "terminal": terminal, "action": "route"})
         except IntegrityError as error:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from error
         model = models.Route(type="LineString", coordinates=[list(place) for place in line])
         return Answer(model, HTTPStatus.OK, {"ETag": f'"{revision}"'})
 
     async def _delete(self, call: Call) -> Answer:
-        terminal = _own(call)
-        async with self._changes.transaction() as (connection, announce):
+        terminal = await self._spoken_for(call)
+        async with self._changes.transaction() as (connection, publish):
             found = await routes.remove(connection, terminal)
             if found:
-                announce({"kind": "terminal", "terminal": terminal, "action": "route"})
+                publish({"kind": "terminal", "terminal": terminal, "action": "route"})
         if not found:
             raise Problem(HTTPStatus.NOT_FOUND, f"no route of terminal {terminal} is known")
         return Answer(None, HTTPStatus.NO_CONTENT)
 
-
-def _own(call: Call) -> int:
-    terminal = call.path_number("terminal")
-    if not call.known_caller.may_report_for(terminal):
-        raise Problem(HTTPStatus.FORBIDDEN, "a terminal sets its own route only")
-    return terminal
+    async def _spoken_for(self, call: Call) -> int:
+        terminal = call.path_number("terminal")
+        now_ms = self._database.clock.now_ms()
+        await check_may_report(self._database, call.known_caller, {terminal: now_ms})
+        return terminal

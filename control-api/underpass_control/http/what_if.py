@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from fractions import Fraction
 from http import HTTPStatus
 
@@ -21,7 +20,7 @@ from underpass_control.planning.terms import terms_of
 from underpass_control.planning.what_if import Instead, basis_of, request_of
 from underpass_control.storage.database import Database
 
-# One question is worked out at a time; so many may wait, for so long.
+# One question is worked out at a time; so many others may wait, each for so long.
 _MOST_WAITING = 8
 _WITHIN_S = 20.0
 # A horizon beyond this is no plan.
@@ -54,7 +53,7 @@ class WhatIf:
 
     async def _ask(self, call: Call) -> web.Response:
         body = call.body(models.WhatIfBody)
-        link, now_ms = Link(body.link), time.time_ns() // 1_000_000
+        link, now_ms = Link(body.link), self._database.clock.now_ms()
         async with self._database.reading() as connection:
             beam = await known_beam(connection, call)
             terms = await terms_of(connection, beam)

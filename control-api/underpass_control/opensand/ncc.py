@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 import structlog
 
+from underpass_control.clock import Clock
 from underpass_control.opensand.allocation import Allocation
 from underpass_control.opensand.request import LINES_AT_ONCE, Request
 
@@ -49,12 +49,19 @@ class Ncc:
         url: str,
         allocation: Allocation,
         told: Callable[[list[Request]], None],
+        clock: Clock,
+        may_tell: Callable[[], bool],
         connected: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        """Take who is told of each set of requests that is sent, and whether it is connected."""
+        """Take who is told of each set of requests that is sent, and whether it is connected.
+
+        `clock` is the one that plans go by; `may_tell` says whether the lease is still held.
+        """
         self._host, self._port = ncc_address(url)
         self._allocation = allocation
         self._told = told
+        self._clock = clock
+        self._may_tell = may_tell
         self._connected = connected
         self._news = asyncio.Event()
 
@@ -94,12 +101,16 @@ class Ncc:
         try:
             while not closed.done():
                 self._news.clear()
-                now_ms = time.time_ns() // 1_000_000
+                if not self._may_tell():
+                    # After a pause of this process another may plan the beam: that is seen first.
+                    await asyncio.sleep(_AGAIN_S)
+                    continue
+                now_ms = self._clock.now_ms()
                 requests = self._allocation.poll(now_ms)
                 if requests:
                     await _send(writer, requests)
                     self._told(requests)
-                wait_s = (self._allocation.next_ms(now_ms) - time.time_ns() // 1_000_000) / 1000
+                wait_s = (self._allocation.next_ms(now_ms) - self._clock.now_ms()) / 1000
                 news = asyncio.ensure_future(self._news.wait())
                 try:
                     await asyncio.wait(

@@ -17,8 +17,9 @@ _RELEASE = 0
 MOST_KBPS = 0xFFFF
 MOST_ST_ID = 0xFFFF
 LINE_BYTES = 25
-# Less than the NCC's 200 bytes: it takes the piece for text, which has to end somewhere.
-LINES_AT_ONCE = 7
+# The NCC reads so much at once. It takes the piece for text, which has to end somewhere: less.
+_READ_BYTES = 200
+LINES_AT_ONCE = (_READ_BYTES - 1) // LINE_BYTES
 _BPS_PER_KBPS = 1_000
 
 

@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy import select
 
 from dama.planner import Link
+from underpass_control.clock import Clock
 from underpass_control.metrics import Metrics
 from underpass_control.opensand.allocation import Allocation
 from underpass_control.opensand.ncc import Ncc
@@ -62,7 +63,7 @@ class Station:
         self._to_tell: asyncio.Queue[Change] = asyncio.Queue(_MOST_TOLD)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change."""
         if kind == "plans" and data["link"] == Link.RETURN.value:
             self._stale_plans.add(data["beam"])
@@ -72,7 +73,7 @@ class Station:
             return
         self._look.set()
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed."""
         self._stale_terms = True
         self._stale_plans.update(self._followers)
@@ -98,7 +99,7 @@ class Station:
             except DatabaseLostError as error:
                 # What has been planned goes on being followed.
                 _LOG.warning("plans for an NCC cannot be read", error=str(error))
-                self.missed()
+                self.on_missed()
                 await asyncio.sleep(_LOOK_EVERY_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):
@@ -118,7 +119,7 @@ class Station:
                     await self._let_go(beam)
                     known = None
                 if known is None:
-                    self._followers[beam] = _Follower(beam, found, self._metrics, self._report)
+                    self._followers[beam] = self._follower(beam, found)
                 elif known.terms != found:
                     known.terms = found
                 else:
@@ -151,6 +152,13 @@ class Station:
                 ids[row.beam_id][row.node] = row.opensand_id
         return {beam: _Terms(*one, ids[beam]) for beam, one in found.items()}
 
+    def _follower(self, beam: str, terms: _Terms) -> _Follower:
+        def may_tell() -> bool:
+            return beam in self._held()
+
+        clock = self._database.clock
+        return _Follower(beam, terms, self._metrics, self._report, clock, may_tell)
+
     async def _let_go(self, beam: str) -> None:
         await self._followers.pop(beam).close()
 
@@ -165,15 +173,21 @@ class Station:
             # Nobody waits for it: what followers of events miss while the database is away is
             # told by the next.
             with suppress(DatabaseLostError):
-                async with self._changes.transaction() as (_, announce):
-                    announce(change)
+                async with self._changes.transaction() as (_, publish):
+                    publish(change)
 
 
 class _Follower:
     """One beam's NCC."""
 
     def __init__(
-        self, beam: str, terms: _Terms, metrics: Metrics, report: Callable[[Change], None]
+        self,
+        beam: str,
+        terms: _Terms,
+        metrics: Metrics,
+        report: Callable[[Change], None],
+        clock: Clock,
+        may_tell: Callable[[], bool],
     ) -> None:
         self.terms = terms
         self._beam = beam
@@ -182,7 +196,7 @@ class _Follower:
         self._allocation = Allocation()
         # By satellite terminal, what it was given beyond the plan.
         self._rounding_bps: dict[int, int] = {}
-        self._ncc = Ncc(terms.url, self._allocation, self._told, self._connected)
+        self._ncc = Ncc(terms.url, self._allocation, self._told, clock, may_tell, self._connected)
         self._task = asyncio.create_task(self._ncc.run(), name=f"opensand {beam}")
 
     async def follow(self, plan: stored.StoredPlan) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from underpass_control.instants import moment_of, rfc3339
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Acknowledgement as Table
 from underpass_control.storage.models import Plan
 
@@ -22,7 +22,7 @@ _MOST_TOLD = 80
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """A node has had a plan since a time, in control's clock."""
+    """A node has had a plan since a time, by the control service's clock."""
 
     beam: str
     link: Link
@@ -32,7 +32,7 @@ class Acknowledgement:
 
 
 async def store(
-    connection: AsyncConnection, announce: Announce, given: Iterable[Acknowledgement]
+    connection: AsyncConnection, publish: Publish, given: Iterable[Acknowledgement]
 ) -> int:
     """Store acknowledgements; those of plans that are not there, or no longer, are left out.
 
@@ -43,13 +43,13 @@ async def store(
         by_plan.setdefault((one.beam, Link(one.link), one.version), {}).setdefault(one.node, one)
     new = 0
     for key, nodes in by_plan.items():
-        new += await _store_of_plan(connection, announce, key, nodes)
+        new += await _store_of_plan(connection, publish, key, nodes)
     return new
 
 
 async def _store_of_plan(
     connection: AsyncConnection,
-    announce: Announce,
+    publish: Publish,
     key: _Key,
     nodes: dict[int, Acknowledgement],
 ) -> int:
@@ -92,7 +92,7 @@ async def _store_of_plan(
         for one in new
     ]
     for start in range(0, len(told), _MOST_TOLD):
-        announce(
+        publish(
             {
                 "kind": "acknowledgements",
                 "beam": beam,
@@ -113,7 +113,7 @@ async def of_plan(
     after: int | None,
     limit: int,
 ) -> list[Acknowledgement]:
-    """Return those of a plan, behind a node, in order of nodes."""
+    """Return the acknowledgements of a plan, in order of nodes, from behind a node on."""
     query = select(Table.node, Table.applied_ms).where(
         Table.beam_id == beam, Table.link == link.value, Table.version == version
     )

@@ -15,24 +15,25 @@ from fractions import Fraction
 
 from dama.planner import Blockage, CapacityStep, Link, Plan, Request, Terminal, fair_rates
 from dama.prediction import Blockage as Prediction
+from underpass_control.demand import Demand
 from underpass_control.planning.expected import Expectations, Expected, Planned
 
-# A plan reaches at least so far. What is owed is settled within so long, or so long after the last
-# exit; the rest of the plan is there for the case that no other follows.
+# A plan lasts at least HORIZON_MS. Debts are repaid within SETTLE_MS, or within SETTLE_MS of the
+# last exit; the rest of the plan is for the case that no other follows.
 HORIZON_MS = 180_000
 SETTLE_MS = 60_000
-# But no further than this: predictions are no better.
+# No plan lasts longer than this: predictions do not reach further.
 _FURTHEST_MS = 7_200_000
-# A new one is made while the present one still lasts so long: as long as control may be away
-# without any node noticing.
+# A new plan is made while the present one still lasts this long: so long may the control service
+# be away before a node notices.
 RENEW_MS = 90_000
-# Changes that every second brings a little of wait until the last plan is so old.
+# Small changes come every second; they wait until the last plan is this old.
 _MOVE_EVERY_MS = 1_000
 _DEMAND_EVERY_MS = 5_000
 _AGAIN_AFTER_MS = 5_000
-# Demands matter once they move this part of the capacity from one terminal to another.
+# Demands matter once they would move this part of the capacity between terminals.
 _DEMAND_PART = Fraction(2, 100)
-# Balances matter once so long a time of the whole capacity is with others than planned.
+# Balances matter once they differ from the plan by what the beam carries in this time.
 _BALANCE_MS = 250
 
 
@@ -59,14 +60,6 @@ class Terms:
     gateway: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What a terminal can use; None: all that it gets."""
-
-    demand_bps: int | None
-    efficiency: Fraction
-
-
 _GREEDY = Demand(None, Fraction(1))
 
 
@@ -77,10 +70,12 @@ class _LinkState:
     capacity: tuple[CapacityStep, ...] = ()
     terms: dict[int, Terms] = field(default_factory=dict)
     demands: dict[int, Demand] = field(default_factory=dict)
-    # Whether the demands differ enough from those of the plan.
+    # Whether the demands differ enough from those of the plan, and whether a terminal that has
+    # little by the plan wants much more.
     demand_due: bool = False
+    starved: bool = False
     balances_due: bool = False
-    # When it was last found that there is no plan for it.
+    # When planning last failed because the request has no plan.
     refused_ms: int | None = None
     plan: Plan | None = None
     planned_ms: int = 0
@@ -129,7 +124,7 @@ class BeamPlanner:
         terms: Mapping[int, Terms],
         one_way_delay_ms: int,
     ) -> None:
-        """Take in what an operator has set: capacity over time, the first step long begun."""
+        """Take what an operator has set: capacity over time, whose first step is in the past."""
         state = self._links[link]
         self._one_way_delay_ms = one_way_delay_ms
         state.capacity = capacity
@@ -137,6 +132,10 @@ class BeamPlanner:
             self._expectations.forget(gone)
             state.demands.pop(gone, None)
         state.terms = dict(terms)
+
+    def capacity_bps(self, link: Link, now_ms: int) -> int:
+        """Return the capacity of a link at a time."""
+        return self._links[link].capacity_bps(now_ms)
 
     def set_demands(self, link: Link, demands: Mapping[int, Demand], now_ms: int) -> None:
         """Take in what terminals can use now."""
@@ -147,15 +146,16 @@ class BeamPlanner:
         capacity_bps = state.capacity_bps(now_ms)
         rates = fair_rates(capacity_bps, state.terminals({}))
         none = Fraction()
-        changes = sum(
-            (
-                abs(rates.get(name, none) - state.planned_rates.get(name, none))
-                for name in rates.keys() | state.planned_rates.keys()
-            ),
-            none,
-        )
+        changes = {
+            name: rates.get(name, none) - state.planned_rates.get(name, none)
+            for name in rates.keys() | state.planned_rates.keys()
+        }
+        matters_bps = _DEMAND_PART * capacity_bps
         # What one loses another gains.
-        state.demand_due = changes > 2 * _DEMAND_PART * capacity_bps
+        state.demand_due = sum(map(abs, changes.values()), none) > 2 * matters_bps
+        state.starved = any(
+            more > matters_bps and 2 * more > rates[name] for name, more in changes.items()
+        )
 
     def expect(self, terminal: int, blockages: Iterable[Prediction], now_ms: int) -> None:
         """Take in all that is predicted of a terminal now."""
@@ -222,11 +222,11 @@ class BeamPlanner:
         state.planned_terms = dict(state.terms)
         bare = tuple(replace(terminal, owed_bits=0) for terminal in request.terminals)
         state.planned_rates = fair_rates(state.capacity_bps(request.now_ms), bare)
-        state.demand_due = state.balances_due = False
+        state.demand_due = state.starved = state.balances_due = False
         state.refused_ms = None
 
     def refused(self, link: Link, now_ms: int) -> None:
-        """Leave a link alone for a while: what is asked for has no plan."""
+        """Do not plan a link for a while, because the request has no plan."""
         self._links[link].refused_ms = now_ms
 
     def _reason(self, state: _LinkState, now_ms: int) -> Reason | None:
@@ -252,7 +252,9 @@ class BeamPlanner:
             return Reason.MOVED
         if age_ms >= _MOVE_EVERY_MS and state.balances_due:
             return Reason.BALANCES
-        if age_ms >= _DEMAND_EVERY_MS and state.demand_due:
+        if state.starved and age_ms >= _MOVE_EVERY_MS:
+            return Reason.DEMAND
+        if state.demand_due and age_ms >= _DEMAND_EVERY_MS:
             return Reason.DEMAND
         if state.plan.end_ms - now_ms < RENEW_MS:
             return Reason.HORIZON

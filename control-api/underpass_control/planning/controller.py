@@ -26,7 +26,7 @@ from underpass_control.planning.beam_planner import BeamPlanner, Reason
 from underpass_control.planning.delays import Delays
 from underpass_control.planning.knowledge import Knowledge
 from underpass_control.planning.lease import FencedError
-from underpass_control.planning.outlet import Outlet
+from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.planning.terms import terms_of
 from underpass_control.planning.wire import WirePlan
 from underpass_control.settings import Settings
@@ -36,12 +36,12 @@ from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
-# Changes of so long are planned with together.
+# Changes that come within this time go into the same plan.
 _GATHER_S = 0.01
-# What only time changes is looked at so often; so is all that is not planning.
+# How often to look for what changes with time alone, and to settle.
 _TICK_S = 1.0
 _AGAIN_S = 0.5
-# Changes that wait; beyond, what is known is read anew.
+# Changes that may wait. Beyond, they are dropped, and everything is read from the database again.
 _MOST_WAITING = 20_000
 
 
@@ -53,14 +53,15 @@ class Tools:
     changes: Changes
     metrics: Metrics
     settings: Settings
-    outlet: Outlet
-    # Who holds the leases.
+    newest_plans: NewestPlans
+    # Who holds the leases, and of which beams they are certainly held now.
     holder: str
+    held: Callable[[], Collection[str]]
 
 
 @dataclass(frozen=True)
 class _Worked:
-    """What comes of planning, before it is stored."""
+    """A plan that is not stored yet."""
 
     request: Request
     plan: Plan
@@ -78,7 +79,7 @@ class BeamController:
         fence: int,
         serves: Callable[[BeamController, Collection[int]], None],
     ) -> None:
-        """Take, too, whom to tell which terminals the beam has."""
+        """Also take the function that is told which terminals the beam has."""
         self.beam = beam
         self.fence = fence
         self._tools = tools
@@ -90,27 +91,27 @@ class BeamController:
         self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque()
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
-        # When the first change that waits was heard.
+        # When the oldest waiting change came.
         self._heard: float | None = None
         self._stale_terms = self._stale_reports = True
         self._demands_told = 0.0
         self._expected: dict[int, tuple[Blockage, ...]] = {}
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change that concerns the beam or a terminal of it."""
         if kind in ("beam", "terminal"):
             self._stale_terms = True
             if data.get("action") == "route":
                 self._stale_reports = True
         elif len(self._waiting) >= _MOST_WAITING:
-            self.missed()
+            self.on_missed()
         else:
             self._waiting.append((kind, data))
         if self._heard is None:
             self._heard = time.monotonic()
         self._wake.set()
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed."""
         self._waiting.clear()
         self._stale_terms = self._stale_reports = True
@@ -122,7 +123,7 @@ class BeamController:
         self._wake.set()
 
     def stop(self) -> None:
-        """Have `run` return once what it is at is done."""
+        """Have `run` return after its present step."""
         self._ending.set()
         self._wake.set()
 
@@ -152,21 +153,21 @@ class BeamController:
             self._forget_metrics()
 
     async def _lost(self, error: DatabaseLostError) -> None:
-        # Nodes go on with the plans that they have: these reach further than any restart takes.
+        # Nodes keep following their plans, which last longer than a restart takes.
         self._tools.metrics.planning_failures.labels("database").inc()
         _LOG.warning("cannot plan", beam=self.beam, error=str(error))
         self._stale_terms = self._stale_reports = True
         await asyncio.sleep(_AGAIN_S)
 
     async def _step(self) -> bool:
-        """Take in what has come, and plan what is due; return whether the beam is there."""
+        """Take in the waiting changes, and make the plans that are due; False: the beam is gone."""
         self._wake.clear()
         heard, self._heard = self._heard, None
         if self._stale_terms:
             self._stale_terms = False
             if not await self._read_terms():
                 return False
-        now_ms = _now_ms()
+        now_ms = self._tools.database.clock.now_ms()
         if self._stale_reports:
             self._stale_reports = False
             async with self._tools.database.reading() as connection:
@@ -176,8 +177,11 @@ class BeamController:
         if time.monotonic() - self._demands_told >= _TICK_S:
             self._demands_told = time.monotonic()
             self._knowledge.tell_demands(self._planner, now_ms)
+        if self.beam not in self._tools.held():
+            # The lease may have run out. Nothing is planned until it is renewed.
+            return True
         due = self._planner.due(now_ms)
-        # One link that fails must not leave the other's work running behind.
+        # If one link fails, the other one's work is still waited for.
         ends = await asyncio.gather(
             *(self._plan(link, reason, heard) for link, reason in due.items()),
             return_exceptions=True,
@@ -217,7 +221,7 @@ class BeamController:
                 self._knowledge.take(kind, data)
 
     async def _plan(self, link: Link, reason: Reason, heard: float | None) -> None:
-        now_ms = _now_ms()
+        now_ms = self._tools.database.clock.now_ms()
         delay_ms = self._delays.of(link)
         async with self._tools.database.reading() as connection:
             owed = await self._settler.owed_bits(connection, link, now_ms + delay_ms)
@@ -238,11 +242,11 @@ class BeamController:
 
     async def _store(self, worked: _Worked, reason: Reason) -> None:
         link = worked.request.link
-        async with self._tools.outlet.making((self.beam, link)) as made:
-            async with self._tools.changes.transaction() as (connection, announce):
+        async with self._tools.newest_plans.making((self.beam, link)) as made:
+            async with self._tools.changes.transaction() as (connection, publish):
                 plan = await stored.store(
                     connection,
-                    announce,
+                    publish,
                     worked.plan,
                     worked.document,
                     holder=self._tools.holder,
@@ -267,7 +271,7 @@ class BeamController:
         )
 
     async def _keep_books(self) -> None:
-        """Each second, beside planning: settle, and keep what is expected and learned."""
+        """Each second, besides planning: settle, and store what is expected and learned."""
         try:
             while True:
                 with suppress(TimeoutError):
@@ -284,7 +288,7 @@ class BeamController:
             self._wake.set()
 
     async def _settle(self) -> None:
-        now_ms = _now_ms()
+        now_ms = self._tools.database.clock.now_ms()
         if not await self._settler.settle_due(now_ms, self.fence):
             return
         async with self._tools.database.reading() as connection:
@@ -293,16 +297,17 @@ class BeamController:
                 self._planner.see_balances(link, owed, now_ms)
 
     async def _keep_expectations(self) -> None:
-        now_ms = _now_ms()
+        now_ms = self._tools.database.clock.now_ms()
         expected = self._knowledge.expected(now_ms)
         lessons = self._knowledge.predictions.lessons()
         if expected == self._expected and not lessons:
             return
-        async with self._tools.changes.transaction() as (connection, announce):
+        async with self._tools.changes.transaction() as (connection, publish):
             await lease.check(connection, self.beam, self._tools.holder, self.fence)
-            await expectations.keep(connection, announce, self.beam, expected, now_ms)
+            await expectations.keep(connection, publish, self.beam, expected, now_ms)
             if lessons:
-                await learned.put(connection, announce, lessons)
+                await learned.put(connection, publish, lessons)
+        self._knowledge.predictions.stored(len(lessons))
         self._expected = expected
 
     def _forget_metrics(self) -> None:
@@ -315,7 +320,3 @@ class BeamController:
 def _work(request: Request) -> _Worked:
     made = plan(request)
     return _Worked(request, made, text(plan_document(made)), WirePlan(made))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""How long plans need to those who follow them, by what they acknowledge."""
+"""How long a plan takes to reach the nodes that follow it, by their acknowledgements."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import deque
 
 from dama.planner import Link
 
-# Until nodes have acknowledged some: to the hub, and from there one way more to a terminal.
+# Assumed until nodes have acknowledged some plans: the way to the hub. A terminal is one more hop.
 DEFAULT_MS = 200
 _LEAST_MS, _MOST_MS = 50, 3_000
-# One in a blockage acknowledges when it is over; that says nothing of the way.
+# A blocked node acknowledges only after its blockage, which says nothing of the delay.
 _LATE_MS = 5_000
 _KEPT = 64
 _ENOUGH = 8
-# Nine of ten have the plan in time; the others follow it as soon as they have it.
+# The delay is set so that nine plans of ten arrive in time; later ones are followed on arrival.
 _PART = 0.9
 _MARGIN_MS = 20
 
@@ -27,11 +27,11 @@ class Delays:
         self.one_way_ms = 0
 
     def acknowledged(self, link: Link, node: int, after_ms: int, *, by_terminal: bool) -> None:
-        """Take in how long after its issue a node had a plan: on each link, the sending node."""
+        """Note how long after its issue a plan reached a node; only the node that sends counts."""
         if by_terminal != (link is Link.RETURN):
             return
         if node not in self._followers[link]:
-            # The first one waited for the node's session, or for the node itself.
+            # The first plan may have waited until the node was connected.
             self._followers[link].add(node)
         elif 0 <= after_ms <= _LATE_MS:
             self._known[link].append(after_ms)

@@ -1,4 +1,4 @@
-"""The blockages to plan with: predictions made steady.
+"""The blockages to plan with: predictions, smoothed.
 
 Each fix of a vehicle moves what is predicted of it by fractions of a second, or by seconds. To plan
 with the latest word each time would mean a new plan each second; to keep to the first word would
@@ -13,15 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dama.planner.request import LEAST_CONFIDENCE
-from dama.prediction import Blockage
+from dama.prediction import Blockage, Span
+from dama.prediction.same import is_same
 
-# The mean is that of about so long; what is further from it is no noise.
+# The time constant of the running mean, and how far a report may be from it and still be noise.
 _MEAN_MS = 4_000
 _LEAP_MS = 2_500
 _CONFIDENCE_LEAP = 0.3
-# A prediction that is missing for no longer than this is taken to be there still.
+# A prediction that is missing for no longer than this is still planned with.
 _MISSING_MS = 1_500
-# Once planned with, a blockage is until its confidence falls below this.
+# A blockage that is planned with stays so until its confidence falls below this.
 _KEPT_CONFIDENCE = LEAST_CONFIDENCE - 0.1
 # How much entry and exit may differ from what was planned with: in proportion to the time that is
 # left to repair it, within bounds.
@@ -29,8 +30,6 @@ _TOLERATED_PART = 0.02
 _LEAST_TOLERATED_MS = 750
 _MOST_TOLERATED_MS = 5_000
 _TOLERATED_CONFIDENCE = 0.15
-# Entries so near are the same blockage where nothing else tells.
-_SAME_ENTRY_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,15 @@ class Expected:
     exit_ms: int
     confidence: float
 
+    @property
+    def span(self) -> Span:
+        """What is compared to tell whether another is the same blockage."""
+        return Span(None, self.entry_ms, self.exit_ms)
+
 
 @dataclass(slots=True)
-class Steady:
-    """One expected blockage of a terminal, as it goes through the reports."""
+class SmoothedBlockage:
+    """One expected blockage of a terminal, smoothed over the predictions of it."""
 
     obstruction_id: str | None
     entry_ms: float
@@ -55,7 +59,7 @@ class Steady:
     seen_ms: int
 
     def follow(self, said: Blockage, now_ms: int) -> None:
-        """Take the latest word in."""
+        """Take in the latest prediction."""
         part = 1 - math.exp(-max(0, now_ms - self.updated_ms) / _MEAN_MS)
         self.updated_ms = self.seen_ms = now_ms
         self.obstruction_id = said.obstruction_id or self.obstruction_id
@@ -65,38 +69,30 @@ class Steady:
             part = 1.0
         self.confidence += (said.confidence - self.confidence) * part
 
-    def is_same(self, said: Blockage) -> bool:
-        """Tell whether a prediction speaks of this one."""
-        if self.obstruction_id is not None and said.obstruction_id is not None:
-            if self.obstruction_id != said.obstruction_id:
-                return False
-            # The same road tunnel may be met again on the way back.
-            return abs(self.entry_ms - said.entry_ms) <= max(
-                _SAME_ENTRY_MS, self.exit_ms - self.entry_ms
-            ) or (self.entry_ms < said.exit_ms and said.entry_ms < self.exit_ms)
-        if self.entry_ms < said.exit_ms and said.entry_ms < self.exit_ms:
-            return True
-        return abs(self.entry_ms - said.entry_ms) <= _SAME_ENTRY_MS
+    @property
+    def span(self) -> Span:
+        """What is compared to tell whether another is the same blockage."""
+        return Span(self.obstruction_id, self.entry_ms, self.exit_ms)
 
 
 class Expectations:
     """The expected blockages of a beam's terminals."""
 
     def __init__(self) -> None:
-        self._of: dict[int, list[Steady]] = {}
+        self._of: dict[int, list[SmoothedBlockage]] = {}
 
     def take(self, terminal: int, said: Iterable[Blockage], now_ms: int) -> None:
         """Take in all that is predicted of a terminal now."""
         known = self._of.get(terminal, [])
-        kept: list[Steady] = []
+        kept: list[SmoothedBlockage] = []
         for blockage in said:
-            same = [one for one in known if one.is_same(blockage)]
+            same = [one for one in known if is_same(one.span, blockage.span, now_ms)]
             if same:
                 nearest = min(same, key=lambda one: abs(one.entry_ms - blockage.entry_ms))
                 known.remove(nearest)
                 nearest.follow(blockage, now_ms)
             else:
-                nearest = Steady(
+                nearest = SmoothedBlockage(
                     blockage.obstruction_id,
                     blockage.entry_ms,
                     blockage.exit_ms,
@@ -105,7 +101,7 @@ class Expectations:
                     now_ms,
                 )
             kept.append(nearest)
-        # A present blockage of which nothing is said any more is over.
+        # A present blockage that is no longer predicted is over.
         kept += [
             one for one in known if one.entry_ms > now_ms and now_ms - one.seen_ms <= _MISSING_MS
         ]
@@ -124,7 +120,7 @@ class Expectations:
         for terminal, blockages in self._of.items():
             for one in blockages:
                 least = LEAST_CONFIDENCE
-                if planned.nearest(terminal, one.entry_ms, one.exit_ms) is not None:
+                if planned.nearest(terminal, one.span, now_ms) is not None:
                     least = _KEPT_CONFIDENCE
                 if one.confidence >= least and one.exit_ms > now_ms:
                     confidence = min(1.0, max(one.confidence, LEAST_CONFIDENCE))
@@ -141,21 +137,16 @@ class Planned:
         for one in blockages:
             self._of.setdefault(one.terminal, []).append(one)
 
-    def nearest(self, terminal: int, entry_ms: float, exit_ms: float) -> Expected | None:
+    def nearest(self, terminal: int, span: Span, now_ms: int) -> Expected | None:
         """Return which of them is a terminal's blockage at about that time."""
-        near = [
-            one
-            for one in self._of.get(terminal, ())
-            if (one.entry_ms < exit_ms and entry_ms < one.exit_ms)
-            or abs(one.entry_ms - entry_ms) <= _SAME_ENTRY_MS
-        ]
-        return min(near, key=lambda one: abs(one.entry_ms - entry_ms), default=None)
+        near = [one for one in self._of.get(terminal, ()) if is_same(one.span, span, now_ms)]
+        return min(near, key=lambda one: abs(one.entry_ms - span.entry_ms), default=None)
 
     def appeared_or_vanished(self, now: Iterable[Expected], now_ms: int) -> bool:
-        """Tell whether there are others than were planned with."""
+        """Return whether there is a blockage that was not planned with, or one less."""
         left = [one for ones in self._of.values() for one in ones if one.exit_ms > now_ms]
         for one in now:
-            known = self.nearest(one.terminal, one.entry_ms, one.exit_ms)
+            known = self.nearest(one.terminal, one.span, now_ms)
             if known is None:
                 return True
             if known in left:
@@ -163,9 +154,9 @@ class Planned:
         return bool(left)
 
     def moved(self, now: Iterable[Expected], now_ms: int) -> bool:
-        """Tell whether one has moved beyond what is tolerated."""
+        """Return whether one has moved further than is tolerated."""
         for one in now:
-            known = self.nearest(one.terminal, one.entry_ms, one.exit_ms)
+            known = self.nearest(one.terminal, one.span, now_ms)
             if known is None:
                 continue
             if _apart(known.entry_ms, one.entry_ms, now_ms):
@@ -178,7 +169,7 @@ class Planned:
 
 
 def _apart(planned_ms: int, expected_ms: int, now_ms: int) -> bool:
-    # What lies in the past is the same whenever it was.
+    # Times in the past make no difference.
     planned_ms, expected_ms = max(planned_ms, now_ms), max(expected_ms, now_ms)
     ahead_ms = min(planned_ms, expected_ms) - now_ms
     tolerated = min(max(_TOLERATED_PART * ahead_ms, _LEAST_TOLERATED_MS), _MOST_TOLERATED_MS)

@@ -13,24 +13,24 @@ from dama.planner import Link
 from dama.prediction import Blockage, ObstructionMap
 from dama.prediction.learning import Learned
 from underpass_control.demand import Demands
-from underpass_control.planning.beam_planner import BeamPlanner, Demand
+from underpass_control.planning.beam_planner import BeamPlanner
 from underpass_control.prediction import Predictions
 from underpass_control.storage import announcements, blockages, links, positions
 from underpass_control.takeover import fix_of, recall
 
-# Others have their turn after so long.
+# Other tasks get a turn after this time.
 _AT_ONCE_S = 0.01
 
 
 class Knowledge:
-    """Goes by what is reported, and tells a planner what follows from it."""
+    """Takes in reports, and tells a planner the blockages and demands that follow from them."""
 
     def __init__(self, beam: str) -> None:
         self._beam = beam
         self._nodes: frozenset[int] = frozenset()
         self._demands = Demands()
         self.predictions = Predictions()
-        # Terminals of which something has come; those of which a blockage is expected.
+        # Terminals with new reports, and terminals with a blockage ahead.
         self._changed: set[int] = set()
         self._ahead: set[int] = set()
 
@@ -40,7 +40,7 @@ class Knowledge:
         return self._nodes
 
     def set_nodes(self, nodes: frozenset[int]) -> bool:
-        """Take the beam's terminals; tell whether there are new ones, to be recalled."""
+        """Take the beam's terminals; return whether there are new ones, to be recalled."""
         gone, new = self._nodes - nodes, nodes - self._nodes
         for node in gone:
             self.predictions.forget(node)
@@ -86,7 +86,7 @@ class Knowledge:
             self._changed.add(terminal)
 
     async def tell_blockages(self, planner: BeamPlanner, now_ms: int) -> None:
-        """Tell what is expected of those who have reported, or have a blockage ahead."""
+        """Tell the blockages of all terminals that have reported or have one ahead."""
         changed, self._changed = self._changed | self._ahead, set()
         began = time.monotonic()
         for terminal in changed & self._nodes:
@@ -109,11 +109,6 @@ class Knowledge:
     def tell_demands(self, planner: BeamPlanner, now_ms: int) -> None:
         """Tell what all terminals can use."""
         for link in Link:
-            demands = {
-                node: Demand(
-                    self._demands.demand_bps(node, link, now_ms),
-                    self._demands.efficiency(node, link),
-                )
-                for node in self._nodes
-            }
+            capacity_bps = planner.capacity_bps(link, now_ms)
+            demands = self._demands.of_link(link, self._nodes, capacity_bps, now_ms)
             planner.set_demands(link, demands, now_ms)

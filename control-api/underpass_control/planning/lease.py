@@ -7,22 +7,21 @@ wakes up late writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Integer, cast, func, literal, select, text, update
+from sqlalchemy import ColumnElement, Executable, Integer, cast, func, literal, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import BigInteger
 
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Beam, Lease
 
-# A death is noticed after this and what is left of RETRY_S: within 5 s at the worst.
+# The end of a holder is noticed after LASTS_MS and at most RETRY_S: in less than 5 s.
 LASTS_MS = 3_000
 RENEW_EVERY_S = 1.0
 RETRY_S = 0.5
-# A holder that stops in the middle of a transaction would keep its rows locked for ever.
+# A holder that stops within a transaction would keep its rows locked; PostgreSQL ends it.
 _IDLE_MS = 2_000
 _UNIX_EPOCH_DAYS = 2_440_587.5
 _MS_PER_DAY = 86_400_000
@@ -43,19 +42,26 @@ class Held:
     left_ms: int
 
 
-async def renew(connection: AsyncConnection, announce: Announce, holder: str) -> dict[str, int]:
-    """Renew all leases of a holder, and take those that nobody holds; return fences by beam."""
+async def renew(connection: AsyncConnection, publish: Publish, holder: str) -> dict[str, int]:
+    """Renew all leases of a holder, and take those that nobody holds; return fences by beam.
+
+    A lease that has run out and that nobody has taken since goes on with its fence.
+    """
     await _bound(connection)
     now = _now_ms(connection)
     renewed = await connection.execute(
         update(Lease)
-        .where(Lease.holder == holder, Lease.until_ms > now)
+        .where(Lease.holder == holder)
         .values(until_ms=now + LASTS_MS)
         .returning(Lease.beam_id, Lease.fence)
     )
     held = {row.beam_id: row.fence for row in renewed}
-    # Rows that another process is just about to take, or is stuck with, are not waited for.
-    free = select(Lease.beam_id).where(Lease.until_ms <= now).with_for_update(skip_locked=True)
+    # Rows that another process has locked are skipped, not waited for.
+    free = (
+        select(Lease.beam_id)
+        .where(Lease.until_ms <= now, Lease.holder != holder)
+        .with_for_update(skip_locked=True)
+    )
     taken = await connection.execute(
         update(Lease)
         .where(Lease.beam_id.in_(free.scalar_subquery()))
@@ -73,7 +79,7 @@ async def renew(connection: AsyncConnection, announce: Announce, holder: str) ->
     )
     new |= {row.beam_id: row.fence for row in made}
     for beam, fence in sorted(new.items()):
-        announce(_change(beam, holder, fence))
+        publish(_change(beam, holder, fence))
     return held | new
 
 
@@ -86,9 +92,19 @@ async def any_free(connection: AsyncConnection) -> bool:
     return found.scalar_one_or_none() is not None
 
 
-async def release(connection: AsyncConnection, holder: str) -> None:
-    """Give up all leases of a holder: the next one need not wait for their end."""
-    await connection.execute(update(Lease).where(Lease.holder == holder).values(until_ms=0))
+async def release(connection: AsyncConnection, holder: str) -> list[str]:
+    """Give up all leases of a holder: the next one need not wait for their end.
+
+    Return the beams.
+    """
+    given_up = update(Lease).where(Lease.holder == holder).values(until_ms=0)
+    return sorted(await connection.scalars(given_up.returning(Lease.beam_id)))
+
+
+async def now_ms(connection: AsyncConnection) -> int:
+    """Return the time by the database's clock, UTC in ms since the Unix epoch."""
+    time_ms: int = (await connection.execute(select(_now_ms(connection)))).scalar_one()
+    return time_ms
 
 
 async def check(connection: AsyncConnection, beam: str, holder: str, fence: int) -> None:
@@ -98,19 +114,21 @@ async def check(connection: AsyncConnection, beam: str, holder: str, fence: int)
         FencedError: It is not, or by another.
     """
     await _bound(connection)
-    # An update, not a query: it locks the row on PostgreSQL and the file on SQLite.
-    found = await connection.execute(
-        update(Lease)
-        .where(
-            Lease.beam_id == beam,
-            Lease.holder == holder,
-            Lease.fence == fence,
-            Lease.until_ms > _now_ms(connection),
-        )
-        .values(fence=Lease.fence)
-        .returning(Lease.fence)
+    held = (
+        Lease.beam_id == beam,
+        Lease.holder == holder,
+        Lease.fence == fence,
+        Lease.until_ms > _now_ms(connection),
     )
-    if found.scalar_one_or_none() is None:
+    query: Executable
+    if connection.dialect.name == "sqlite":
+        # An update, not a query: it locks the file.
+        query = update(Lease).where(*held).values(fence=Lease.fence).returning(Lease.fence)
+    else:
+        # FOR KEY SHARE: nobody can take the lease until the transaction ends (FOR UPDATE), but it
+        # can be renewed, however long that takes.
+        query = select(Lease.fence).where(*held).with_for_update(read=True, key_share=True)
+    if (await connection.execute(query)).scalar_one_or_none() is None:
         raise FencedError(f"the lease of beam {beam} is no longer held with the fence {fence}")
 
 
@@ -122,12 +140,6 @@ async def holder_of(connection: AsyncConnection, beam: str) -> Held | None:
     if row is None or row.left_ms <= 0:
         return None
     return Held(beam, row.holder, row.fence, row.left_ms)
-
-
-def free(announce: Announce, beams: Iterable[str]) -> None:
-    """Tell that leases are given up."""
-    for beam in sorted(beams):
-        announce({"kind": "lease", "beam": beam, "holder": None})
 
 
 def _change(beam: str, holder: str, fence: int) -> dict[str, object]:

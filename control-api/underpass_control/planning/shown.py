@@ -48,7 +48,7 @@ def _with_amounts(plan: Plan, terminal: int, lines: list[dict[str, Any]]) -> dic
     coarse = iter(line["segments"])
     now = next(coarse)
     segments = []
-    # States are told by the document's segments; each of the exact ones begins in one of them.
+    # The document's segments have the states; each exact segment begins within one of them.
     for segment in exact:
         while segment["start_ms"] >= now["end_ms"]:
             now = next(coarse)

@@ -16,7 +16,8 @@ from dama.planner import Link, Plan
 from dama.planner.text import read_plan
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.planning import lease
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
+from underpass_control.storage.models import Acknowledgement
 from underpass_control.storage.models import Plan as Table
 
 
@@ -57,7 +58,7 @@ class InForce:
 
 async def store(
     connection: AsyncConnection,
-    announce: Announce,
+    publish: Publish,
     made: Plan,
     document: str,
     *,
@@ -88,7 +89,7 @@ async def store(
         reason=reason,
         document=document,
     )
-    # It need not be read again.
+    # The plan is at hand; the document need not be parsed.
     vars(stored)["made"] = made
     await connection.execute(
         insert(Table).values(
@@ -103,7 +104,7 @@ async def store(
             document=document,
         )
     )
-    announce(
+    publish(
         {
             "kind": "plans",
             "beam": stored.beam,
@@ -183,6 +184,23 @@ async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> i
 
     Return how many: another call is due while it is the limit.
     """
+    old = _old(before_ms).limit(limit)
+    key = tuple_(Table.beam_id, Table.link, Table.version)
+    return (await connection.execute(delete(Table).where(key.in_(old)))).rowcount
+
+
+async def prune_acknowledgements(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Delete at most `limit` acknowledgements of the plans that `prune` deletes; return how many.
+
+    A plan has as many as nodes: with the plans, they would be deleted in one transaction.
+    """
+    key = (Acknowledgement.beam_id, Acknowledgement.link, Acknowledgement.version)
+    some = select(*key, Acknowledgement.node).where(tuple_(*key).in_(_old(before_ms))).limit(limit)
+    which = tuple_(*key, Acknowledgement.node).in_(some)
+    return (await connection.execute(delete(Acknowledgement).where(which))).rowcount
+
+
+def _old(before_ms: int) -> Select[str, str, int]:
     newer = aliased(Table)
     has_newer = (
         select(newer.version)
@@ -193,15 +211,8 @@ async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> i
         )
         .exists()
     )
-    old = (
-        select(Table.beam_id, Table.link, Table.version)
-        .where(Table.end_ms < before_ms, has_newer)
-        .limit(limit)
-    )
-    result = await connection.execute(
-        delete(Table).where(tuple_(Table.beam_id, Table.link, Table.version).in_(old))
-    )
-    return result.rowcount
+    keys = select(Table.beam_id, Table.link, Table.version)
+    return keys.where(Table.end_ms < before_ms, has_newer)
 
 
 def _of(beam: str, link: Link) -> Select[Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import CapacityStep, Link
 from underpass_control.planning.beam_planner import Terms
+from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.models import Beam, Terminal
 from underpass_control.storage.models import CapacityStep as StepTable
 
@@ -43,7 +44,7 @@ async def terms_of(connection: AsyncConnection, beam: str) -> BeamTerms | None:
         if from_ms <= of_link[-1].from_ms:
             of_link.pop()
         of_link.append(CapacityStep(from_ms, rate_bps))
-    serving = func.coalesce(Terminal.gateway, Terminal.heard_by).label("serving")
+    serving = SERVED_BY.label("serving")
     rows = await connection.execute(
         select(Terminal.__table__, serving).where(Terminal.beam_id == beam).order_by(Terminal.node)
     )

@@ -56,7 +56,7 @@ class WirePlan:
         self._durations: Integers = bounds[1:] - bounds[:-1]
         self._guaranteed = guaranteed_rates(plan)
         spare = _Spare(plan, self._durations)
-        # Of the return link, nobody else gives out what is left.
+        # On the forward link, the hub shares the spare capacity itself.
         self._spread = spare if plan.link is Link.RETURN else None
         self._spare = spare
         self.lines = tuple(self._line(shared) for shared in _shared(plan))
@@ -103,7 +103,7 @@ class WirePlan:
         per_s = shared.given * float(MS_PER_S) / self._durations
         if self._spread is not None:
             per_s += self._spread.part_of(first, per_s, shared.blocked)
-        # A double holds every such rate; what it is above a whole one by is not noise.
+        # Every such rate fits a double; the addend makes up for rounding below a whole number.
         rates = np.floor(per_s * efficiency + 1e-6).astype(np.int64)
         rates[shared.blocked] = 0
         states = _states(shared, first.owed_bits)
@@ -115,7 +115,7 @@ class WirePlan:
     def _capacity(
         self, terminals: Collection[int], rates: Integers, *, alone: bool
     ) -> list[dict[str, int]]:
-        """What the gateway may send in all: the whole, unless others send, or MODCODs differ."""
+        """Return what the gateway may send in all: all, unless others send or MODCODs differ."""
         plan = self._plan
         members = [terminal for group in plan.groups for terminal in group.members]
         if not alone or any(terminal.efficiency != 1 for terminal in members):
@@ -142,7 +142,7 @@ def _steps(times_ms: Sequence[int], rates_bps: Sequence[int]) -> list[dict[str, 
 
 
 class _Spare:
-    """What a plan gives nobody, since nobody is expected to use it: bit/s of capacity."""
+    """The spare capacity, which the plan assigns to no terminal: bit/s of capacity."""
 
     def __init__(self, plan: Plan, durations: Integers) -> None:
         columns = len(durations)
@@ -214,7 +214,7 @@ def _shared(plan: Plan) -> Iterator[_Shared]:
         parts.setdefault(part.group, []).append(part)
     for number, group in enumerate(plan.groups):
         fair = group.fair_bits // max(1, len(group.members))
-        # Who is in no part has its fair share throughout.
+        # A member that is in no part has its fair share throughout.
         in_parts = np.zeros(len(group.members), dtype=np.bool_)
         for part in parts.get(number, ()):
             in_parts[part.first : part.last] = True
@@ -250,7 +250,7 @@ def _alike(
 
 
 def _key(terminal: Terminal) -> tuple[object, ...]:
-    """What decides, beside amounts, how a line looks on the wire."""
+    """Return what decides, besides amounts, how a line looks on the wire."""
     maximum = -1 if terminal.maximum_bps is None else terminal.maximum_bps
     return terminal.efficiency, terminal.weight, maximum, terminal.owed_bits
 
@@ -260,7 +260,7 @@ def _states(shared: _Shared, owed_bits: int) -> Integers:
     before = owed_bits - (np.cumsum(more) - more)
     states = np.full(len(more), _FAIR, dtype=np.int64)
     gains, loses = more >= _ROUNDING_BITS, more <= -_ROUNDING_BITS
-    # Where a column is partly one and partly the other, the larger part names it.
+    # A column that is partly one and partly the other is named after the larger part.
     states[gains] = np.where(2 * np.clip(before, 0, None) >= more, _REPAID, _BORROWING)[gains]
     states[loses] = np.where(2 * np.clip(-before, 0, None) >= -more, _REPAYING, _LENDING)[loses]
     states[shared.blocked] = _BLOCKED

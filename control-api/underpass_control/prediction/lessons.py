@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dama.prediction import Blockage, ObstructionMap, Track
-from dama.prediction.learning import Learned, held, learn, observe, passage
-from underpass_control.prediction.darkness import Darkness
+from dama.prediction.learning import Learned, Observation, held, learn, observe, passage
+from underpass_control.prediction.observed import ObservedBlockage
 
-# Observations of a terminal that wait for its track to reach beyond them.
-_MOST_WAITING = 8
-# So long after a passage, reports of a loss on it have come: they wait for the link only.
+# The most losses of a terminal that are remembered, judged or not.
+_MOST_LOSSES = 8
+# A passage is judged so long after its end, when reports of a loss on it have arrived. A loss is
+# learned from earlier, while the track still reaches back to it, but after other terminals have
+# had time to report losses at the same moment.
 _JUDGED_AFTER_MS = 30_000
-# What is observed so near to a passage belongs to it.
+_LEARNED_AFTER_MS = 10_000
+# A loss so near to a passage belongs to it.
 _NEAR_MS = 10_000
+# A loss that so many terminals, and so large a part of the beam's, have within so long is not of
+# the place where one of them is: a gateway has been restarted, or the beam was out.
+_SHARED_WITHIN_MS = 3_000
+_SHARED_BY = 3
+_SHARED_PART = 0.1
+_MOST_ENTRIES = 20_000
+# Lessons that wait while the database is away; further ones are not stored.
+_MOST_UNSTORED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A change of what is known: a place learned or counted again, or one to forget."""
+    """A loss of link at a place, or a passage on which the link held.
+
+    Attributes:
+        id: of the place; for a loss where none is known, that of the new one.
+        seen: what was observed of the loss; None: the link held.
+    """
 
     id: str
-    # None: forget it.
-    learned: Learned | None
+    seen: Observation | None
+
+    def applied(self, known: Iterable[Learned], mapped: ObstructionMap) -> tuple[Learned, ...]:
+        """Return what is known of places after it."""
+        if self.seen is None:
+            return held(known, self.id)
+        return learn(known, self.seen, mapped, new_id=self.id)
 
 
 @dataclass(slots=True)
-class _Pupil:
-    """What a terminal has still to be asked."""
+class _Unjudged:
+    """What has been observed of a terminal and may still teach something."""
 
-    waiting: list[Darkness] = field(default_factory=list)
+    waiting: list[ObservedBlockage] = field(default_factory=list)
     # Past losses, by which passages are judged.
-    losses: list[Darkness] = field(default_factory=list)
+    losses: list[ObservedBlockage] = field(default_factory=list)
     # Learned places that it was expected to pass, and when it should have left them.
     expected: dict[str, Blockage] = field(default_factory=dict)
 
@@ -43,79 +65,98 @@ class Lessons:
     def __init__(self) -> None:
         self._map = ObstructionMap([])
         self._known: dict[str, Learned] = {}
-        self._pupils: dict[int, _Pupil] = {}
-        self._untold: dict[str, Lesson] = {}
+        self._of: dict[int, _Unjudged] = {}
+        # When links were lost, with the terminals, in order of time.
+        self._entries: list[tuple[int, int]] = []
+        self._unstored: list[Lesson] = []
 
     def set_map(self, obstructions: ObstructionMap, learned: Mapping[str, Learned]) -> None:
         """Take another map, with those of its obstructions that were learned."""
         self._map = obstructions
         self._known = dict(learned)
-        for lesson in self._untold.values():
+        for lesson in self._unstored:
             self._apply(lesson)
 
     def forget(self, terminal: int) -> None:
-        """Forget what is to be asked of a terminal."""
-        self._pupils.pop(terminal, None)
+        """Forget what has been observed of a terminal."""
+        self._of.pop(terminal, None)
 
-    def lost(self, terminal: int, darkness: Darkness) -> None:
+    def entered(self, terminal: int, entry_ms: int) -> None:
+        """Take in when a terminal's link was lost, as soon as that is told."""
+        insort(self._entries, (entry_ms, terminal))
+        if len(self._entries) > _MOST_ENTRIES:
+            del self._entries[: _MOST_ENTRIES // 2]
+
+    def lost(self, terminal: int, loss: ObservedBlockage) -> None:
         """Take in a loss of link that is over."""
-        pupil = self._pupils.setdefault(terminal, _Pupil())
-        pupil.losses = [*pupil.losses, darkness][-_MOST_WAITING:]
-        pupil.waiting = [*pupil.waiting, darkness][-_MOST_WAITING:]
+        unjudged = self._of.setdefault(terminal, _Unjudged())
+        unjudged.losses = [*unjudged.losses, loss][-_MOST_LOSSES:]
+        unjudged.waiting = [*unjudged.waiting, loss][-_MOST_LOSSES:]
 
     def expect(self, terminal: int, blockages: Iterable[Blockage]) -> None:
         """Take in what is expected of a terminal, to see whether it comes."""
         for blockage in blockages:
             if blockage.obstruction_id in self._known:
-                pupil = self._pupils.setdefault(terminal, _Pupil())
-                pupil.expected[blockage.obstruction_id] = blockage
+                unjudged = self._of.setdefault(terminal, _Unjudged())
+                unjudged.expected[blockage.obstruction_id] = blockage
 
-    def look(self, terminal: int, track: Track) -> None:
-        """See what a terminal's track, gone on, says of its losses and passages."""
-        pupil = self._pupils.get(terminal)
-        if pupil is None or track.last is None or not (pupil.waiting or pupil.expected):
+    def look(self, terminal: int, track: Track, terminals: int) -> None:
+        """Learn from a terminal's losses and passages, as far as its track has gone on beyond them.
+
+        Takes, too, how many terminals there are.
+        """
+        unjudged = self._of.get(terminal)
+        if unjudged is None or track.last is None:
             return
         now_ms = track.last.time_ms
-        waiting, pupil.waiting = pupil.waiting, []
-        for darkness in waiting:
-            if darkness.exit_ms is None or darkness.exit_ms > now_ms:
-                pupil.waiting.append(darkness)
+        waiting, unjudged.waiting = unjudged.waiting, []
+        for loss in waiting:
+            if loss.exit_ms is None or now_ms < loss.exit_ms + _LEARNED_AFTER_MS:
+                unjudged.waiting.append(loss)
                 continue
-            seen = observe(track, darkness.entry_ms, darkness.exit_ms)
-            if seen is not None:
-                new_id = f"learned:{terminal}:{darkness.entry_ms}"
-                known = tuple(self._known.values())
-                self._change(learn(known, seen, self._map, new_id=new_id))
-        for name, blockage in list(pupil.expected.items()):
+            seen = observe(track, loss.entry_ms, loss.exit_ms)
+            if seen is not None and not self._is_shared(loss.entry_ms, terminals):
+                self._teach(Lesson(f"learned:{terminal}:{loss.entry_ms}", seen))
+        for name, blockage in list(unjudged.expected.items()):
             if now_ms >= blockage.exit_ms + _JUDGED_AFTER_MS:
-                del pupil.expected[name]
-                self._judge(name, pupil, track)
+                del unjudged.expected[name]
+                self._judge(name, unjudged, track)
 
-    def take(self) -> list[Lesson]:
-        """Return the changes since the last time, to be stored."""
-        untold, self._untold = self._untold, {}
-        return list(untold.values())
+    def unstored(self) -> list[Lesson]:
+        """Return what was learned and is not stored, in its order."""
+        return list(self._unstored)
 
-    def _judge(self, name: str, pupil: _Pupil, track: Track) -> None:
+    def stored(self, count: int) -> None:
+        """Forget the first of the lessons: they are stored."""
+        del self._unstored[:count]
+
+    def _is_shared(self, entry_ms: int, terminals: int) -> bool:
+        """Tell whether many terminals lost their links at about the same time."""
+        many = max(_SHARED_BY, _SHARED_PART * terminals)
+        sharing: set[int] = set()
+        first = bisect_left(self._entries, (entry_ms - _SHARED_WITHIN_MS, 0))
+        for place in range(first, len(self._entries)):
+            at_ms, terminal = self._entries[place]
+            if at_ms > entry_ms + _SHARED_WITHIN_MS or len(sharing) >= many:
+                break
+            sharing.add(terminal)
+        return len(sharing) >= many
+
+    def _judge(self, name: str, unjudged: _Unjudged, track: Track) -> None:
         place = self._known.get(name)
         passed = None if place is None else passage(place, track)
         if passed is None:
             return
         begin_ms, end_ms = passed[0] - _NEAR_MS, passed[1] + _NEAR_MS
-        if not any(loss.overlaps(begin_ms, end_ms) for loss in pupil.losses):
-            self._change(held(self._known.values(), name))
+        if not any(loss.overlaps(begin_ms, end_ms) for loss in unjudged.losses):
+            self._teach(Lesson(name, None))
 
-    def _change(self, places: Iterable[Learned]) -> None:
-        now = {place.id: place for place in places}
-        for name in self._known.keys() - now.keys():
-            self._untold[name] = Lesson(name, None)
-        for name, place in now.items():
-            if self._known.get(name) != place:
-                self._untold[name] = Lesson(name, place)
-        self._known = now
+    def _teach(self, lesson: Lesson) -> None:
+        if self._apply(lesson) and len(self._unstored) < _MOST_UNSTORED:
+            self._unstored.append(lesson)
 
-    def _apply(self, lesson: Lesson) -> None:
-        if lesson.learned is None:
-            self._known.pop(lesson.id, None)
-        else:
-            self._known[lesson.id] = lesson.learned
+    def _apply(self, lesson: Lesson) -> bool:
+        """Go by a lesson; tell whether it changes anything."""
+        before = self._known
+        self._known = {place.id: place for place in lesson.applied(before.values(), self._map)}
+        return self._known != before

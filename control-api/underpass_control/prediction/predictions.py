@@ -16,12 +16,12 @@ from dama.prediction import (
 )
 from dama.prediction.learning import Learned
 from dama.prediction.places import Line
-from underpass_control.prediction.darkness import Darkness, as_observed, recognise
 from underpass_control.prediction.lessons import Lesson, Lessons
+from underpass_control.prediction.observed import ObservedBlockage, as_observed, recognise
 
 # Announcements of a terminal that are kept: the latest, while they are not over.
 _MOST_ANNOUNCEMENTS = 32
-# Between reports only time passes; what it changes is looked at so often.
+# Without a new report, blockages are worked out again after this time.
 _FRESH_MS = 500
 
 
@@ -32,7 +32,7 @@ class _Ahead:
     predictor: Predictor
     route: Line | None = None
     announcements: list[Announcement] = field(default_factory=list)
-    darkness: Darkness | None = None
+    observed: ObservedBlockage | None = None
     # What was found last, and when; None: something has changed since.
     found: tuple[Blockage, ...] = ()
     found_ms: int | None = None
@@ -72,7 +72,7 @@ class Predictions:
         if not ahead.predictor.feed(fix):
             return False
         ahead.found_ms = None
-        self._lessons.look(terminal, ahead.predictor.track)
+        self._lessons.look(terminal, ahead.predictor.track, len(self._terminals))
         return True
 
     def announce(self, terminal: int, announcement: Announcement) -> None:
@@ -89,29 +89,30 @@ class Predictions:
         Both ends of the link observe it: what overlaps an observation is the same one. Holding
         back because a plan says so is no loss, and not to be told here.
         """
+        self._lessons.entered(terminal, entry_ms)
         ahead = self._of(terminal)
-        known = ahead.darkness
+        known = ahead.observed
         if known is not None and known.overlaps(entry_ms, exit_ms or entry_ms + 1):
             if known.exit_ms is not None or exit_ms is None:
                 return
-            ahead.darkness = replace(known, exit_ms=max(exit_ms, known.entry_ms + 1))
+            ahead.observed = replace(known, exit_ms=max(exit_ms, known.entry_ms + 1))
         elif known is not None and entry_ms < known.entry_ms:
             # A report that comes late: it teaches, but says nothing of the present.
             if exit_ms is not None:
-                self._lessons.lost(terminal, Darkness(entry_ms, exit_ms))
+                self._lessons.lost(terminal, ObservedBlockage(entry_ms, exit_ms))
             return
         else:
             expected = self._expected(ahead, entry_ms)
-            ahead.darkness = Darkness(entry_ms, exit_ms, recognise(entry_ms, expected))
+            ahead.observed = ObservedBlockage(entry_ms, exit_ms, recognise(entry_ms, expected))
         ahead.found_ms = None
-        if ahead.darkness.exit_ms is not None:
-            self._lessons.lost(terminal, ahead.darkness)
+        if ahead.observed.exit_ms is not None:
+            self._lessons.lost(terminal, ahead.observed)
 
-    def is_dark(self, terminal: int) -> bool:
+    def is_blocked(self, terminal: int) -> bool:
         """Tell whether a terminal is in a blockage, as far as has been observed."""
         ahead = self._terminals.get(terminal)
-        darkness = None if ahead is None else ahead.darkness
-        return darkness is not None and darkness.exit_ms is None
+        observed = None if ahead is None else ahead.observed
+        return observed is not None and observed.exit_ms is None
 
     def forget(self, terminal: int) -> None:
         """Forget a terminal that has left the beam."""
@@ -134,13 +135,17 @@ class Predictions:
             ]
             expected = self._expected(ahead, now_ms)
             self._lessons.expect(terminal, expected)
-            ahead.found = as_observed(expected, ahead.darkness, now_ms)
+            ahead.found = as_observed(expected, ahead.observed, now_ms)
             ahead.found_ms = now_ms
         return ahead.found
 
     def lessons(self) -> list[Lesson]:
-        """Return what was learned since the last call, to be stored by who plans the beam."""
-        return self._lessons.take()
+        """Return what was learned and is not stored yet, by the process that plans the beam."""
+        return self._lessons.unstored()
+
+    def stored(self, count: int) -> None:
+        """Take in that so many of the lessons, the first ones, are stored."""
+        self._lessons.stored(count)
 
     def track(self, terminal: int) -> Track | None:
         """Return what is kept of a terminal's track."""
@@ -158,7 +163,7 @@ class Predictions:
         return reconcile(ahead.predictor.blockages(now_ms), said, now_ms)
 
     def _of_map(self, announcement: Announcement) -> Announcement:
-        """Take from an announcement a name that the map does not know: its times still count.
+        """Remove the obstruction's name from an announcement if the map does not know it.
 
         Different obstructions are never the same blockage, but an integrator may call one by
         another name than the map.

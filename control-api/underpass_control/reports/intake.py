@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from underpass_control.instants import is_plausible
 from underpass_control.metrics import Metrics
 from underpass_control.planning import acknowledgements
 from underpass_control.reports import messages
 from underpass_control.reports.sorting import MOST_LINKS, RefusedError, Sorted, Sorter
-from underpass_control.storage import announcements, blockages, links, usage
-from underpass_control.storage.changes import Announce, Changes
+from underpass_control.storage import announcements, attachments, blockages, links, usage
+from underpass_control.storage.attachments import Proof
+from underpass_control.storage.changes import Changes, Publish
 from underpass_control.storage.database import Database
 from underpass_control.storage.links import LinkState
-from underpass_control.storage.models import Terminal
 from underpass_control.storage.positions import PositionWriter
 
 
@@ -56,8 +56,12 @@ class Intake:
         self._metrics = metrics
         self._show_terminal = show_terminal
 
-    async def take(self, post: messages.ReportPost, received_ms: int) -> list[Refused]:
+    async def take(
+        self, post: messages.ReportPost, received_ms: int, *, by_operator: bool = False
+    ) -> list[Refused]:
         """Store a post's reports; return those that were refused.
+
+        An operator's post may speak for terminals at any gateway.
 
         Raises:
             TooManyError: Too many links; nothing was stored.
@@ -65,89 +69,87 @@ class Intake:
                 again.
         """
         read, refused = _read(post)
-        found, more = await self._sort(post.node, received_ms, read)
-        await asyncio.gather(self._store_positions(found), self._store(post.node, found))
+        sorter, moves = await self._sorter(post.node, received_ms, read, by_operator=by_operator)
+        found, more = _sort(sorter, read)
+        await asyncio.gather(self._store_positions(found), self._store(post.node, found, moves))
         refused += more
         for _, entry in read:
             self._metrics.reports.labels(entry.report.kind).inc()
         self._metrics.reports_refused.inc(len(refused))
         self._metrics.reports_of_strangers.inc(len(found.strangers))
+        self._metrics.reports_elsewhere.inc(len(found.elsewhere))
         return sorted(refused, key=lambda one: one.index)
 
-    async def _sort(
-        self, gateway: int, received_ms: int, read: list[tuple[int, messages.ReportEntry]]
-    ) -> tuple[Sorted, list[Refused]]:
+    async def _sorter(
+        self,
+        gateway: int,
+        received_ms: int,
+        read: list[tuple[int, messages.ReportEntry]],
+        *,
+        by_operator: bool,
+    ) -> tuple[Sorter, dict[int, Proof]]:
+        """Return what sorts a post, with the terminals that prove to have moved to its gateway."""
         named = {node for _, entry in read for node in _named(entry)}
         if len(named) > MOST_LINKS:
             raise TooManyError(f"more than {MOST_LINKS} terminals in one post")
         async with self._database.reading() as connection:
-            rows = await connection.execute(select(Terminal.node).where(Terminal.node.in_(named)))
-            known = {row.node for row in rows}
-        sorter = Sorter(gateway, received_ms, known)
-        found, refused = Sorted(), []
-        for index, entry in read:
-            try:
-                sorter.sort(entry, found)
-            except RefusedError as error:
-                refused.append(Refused(index, str(error)))
-        return found, refused
+            found = await attachments.of_terminals(connection, named)
+            given = (
+                proof
+                for _, entry in read
+                if (proof := _proof(entry, gateway, received_ms)) is not None
+                and entry.node in found
+                and proof.moves(found[entry.node])
+            )
+            moves = await attachments.proved(connection, given, received_ms)
+        for node, proof in moves.items():
+            found[node] = found[node].moved(gateway, proof.time_ms)
+        return Sorter(gateway, received_ms, found, by_operator), moves
 
     async def _store_positions(self, found: Sorted) -> None:
         if found.positions:
             await self._writer.store(found.positions)
             self._metrics.positions.inc(len(found.positions))
 
-    async def _store(self, gateway: int, found: Sorted) -> None:
-        others = (found.states, found.blockages, found.announcements, found.acknowledgements)
+    async def _store(self, gateway: int, found: Sorted, moves: Mapping[int, Proof]) -> None:
+        others = (moves, found.states, found.blockages, found.announcements, found.acknowledgements)
         if not any(others):
             return
-        async with self._changes.transaction() as (connection, announce):
+        async with self._changes.transaction() as (connection, publish):
             newest = await _newest(connection, found.states)
             await links.put(connection, newest)
             await usage.count(connection, found.counts)
-            await self._learn(connection, announce, gateway, newest)
+            await self._learn(connection, publish, gateway, newest, moves)
             observed = await blockages.observe(connection, found.blockages)
             up = {(s.terminal, s.link, s.path): s.time_ms for s in newest if s.state == "up"}
             lifted = await blockages.lift(connection, up)
             await announcements.put(connection, found.announcements)
-            await acknowledgements.store(connection, announce, found.acknowledgements)
+            await acknowledgements.store(connection, publish, found.acknowledgements)
             for change in (
-                *links.told(newest),
-                *blockages.told([*observed, *lifted]),
-                *announcements.told(found.announcements),
+                *links.changes_of(newest),
+                *blockages.changes_of([*observed, *lifted]),
+                *announcements.changes_of(found.announcements),
             ):
-                announce(change)
+                publish(change)
         self._measure(observed)
 
     async def _learn(
         self,
         connection: AsyncConnection,
-        announce: Announce,
+        publish: Publish,
         gateway: int,
         newest: Iterable[LinkState],
+        moves: Mapping[int, Proof],
     ) -> None:
-        """Learn which gateway terminals are at: the one that posts what they say themselves.
-
-        A gateway's own word counts for those only that have said nothing yet: one that a terminal
-        has left goes on speaking of it.
-        """
-        own = {state.terminal for state in newest if state.node == state.terminal}
-        spoken_of = {state.terminal for state in newest} - own
-        elsewhere = Terminal.heard_by.is_(None) | (Terminal.heard_by != gateway)
-        for terminals, where in ((own, elsewhere), (spoken_of, Terminal.heard_by.is_(None))):
-            if not terminals:
-                continue
-            rows = await connection.execute(
-                update(Terminal)
-                .where(Terminal.node.in_(terminals), where)
-                .values(heard_by=gateway, revision=Terminal.revision + 1)
-                .returning(Terminal.__table__)
-            )
-            for row in rows.all():
-                state = self._show_terminal(row)
-                announce(
-                    {"kind": "terminal", "terminal": row.node, "action": "set", "state": state}
-                )
+        """Learn which gateway terminals are at."""
+        heard = {state.terminal: state.received_ms for state in newest if _is_own(state)}
+        spoken_of = {state.terminal for state in newest} - heard.keys()
+        rows = await attachments.learn(
+            connection, gateway, proofs=moves, heard=heard, spoken_of=spoken_of
+        )
+        for row in rows:
+            state = self._show_terminal(row)
+            publish({"kind": "terminal", "terminal": row.node, "action": "set", "state": state})
 
     def _measure(self, observed: Iterable[blockages.Observed]) -> None:
         for one in observed:
@@ -173,6 +175,32 @@ def _read(
     if count > MOST_LINKS:
         raise TooManyError(f"{count} links in one post, more than {MOST_LINKS}")
     return read, refused
+
+
+def _sort(
+    sorter: Sorter, read: list[tuple[int, messages.ReportEntry]]
+) -> tuple[Sorted, list[Refused]]:
+    found, refused = Sorted(), []
+    for index, entry in read:
+        try:
+            sorter.sort(entry, found)
+        except RefusedError as error:
+            refused.append(Refused(index, str(error)))
+    return found, refused
+
+
+def _proof(entry: messages.ReportEntry, gateway: int, received_ms: int) -> Proof | None:
+    """Return the proof in a report that its terminal is at the gateway, if there may be one."""
+    if not isinstance(entry.report, messages.StatusReport) or entry.report.proof is None:
+        return None
+    given = entry.report.proof
+    if given.gateway != gateway or not is_plausible(given.time_ms, received_ms):
+        return None
+    return Proof(entry.node, gateway, given.time_ms, bytes.fromhex(given.mac))
+
+
+def _is_own(state: LinkState) -> bool:
+    return state.node == state.terminal
 
 
 def _named(entry: messages.ReportEntry) -> Iterable[int]:

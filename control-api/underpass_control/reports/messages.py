@@ -65,10 +65,20 @@ class LinkReport(Message):
     efficiency: Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)] = 1.0
 
 
+class ProofReport(Message):
+    """A terminal's word that it is at a gateway, with a MAC made with its own token."""
+
+    gateway: models.NodeNumber
+    time_ms: Milliseconds
+    mac: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class StatusReport(Report):
     """What a node's links do."""
 
     kind: Literal["status"]
+    # Made by a terminal: where it is.
+    proof: ProofReport | None = None
     time_ms: Milliseconds | None = None
     clock_offset_ms: Offset | None = None
     synchronised: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dama.planner import Link
@@ -10,6 +10,7 @@ from dama.prediction import Announcement, AnnouncementError
 from underpass_control.planning.acknowledgements import Acknowledgement
 from underpass_control.reports import messages, times
 from underpass_control.storage.announcements import Announced
+from underpass_control.storage.attachments import Attachment
 from underpass_control.storage.blockages import Observed
 from underpass_control.storage.links import LinkState
 from underpass_control.storage.positions import Position
@@ -35,23 +36,29 @@ class Sorted:
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     # Of links to terminals that are not known: they may be set later.
     strangers: set[int] = field(default_factory=set)
+    # Of links to terminals that are at other gateways: a gateway may be configured for them all.
+    elsewhere: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
 class Sorter:
-    """Sorts the reports that a gateway posts, given which terminals are known."""
+    """Sorts the reports that a gateway posts, given where the known terminals are.
+
+    An operator speaks for every terminal, whichever gateway it is at.
+    """
 
     gateway: int
     received_ms: int
-    known: Collection[int]
+    attachments: Mapping[int, Attachment]
+    by_operator: bool = False
 
     def sort(self, entry: messages.ReportEntry, into: Sorted) -> None:
-        """Sort one report in, or leave all as it is.
+        """Add one report to what was sorted, or change nothing.
 
         Raises:
             RefusedError: It is not taken in.
         """
-        if entry.node != self.gateway and entry.node not in self.known:
+        if entry.node != self.gateway and entry.node not in self.attachments:
             raise RefusedError(f"there is no terminal {entry.node}")
         try:
             match entry.report:
@@ -72,18 +79,23 @@ class Sorter:
         self, entry: messages.ReportEntry, status: messages.StatusReport, into: Sorted
     ) -> None:
         time_ms = times.of_status(status, entry.age_ms, self.received_ms)
+        self._is_here(entry.node, time_ms)
         links: dict[int, messages.LinkReport] = {}
-        strangers = set()
+        strangers, elsewhere = set(), set()
         for link in status.links:
             self._may_speak_of(entry.node, link.terminal, link.direction)
-            if link.terminal not in self.known:
+            if link.terminal not in self.attachments:
                 strangers.add(link.terminal)
+                continue
+            if not self._allows(link.terminal, time_ms):
+                elsewhere.add(link.terminal)
                 continue
             # Of several paths to a terminal the beam's is the one that follows its plan.
             other = links.get(link.terminal)
             if other is None or (other.plan_version is None and link.plan_version is not None):
                 links[link.terminal] = link
         into.strangers |= strangers
+        into.elsewhere |= elsewhere
         for link in links.values():
             into.states.append(self._state(entry.node, status, link, time_ms))
             into.counts.append(_count(entry.node, status, link, time_ms))
@@ -118,6 +130,7 @@ class Sorter:
     ) -> None:
         self._is_terminal(entry.node)
         time_ms, differ = times.of_position(said, entry.age_ms, self.received_ms)
+        self._is_here(entry.node, time_ms)
         into.positions.append(
             Position(
                 terminal=entry.node,
@@ -139,8 +152,10 @@ class Sorter:
         self, entry: messages.ReportEntry, said: messages.AnnouncementReport, into: Sorted
     ) -> None:
         self._is_terminal(entry.node)
+        announced_ms = times.checked(said.announced_ms, self.received_ms)
+        self._is_here(entry.node, announced_ms)
         announcement = Announcement(
-            times.checked(said.announced_ms, self.received_ms),
+            announced_ms,
             said.entry_ms,
             said.duration_ms,
             said.confidence,
@@ -153,7 +168,7 @@ class Sorter:
     ) -> None:
         self._may_speak_of(entry.node, seen.terminal, seen.direction)
         self._is_terminal(seen.terminal)
-        times.checked(seen.entry_ms, self.received_ms)
+        self._is_here(seen.terminal, times.checked(seen.entry_ms, self.received_ms))
         if seen.exit_ms is not None:
             times.checked(seen.exit_ms, self.received_ms)
             if seen.exit_ms < seen.entry_ms:
@@ -175,7 +190,7 @@ class Sorter:
         own = None if entry.node == self.gateway else entry.node
         if taken.terminal != own:
             raise RefusedError(f"node {entry.node} speaks for {taken.terminal}")
-        times.checked(taken.applied_ms, self.received_ms)
+        self._is_here(entry.node, times.checked(taken.applied_ms, self.received_ms))
         into.acknowledgements.append(
             Acknowledgement(taken.beam, Link(taken.link), taken.plan, entry.node, taken.applied_ms)
         )
@@ -188,8 +203,17 @@ class Sorter:
         elif terminal != node or direction != "return":
             raise RefusedError(f"terminal {node} speaks of terminal {terminal}'s {direction} link")
 
+    def _allows(self, terminal: int, at_ms: int) -> bool:
+        return self.by_operator or self.attachments[terminal].allows(self.gateway, at_ms)
+
+    def _is_here(self, node: int, at_ms: int) -> None:
+        """Make sure that a terminal is, or was at a time, at the gateway that speaks for it."""
+        if node != self.gateway and not self._allows(node, at_ms):
+            where = self.attachments[node].serving
+            raise RefusedError(f"terminal {node} is at gateway {where}, not {self.gateway}")
+
     def _is_terminal(self, node: int) -> None:
-        if node not in self.known:
+        if node not in self.attachments:
             raise RefusedError(f"there is no terminal {node}")
 
 

@@ -1,5 +1,5 @@
-"""The audit of the ledger: all entries read again from the first, and held against what they say
-is left of them."""
+"""The audit of the ledger: all entries are applied again from the first, and the result is compared
+with the open lots that are stored."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def _audit(connection: AsyncConnection, beam: str, link: Link) -> Audit:
     if total := sum(found.balances.values()):
         found.faults.append(f"the balances sum to {total} bits, not to 0")
     if not found.faults:
-        # Of entries that are wrong, nothing can be made to compare with.
+        # Wrong entries give no balances to compare with.
         found.faults += _differences(ledger.lots(), await stored.lots_of(connection, beam, link))
     return found
 

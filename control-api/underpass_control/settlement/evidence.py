@@ -22,8 +22,8 @@ from underpass_control.settlement.period import (
 from underpass_control.storage import usage
 from underpass_control.storage.models import Blockage, LinkState, Terminal
 
-# Plans begin ahead by the signalling delay, some seconds at most: where it shrinks, the next may
-# begin before this one.
+# A plan starts after the signalling delay, some seconds at most. If the delay shrinks, the next
+# plan may start before this one.
 _MAY_BEGIN_MS = 10_000
 _BY_PLAN = "plan"
 
@@ -156,7 +156,7 @@ async def _reports(
     buckets = await usage.usage(connection, beam, link, start_ms, end_ms)
     return {
         terminal: Report(
-            # Rounded down: a bit that is not whole has not changed hands.
+            # Rounded down to whole bits.
             sent_bits=int(bucket.sent_bits / bucket.efficiency),
             blocked=bucket.blocked_ms > 0,
             complete=bucket.complete,
@@ -174,7 +174,7 @@ async def _blocked(
         .join(Terminal, Terminal.node == Blockage.terminal)
         .where(
             Terminal.beam_id == beam,
-            # Who holds back because a plan says so has observed nothing.
+            # A node that only follows a plan has observed nothing.
             Blockage.source != _BY_PLAN,
             Blockage.entry_ms < end_ms,
             Blockage.exit_ms.is_(None) | (Blockage.exit_ms > start_ms),

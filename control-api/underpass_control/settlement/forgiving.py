@@ -7,12 +7,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.ledger import LedgerError, Rule
 from dama.planner import Link
 from underpass_control.storage import ledger as stored
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 
 
 async def forgive(
     connection: AsyncConnection,
-    announce: Announce,
+    publish: Publish,
     beam: str,
     link: Link,
     terminal: int,
@@ -31,5 +31,5 @@ async def forgive(
         raise LedgerError(f"terminal {terminal} owes nothing and is owed nothing")
     entry = ledger.forgive(str(terminal), Rule.OPERATOR, at_ms, bits)
     ledger.apply(entry)
-    (made,) = await stored.write(connection, announce, beam, link, [entry], ledger, authorship)
+    (made,) = await stored.write(connection, publish, beam, link, [entry], ledger, authorship)
     return made

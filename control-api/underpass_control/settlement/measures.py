@@ -45,7 +45,7 @@ class Measures:
         self._metrics.ledger_faults.labels(self._beam, link.value).inc()
 
     def close(self) -> None:
-        """Show no states any more: another process does."""
+        """Remove the beam's gauges: another process settles it now."""
         states = (
             self._metrics.settled_until,
             self._metrics.settlement_lag,

@@ -79,7 +79,7 @@ class Counted:
     planned_bits: int
     sent_bits: int
     blocked: bool
-    # Some of it is not reported: there it is taken to have followed the plan.
+    # Part of the period is not reported; there it is assumed to have followed the plan.
     presumed: bool
 
 
@@ -182,7 +182,7 @@ def count(ledger: Ledger, known: Evidence, presumed: Mapping[int, int]) -> list[
 def enter(
     ledger: Ledger, known: Evidence, counted: Iterable[Counted], forgive_after_ms: int | None
 ) -> list[Entry]:
-    """Settle a period, and forgive whoever has left the beam, and what is too old.
+    """Settle a period, and forgive what is too old and what terminals that have left still owe.
 
     Return the entries, which are applied to the ledger.
     """
@@ -194,7 +194,7 @@ def enter(
     for account in ledger.balances():
         if int(account) not in known.members:
             entry = ledger.forgive(account, Rule.LEFT, known.end_ms)
-            # It may be nothing any more: others that have left took it with them.
+            # The balance may be zero by now: others that have left were on its other side.
             if entry.postings:
                 ledger.apply(entry)
                 entries.append(entry)

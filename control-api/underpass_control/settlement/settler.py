@@ -29,7 +29,7 @@ from underpass_control.storage.database import Database
 _LOG = structlog.get_logger()
 # A link without any plan is settled in steps of so long.
 _LOOK_MS = 600_000
-# What was observed in a period is reported within so long.
+# Observations of a period have arrived so long after its end.
 _GRACE_MS = 3_000
 # Periods of a link settled in one call, so that planning does not wait for a long backlog.
 _MOST_AT_ONCE = 6
@@ -122,11 +122,11 @@ class Settler:
             presumed = await self._records.planned_within(connection, link, known, silent)
         counted = count(ledger, known, presumed)
         entries = enter(ledger, known, counted, self._forgive_after_ms)
-        async with self._changes.transaction() as (connection, announce):
+        async with self._changes.transaction() as (connection, publish):
             if not await stored.advance(connection, mark, known.end_ms, fence):
-                # The ledger has changed since it was read; what is due is looked for again later.
+                # The ledger has changed since it was read; the next call tries again.
                 return False
-            await stored.write(connection, announce, self._beam, link, entries, ledger)
+            await stored.write(connection, publish, self._beam, link, entries, ledger)
             await settled_usage.keep(connection, self._beam, link, known.start_ms, counted)
         if missing:
             _LOG.warning(
@@ -156,7 +156,6 @@ class Settler:
             due_ms = min(_period(now_ms - _GRACE_MS), mark.until_ms + _LOOK_MS)
             if due_ms <= mark.until_ms:
                 return None
-            # Read after the mark: if it changes meanwhile, the mark tells.
             lots = await stored.lots_of(connection, self._beam, link)
             self._measures.balances(link, lots)
             known = await self._records.gather(connection, link, mark.until_ms, due_ms)

@@ -96,7 +96,7 @@ def _of_row(row: Any) -> Announced:
     return Announced(row.terminal, announcement, row.received_ms)
 
 
-def told(announced: Iterable[Announced]) -> Iterator[Change]:
+def changes_of(announced: Iterable[Announced]) -> Iterator[Change]:
     """Return what is announced of announcements, some in each change."""
     return listed("announcements", map(shown, announced))
 

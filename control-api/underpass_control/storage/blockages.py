@@ -10,16 +10,16 @@ from typing import Any
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from dama.prediction.same import Span, has_begun
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
-from underpass_control.prediction.darkness import is_same
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Change, listed
 from underpass_control.storage.models import Blockage as Table
 from underpass_control.storage.models import PredictedBlockage, Terminal
 
-# No expectation reaches further.
+# No expected entry is further off than this.
 _LONGEST_MS = 2 * 3_600_000
-# Who holds back because a plan or an operator says so has observed nothing.
+# The sources that observe a link; a plan or an operator only says that it is not to be used.
 _SENSED = frozenset({"modem", "probing"})
 
 
@@ -32,7 +32,7 @@ class Observed:
     path: str
     entry_ms: int
     exit_ms: int | None
-    # The node itself says so; else the link was seen to be up again.
+    # Whether the node has reported the exit; if not, a later report had the link up.
     exit_reported: bool
     source: str
     received_ms: int
@@ -88,7 +88,7 @@ async def observe(connection: AsyncConnection, reports: Iterable[Observed]) -> l
 async def lift(
     connection: AsyncConnection, up: Mapping[tuple[int, str, str], int]
 ) -> list[Observed]:
-    """Take blockages as over where the link is up since; return them.
+    """End the blockages whose link has been up since; return them.
 
     Takes when each link, by terminal, direction and path, was seen to be up.
     """
@@ -159,7 +159,11 @@ def _compared(one: Observed, expected: Iterable[Any]) -> Observed:
     """Return what was observed with the expectation that it fulfils, and the errors of that."""
     if not one.is_sensed:
         return one
-    same = [row for row in expected if is_same(one.entry_ms, row.entry_ms, row.exit_ms)]
+    same = [
+        row
+        for row in expected
+        if has_begun(Span(row.obstruction, row.entry_ms, row.exit_ms), one.entry_ms)
+    ]
     if not same:
         return one
     row = min(same, key=lambda row: abs(row.entry_ms - one.entry_ms))
@@ -176,7 +180,7 @@ def of_row(row: Mapping[str, Any]) -> Observed:
     return Observed(*(row[name] for name in _COLUMNS))
 
 
-def told(observed: Iterable[Observed]) -> Iterator[Change]:
+def changes_of(observed: Iterable[Observed]) -> Iterator[Change]:
     """Return what is announced of observed blockages, some in each change."""
     return listed("blockages", map(shown, observed))
 
@@ -192,7 +196,7 @@ def shown(one: Observed) -> dict[str, Any]:
 
 
 def sensed(change: Mapping[str, Any]) -> Iterator[tuple[int, int, int | None]]:
-    """Yield what a change of the kind `blockages` tells of losses of link.
+    """Yield the losses of link in a change of the kind `blockages`.
 
     Yields terminals, with entries and exits in ms (None while it lasts).
     """

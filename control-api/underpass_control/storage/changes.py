@@ -25,17 +25,17 @@ _LOG = structlog.get_logger()
 _CHANNEL = "underpass_changes"
 # PostgreSQL takes less than 8,000 bytes; JSON in ASCII has one byte per character.
 _MOST_PAYLOAD = 7_980
-# What a change may have of it beside its id.
+# The most that a change may have without its id.
 MOST_BYTES = 7_900
 _ID_BYTES = 8
-# What members of a list may have: the rest says what it is a list of.
-_LISTED_BYTES = 7_800
+# The most that the members of a list may have; the rest is for its name.
+_LISTED_BYTES = MOST_BYTES - 100
 _CHECK_EVERY_S = 10.0
 _AGAIN_AFTER_S = 1.0
 _START_WITHIN_S = 5.0
 
 Change = Mapping[str, Any]
-Announce = Callable[[Change], None]
+Publish = Callable[[Change], None]
 
 
 def listed(kind: str, members: Iterable[Mapping[str, Any]]) -> Iterator[Change]:
@@ -66,26 +66,35 @@ class Changes:
         self._task: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
 
-    def over(self, database: Database) -> Changes:
-        """Return the same over other connections to the same database."""
-        return Changes(database, self._tell, self._interrupted)
+    def over(self, database: Database, loop: asyncio.AbstractEventLoop) -> Changes:
+        """Return the same for another thread, over its own connections to the same database.
+
+        What is told is told in the event loop that is given.
+        """
+
+        def tell(text: str) -> None:
+            with suppress(RuntimeError):
+                # The loop may just have ended.
+                loop.call_soon_threadsafe(self._tell, text)
+
+        return Changes(database, tell, lambda: None)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Announce]]:
-        """Begin; what is announced meanwhile is told once it is committed, and not otherwise.
+    async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Publish]]:
+        """Begin; what is published meanwhile is told once it is committed, and not otherwise.
 
         Each change gets an `event_id`, the same for all processes that are told of it.
         """
         told: list[str] = []
 
-        def announce(change: Change) -> None:
+        def publish(change: Change) -> None:
             identified = {**change, "event_id": secrets.token_hex(_ID_BYTES)}
             text = json.dumps(identified, separators=(",", ":"))
             assert len(text) <= _MOST_PAYLOAD, "a change is announced by what names it"
             told.append(text)
 
         async with self._database.transaction() as connection:
-            yield connection, announce
+            yield connection, publish
             if not self._database.is_sqlite:
                 for text in told:
                     await connection.execute(select(func.pg_notify(_CHANNEL, text)))
@@ -122,13 +131,13 @@ class Changes:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())
             await connection.add_listener(_CHANNEL, lambda *heard: self._tell(heard[3]))
-            # What changed while nobody listened is missed: whoever follows has to look again.
+            # Changes before this were missed: followers have to read the state again.
             self._interrupted()
             self._listening.set()
             while not lost.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(lost.wait(), _CHECK_EVERY_S)
-                # A host that has vanished says nothing: it has to be asked.
+                # A host that has vanished closes no connection; only a query finds out.
                 await connection.execute("SELECT 1", timeout=_CHECK_EVERY_S)
         finally:
             connection.terminate()

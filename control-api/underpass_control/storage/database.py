@@ -17,12 +17,14 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from underpass_control.clock import Clock
+
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 
-# PostgreSQL's codes for a table or column that is not there, since the schema is being changed, and
-# for a transaction that gave way to others (not serialisable, deadlock): later, it may do better.
-# So may who comes while it ends, starts or recovers, or has no room for another connection.
+# PostgreSQL's codes for errors that may not come again: a table or column is missing while the
+# schema is changed; a transaction gave way to others (not serialisable, deadlock); the server ends,
+# starts or recovers; it has no room for another connection.
 _LOST = ("42P01", "42703", "40001", "40P01", "57P01", "57P02", "57P03", "53300")
 
 
@@ -51,10 +53,14 @@ def database_url(text: str) -> URL:
 
 
 class Database:
-    """A pool of connections; closed by `close`."""
+    """A pool of connections; closed by `close`.
+
+    `clock` is the database's clock, as far as somebody measures it.
+    """
 
     def __init__(self, url: URL, *, pool_size: int = 10) -> None:
         self.url = url
+        self.clock = Clock()
         self.is_sqlite = url.get_backend_name() == "sqlite"
         if self.is_sqlite:
             self._engine = create_async_engine(url)
@@ -77,21 +83,21 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Connect for queries that see one state of the database."""
-        with _loss():
-            async with self._engine.connect() as connection:
-                yield connection
-
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
         """Connect for queries that see one state of the database, however long they take."""
         with _loss():
             async with self._engine.connect() as connection:
                 if self.is_sqlite:
-                    # The driver begins by itself only where something is written.
+                    # The driver begins a transaction only before a write.
                     await connection.exec_driver_sql("BEGIN")
                 else:
                     await connection.execution_options(isolation_level="REPEATABLE READ")
+                yield connection
+
+    @asynccontextmanager
+    async def migrating(self) -> AsyncIterator[AsyncConnection]:
+        """Connect for what begins and commits transactions itself."""
+        with _loss():
+            async with self._engine.connect() as connection:
                 yield connection
 
     async def close(self) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from dama.prediction import Blockage
+from dama.prediction import Blockage, Span
+from dama.prediction.same import OBSERVED_MS, is_same
 from underpass_control.instants import moment_of, rfc3339
-from underpass_control.prediction.darkness import is_same
-from underpass_control.storage.changes import Announce, listed
+from underpass_control.storage.changes import Publish, listed
 from underpass_control.storage.models import PredictedBlockage as Table
 from underpass_control.storage.models import Terminal
 
@@ -49,7 +49,7 @@ class Kept:
 
 async def keep(
     connection: AsyncConnection,
-    announce: Announce,
+    publish: Publish,
     beam: str,
     expected: Mapping[int, Sequence[Blockage]],
     now_ms: int,
@@ -95,26 +95,22 @@ async def keep(
         ]
         await connection.execute(_CHANGE, given)
     for change in listed("blockages", map(shown, (*new, *changed, *ended))):
-        announce(change)
+        publish(change)
     passed = sum(one["state"] == PASSED for one in ended)
     return Kept(len(new), len(changed), passed, len(ended) - passed)
 
 
 def _same(blockage: Blockage, rows: Iterable[Any], now_ms: int) -> Any:
-    """Return the row that is about the same blockage.
-
-    What has still to come is known by the obstruction, however long the vehicle is held up; what
-    has come, or has no name, by its time.
-    """
-    near = []
-    for row in rows:
-        named = blockage.obstruction_id is not None and row.obstruction is not None
-        if named and blockage.obstruction_id != row.obstruction:
-            continue
-        ahead = named and row.entry_ms > now_ms
-        if ahead or is_same(blockage.entry_ms, row.entry_ms, row.exit_ms):
-            near.append(row)
+    """Return the row that is about the same blockage."""
+    near = [
+        row for row in rows if is_same(blockage.span, _span(row), now_ms, within_ms=OBSERVED_MS)
+    ]
     return min(near, key=lambda row: abs(row.entry_ms - blockage.entry_ms), default=None)
+
+
+def _span(row: Any) -> Span:
+    """Return what a row of the table says."""
+    return Span(row.obstruction, row.entry_ms, row.exit_ms)
 
 
 def _differs(blockage: Blockage, row: Any) -> bool:

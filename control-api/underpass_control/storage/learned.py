@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction, ObstructionMap
@@ -14,30 +15,59 @@ from dama.prediction.geojson import from_geojson
 from dama.prediction.learning import KIND, Learned
 from underpass_control.prediction import Lesson
 from underpass_control.storage import obstructions
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
 
 SOURCE = KIND
+_NO_MAP = ObstructionMap([])
+# Some 200 m of latitude: the same place is entered within 60 m.
+_NEAR_DEG = 0.002
+_ADVISORY_LOCK = 0x756E_6C65
 
 
-async def put(connection: AsyncConnection, announce: Announce, lessons: Iterable[Lesson]) -> None:
-    """Store what was learned, and delete what is to be forgotten."""
-    places = []
+async def put(connection: AsyncConnection, publish: Publish, lessons: Iterable[Lesson]) -> None:
+    """Count lessons at the places that are stored, whoever else has learned there meanwhile."""
+    if connection.dialect.name != "sqlite":
+        # Without it, two processes that learn a new place at once would both store it.
+        await connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
     for lesson in lessons:
-        if lesson.learned is None:
-            await obstructions.remove(connection, announce, lesson.id)
-        else:
-            places.append(lesson.learned)
-    counts = {place.id: {"lost": place.lost, "held": place.held} for place in places}
-    found = [place.obstruction for place in places]
-    await obstructions.put(connection, announce, SOURCE, found, properties=counts)
+        before = {place.id: place for place in await _near(connection, lesson)}
+        # Losses that the map explains were left out earlier.
+        after = {place.id: place for place in lesson.applied(before.values(), _NO_MAP)}
+        for forgotten in before.keys() - after.keys():
+            await obstructions.remove(connection, publish, forgotten)
+        changed = [place for place in after.values() if before.get(place.id) != place]
+        counts = {place.id: {"lost": place.lost, "held": place.held} for place in changed}
+        found = [place.obstruction for place in changed]
+        await obstructions.put(connection, publish, SOURCE, found, properties=counts)
+
+
+async def _near(connection: AsyncConnection, lesson: Lesson) -> list[Learned]:
+    """Return the stored places that a lesson may be about."""
+    columns = (Table.id, Table.source, Table.geometry, Table.properties)
+    query = select(*columns).where(Table.source == SOURCE).order_by(Table.id)
+    if lesson.seen is None:
+        query = query.where(Table.id == lesson.id)
+    else:
+        lon, lat = lesson.seen.axis[0]
+        # Everywhere but at the poles, this is further than two ends of the same place can be apart.
+        far = _NEAR_DEG / max(0.05, math.cos(math.radians(lat)))
+        query = query.where(
+            Table.west <= lon + far,
+            Table.east >= lon - far,
+            Table.south <= lat + _NEAR_DEG,
+            Table.north >= lat - _NEAR_DEG,
+        )
+    rows = (await connection.execute(query)).all()
+    learned = (_learned(from_geojson(_feature(row))[0], row.properties) for row in rows)
+    return [place for place in learned if place is not None]
 
 
 async def load_map(connection: AsyncConnection) -> tuple[ObstructionMap, dict[str, Learned]]:
     """Return all obstructions as a map, and those of them that were learned, by id."""
     columns = (Table.id, Table.source, Table.geometry, Table.properties)
     rows = (await connection.execute(select(*columns).order_by(Table.id))).all()
-    # A country's map takes seconds to read: others go on meanwhile.
+    # Reading the map of a country takes seconds, so it is done in a thread.
     return await asyncio.to_thread(_map, rows)
 
 
@@ -45,18 +75,21 @@ def _map(rows: Iterable[Any]) -> tuple[ObstructionMap, dict[str, Learned]]:
     found: list[Obstruction] = []
     learned: dict[str, Learned] = {}
     for row in rows:
-        feature = {
-            "type": "Feature",
-            "id": row.id,
-            "geometry": row.geometry,
-            "properties": row.properties,
-        }
-        (obstruction,) = from_geojson(feature)
+        (obstruction,) = from_geojson(_feature(row))
         found.append(obstruction)
         place = _learned(obstruction, row.properties) if row.source == SOURCE else None
         if place is not None:
             learned[place.id] = place
     return ObstructionMap(found), learned
+
+
+def _feature(row: Any) -> dict[str, Any]:
+    return {
+        "type": "Feature",
+        "id": row.id,
+        "geometry": row.geometry,
+        "properties": row.properties,
+    }
 
 
 def _learned(obstruction: Obstruction, properties: Mapping[str, Any]) -> Learned | None:

@@ -18,7 +18,7 @@ from dama.ledger import Entry, Kind, Ledger, Lot, Posting, Rule
 from dama.planner import Link
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Beam, LedgerEntry, LedgerLot, LedgerPosting, Settled
 
 _POSTINGS = BulkInsert(LedgerPosting, ("entry_id", "terminal", "bits"))
@@ -71,7 +71,7 @@ class StoredEntry:
         return self.from_ms, self.id
 
     def entry(self) -> Entry:
-        """Return it as the ledger takes it.
+        """Return it as an entry of `dama.ledger`.
 
         Raises:
             LedgerError: It does not balance.
@@ -157,7 +157,7 @@ async def balances(connection: AsyncConnection, beam: str, link: Link) -> dict[i
 
 async def write(
     connection: AsyncConnection,
-    announce: Announce,
+    publish: Publish,
     beam: str,
     link: Link,
     entries: Sequence[Entry],
@@ -172,7 +172,7 @@ async def write(
         statement = insert(LedgerEntry).values(row).returning(LedgerEntry.__table__)
         stored = await connection.execute(statement)
         made.append(_stored(stored.one(), entry.postings))
-        announce(_told(beam, made[-1]))
+        publish(_told(beam, made[-1]))
     postings = [
         (one.id, int(posting.account), posting.bits) for one in made for posting in one.postings
     ]

@@ -17,8 +17,8 @@ from underpass_control.storage.models import LinkState as Table
 from underpass_control.storage.models import Terminal
 
 # A link that one node has down may be up at another, which the terminal has moved to: it counts
-# only once the other has said nothing for so long.
-_MOVED_AFTER_MS = 10_000
+# only once the other has said nothing for so long. Idle links are reported each 10 s.
+_MOVED_AFTER_MS = 25_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ _COLUMNS = tuple(one.name for one in fields(LinkState))
 _values = attrgetter(*_COLUMNS)
 _CHANGES = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[2:])
 _PATIENCE = f"CASE excluded.state WHEN 'down' THEN {_MOVED_AFTER_MS} ELSE 0 END"
-# `replaces` again: another process may have stored a later one meanwhile.
+# The same rule as `replaces`: another process may have stored a later state meanwhile.
 _LATER = (
     "CASE WHEN excluded.node = link_state.node THEN"
     " (excluded.incarnation, excluded.uptime_ms) > (link_state.incarnation, link_state.uptime_ms)"
@@ -109,7 +109,7 @@ async def page(
     return [LinkState(**row) for row in rows.mappings()]
 
 
-def told(states: Iterable[LinkState]) -> Iterator[Change]:
+def changes_of(states: Iterable[LinkState]) -> Iterator[Change]:
     """Return what is announced of states, some in each change."""
     return listed("links", map(shown, states))
 

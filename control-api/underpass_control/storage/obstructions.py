@@ -12,13 +12,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction
 from dama.prediction.geojson import to_feature
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
 
 _MOST_ID, _MOST_NAME = 128, 200
 # Rows in one statement: each may be some kilobytes of roads.
 _AT_ONCE = 500
-# More are not named one by one in what is told.
+# A change names at most so many obstructions.
 _MOST_TOLD = 4
 
 
@@ -38,7 +38,7 @@ class Box:
 
 async def put(
     connection: AsyncConnection,
-    announce: Announce,
+    publish: Publish,
     source: str,
     obstructions: Sequence[Obstruction],
     *,
@@ -61,14 +61,14 @@ async def put(
         statement = insert.on_conflict_do_update(index_elements=["id"], set_=replaced)
         await connection.execute(statement, rows[start : start + _AT_ONCE])
     if rows:
-        _tell(announce, "set", [one.id for one in obstructions])
+        _publish_ids(publish, "set", [one.id for one in obstructions])
 
 
-async def remove(connection: AsyncConnection, announce: Announce, obstruction_id: str) -> bool:
+async def remove(connection: AsyncConnection, publish: Publish, obstruction_id: str) -> bool:
     """Delete one; tell whether it was there."""
     result = await connection.execute(delete(Table).where(Table.id == obstruction_id))
     if result.rowcount:
-        _tell(announce, "deleted", [obstruction_id])
+        _publish_ids(publish, "deleted", [obstruction_id])
     return result.rowcount > 0
 
 
@@ -98,11 +98,11 @@ async def page(
     ]
 
 
-def _tell(announce: Announce, action: str, ids: Sequence[str]) -> None:
+def _publish_ids(publish: Publish, action: str, ids: Sequence[str]) -> None:
     change: dict[str, object] = {"kind": "obstructions", "action": action, "count": len(ids)}
     if len(ids) <= _MOST_TOLD:
         change["ids"] = list(ids)
-    announce(change)
+    publish(change)
 
 
 def _row(source: str, obstruction: Obstruction) -> dict[str, Any]:

@@ -120,10 +120,10 @@ class PositionWriter:
 
     async def _commit(self, batches: Sequence[_Batch]) -> None:
         positions = [position for batch in batches for position in batch.positions]
-        async with self._changes.transaction() as (connection, announce):
+        async with self._changes.transaction() as (connection, publish):
             await _insert(connection, positions)
             for change in _told(positions):
-                announce(change)
+                publish(change)
         for batch in batches:
             if not batch.stored.done():
                 batch.stored.set_result(None)

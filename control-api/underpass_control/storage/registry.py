@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from underpass_control.storage.models import Beam, Lease, Terminal
-
-# The gateway that a terminal's plans go to, if there is one.
-SERVED_BY = func.coalesce(Terminal.gateway, Terminal.heard_by)
+from underpass_control.storage.models import (
+    Acknowledgement,
+    Announcement,
+    Beam,
+    Blockage,
+    Lease,
+    LinkUsage,
+    Plan,
+    PositionReport,
+    PredictedBlockage,
+    Terminal,
+)
+from underpass_control.storage.portions import Portion, rows_of
 
 
 class RevisionError(RuntimeError):
@@ -77,12 +86,29 @@ async def page(
     return (await connection.execute(query)).all()
 
 
+def reported(node: int) -> Sequence[Portion]:
+    """Return what deletes all that has been reported of a terminal."""
+    tables = (PositionReport, LinkUsage, Blockage, PredictedBlockage, Announcement)
+    return [rows_of(table, table.terminal, node) for table in tables]
+
+
+def planned(beam: str) -> Sequence[Portion]:
+    """Return what deletes all plans of a beam."""
+    return [rows_of(table, table.beam_id, beam) for table in (Acknowledgement, Plan)]
+
+
+async def has_terminals(connection: AsyncConnection, beam: str) -> bool:
+    """Tell whether a beam has any terminals."""
+    query = select(Terminal.node).where(Terminal.beam_id == beam).limit(1)
+    return (await connection.execute(query)).scalar_one_or_none() is not None
+
+
 async def remove(
     connection: AsyncConnection, table: type[Beam] | type[Terminal], key: str | int
 ) -> bool:
     """Delete a row; tell whether it was there."""
     if table is Beam:
-        # Whoever plans locks the lease and then refers to the beam: the same order here.
+        # Planning locks the lease first and the beam second; the same order here avoids deadlocks.
         lease = select(Lease.beam_id).where(Lease.beam_id == key).with_for_update()
         await connection.execute(lease)
     result = await connection.execute(delete(table).where(_key(table) == key))

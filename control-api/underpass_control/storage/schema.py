@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -13,14 +14,20 @@ from sqlalchemy import Connection, text
 
 from underpass_control.storage.database import Database
 
-# Beside the package in a work tree and in the images alike.
-_FOLDER = Path(__file__).resolve().parents[3] / "migrations"
+# In an installed package inside it; in a work tree and in the images beside it.
+_PACKAGE = Path(__file__).resolve().parents[1]
+_FOLDERS = (_PACKAGE / "migrations", _PACKAGE.parents[1] / "migrations")
 # One process migrates at a time; the number only has to be the same for all.
 _ADVISORY_LOCK = 0x756E_6465
 
 
 class SchemaError(RuntimeError):
     """The database's schema is not the one that this program needs."""
+
+
+def folder() -> Path:
+    """Return where the migrations are."""
+    return next(one for one in _FOLDERS if (one / "env.py").exists())
 
 
 async def migrate(database: Database, revision: str = "head") -> None:
@@ -44,12 +51,18 @@ async def check_schema(database: Database) -> None:
         SchemaError: It is older, or made by a later version.
     """
     found = await revision(database)
-    newest = ScriptDirectory(str(_FOLDER)).get_current_head()
+    newest = newest_revision()
     if found != newest:
         raise SchemaError(
             f"the database's schema is {found or 'empty'}, not {newest}: "
             "run `underpass-control migrate`"
         )
+
+
+@cache
+def newest_revision() -> str | None:
+    """Return the revision that this program needs; the files of the migrations are read once."""
+    return ScriptDirectory(str(folder())).get_current_head()
 
 
 async def revision(database: Database) -> str | None:
@@ -61,11 +74,11 @@ async def revision(database: Database) -> str | None:
 async def _run(database: Database, migration: Callable[[Config], None]) -> None:
     def run(connection: Connection) -> None:
         config = Config()
-        config.set_main_option("script_location", str(_FOLDER))
+        config.set_main_option("script_location", str(folder()))
         config.attributes["connection"] = connection
         migration(config)
 
-    async with database.reading() as connection:
+    async with database.migrating() as connection:
         if not database.is_sqlite:
             await connection.execute(text(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})"))
             await connection.commit()

@@ -32,7 +32,7 @@ async def keep(
             one.presumed,
         )
         for one in counted
-        # Of one who wants nothing and gets nothing there is nothing to keep.
+        # A terminal that wants nothing and gets nothing needs no row.
         if one.fair_bits or one.planned_bits or one.sent_bits
     ]
     await _KEEP.execute(connection, rows)

@@ -125,7 +125,7 @@ async def usage(
         )
         .scalar_subquery()
     )
-    # What was sent until the first report within, and from the last one on, the neighbours tell.
+    # Reports just before and after the time bound what was sent at its edges.
     spans = (
         select(
             Terminal.node,

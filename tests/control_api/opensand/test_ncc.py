@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from underpass_control.clock import Clock
 from underpass_control.opensand.allocation import Allocation, Profile, Stretch, Version
 from underpass_control.opensand.ncc import Ncc
 from underpass_control.opensand.request import Request
@@ -51,7 +52,9 @@ def test_a_plan_of_many_terminals_is_followed_at_its_boundaries(
         await ncc.start()
         start_ms = now_ms() + 200
         allocation.follow(plan(1, start_ms, {n: [100 + n, 0, 200 + n] for n in range(40)}, 300))
-        client = Ncc(f"opensand://127.0.0.1:{ncc.port}", allocation, sent.extend)
+        client = Ncc(
+            f"opensand://127.0.0.1:{ncc.port}", allocation, sent.extend, Clock(), lambda: True
+        )
         task = asyncio.create_task(client.run())
         await until(lambda: len(ncc.applied) >= 120)
         task.cancel()
@@ -81,7 +84,7 @@ def test_an_ncc_that_was_away_is_told_what_holds_now(monkeypatch: pytest.MonkeyP
         allocation = Allocation()
         allocation.follow(plan(1, now_ms(), {1: [500], 2: [500]}, 60_000))
         url = f"opensand://127.0.0.1:{ncc.port}"
-        client = Ncc(url, allocation, lambda _: None, states.append)
+        client = Ncc(url, allocation, lambda _: None, Clock(), lambda: True, states.append)
         task = asyncio.create_task(client.run())
         await until(lambda: len(ncc.applied) == 2)
         await ncc.stop()
@@ -99,3 +102,28 @@ def test_an_ncc_that_was_away_is_told_what_holds_now(monkeypatch: pytest.MonkeyP
     asyncio.run(run())
     assert {n: one.cra_kbps for n, one in ncc.terminals.items()} == {1: 300, 2: 600}
     assert states == [True, False, True, False]
+
+
+def test_who_may_not_hold_the_lease_any_more_tells_nothing() -> None:
+    ncc = peer.Ncc({1: peer.Terminal()})
+    asked = 0
+
+    def may_tell() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 2
+
+    async def run() -> None:
+        await ncc.start()
+        allocation = Allocation()
+        allocation.follow(plan(1, now_ms(), {1: [500]}, 60_000))
+        url = f"opensand://127.0.0.1:{ncc.port}"
+        client = Ncc(url, allocation, lambda _: None, Clock(), may_tell)
+        task = asyncio.create_task(client.run())
+        await until(lambda: asked == 2)
+        assert ncc.applied == []
+        await until(lambda: len(ncc.applied) == 1)
+        task.cancel()
+        await ncc.stop()
+
+    asyncio.run(run())

@@ -12,14 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from underpass_control.planning.beam_planner import BeamPlanner, Demand, Reason, Terms
+from underpass_control.demand import Demand
+from underpass_control.planning.beam_planner import BeamPlanner, Reason, Terms
 from underpass_control.settlement.period import projected, shares_of
 
 from dama.formulas import jain_index
 from dama.ledger import Ledger, Usage, settle
 from dama.planner import CapacityStep, Link, Plan, plan
+from dama.planner.splitting import equal_at
 from dama.prediction import Blockage
-from dama.rounding import largest_remainder
 
 BEAM_BPS = 8_000_000
 ONE_WAY_MS = 250
@@ -149,11 +150,11 @@ class Beam:
         if "1" in heard and not bits["1"] and pieces:
             # Heard beats planned; what that needs, the others go without.
             guaranteed = GUARANTEED_BPS * STEP_MS // 1000
-            less = _evenly(guaranteed, len(heard) - 1)
+            less = equal_at(guaranteed, len(heard) - 1)
             for name, one in zip((name for name in heard if name != "1"), less, strict=True):
                 bits[name] -= one
             bits["1"] = guaranteed
-        left = _evenly(whole - sum(bits.values()), len(heard))
+        left = equal_at(whole - sum(bits.values()), len(heard))
         for name, more in zip(heard, left, strict=True):
             bits[name] += more
         return bits
@@ -162,10 +163,6 @@ class Beam:
     def jain(self) -> Fraction:
         """Jain's index of what was sent."""
         return jain_index(list(self.sent.values()))
-
-
-def _evenly(bits: int, among: int) -> list[int]:
-    return largest_remainder([Fraction(bits, among)] * among, bits)
 
 
 def jittering(tunnel: Tunnel, by_ms: int, seed: int) -> Callable[[int], tuple[Blockage, ...]]:

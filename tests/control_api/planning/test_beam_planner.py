@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 import pytest
+from underpass_control.demand import Demand
 from underpass_control.planning.beam_planner import (
     HORIZON_MS,
     RENEW_MS,
     BeamPlanner,
-    Demand,
     Reason,
     Terms,
 )
@@ -158,6 +158,15 @@ def test_a_demand_matters_by_what_it_leaves_to_others(rate: int, matters: bool) 
     made.set_demands(LINK, demands(n1=rate, n2=None, n3=None, n4=None), 5_000)
     assert made.due(5_000) == {}
     assert made.due(6_000) == ({LINK: Reason.DEMAND} if matters else {})
+
+
+def test_who_has_next_to_nothing_and_wants_more_need_not_wait() -> None:
+    made = planner()
+    made.set_demands(LINK, demands(n1=None, n2=None, n3=None, n4=10_000), 6_000)
+    make(made, 6_000)
+    made.set_demands(LINK, demands(n1=None, n2=None, n3=None, n4=None), 6_500)
+    assert made.due(6_900) == {}
+    assert made.due(7_000) == {LINK: Reason.DEMAND}
 
 
 def test_balances_matter_once_they_are_not_as_planned() -> None:

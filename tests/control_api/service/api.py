@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDictProxy
-from underpass_control.access import Role, create_token
+from underpass_control.access import Role, create_token, find_caller, revoke_token
 from underpass_control.service import Service
 from underpass_control.settings import Settings
 from underpass_control.storage.changes import Changes
@@ -98,6 +98,13 @@ class Api:
                 now_ms=created_ms,
                 expires_ms=expires_ms,
             )
+
+    async def revoke(self, token: str) -> None:
+        """Revoke a token, as the command line does: the service is not told."""
+        async with self.database.transaction() as connection:
+            caller = await find_caller(connection, token, now_ms())
+            assert caller is not None
+            assert await revoke_token(connection, caller.token_id, now_ms())
 
     def replica(self) -> Api:
         """Return another service over the same database."""

@@ -25,8 +25,8 @@ async def hold(connection: AsyncConnection, beam: str) -> None:
 
 async def publish(changes: Changes, made: Plan) -> None:
     """Store a plan with the next version."""
-    async with changes.transaction() as (connection, announce):
+    async with changes.transaction() as (connection, publish):
         document = text(plan_document(made))
         await stored.store(
-            connection, announce, made, document, holder=HOLDER, fence=FENCE, reason="test"
+            connection, publish, made, document, holder=HOLDER, fence=FENCE, reason="test"
         )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -25,7 +24,7 @@ from underpass_control.storage.models import Blockage as Observed
 
 from dama.planner import Blockage, CapacityStep, Line, Link, Request, plan
 from dama.planner import Terminal as Terms
-from dama.rounding import largest_remainder
+from dama.planner.splitting import equal_at
 from tests.control_api.service.publishing import FENCE, hold, publish
 
 # A multiple of the period, as any.
@@ -236,7 +235,7 @@ class SettledBeam:
 
 def _share(bits: dict[int, int], nodes: list[int], total: int) -> None:
     """Add so much to some, in equal parts."""
-    parts = largest_remainder([Fraction(abs(total), len(nodes))] * len(nodes), abs(total))
+    parts = equal_at(abs(total), len(nodes))
     for node, part in zip(nodes, parts, strict=True):
         bits[node] += part if total > 0 else -part
 

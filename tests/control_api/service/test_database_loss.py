@@ -11,7 +11,10 @@ from tests.control_api.service.test_positions import moment, position, report, t
 from tests.control_api.service.test_reports import entry, link, post, sent_bits, status, taken
 
 
-def test_reports_are_put_off_while_postgresql_is_down_and_kept_again_after() -> None:
+def test_reports_are_put_off_while_postgresql_is_down_and_kept_again_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("underpass_control.http.status._READY_FOR_S", 0.0)
     if reason := postgresql.missing():
         pytest.skip(reason)
     with postgresql.server() as server:

@@ -229,17 +229,60 @@ def test_streams_end_with_the_service_and_say_so(url: str) -> None:
         api.run(run())
 
 
-def test_a_stream_ends_when_its_token_does(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("underpass_control.http.events._QUIET_S", 0.05)
-
+def test_a_stream_ends_when_its_token_does(api: Api) -> None:
     async def run() -> None:
-        token = await api.token(Role.VIEWER, expires_ms=now_ms() + 1000)
+        token = await api.token(Role.VIEWER, expires_ms=now_ms() + 500)
         async with following(api, caller=token) as stream:
-            kind, data = await stream.next()
+            async with asyncio.timeout(10):
+                kind, data = await stream.next()
             assert kind == "cut"
             assert "expired" in data["reason"]
 
     api.run(run())
+
+
+def test_a_busy_stream_ends_within_a_second_of_its_tokens_revocation(api: Api) -> None:
+    async def run() -> None:
+        token = await api.token(Role.VIEWER)
+        async with following(api, caller=token) as stream, following(api) as other:
+            busy = asyncio.create_task(report_for_ever(api))
+            await stream.next()
+            await api.revoke(token)
+            async with asyncio.timeout(10):
+                while (told := await stream.next())[0] != "cut":
+                    pass
+            assert "revoked" in told[1]["reason"]
+            # It was busy to the end, and goes on for others.
+            await other.next()
+            busy.cancel()
+
+    api.run(run())
+
+
+def test_a_stream_that_nobody_reads_ends_with_its_token_too(api: Api) -> None:
+    async def run() -> None:
+        token = await api.token(Role.VIEWER)
+        _, writer = await asyncio.open_connection(api.client.host, api.client.port, limit=1024)
+        head = f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}"
+        writer.write(f"{head}\r\n\r\n".encode())
+        busy = asyncio.create_task(report_for_ever(api))
+        metric = "underpass_control_event_followers"
+        while f"{metric} 1.0" not in (await api.ask("GET", "/metrics")).text:
+            await asyncio.sleep(0.02)
+        await api.revoke(token)
+        async with asyncio.timeout(10):
+            while f"{metric} 0.0" not in (await api.ask("GET", "/metrics")).text:
+                await asyncio.sleep(0.02)
+        busy.cancel()
+        writer.close()
+
+    api.run(run())
+
+
+async def report_for_ever(api: Api) -> None:
+    while True:
+        await send(api, FIRST)
+        await asyncio.sleep(0.02)
 
 
 def test_who_is_too_slow_is_cut_and_the_others_are_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from underpass_control.takeover import recall
 
 from dama.planner import Link
 from dama.prediction import Blockage, Fix
-from dama.prediction.learning import Learned
+from dama.prediction.learning import Learned, Observation
 from dama.prediction.places import Line
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_positions import moment, position
@@ -26,14 +27,15 @@ from tests.dama.prediction.test_laws import MAP, START_MS, eastwards, line
 
 AXIS = line((0.0, 0.0), (600.0, 0.0))
 APPROACH = line((-900.0, 0.0), (-300.0, 10.0), (0.0, 0.0))
-PLACE = Learned("learned:11:1", APPROACH, AXIS, 3, 1)
+PLACE = Learned("learned:11:1", APPROACH, AXIS)
+LOSS, HELD = Lesson(PLACE.id, Observation(APPROACH, AXIS)), Lesson(PLACE.id, None)
 
 
 def keep(api: Api, at_ms: int, *blockages: Blockage, terminal: int = FIRST) -> Kept:
     async def run() -> Kept:
-        async with api.changes.transaction() as (connection, announce):
+        async with api.changes.transaction() as (connection, publish):
             return await expectations.keep(
-                connection, announce, "ku-1", {terminal: blockages}, at_ms
+                connection, publish, "ku-1", {terminal: blockages}, at_ms
             )
 
     return api.run(run())
@@ -160,8 +162,8 @@ def test_a_blockage_whose_end_nobody_reports_is_over_once_the_link_is_up(api: Ap
 
 def learn(api: Api, *lessons: Lesson) -> tuple[list[str], dict[str, Learned]]:
     async def run() -> tuple[list[str], dict[str, Learned]]:
-        async with api.changes.transaction() as (connection, announce):
-            await learned.put(connection, announce, lessons)
+        async with api.changes.transaction() as (connection, publish):
+            await learned.put(connection, publish, lessons)
         async with api.database.reading() as connection:
             found, places = await learned.load_map(connection)
             return sorted(found.obstructions), places
@@ -170,14 +172,33 @@ def learn(api: Api, *lessons: Lesson) -> tuple[list[str], dict[str, Learned]]:
 
 
 def test_what_is_learned_is_an_obstruction_that_says_how_often(api: Api) -> None:
-    lesson = Lesson(PLACE.id, PLACE)
-    assert learn(api, lesson, lesson) == ([PLACE.id], {PLACE.id: PLACE})
+    assert learn(api, LOSS)[1] == {PLACE.id: PLACE}
+    learn(api, LOSS, HELD, LOSS)
     (feature,) = api.get("/v1/obstructions").json["features"]
     properties = feature["properties"]
     assert (properties["source"], properties["lost"], properties["held"]) == ("learned", 3, 1)
-    again = replace(PLACE, held=2)
-    assert learn(api, Lesson(PLACE.id, again)) == ([PLACE.id], {PLACE.id: again})
-    assert learn(api, Lesson(PLACE.id, None)) == ([], {})
+    assert learn(api, *[HELD] * 11) == ([], {})
+    # What was forgotten meanwhile is not counted on.
+    assert learn(api, HELD) == ([], {})
+
+
+def test_what_several_learn_at_once_is_counted_once_each_at_one_place(api: Api) -> None:
+    others = [replace(LOSS, id=f"learned:{number}:1") for number in range(5)]
+
+    async def one(lesson: Lesson) -> None:
+        async with api.changes.transaction() as (connection, publish):
+            await learned.put(connection, publish, [lesson])
+
+    async def run() -> None:
+        if api.database.is_sqlite:
+            for lesson in others:
+                await one(lesson)
+        else:
+            await asyncio.gather(*map(one, others))
+
+    api.run(run())
+    ((_, place),) = learn(api)[1].items()
+    assert (place.lost, place.held) == (5, 0)
 
 
 def test_a_map_holds_what_was_imported_and_what_was_learned(api: Api) -> None:
@@ -185,7 +206,7 @@ def test_a_map_holds_what_was_imported_and_what_was_learned(api: Api) -> None:
     feature = {"type": "Feature", "id": "block", "geometry": area, "properties": {}}
     collection = {"type": "FeatureCollection", "features": [feature]}
     assert api.call("POST", "/v1/obstructions", collection).status == 200
-    names, places = learn(api, Lesson(PLACE.id, PLACE))
+    names, places = learn(api, LOSS)
     assert (names, list(places)) == (["block", PLACE.id], [PLACE.id])
 
 
@@ -259,10 +280,10 @@ def test_a_planner_that_has_missed_the_end_of_a_blockage_learns_it_again(api: Ap
 
     taken(api, observed(at - 30_000))
     api.run(run())
-    assert predictions.is_dark(FIRST)
+    assert predictions.is_blocked(FIRST)
     taken(api, observed(at - 30_000, at - 10_000))
     api.run(run())
-    assert not predictions.is_dark(FIRST)
+    assert not predictions.is_blocked(FIRST)
 
 
 def test_a_new_planner_knows_routes(api: Api) -> None:
@@ -289,11 +310,11 @@ def test_a_new_planner_knows_who_wanted_how_much(api: Api) -> None:
     busy = status(link(SECOND, "forward", backlogged_bytes=10**7, sent_bytes=5), time_ms=at)
     taken(api, entry(busy, HUB))
     demands = recalled(api, at)[1]
-    rate = demands.demand_bps(FIRST, Link.RETURN, at)
+    rate = demands.of_link(Link.RETURN, [FIRST], 2_000_000, at)[FIRST].demand_bps
     assert rate is not None
     assert 1.25 * 800_000 <= rate <= 1.25 * 800_000 * 1.125
     assert demands.efficiency(FIRST, Link.RETURN) == 1.5
-    assert demands.demand_bps(SECOND, Link.FORWARD, at) is None
+    assert demands.of_link(Link.FORWARD, [SECOND], 2_000_000, at)[SECOND].demand_bps is None
 
 
 def test_a_track_of_long_ago_is_not_recalled(api: Api) -> None:

@@ -32,7 +32,7 @@ def lend(api: Api, bits: Sequence[int], link: Link = Link.FORWARD) -> None:
     """Let FIRST borrow of SECOND so much, one period after the other."""
 
     async def write() -> None:
-        async with api.changes.transaction() as (connection, announce):
+        async with api.changes.transaction() as (connection, publish):
             await stored.begin(connection, "ku-1", link, START_MS, 1)
             ledger = await stored.ledger_of(connection, "ku-1", link)
             entries = []
@@ -41,7 +41,7 @@ def lend(api: Api, bits: Sequence[int], link: Link = Link.FORWARD) -> None:
                 sides = (Posting(str(FIRST), -some), Posting(str(SECOND), some))
                 entries.append(Entry(begin, begin + 10_000, Kind.SETTLED, sides))
                 ledger.apply(entries[-1])
-            await stored.write(connection, announce, "ku-1", link, entries, ledger)
+            await stored.write(connection, publish, "ku-1", link, entries, ledger)
 
     api.run(write())
 

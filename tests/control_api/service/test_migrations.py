@@ -166,7 +166,10 @@ def test_another_schema_is_told(empty_url: str) -> None:
     with_database(empty_url, check)
 
 
-def test_a_service_whose_schema_is_gone_is_not_ready(api: Api) -> None:
+def test_a_service_whose_schema_is_gone_is_not_ready(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("underpass_control.http.status._READY_FOR_S", 0.0)
     assert api.get("/ready", caller=None).json == {"status": "ok"}
     api.run(schema.migrate_down(api.database, "base"))
     assert api.get("/health", caller=None).status == 200

@@ -12,7 +12,7 @@ from underpass_control.planning import acknowledgements, lease, stored
 from underpass_control.planning.acknowledgements import Acknowledgement
 from underpass_control.planning.lease import FencedError
 from underpass_control.planning.stored import StoredPlan
-from underpass_control.storage.changes import Announce
+from underpass_control.storage.changes import Publish
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Beam, Lease
 
@@ -32,7 +32,14 @@ class Store:
         self.told: list[object] = []
         self.write(_add_beam)
 
-    def write(self, run: Callable[[AsyncConnection, Announce], Awaitable[T]]) -> T:
+    @property
+    def is_sqlite(self) -> bool:
+        return self._url.startswith("sqlite")
+
+    def run(self, run: Callable[[Database], Awaitable[T]]) -> T:
+        return with_database(self._url, run)
+
+    def write(self, run: Callable[[AsyncConnection, Publish], Awaitable[T]]) -> T:
         async def transaction(database: Database) -> T:
             async with database.transaction() as connection:
                 return await run(connection, self.told.append)
@@ -43,7 +50,7 @@ class Store:
         return self.write(lambda connection, _: run(connection))
 
     def lease(self, holder: str = HOLDER) -> dict[str, int]:
-        return self.write(lambda connection, announce: lease.renew(connection, announce, holder))
+        return self.write(lambda connection, publish: lease.renew(connection, publish, holder))
 
     def expire(self) -> None:
         self.read(lambda connection: connection.execute(update(Lease).values(until_ms=1)))
@@ -62,9 +69,9 @@ class Store:
         made = plan(request)
         document = text(plan_document(made))
         return self.write(
-            lambda connection, announce: stored.store(
+            lambda connection, publish: stored.store(
                 connection,
-                announce,
+                publish,
                 made,
                 document,
                 holder=holder,
@@ -74,7 +81,7 @@ class Store:
         )
 
 
-async def _add_beam(connection: AsyncConnection, _: Announce) -> None:
+async def _add_beam(connection: AsyncConnection, _: Publish) -> None:
     values = {"id": BEAM, "name": "x", "one_way_delay_ms": 1, "revision": 1}
     rates = {"forward_capacity_bps": 8_000_000, "return_capacity_bps": 8_000_000}
     await connection.execute(insert(Beam).values(values | rates))
@@ -97,6 +104,32 @@ def test_a_lease_is_one_holders_until_it_ends(store: Store) -> None:
     assert store.read(lambda connection: lease.holder_of(connection, BEAM)) is None
     assert store.lease("there:2") == {BEAM: 2}
     assert store.lease() == {}
+
+
+def test_a_lease_that_ran_out_goes_on_if_nobody_has_taken_it(store: Store) -> None:
+    store.lease()
+    store.expire()
+    assert store.lease() == {BEAM: 1}
+    assert store.lease("there:2") == {}
+
+
+def test_nobody_takes_a_lease_under_which_something_is_written(store: Store) -> None:
+    if store.is_sqlite:
+        pytest.skip("SQLite has one writer")
+    store.lease()
+
+    async def run(database: Database) -> None:
+        async with database.transaction() as writing, database.transaction() as other:
+            await lease.check(writing, BEAM, HOLDER, 1)
+            # It runs out meanwhile: it is still the writer's, who may renew it.
+            await other.execute(update(Lease).values(until_ms=1))
+            await other.commit()
+            async with database.transaction() as taker:
+                assert await lease.renew(taker, lambda _: None, "there:2") == {}
+        async with database.transaction() as taker:
+            assert await lease.renew(taker, lambda _: None, "there:2") == {BEAM: 2}
+
+    store.run(run)
 
 
 def test_a_lease_that_is_given_up_is_free_at_once(store: Store) -> None:
@@ -187,8 +220,8 @@ def test_an_acknowledgement_is_stored_once_and_only_of_a_plan_that_is_there(
         Acknowledgement(BEAM, Link.RETURN, version + 1, 11, 1450),
         Acknowledgement("nowhere", Link.RETURN, version, 11, 1450),
     ]
-    assert store.write(lambda c, announce: acknowledgements.store(c, announce, given)) == 2
-    assert store.write(lambda c, announce: acknowledgements.store(c, announce, given)) == 0
+    assert store.write(lambda c, publish: acknowledgements.store(c, publish, given)) == 2
+    assert store.write(lambda c, publish: acknowledgements.store(c, publish, given)) == 0
     found = store.read(
         lambda c: acknowledgements.of_plan(c, BEAM, Link.RETURN, version, after=None, limit=9)
     )

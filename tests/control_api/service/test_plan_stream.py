@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from sqlalchemy import update
+from underpass_control.access import Role
 from underpass_control.storage.models import Terminal
 
 from tests.control_api import postgresql
@@ -154,6 +155,20 @@ def test_a_gateway_follows_its_own_plans_only(api: Api) -> None:
     assert (refused.status, refused.problem) == (403, "the token is for gateway 1")
     assert api.get(f"/v1/gateways/{HUB}/plans", caller="viewer").status == 403
     assert api.get(f"/v1/gateways/{HUB}/plans", caller="first").status == 403
+
+
+def test_a_gateways_stream_ends_within_a_second_of_its_tokens_revocation(api: Api) -> None:
+    async def run() -> None:
+        token = await api.token(Role.GATEWAY, HUB)
+        await serve(api, HUB, FIRST, SECOND)
+        async with following(api, caller=token) as plans:
+            await plans.until("forward", has(FIRST, SECOND))
+            await api.revoke(token)
+            async with asyncio.timeout(10):
+                with pytest.raises(AssertionError, match="revoked"):
+                    await plans.until("forward", carries(0))
+
+    api.run(run())
 
 
 def test_a_stream_outlives_the_loss_of_the_database_and_goes_on_after_it() -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
+import pytest
+from sqlalchemy import event, insert
+from underpass_control.planning import stored as plans
 from underpass_control.pruning import prune
 from underpass_control.settings import Settings
-from underpass_control.storage import history, positions
+from underpass_control.storage import history, portions, positions
+from underpass_control.storage.models import Acknowledgement, Plan
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
 from tests.control_api.service.test_expectations import expected, keep, observed
@@ -63,3 +69,90 @@ def test_old_blockages_are_deleted_and_those_that_still_come_are_not(api: Api) -
     assert api.run(prune(api.database, history.prune, now - HOUR_MS // 2)) == 2
     found = api.get("/v1/blockages").json["blockages"]
     assert [one["entry"] for one in found] == [moment(now - 9_000), moment(now + HOUR_MS)]
+
+
+def in_portions(api: Api, statement: str, run: Callable[[], object]) -> list[int]:
+    """Return how many rows each statement of a kind has changed while something ran."""
+    found: list[int] = []
+
+    def executed(_: object, cursor: Any, text: str, *__: object) -> None:
+        if text.replace('"', "").startswith(statement):
+            found.append(cursor.rowcount)
+
+    engine = api.database.engine.sync_engine
+    event.listen(engine, "after_cursor_execute", executed)
+    try:
+        run()
+    finally:
+        event.remove(engine, "after_cursor_execute", executed)
+    return found
+
+
+def test_a_terminal_that_has_reported_for_long_goes_in_portions(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portions, "_AT_ONCE", 100)
+    now = now_ms()
+    report(api, *(position(now - n) for n in range(950)), position(now, terminal=SECOND))
+
+    def delete() -> None:
+        assert api.call("DELETE", f"/v1/terminals/{FIRST}").status == 204
+
+    counts = in_portions(api, "DELETE FROM position_report", delete)
+    assert counts == [100] * 9 + [50]
+    assert api.call("DELETE", f"/v1/terminals/{FIRST}").status == 404
+    assert len(times(api, path=f"/v1/terminals/{SECOND}/positions")) == 1
+
+
+def test_plans_of_a_beam_and_their_acknowledgements_go_in_portions(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portions, "_AT_ONCE", 10)
+
+    async def store(beam: str) -> None:
+        async with api.database.transaction() as connection:
+            plans = [
+                {
+                    "beam_id": beam,
+                    "link": "return",
+                    "version": version,
+                    "issued_ms": 0,
+                    "start_ms": 0,
+                    "end_ms": 1,
+                    "fence": 0,
+                    "reason": "test",
+                    "document": "{}",
+                }
+                for version in range(1, 6)
+            ]
+            await connection.execute(insert(Plan), plans)
+            acknowledged = [
+                {
+                    "beam_id": beam,
+                    "link": "return",
+                    "version": version,
+                    "node": node,
+                    "applied_ms": 0,
+                }
+                for version in range(1, 6)
+                for node in range(7)
+            ]
+            await connection.execute(insert(Acknowledgement), acknowledged)
+
+    body = {"name": "Ka", "forward_capacity_bps": 4_000_000, "return_capacity_bps": 400_000}
+    assert api.call("PUT", "/v1/beams/ka-2", body).status == 201
+    api.run(store("ka-2"))
+    old = now_ms() - HOUR_MS
+    pruned = in_portions(
+        api,
+        "DELETE FROM acknowledgement",
+        lambda: api.run(prune(api.database, plans.prune_acknowledgements, old)),
+    )
+    # The newest plan stays, and so do those who have it; so it does where the beam is planned.
+    assert sum(pruned) in (28, 35)
+    assert max(pruned) == 10
+
+    def delete() -> None:
+        assert api.call("DELETE", "/v1/beams/ka-2").status == 204
+
+    assert sum(in_portions(api, "DELETE FROM plan", delete)) >= 5

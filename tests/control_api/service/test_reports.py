@@ -222,8 +222,8 @@ def test_the_gateway_that_a_terminal_speaks_by_is_learnt(api: Api) -> None:
     # The gateway that it has left goes on speaking of it.
     taken(api, entry(status(link(FIRST, "forward", state="down")), HUB))
     assert (heard_by(FIRST), heard_by(SECOND)) == (OTHER_HUB, HUB)
-    # A late report of the time before does not take it back.
-    taken(api, entry(status()))
+    # Nor does what it makes the terminal say take it back.
+    assert "at gateway 2" in refusal(api, status(incarnation=3))
     assert heard_by(FIRST) == OTHER_HUB
 
 

@@ -78,7 +78,7 @@ async def settled_until_s(database: Database, link: Link) -> int:
 
 
 async def faults(database: Database) -> list[str]:
-    async with database.snapshot() as connection:
+    async with database.reading() as connection:
         return [fault async for one in audit(connection) for fault in one.faults]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from underpass_control.storage import usage as stored
@@ -89,6 +90,18 @@ def test_a_bucket_is_complete_once_reports_cover_it(api: Api) -> None:
 def test_a_lost_report_leaves_it_complete(api: Api) -> None:
     take(api, [counted(n, n * 1000) for n in range(21) if n not in (4, 10)])
     assert [bucket.complete for bucket in read(api)] == [True, True, False]
+
+
+@pytest.mark.parametrize("offset", [0, 3.5, 9])
+def test_an_idle_link_is_complete_with_a_report_each_ten_seconds_and_a_busy_one_is_not(
+    api: Api, offset: float
+) -> None:
+    take(api, [counted(10.1 * n + offset, 700 * n) for n in range(10)])
+    assert all(bucket.complete for bucket in read(api, 20, 80))
+    # When between two reports a busy link sent is not known.
+    busy = [counted(10.1 * n + offset, 70_000 * n, terminal=SECOND) for n in range(10)]
+    take(api, busy)
+    assert not any(bucket.complete for bucket in read(api, 20, 80, SECOND))
 
 
 def test_blocked_time_is_that_of_the_reports_that_could_not_send(api: Api) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dama.prediction import Blockage, Fix, ObstructionMap, Predictor, Track, road_tunnel
+from dama.prediction import Blockage, Fix, ObstructionMap, Predictor, road_tunnel
 from dama.prediction.places import Line, Plane, Position
 from dama.prediction.predictor import PARKED_AFTER_S
 from dama.prediction.roadmap import MAX_NEAR
@@ -169,8 +168,7 @@ def test_a_track_taken_up_again_goes_on_the_same(x: float, speed: float, cut: in
     fixes = eastwards(x, speed)
     whole = after(fixes)
     first = after(fixes[:cut])
-    document = json.loads(json.dumps(first.track.to_json()))
-    second = Predictor(MAP, Track.from_json(document))
+    second = Predictor(MAP, first.track)
     for given_fix in fixes[cut:]:
         second.feed(given_fix)
     assert second.track == whole.track

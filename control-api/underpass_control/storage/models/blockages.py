@@ -37,7 +37,7 @@ class PredictedBlockage(_OfTerminal, Base):
     __table_args__ = (
         Index("ix_predicted_blockage_terminal_entry_ms", "terminal", "entry_ms"),
         Index("ix_predicted_blockage_entry_ms", "entry_ms"),
-        # Of all that there ever were, few are still to come.
+        # Only a few of all rows are still to come.
         Index(
             "ix_predicted_blockage_ahead",
             "terminal",
@@ -57,7 +57,7 @@ class Blockage(_OfTerminal, Base):
     entry_ms: Mapped[int]
     # None while it lasts.
     exit_ms: Mapped[int | None]
-    # Whether the node itself has said so; else the link was seen to be up again.
+    # Whether the node has reported the exit; if not, a later report had the link up.
     exit_reported: Mapped[bool]
     source: Mapped[str] = mapped_column(String(16))
     received_ms: Mapped[int]

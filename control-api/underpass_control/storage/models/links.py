@@ -13,7 +13,7 @@ class LinkState(OfTerminalLink, Base):
 
     __tablename__ = "link_state"
 
-    # Whose report it is: of a higher incarnation, or of the same and a higher uptime, is later.
+    # The node that reports. Its reports are ordered by incarnation, then by uptime.
     node: Mapped[int]
     incarnation: Mapped[int]
     uptime_ms: Mapped[int]

@@ -26,7 +26,7 @@ class Lease(Base):
         ForeignKey("beam.id", ondelete="CASCADE"), primary_key=True
     )
     holder: Mapped[str] = mapped_column(String(128))
-    # Rises with every holder: what a former one writes is told by it.
+    # Rises with every holder, so that writes of a former one can be refused.
     fence: Mapped[int]
     until_ms: Mapped[int]
 
@@ -40,7 +40,7 @@ class Plan(OfBeamLink, Base):
     issued_ms: Mapped[int]
     start_ms: Mapped[int]
     end_ms: Mapped[int]
-    # Of the holder of the lease that made it.
+    # The fence of the lease under which it was made.
     fence: Mapped[int]
     # Why there is a new one.
     reason: Mapped[str] = mapped_column(String(32))

@@ -40,6 +40,9 @@ class Terminal(Base):
     # The gateway that serves it: as an operator says, else the one that its reports came by.
     gateway: Mapped[int | None]
     heard_by: Mapped[int | None]
+    # Its gateway before, and when it moved from there; None while no report of its own has come.
+    former_gateway: Mapped[int | None]
+    moved_ms: Mapped[int | None]
     # The satellite terminal that it is to the beam's NCC.
     opensand_id: Mapped[int | None]
     revision: Mapped[int] = mapped_column(default=1)

@@ -1,4 +1,4 @@
-"""The newest plans, ready to be sent: one for all who follow them in this process."""
+"""The newest plans, ready to be sent; each is prepared once for all gateways that follow it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from dama.planner import Link
 from underpass_control.planning import stored
 from underpass_control.planning.stored import StoredPlan
 from underpass_control.planning.wire import WirePlan, gateways_alone
+from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
 
@@ -27,11 +28,11 @@ _MOST_DOCUMENTS = 256
 class _Newest:
     """The newest plan of a link, as far as this process has needed it."""
 
-    # The newest that has been heard of.
+    # The newest version that is known to exist.
     heard: int = 0
     version: int = 0
     wire: WirePlan | None = None
-    # Held while a new one is read, or made here.
+    # Locked while a new plan is read, or made by this process.
     coming: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -43,8 +44,8 @@ class Outgoing:
     document: bytes
 
 
-class Outlet:
-    """Reads each new plan once and works it out once, whoever follows; tells when there is one."""
+class NewestPlans:
+    """Reads each new plan once, prepares it once, and signals that it is there."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -53,12 +54,12 @@ class Outlet:
         self._gateways: dict[str, Mapping[int, int | None]] = {}
         # By gateway, the beams of its terminals.
         self._beams: dict[int, frozenset[str]] = {}
-        # Counts what makes these two wrong: what was being read meanwhile is not kept.
+        # Rises with each change of these two; what was being read during a change is not stored.
         self._changed = 0
         self._documents: OrderedDict[tuple[Key, int], Outgoing] = OrderedDict()
         self._news = asyncio.Event()
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change."""
         if kind == "plans":
             newest = self._newest.setdefault((data["beam"], Link(data["link"])), _Newest())
@@ -71,7 +72,7 @@ class Outlet:
                     self._newest.pop((data["beam"], link), None)
             self._wake()
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed."""
         self._newest.clear()
         self._forget_gateways()
@@ -79,25 +80,25 @@ class Outlet:
 
     @asynccontextmanager
     async def making(self, key: Key) -> AsyncIterator[Callable[[int, WirePlan], None]]:
-        """Make a plan here: what the caller gives, once it is stored, need not be read."""
+        """Make a plan in this process; once stored, it need not be read from the database."""
         newest = self._newest.setdefault(key, _Newest())
 
         def made(version: int, wire: WirePlan) -> None:
             newest.version, newest.wire = version, wire
 
-        # Whoever hears of the plan before the caller knows that it is stored waits for it.
+        # A stream that hears of the plan before the caller has passed it on waits here.
         async with newest.coming:
             yield made
 
     def news_event(self) -> asyncio.Event:
-        """Return what is set when there is something new after now."""
+        """Return the event that is set with the next change."""
         return self._news
 
     async def links_of(self, gateway: int) -> list[Key]:
         """Return the links of the beams that a gateway has terminals of."""
         beams = self._beams.get(gateway)
         if beams is None:
-            serves = func.coalesce(Terminal.gateway, Terminal.heard_by) == gateway
+            serves = SERVED_BY.in_([gateway])
             query = select(Terminal.beam_id).where(serves).distinct()
             age = self._changed
             async with self._database.reading() as connection:
@@ -142,7 +143,7 @@ class Outlet:
     async def _gateways_of(self, beam: str) -> Mapping[int, int | None]:
         gateways = self._gateways.get(beam)
         if gateways is None:
-            serving = func.coalesce(Terminal.gateway, Terminal.heard_by).label("serving")
+            serving = SERVED_BY.label("serving")
             query = select(Terminal.node, serving).where(Terminal.beam_id == beam)
             age = self._changed
             async with self._database.reading() as connection:

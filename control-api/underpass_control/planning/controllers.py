@@ -6,8 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
-import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +17,8 @@ from dama.prediction.learning import Learned
 from underpass_control.metrics import Metrics
 from underpass_control.planning import lease
 from underpass_control.planning.controller import BeamController, Tools
-from underpass_control.planning.outlet import Outlet
+from underpass_control.planning.newest_plans import NewestPlans
+from underpass_control.planning.renewal import Renewal
 from underpass_control.settings import Settings
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
@@ -30,8 +30,8 @@ _END_WITHIN_S = 3.0
 _OF_TERMINALS = frozenset({"positions", "links", "announcements", "blockages"})
 
 
-class Keeper:
-    """Has the beams planned whose leases this process holds."""
+class BeamControllers:
+    """Runs a controller for each beam whose lease this process holds."""
 
     def __init__(
         self,
@@ -39,14 +39,18 @@ class Keeper:
         changes: Changes,
         metrics: Metrics,
         settings: Settings,
-        outlet: Outlet,
+        newest_plans: NewestPlans,
     ) -> None:
         holder = f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._tools = Tools(database, changes, metrics, settings, outlet, holder)
-        # Of its own: whatever else waits for a connection, a lease is renewed in time.
-        self._database = Database(database.url, pool_size=1)
-        self._own_changes = changes.over(self._database)
+        self._tools = Tools(
+            database, changes, metrics, settings, newest_plans, holder, lambda: self.held
+        )
+        self._renewal = Renewal(database, changes, holder, self._renewed)
+        # The leases that were held when they were last renewed.
+        self._fences: Mapping[str, int] = {}
         self._running: dict[str, tuple[BeamController, asyncio.Task[None]]] = {}
+        # Controllers that are ending. A beam gets its next controller only after that.
+        self._stopping: dict[str, asyncio.Task[None]] = {}
         self._of_terminal: dict[int, BeamController] = {}
         # Obstructions, and those of them that were learned: one map for all beams.
         self._map: tuple[ObstructionMap, Mapping[str, Learned]] = (ObstructionMap([]), {})
@@ -63,29 +67,32 @@ class Keeper:
 
     @property
     def held(self) -> frozenset[str]:
-        """The beams whose leases this process holds."""
-        return frozenset(self._running)
+        """The beams that this process plans, and whose leases it certainly holds now."""
+        return frozenset(self._running.keys() & self._renewal.held.keys())
+
+    @property
+    def followed(self) -> frozenset[str]:
+        """The beams whose plans this process is to have followed, as for an NCC."""
+        return frozenset(self._running.keys() & self._renewal.followed.keys())
 
     def start(self) -> None:
         """Begin to take leases; `close` ends it."""
+        self._renewal.start()
         self._task = asyncio.create_task(self._keep(), name="leases")
 
     async def close(self) -> None:
-        """Plan no more, and give the leases up: another process need not wait for their end."""
+        """Stop planning and give up the leases, so that another process need not wait."""
         if self._task is None:
             return
         self._ending = True
         self._look.set()
         await ended([task for task in (self._task, self._reading) if task is not None])
-        beams = list(self._running)
-        await self._stop(beams)
-        with suppress(DatabaseLostError):
-            async with self._own_changes.transaction() as (connection, announce):
-                await lease.release(connection, self.holder)
-                lease.free(announce, beams)
-        await self._database.close()
+        for beam in list(self._running):
+            self._stop(beam)
+        await asyncio.gather(*self._stopping.values())
+        await self._renewal.close()
 
-    def heard(self, kind: str, data: Mapping[str, Any]) -> None:
+    def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change."""
         if kind in _OF_TERMINALS:
             concerned = {
@@ -94,7 +101,7 @@ class Keeper:
                 if (controller := self._of_terminal.get(one["terminal"])) is not None
             }
             for controller in concerned.values():
-                controller.heard(kind, data)
+                controller.on_change(kind, data)
         elif kind == "terminal":
             self._terminal(kind, data)
         elif kind == "obstructions":
@@ -102,19 +109,19 @@ class Keeper:
             self._look.set()
         elif kind == "lease":
             if data["holder"] is None:
-                self._look.set()
+                self._renewal.look()
         elif "beam" in data and kind != "plans":
             if data["beam"] in self._running:
-                self._running[data["beam"]][0].heard(kind, data)
+                self._running[data["beam"]][0].on_change(kind, data)
             elif kind == "beam":
-                self._look.set()
+                self._renewal.look()
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """Take in that changes may have been missed."""
         self._map_stale = True
         self._look.set()
         for controller, _ in self._running.values():
-            controller.missed()
+            controller.on_missed()
 
     def _terminal(self, kind: str, data: Mapping[str, Any]) -> None:
         beams = {data.get("state", {}).get("beam")}
@@ -122,7 +129,7 @@ class Keeper:
         if before is not None:
             beams.add(before.beam)
         for beam in beams & self._running.keys():
-            self._running[beam][0].heard(kind, data)
+            self._running[beam][0].on_change(kind, data)
 
     def _serves(self, controller: BeamController, terminals: Collection[int]) -> None:
         for node, known in list(self._of_terminal.items()):
@@ -130,55 +137,47 @@ class Keeper:
                 del self._of_terminal[node]
         self._of_terminal |= dict.fromkeys(terminals, controller)
 
+    def _renewed(self, fences: Mapping[str, int]) -> None:
+        self._fences = fences
+        self._look.set()
+
     async def _keep(self) -> None:
-        renewed = 0.0
         while not self._ending:
             self._look.clear()
-            try:
-                if self._map_stale and (self._reading is None or self._reading.done()):
-                    # A country's takes longer than a lease lasts.
-                    self._reading = asyncio.create_task(self._read_map(), name="map")
-                due = time.monotonic() - renewed >= lease.RENEW_EVERY_S
-                if due or await self._any_free():
-                    begun = time.monotonic()
-                    await self._renew()
-                    renewed = begun
-            except DatabaseLostError as error:
-                # What is planned goes on being followed; leases end by themselves.
-                _LOG.warning("leases are not renewed", error=str(error))
+            self._renewal.move()
+            if self._map_stale and (self._reading is None or self._reading.done()):
+                # Reading the map of a country takes longer than a lease lasts.
+                self._reading = asyncio.create_task(self._read_map(), name="map")
+            self._follow_leases()
             with suppress(TimeoutError):
                 async with asyncio.timeout(lease.RETRY_S):
                     await self._look.wait()
 
-    async def _any_free(self) -> bool:
-        async with self._database.reading() as connection:
-            return await lease.any_free(connection)
-
-    async def _renew(self) -> None:
-        async with self._own_changes.transaction() as (connection, announce):
-            held = await lease.renew(connection, announce, self.holder)
-        await self._stop(
-            beam
-            for beam, (controller, task) in list(self._running.items())
-            if held.get(beam) != controller.fence or task.done()
-        )
-        for beam in sorted(held.keys() - self._running.keys()):
-            controller = BeamController(self._tools, beam, held[beam], self._serves)
+    def _follow_leases(self) -> None:
+        """Plan the beams whose leases are held, and no others."""
+        for beam, (controller, task) in list(self._running.items()):
+            if self._fences.get(beam) != controller.fence or task.done():
+                self._stop(beam)
+        for beam in sorted(self._fences.keys() - self._running.keys() - self._stopping.keys()):
+            controller = BeamController(self._tools, beam, self._fences[beam], self._serves)
             controller.set_map(*self._map)
             task = asyncio.create_task(controller.run(), name=f"plan {beam}")
             self._running[beam] = controller, task
-            _LOG.info("plans a beam", beam=beam, fence=held[beam])
+            _LOG.info("plans a beam", beam=beam, fence=controller.fence)
         self._tools.metrics.leases.set(len(self._running))
 
-    async def _stop(self, beams: Iterable[str]) -> None:
-        stopped = [self._running.pop(beam) for beam in list(beams)]
-        for controller, _ in stopped:
-            self._serves(controller, ())
-            controller.stop()
-        ends = await ended([task for _, task in stopped])
-        for (controller, _), end in zip(stopped, ends, strict=True):
-            if isinstance(end, Exception):
-                _LOG.error("planning failed", beam=controller.beam, exc_info=end)
+    def _stop(self, beam: str) -> None:
+        controller, task = self._running.pop(beam)
+        self._serves(controller, ())
+        controller.stop()
+        self._stopping[beam] = asyncio.create_task(self._stopped(beam, task), name=f"end {beam}")
+
+    async def _stopped(self, beam: str, task: asyncio.Task[None]) -> None:
+        (end,) = await ended([task])
+        if isinstance(end, Exception):
+            _LOG.error("planning failed", beam=beam, exc_info=end)
+        del self._stopping[beam]
+        self._look.set()
 
     async def _read_map(self) -> None:
         self._map_stale = False
@@ -196,7 +195,7 @@ class Keeper:
 async def ended(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException | None]:
     """Wait for tasks that have been told to end; cancel those that do not soon."""
     if tasks:
-        # A transaction that is cancelled in its middle may keep its connection for a while.
+        # A transaction that is cancelled may keep its connection for a while.
         _, late = await asyncio.wait(tasks, timeout=_END_WITHIN_S)
         for task in late:
             task.cancel()

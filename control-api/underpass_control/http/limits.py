@@ -1,0 +1,88 @@
+"""How many requests somebody may make: token buckets, one for each key.
+
+Without I/O and clock; times are in seconds of any clock that only goes forward.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# Keys that are remembered; beyond, the one that asked longest ago is forgotten.
+_MOST_KEYS = 10_000
+# A host with an IPv6 address usually has a whole network of this size.
+_IPV6_PREFIX = 64
+
+
+class Buckets:
+    """Buckets that hold `burst` requests and fill at `per_s`; memory is bounded.
+
+    A key that has been forgotten has a full bucket again.
+    """
+
+    def __init__(self, per_s: float, burst: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        # By key: what was left in the bucket, and when.
+        self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: Hashable, now_s: float) -> float:
+        """Take one request out of a key's bucket.
+
+        Returns:
+            0 if there was one; else in how many seconds there will be, and nothing is taken.
+        """
+        left = self._now(key, now_s)
+        if left < 1:
+            return (1 - left) / self._per_s
+        self._set(key, left - 1, now_s)
+        return 0.0
+
+    def give_back(self, key: Hashable, now_s: float) -> None:
+        """Put back a request that is not to count."""
+        self._set(key, min(self._now(key, now_s) + 1, self._burst), now_s)
+
+    def _now(self, key: Hashable, now_s: float) -> float:
+        left, at_s = self._left.get(key, (self._burst, now_s))
+        return min(left + (now_s - at_s) * self._per_s, self._burst)
+
+    def _set(self, key: Hashable, left: float, now_s: float) -> None:
+        self._left[key] = left, now_s
+        self._left.move_to_end(key)
+        if len(self._left) > _MOST_KEYS:
+            self._left.popitem(last=False)
+
+
+def client_address(peer: str | None, forwarded: str, trusted: Sequence[Network]) -> str:
+    """Return whom a request is counted for: an IPv4 address, or a /64 of IPv6.
+
+    Args:
+        peer: the other end of the connection, if it is known.
+        forwarded: `X-Forwarded-For`, to which each proxy adds the address that it was asked by.
+        trusted: the proxies whose word counts; the header of anybody else is not looked at.
+    """
+    address = _address(peer or "")
+    hops = forwarded.split(",")
+    while address is not None and hops and any(address in one for one in trusted):
+        before = _address(hops.pop().strip())
+        if before is None:
+            break
+        address = before
+    if address is None:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
+    return str(address)
+
+
+def _address(text: str) -> Address | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address if mapped is None else mapped

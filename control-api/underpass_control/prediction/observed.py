@@ -1,0 +1,79 @@
+"""What an observed blockage means for the expected ones, while it lasts and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from dama.prediction import Blockage
+from dama.prediction.predictor import LOST_FACTOR, OVERDUE
+from dama.prediction.same import has_begun, is_told_again
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedBlockage:
+    """An observed blockage of a terminal; `exit_ms` is None while it lasts.
+
+    `expected` is the one that it was found to be.
+    """
+
+    entry_ms: int
+    exit_ms: int | None = None
+    expected: Blockage | None = None
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Return whether it overlaps an interval."""
+        return self.entry_ms < end_ms and (self.exit_ms is None or begin_ms < self.exit_ms)
+
+
+def recognise(entry_ms: int, expected: Iterable[Blockage]) -> Blockage | None:
+    """Return which of the expected blockages has begun."""
+    near = [one for one in expected if has_begun(one.span, entry_ms)]
+    return min(near, key=lambda one: abs(one.entry_ms - entry_ms), default=None)
+
+
+def as_observed(
+    expected: tuple[Blockage, ...], observed: ObservedBlockage | None, now_ms: int
+) -> tuple[Blockage, ...]:
+    """Return what to expect, with what has been observed.
+
+    While a blockage lasts, it began when it was observed to, and takes as long as was expected.
+    Once it is over, nothing is expected any more of what has been.
+    """
+    if observed is None:
+        return expected
+    if observed.exit_ms is not None:
+        return tuple(one for one in expected if not _is_over(one, observed, observed.exit_ms))
+    begun = observed.expected
+    others = tuple(
+        one
+        for one in expected
+        if not has_begun(one.span, observed.entry_ms)
+        and (begun is None or not is_told_again(one.span, one.based_on_ms, begun.span))
+        and one.exit_ms > now_ms
+    )
+    present = None if begun is None else _present(begun, observed.entry_ms, now_ms)
+    return others if present is None else (present, *others)
+
+
+def _is_over(one: Blockage, observed: ObservedBlockage, over_ms: int) -> bool:
+    """Tell whether an expectation has been fulfilled, or is older than what has come."""
+    if one.entry_ms < over_ms:
+        return True
+    begun = observed.expected
+    # A much shorter loss may have been another one, before the expected blockage.
+    return (
+        begun is not None
+        and one.based_on_ms < over_ms
+        and 2 * (over_ms - observed.entry_ms) >= begun.exit_ms - begun.entry_ms
+        and is_told_again(one.span, one.based_on_ms, begun.span)
+    )
+
+
+def _present(begun: Blockage, entry_ms: int, now_ms: int) -> Blockage | None:
+    lasting_ms = begun.exit_ms - begun.entry_ms
+    blocked_ms = now_ms - entry_ms
+    if blocked_ms > LOST_FACTOR * lasting_ms + 60_000:
+        return None
+    exit_ms = entry_ms + max(lasting_ms, round((1 + OVERDUE) * blocked_ms))
+    return replace(begun, entry_ms=entry_ms, exit_ms=exit_ms, confidence=1.0)

@@ -1,0 +1,159 @@
+"""Bad tokens and open endpoints cost little, and who asks too often is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse
+from underpass_control.access import Role, find_caller
+from underpass_control.http import callers, sse
+from underpass_control.settings import Settings
+from underpass_control.storage.schema import check_schema
+
+from tests.control_api.service.api import Api, served
+
+FEW = Settings(token_requests_per_s=2, address_requests_per_s=1)
+
+
+class Counted:
+    """Counts the calls of a coroutine function that stands in for another."""
+
+    def __init__(self, function: Any) -> None:
+        self.calls = 0
+        self._function = function
+
+    async def __call__(self, *arguments: Any) -> Any:
+        self.calls += 1
+        return await self._function(*arguments)
+
+
+def test_guessing_is_refused_before_the_database_is_asked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = Counted(find_caller)
+    monkeypatch.setattr("underpass_control.http.callers.find_caller", looked_up)
+    with served(url, FEW) as api:
+        assert api.get("/v1/beams", caller="viewer").status == 200
+
+        async def guess() -> list[int]:
+            guesses = ["upc_" + secrets.token_urlsafe(32) for _ in range(60)]
+            replies = await asyncio.gather(
+                *(api.ask("GET", "/v1/beams", caller=guess) for guess in guesses)
+            )
+            for reply in replies:
+                assert reply.status == 401 or int(reply.headers["Retry-After"]) >= 1
+            return [reply.status for reply in replies]
+
+        statuses = api.run(guess())
+        assert set(statuses) == {401, 429}
+        assert statuses.count(401) < 10
+        assert looked_up.calls == 1 + statuses.count(401)
+        # A token that has been used is not refused for what others at its address do.
+        assert api.get("/v1/beams", caller="viewer").status == 200
+
+
+def test_many_who_show_the_same_token_at_once_cost_one_query(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = Counted(find_caller)
+    monkeypatch.setattr("underpass_control.http.callers.find_caller", looked_up)
+    with served(url, Settings(address_requests_per_s=1)) as api:
+
+        async def run() -> None:
+            replies = await asyncio.gather(
+                *(api.ask("GET", "/v1/beams", caller="viewer") for _ in range(50))
+            )
+            assert {reply.status for reply in replies} == {200}
+
+        api.run(run())
+    assert looked_up.calls == 1
+
+
+@pytest.mark.parametrize("text", ["a b", "ü", "x" * 129])
+def test_what_cannot_be_a_token_is_never_looked_up(
+    api: Api, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = Counted(find_caller)
+    monkeypatch.setattr("underpass_control.http.callers.find_caller", looked_up)
+    assert api.get("/v1/beams", caller=text).status == 401
+    assert looked_up.calls == 0
+
+
+def test_a_token_that_asks_too_often_is_refused_alone(url: str) -> None:
+    with served(url, FEW) as api:
+
+        async def ask() -> list[int]:
+            replies = [await api.ask("GET", "/v1/beams", caller="viewer") for _ in range(40)]
+            return [reply.status for reply in replies]
+
+        assert 429 in api.run(ask())
+        assert api.get("/v1/beams", caller="gateway").status == 200
+
+
+def test_readiness_is_looked_at_once_a_second_however_many_ask(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = Counted(check_schema)
+    monkeypatch.setattr("underpass_control.http.status.check_schema", checked)
+    monkeypatch.setattr("underpass_control.http.status._READY_FOR_S", 3600.0)
+    with served(url, FEW) as api:
+
+        async def ask() -> None:
+            replies = await asyncio.gather(
+                *(api.ask("GET", "/ready", caller=None) for _ in range(100))
+            )
+            assert {reply.status for reply in replies} == {200}
+
+        api.run(ask())
+    assert checked.calls == 1
+
+
+def test_the_description_is_written_once_and_need_not_be_read_again(url: str) -> None:
+    with served(url, FEW) as api:
+        first = api.get("/openapi.json", caller=None)
+        known = {"If-None-Match": first.headers["ETag"]}
+        assert api.get("/openapi.json", caller=None, headers=known).status == 304
+        statuses = [api.get("/docs", caller=None).status for _ in range(10)]
+        assert statuses[-1] == 429
+        assert api.get("/health", caller=None).status == 200
+
+
+def test_tokens_are_checked_often_enough_to_end_within_a_second() -> None:
+    assert callers._CHECK_EVERY_S + sse._CUT_WITHIN_S < 1
+
+
+def test_a_revoked_token_is_refused_though_it_has_just_been_used(api: Api) -> None:
+    async def run() -> None:
+        token = await api.token(Role.VIEWER)
+        assert (await api.ask("GET", "/v1/beams", caller=token)).status == 200
+        await api.revoke(token)
+        async with asyncio.timeout(10):
+            while (await api.ask("GET", "/v1/beams", caller=token)).status == 200:
+                await asyncio.sleep(0.05)
+
+    api.run(run())
+
+
+def test_one_token_cannot_take_the_streams_of_all(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("underpass_control.http.events.MOST_FOLLOWERS", 4)
+
+    async def follow(caller: str) -> int:
+        response = await api.client.get("/v1/events", headers=api.headers(caller))
+        opened.append(response)
+        return response.status
+
+    opened: list[ClientResponse] = []
+
+    async def run() -> None:
+        assert [await follow("first") for _ in range(3)] == [200, 200, 429]
+        assert [await follow("viewer") for _ in range(2)] == [200, 200]
+        assert await follow("operator") == 503
+        for response in opened:
+            response.close()
+
+    api.run(run())
