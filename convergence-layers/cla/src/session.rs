@@ -108,6 +108,9 @@ pub struct PathFigures {
     pub data_segments_sent: u64,
     /// Payload bytes received in all.
     pub received_bytes: u64,
+    /// Segments received in all that came before those before them: while they
+    /// come, acknowledgements tell of them, and are larger.
+    pub out_of_order_segments: u64,
     /// How long ago data or an acknowledgement last came, if that is known.
     pub heard_ago: Option<Duration>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use underpass_cla::PathFigures;
 
-/// `struct tcp_info` of linux/tcp.h up to `tcpi_bytes_retrans` (Linux 4.19).
+/// `struct tcp_info` of linux/tcp.h up to `tcpi_rcv_ooopack` (Linux 5.4).
 /// The kernel fills as much of it as it knows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +62,10 @@ pub(super) struct TcpInfo {
     delivered_ce: u32,
     bytes_sent: u64,
     bytes_retrans: u64,
+    dsack_dups: u32,
+    reord_seen: u32,
+    rcv_ooopack: u32,
+    snd_wnd: u32,
 }
 
 const OPTION_TIMESTAMPS: u8 = 1;
@@ -115,6 +119,7 @@ impl TcpInfo {
             segments_sent: self.segs_out.into(),
             data_segments_sent: self.data_segs_out.into(),
             received_bytes: self.bytes_received,
+            out_of_order_segments: self.rcv_ooopack.into(),
             heard_ago: Some(Duration::from_millis(
                 self.last_data_recv.min(self.last_ack_recv).into(),
             )),

@@ -47,7 +47,7 @@ pub async fn watch(
                     reading.id,
                     reading.figures.segments_sent,
                     reading.figures.data_segments_sent,
-                    reading.place.ack_bytes,
+                    reading.ack_bytes,
                 );
         }
         for (hop, traffic) in &mut traffic {
@@ -89,8 +89,21 @@ pub struct SessionReading {
     pub id: SessionId,
     /// Where it belongs.
     pub place: SessionPlace,
+    /// IP bytes of one of its pure ACKs at present.
+    pub ack_bytes: u64,
     /// What its transport measures.
     pub figures: PathFigures,
+}
+
+impl SessionReading {
+    fn of(id: SessionId, place: SessionPlace, figures: PathFigures) -> SessionReading {
+        SessionReading {
+            id,
+            place,
+            ack_bytes: place.ack_bytes,
+            figures,
+        }
+    }
 }
 
 impl Shell {
@@ -121,19 +134,15 @@ impl Shell {
                 })
                 .collect()
         };
-        let readings: Vec<_> = sessions
+        let mut readings: Vec<_> = sessions
             .into_iter()
-            .map(|(id, place, session)| SessionReading {
-                id,
-                place,
-                figures: session.figures(),
-            })
+            .map(|(id, place, session)| SessionReading::of(id, place, session.figures()))
             .collect();
         let mut inner = self.lock();
-        for reading in &readings {
+        for reading in &mut readings {
             // One that ended meanwhile has been summed up for good.
             if inner.sessions.contains_key(&reading.id) {
-                inner.transport.observe(reading);
+                reading.ack_bytes = inner.transport.observe(reading);
             }
         }
         readings
@@ -146,7 +155,6 @@ impl Shell {
             let place = inner.engine.session_place(id)?;
             (place, inner.sessions.get(&id)?.clone())
         };
-        let figures = session.figures();
-        Some(SessionReading { id, place, figures })
+        Some(SessionReading::of(id, place, session.figures()))
     }
 }

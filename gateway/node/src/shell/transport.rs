@@ -21,6 +21,10 @@ pub struct TransportTotals {
     pub sent_ip_bytes: u64,
 }
 
+/// What selective acknowledgement adds to a segment: three blocks, as many as
+/// fit beside timestamps (RFC 2018), where there are holes all the time.
+const SACK_BYTES: u64 = 28;
+
 /// A hop and a class; sessions without a class carry all.
 type Place = (HopId, Option<Class>);
 
@@ -32,8 +36,9 @@ pub(super) struct TransportLedger {
 }
 
 impl TransportLedger {
-    /// Adds what a session has moved since it was last observed.
-    pub fn observe(&mut self, reading: &SessionReading) {
+    /// Adds what a session has moved since it was last observed; IP bytes of
+    /// one of its pure ACKs.
+    pub fn observe(&mut self, reading: &SessionReading) -> u64 {
         let new = reading.figures;
         let old = self.seen.insert(reading.id, new).unwrap_or_default();
         let place = (reading.place.hop, reading.place.class);
@@ -44,8 +49,10 @@ impl TransportLedger {
         total.retransmitted_bytes += step(new.retransmitted_bytes, old.retransmitted_bytes);
         total.received_bytes += step(new.received_bytes, old.received_bytes);
         let segments = step(new.segments_sent, old.segments_sent);
-        total.sent_ip_bytes +=
-            step(new.sent_bytes, old.sent_bytes) + segments * reading.place.ack_bytes;
+        let sacks = new.out_of_order_segments > old.out_of_order_segments;
+        let ack_bytes = reading.place.ack_bytes + if sacks { SACK_BYTES } else { 0 };
+        total.sent_ip_bytes += step(new.sent_bytes, old.sent_bytes) + segments * ack_bytes;
+        ack_bytes
     }
 
     /// A session is gone; its share of the sums stays.
@@ -74,6 +81,7 @@ mod tests {
                 class: Some(Class(1)),
                 ack_bytes: 52,
             },
+            ack_bytes: 52,
             figures: PathFigures {
                 sent_bytes,
                 segments_sent: sent_bytes / 10,
@@ -93,5 +101,18 @@ mod tests {
         let total = ledger.totals[&(HopId(0), Some(Class(1)))];
         assert_eq!(total.sent_bytes, 180);
         assert_eq!(total.sent_ip_bytes, 180 + 18 * 52);
+    }
+
+    #[test]
+    fn acks_are_larger_while_segments_come_out_of_order() {
+        let mut ledger = TransportLedger::default();
+        let mut one = reading(1, 0);
+        assert_eq!(ledger.observe(&one), 52);
+        one.figures.out_of_order_segments = 9;
+        one.figures.segments_sent = 10;
+        assert_eq!(ledger.observe(&one), 80);
+        assert_eq!(ledger.observe(&one), 52);
+        let total = ledger.totals[&(HopId(0), Some(Class(1)))];
+        assert_eq!(total.sent_ip_bytes, 10 * 80);
     }
 }
