@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_bundle::{self as bundle, BundleId, NeighbourId, Offer};
-use underpass_cla::{Class, Transfer};
+use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{Decision, Leaf};
 use underpass_streams::{Peer, Sealed, StreamId};
 
@@ -63,7 +63,12 @@ impl Engine {
             let to = NeighbourId(hop.config.neighbour);
             self.agent.forget_broken(to, leaf.class);
         }
-        let offer = self.take(now, id, leaf.class, max_bytes.min(mru), mru)?;
+        let (offer, sparse) = self.take(now, id, leaf.class, max_bytes.min(mru), mru)?;
+        let express = match sparse {
+            true => self.express(id, leaf.class, session, mru),
+            false => None,
+        };
+        let session = express.unwrap_or(session);
         let transfer = Transfer {
             key: offer.key,
             chunks: offer.chunks,
@@ -85,8 +90,24 @@ impl Engine {
         Some(())
     }
 
+    /// The session for a bundle of streams that begin or send seldom: that of
+    /// the first class, if it has nothing else to do. Behind what is in flight
+    /// on their own, a lost segment of others would hold them up for a round
+    /// trip; which class a payload comes in is of no account.
+    fn express(&self, id: HopId, class: Class, own: SessionId, mru: u64) -> Option<SessionId> {
+        let busy = !self.sessions.get(&own)?.in_flight.is_empty();
+        let mut classes = self.classes.iter().copied();
+        let first = classes.find(|class| *class != Class::SIGNALLING)?;
+        let hop = self.hops.get(&id).filter(|_| busy && first < class)?;
+        let session = hop.carrier(first)?;
+        let state = self.sessions.get(&session)?;
+        let free = hop.has(first, session) && state.ready && !hop.ready.contains(&first);
+        (free && state.info.transfer_mru_bytes >= mru).then_some(session)
+    }
+
     /// A bundle for the neighbour: one that waits, of any size its CL takes,
-    /// else one sealed now to the size that suits the present rate.
+    /// else one sealed now to the size that suits the present rate; and whether
+    /// it is of streams that begin or send seldom.
     fn take(
         &mut self,
         now: Instant,
@@ -94,27 +115,27 @@ impl Engine {
         class: Class,
         max: u64,
         mru: u64,
-    ) -> Option<Offer> {
+    ) -> Option<(Offer, bool)> {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
         let to = NeighbourId(neighbour);
         if self.is_turn_of_sparse(neighbour, class)
-            && let Some(id) = self.seal(now, hop, class, max)
+            && let Some((id, sparse)) = self.seal(now, hop, class, max)
             && let Some(offer) = self.agent.next_of(now, id, mru)
         {
-            return Some(offer);
+            return Some((offer, sparse));
         }
         if let Some(offer) = self.agent.next_for(now, to, class, mru) {
             if offer.again {
                 self.went_again.insert((neighbour, class));
             }
-            return Some(offer);
+            return Some((offer, false));
         }
         // Nothing is sealed behind what the store is reading: it would pile up.
         if self.agent.is_loading(to, class) {
             return None;
         }
-        let id = self.seal(now, hop, class, max)?;
-        self.agent.next_of(now, id, mru)
+        let (id, sparse) = self.seal(now, hop, class, max)?;
+        Some((self.agent.next_of(now, id, mru)?, sparse))
     }
 
     /// Bundles that go again, after a blockage as many as were under way, take
@@ -131,7 +152,13 @@ impl Engine {
 
     /// Seals bytes of streams into a bundle, as late as possible, or has one
     /// leave that is held back. Peers behind one neighbour take turns.
-    fn seal(&mut self, now: Instant, hop: HopId, class: Class, max: u64) -> Option<BundleId> {
+    fn seal(
+        &mut self,
+        now: Instant,
+        hop: HopId,
+        class: Class,
+        max: u64,
+    ) -> Option<(BundleId, bool)> {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
         if class != Class::SIGNALLING && self.agent.is_paused(NeighbourId(neighbour)) {
             return None;
@@ -154,6 +181,7 @@ impl Engine {
                 false => None,
             };
             let last = settled.is_some();
+            let sparse = streams.has_sparse(class) && !last;
             let sealed = match settled {
                 Some(parts) => Some(Sealed::Payload {
                     parts,
@@ -182,7 +210,7 @@ impl Engine {
             // What must not overtake may have to stay, and what was held back
             // may be gone.
             if let Some(id) = bundle.filter(|id| self.agent.is_queued(*id)) {
-                return Some(id);
+                return Some((id, sparse));
             }
         }
         None

@@ -44,8 +44,14 @@ impl Mux {
         let receiver = self.peer_incarnation.unwrap_or(0);
         let mut sealer = Sealer::new(limit, self.incarnation, receiver);
         let mut streams = Vec::new();
+        let sparse = self.has_sparse(class);
         let room = class != self.config.control_class || self.seal_control(&mut sealer);
         while room && let Some(flow) = self.next_turn(class) {
+            // Those that begin or send seldom do not wait for the others' bytes.
+            if sparse && !streams.is_empty() && !self.was_sparse(flow) {
+                self.return_turn(flow);
+                break;
+            }
             if self.leaves_custody(flow) {
                 if sealer.is_empty() {
                     return Some(self.let_leave(flow, quantum));

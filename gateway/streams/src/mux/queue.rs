@@ -236,6 +236,15 @@ impl Mux {
         }
     }
 
+    /// Whether a flow that was given its turn waited among those that begin or
+    /// send seldom.
+    pub(super) fn was_sparse(&self, flow: Flow) -> bool {
+        match flow {
+            Flow::Stream(id) => self.streams.get(&id).is_some_and(|stream| stream.sparse),
+            Flow::Restored { .. } => false,
+        }
+    }
+
     /// Puts a flow that was given its turn back in front.
     pub(super) fn return_turn(&mut self, flow: Flow) {
         match flow {
