@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use underpass_bundle::MemoryStore;
 use underpass_cla::{Outcome, SessionId};
 use underpass_engine::StreamKey;
 use underpass_streams::{Event, StreamState};
 
 use crate::bench::{BULK, Node, exchange, live};
-use crate::durable::Durable;
-use crate::reading_on::{SECOND, Source, block, pair, pair_on, read_all, small, sources, write_on};
+use crate::reading_on::{
+    SECOND, Source, block, next_run, pair, pair_on, read_all, sources, write_on,
+};
 
 /// Takes bundles of the terminal one by one, as a slow link would, until a
 /// stream has finished at the hub; how many others went before.
@@ -95,17 +95,7 @@ fn a_new_exchange_goes_before_what_a_former_run_has_left() {
     live(&mut terminal, &mut hub, SECOND);
     block(&mut terminal, true);
     write_on(&mut terminal, &mut uploads, 30 * SECOND);
-    let mut config = small(10, 1);
-    config.incarnation = 2;
-    config.agent.incarnation += 1 << 30;
-    let store = Box::new(Durable(MemoryStore::default(), disk));
-    let mut next = Node::with_store(terminal.now, config, store);
-    hub.pass(next.now);
-    for session in 100..103 {
-        hub.engine.session_down(hub.now, SessionId(session));
-    }
-    next.up(0, 200);
-    hub.up(0, 200);
+    let mut next = next_run(&terminal, &mut hub, disk);
     // The hub is asked what it wants, and answers.
     for _ in 0..4 {
         for offered in next.offers().into_iter().filter(|(id, _)| id.0 == 200) {
@@ -247,17 +237,7 @@ fn the_rest_of_a_stream_that_has_ended_survives_its_node() {
     let disk = Arc::default();
     let (mut terminal, mut hub) = pair_on(&disk, |_| {});
     let (key, written) = ended_in_a_blockage(&mut terminal, &mut hub);
-    let mut config = small(10, 1);
-    config.incarnation = 2;
-    config.agent.incarnation += 1 << 30;
-    let store = Box::new(Durable(MemoryStore::default(), disk));
-    let mut next = Node::with_store(terminal.now, config, store);
-    hub.pass(next.now);
-    for session in 100..103 {
-        hub.engine.session_down(hub.now, SessionId(session));
-    }
-    next.up(0, 200);
-    hub.up(0, 200);
+    let mut next = next_run(&terminal, &mut hub, disk);
     let (key, mut read) = (StreamKey { peer: 10, ..key }, 0);
     for _ in 0..500 {
         live(&mut next, &mut hub, Duration::from_millis(10));

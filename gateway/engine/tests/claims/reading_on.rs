@@ -51,7 +51,7 @@ pub fn write_on(node: &mut Node, sources: &mut [Source], time: Duration) {
 }
 
 /// A node with small windows.
-pub fn small(node: u64, neighbour: u64) -> EngineConfig {
+fn small(node: u64, neighbour: u64) -> EngineConfig {
     let mut config = config(node, &[neighbour]);
     config.window_bytes = Some(256 << 10);
     config.send_buffer_bytes = Some(64 << 10);
@@ -315,6 +315,12 @@ fn killed_while_blocked() -> (Node, Node, StreamKey, usize) {
         peer: 10,
         ..sources[0].key
     };
+    let next = next_run(&terminal, &mut hub, disk);
+    (next, hub, key, sources[0].written)
+}
+
+/// The terminal of a pair is killed; its next run, with sessions to the hub.
+pub fn next_run(terminal: &Node, hub: &mut Node, disk: Arc<Mutex<Kept>>) -> Node {
     let mut config = small(10, 1);
     config.incarnation = 2;
     // No two runs name bundles alike.
@@ -327,7 +333,7 @@ fn killed_while_blocked() -> (Node, Node, StreamKey, usize) {
     }
     next.up(0, 200);
     hub.up(0, 200);
-    (next, hub, key, sources[0].written)
+    next
 }
 
 #[test]
