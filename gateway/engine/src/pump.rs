@@ -26,6 +26,10 @@ const LEAST_PAYLOAD_BYTES: u64 = 512;
 /// this part (1/n) of it is free, lest bundles become ever smaller.
 const STORE_PART: u64 = 8;
 
+/// Larger bundles of streams that begin take the session of their class: many
+/// segments have many losses.
+const EXPRESS_BYTES: u64 = 16 << 10;
+
 impl Engine {
     /// Sends all that may be sent now.
     pub(crate) fn pump(&mut self, now: Instant) {
@@ -64,16 +68,16 @@ impl Engine {
             self.agent.forget_broken(to, leaf.class);
         }
         let (offer, sparse) = self.take(now, id, leaf.class, max_bytes.min(mru), mru)?;
-        let express = match sparse {
-            true => self.express(id, leaf.class, session, mru),
-            false => None,
-        };
-        let session = express.unwrap_or(session);
         let transfer = Transfer {
             key: offer.key,
             chunks: offer.chunks,
             resume: offer.resume,
         };
+        let express = match sparse && transfer.len() <= EXPRESS_BYTES {
+            true => self.express(id, leaf.class, session, mru),
+            false => None,
+        };
+        let session = express.unwrap_or(session);
         let left_out = transfer.resume.map_or(0, |resume| resume.offset);
         self.transfers.insert(transfer.key, InFlight::on(session));
         if let Some(hop) = self.hops.get_mut(&id) {

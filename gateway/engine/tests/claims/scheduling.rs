@@ -230,3 +230,30 @@ fn a_terminal_that_comes_by_ipv6_is_scheduled_with_its_headers() {
     assert_eq!(by_ipv4, time("[::ffff:192.0.2.1]:4556"));
     assert!(by_ipv6 > by_ipv4, "{by_ipv6:?} {by_ipv4:?}");
 }
+
+#[test]
+fn what_begins_is_not_held_up_by_what_bulk_has_in_flight() {
+    let (mut terminal, mut hub) = pair();
+    let bulk = terminal.open(1, BULK);
+    terminal.write(bulk, 200_000);
+    let in_flight = terminal.offers();
+    assert_eq!(in_flight[0].0, BULK_SESSION);
+    // Its session could take another one, but a segment of it may be lost.
+    terminal.ready(BULK_SESSION);
+    let small = terminal.open(1, BULK);
+    terminal.write(small, 900);
+    terminal.pass(terminal.now + Duration::from_millis(5));
+    let first = terminal.offers().remove(0);
+    assert_eq!(first.0, URGENT_SESSION);
+    terminal.carry(first, &mut hub);
+    let read = hub.engine.streams(10).into_iter();
+    let arrived: Vec<_> = read.map(|(.., info)| (info.id, info.class)).collect();
+    assert_eq!(arrived, [(small.id, BULK)], "in its own class");
+    let large = terminal.open(1, BULK);
+    terminal.write(large, 60_000);
+    terminal.pass(terminal.now + Duration::from_millis(5));
+    terminal.ready(BULK_SESSION);
+    terminal.ready(URGENT_SESSION);
+    let sessions: Vec<SessionId> = terminal.offers().iter().map(|(id, _)| *id).collect();
+    assert_eq!(sessions, [BULK_SESSION]);
+}
