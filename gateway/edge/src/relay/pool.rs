@@ -14,6 +14,9 @@ const BUFFER: usize = 256 * 1024;
 /// A read of at least this much hands its buffer over; a smaller one is
 /// copied out, so that no byte keeps more than four bytes of memory alive.
 const HAND_OVER: usize = BUFFER / 4;
+/// So is what is read where no more than this may be: on a slow path it stays
+/// for long, and every buffer would be as empty.
+const LITTLE: usize = BUFFER / 2;
 /// Buffers kept for reuse, so that bulk reads touch warm memory: 16 MiB.
 const KEPT: usize = 64;
 
@@ -62,7 +65,7 @@ pub(crate) fn poll_read_bytes(
         let mut buffer = ReadBuf::new(&mut memory[..max.min(BUFFER)]);
         ready!(Pin::new(socket).poll_read(cx, &mut buffer))?;
         let filled = buffer.filled().len();
-        Poll::Ready(Ok(if filled < HAND_OVER {
+        Poll::Ready(Ok(if filled < HAND_OVER || max <= LITTLE {
             Bytes::copy_from_slice(buffer.filled())
         } else {
             Bytes::from_owner(Lent {
@@ -94,6 +97,17 @@ mod tests {
         assert_eq!(&small[..], b"small");
         let scratch = SCRATCH.with_borrow(|s| s.as_ref().unwrap().as_ptr() as usize);
         assert!(!(scratch..scratch + BUFFER).contains(&(small.as_ptr() as usize)));
+
+        near.write_all(&vec![7; LITTLE]).await.unwrap();
+        let mut total = 0;
+        while total < LITTLE {
+            let read = poll_fn(|cx| poll_read_bytes(&mut far, cx, LITTLE - total))
+                .await
+                .unwrap();
+            let memory = SCRATCH.with_borrow(|s| s.as_ref().unwrap().as_ptr() as usize);
+            assert!(!(memory..memory + BUFFER).contains(&(read.as_ptr() as usize)));
+            total += read.len();
+        }
 
         let writer = tokio::spawn(async move {
             near.write_all(&vec![7; 4 * BUFFER]).await.unwrap();
