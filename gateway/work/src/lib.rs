@@ -1,0 +1,59 @@
+//! Counts what loops visit, so that tests can hold a message to its cost
+//! without a clock.
+//!
+//! Whatever a message makes a node do costs no more than the message's bytes,
+//! and nothing done for one stream, bundle or neighbour looks at all others. A
+//! loop over streams, bundles, neighbours or hops in the protocol's state
+//! machines goes over [`each`], and a test compares what [`of`] says of the same
+//! message in a small node and in a large one. Only tests count: without the
+//! feature `counted`, `each` is the loop alone.
+
+#[cfg(feature = "counted")]
+use std::cell::Cell;
+
+#[cfg(feature = "counted")]
+thread_local!(static VISITED: Cell<u64> = const { Cell::new(0) });
+
+/// The items, each counted when it is visited.
+pub fn each<I: IntoIterator>(items: I) -> impl Iterator<Item = I::Item> {
+    items.into_iter().inspect(|_| count())
+}
+
+/// Counts one step of work.
+#[inline]
+pub fn count() {
+    #[cfg(feature = "counted")]
+    VISITED.with(|visited| visited.set(visited.get() + 1));
+}
+
+/// What a call costs: 1, and 1 for each item that this thread visits in it.
+#[cfg(feature = "counted")]
+pub fn of(call: impl FnOnce()) -> u64 {
+    VISITED.with(Cell::take);
+    call();
+    1 + VISITED.with(Cell::take)
+}
+
+/// Asserts that what costs `few` in a small node costs no more than 1.5 times
+/// that, `many`, in a large one.
+///
+/// # Panics
+/// When it costs more.
+#[cfg(feature = "counted")]
+pub fn assert_bounded(what: &str, few: u64, many: u64) {
+    assert!(
+        2 * many <= 3 * few,
+        "{what}: {many} steps in a large node, {few} in a small one"
+    );
+}
+
+#[cfg(all(test, feature = "counted"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_visited_is_counted_and_what_is_not_is_not() {
+        assert_eq!(of(|| {}), 1);
+        assert_eq!(of(|| assert_eq!(each(0..10).take(3).sum::<u32>(), 3)), 4);
+    }
+}
