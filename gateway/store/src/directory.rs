@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, posix_fallocate};
 use nix::sys::uio::pwritev;
 use thiserror::Error;
 
@@ -98,8 +98,13 @@ impl Disk for Directory {
             let number = name.and_then(|name| u64::from_str_radix(name, 16).ok());
             let ours = path.extension().is_some_and(|suffix| suffix == SUFFIX);
             if let Some(number) = number.filter(|_| ours) {
-                let file = OpenOptions::new().read(true).write(true).open(&path)?;
-                segments.push((number, file.metadata()?.len()));
+                let opened = OpenOptions::new().read(true).write(true).open(&path);
+                // A file that the disk cannot find costs what is in it.
+                let Ok(file) = opened else {
+                    segments.push((number, 0));
+                    continue;
+                };
+                segments.push((number, file.metadata().map_or(0, |found| found.len())));
                 self.files.insert(number, file);
             }
         }
@@ -114,7 +119,19 @@ impl Disk for Directory {
             .mode(0o600)
             .open(self.path_of(segment))?;
         self.files.insert(segment, file);
-        self.folder.sync_all()
+        Ok(())
+    }
+
+    fn reserve(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        let bytes = i64::try_from(bytes).map_err(io::Error::other)?;
+        match posix_fallocate(self.file(segment)?, 0, bytes) {
+            // Not every file system can, and not every libc does it instead.
+            Err(Errno::EOPNOTSUPP | Errno::EINVAL) => {
+                let zeros = Bytes::from(vec![0; usize::try_from(bytes).unwrap_or(0)]);
+                self.write(segment, 0, &[zeros])
+            }
+            other => Ok(other?),
+        }
     }
 
     fn write(&mut self, segment: u64, at: u64, pieces: &[Bytes]) -> io::Result<()> {
@@ -143,6 +160,10 @@ impl Disk for Directory {
         self.file(segment)?.sync_data()
     }
 
+    fn sync_names(&mut self) -> io::Result<()> {
+        self.folder.sync_all()
+    }
+
     fn truncate(&mut self, segment: u64, length: u64) -> io::Result<()> {
         self.file(segment)?.set_len(length)
     }
@@ -158,9 +179,11 @@ impl Disk for Directory {
     }
 
     fn delete(&mut self, segment: u64) -> io::Result<()> {
-        std::fs::remove_file(self.path_of(segment))?;
         self.files.remove(&segment);
-        self.folder.sync_all()
+        match std::fs::remove_file(self.path_of(segment)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

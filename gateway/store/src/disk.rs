@@ -13,11 +13,18 @@ pub trait Disk {
     /// When the disk cannot be read.
     fn segments(&mut self) -> io::Result<Vec<(u64, u64)>>;
 
-    /// Makes an empty segment; it is there after a loss of power.
+    /// Makes an empty segment.
     ///
     /// # Errors
     /// When there is no room, or one of that number.
     fn create(&mut self, segment: u64) -> io::Result<()>;
+
+    /// Extends an empty segment with zeros, so that the disk has this room set
+    /// aside until the segment is deleted.
+    ///
+    /// # Errors
+    /// When there is no room or the disk fails; any part may be there then.
+    fn reserve(&mut self, segment: u64, bytes: u64) -> io::Result<()>;
 
     /// Writes pieces one behind the other.
     ///
@@ -29,8 +36,17 @@ pub trait Disk {
     ///
     /// # Errors
     /// When the disk fails; nothing is known then of what was written since
-    /// the last success.
+    /// the last success, and another call may succeed without writing it.
     fn sync(&mut self, segment: u64) -> io::Result<()>;
+
+    /// Returns when all segments that were made are there after a loss of
+    /// power, and all that were deleted are not.
+    ///
+    /// # Errors
+    /// When the disk fails; nothing is known then of what was made or deleted
+    /// since the last success, and another call may succeed without effect
+    /// unless a segment is made or deleted before.
+    fn sync_names(&mut self) -> io::Result<()>;
 
     /// Cuts a segment.
     ///
@@ -41,10 +57,10 @@ pub trait Disk {
     /// Reads `length` bytes, or fewer where the segment ends.
     ///
     /// # Errors
-    /// When there is no such segment or the disk fails.
+    /// When there is no such segment or the disk fails, be it at one sector.
     fn read(&mut self, segment: u64, at: u64, length: usize) -> io::Result<Bytes>;
 
-    /// Deletes a segment; it is gone after a loss of power too.
+    /// Deletes a segment; one that is not there is no error.
     ///
     /// # Errors
     /// When the disk fails.

@@ -22,8 +22,8 @@ pub struct Group {
     pub index: Vec<u8>,
     /// The bundles in it.
     pub located: Vec<(u64, Location)>,
-    /// Releases that it tells.
-    pub told: usize,
+    /// Releases that it tells, each with the segment of its record.
+    pub told: Vec<(u64, u64)>,
 }
 
 impl Group {
@@ -36,7 +36,7 @@ impl Group {
             pieces: Vec::new(),
             index: Vec::new(),
             located: Vec::new(),
-            told: 0,
+            told: Vec::new(),
         }
     }
 

@@ -17,20 +17,25 @@
 //! the bundle. A segment is deleted only if no bundle in it is kept, and no
 //! release in it is needed.
 
+mod counting;
 mod directory;
 mod disk;
 mod group;
 mod log;
 mod memory;
 mod open;
+mod pending;
 mod queue;
 mod reclaim;
 mod record;
 mod recovery;
+mod salvage;
 mod segment;
+mod segments;
 #[cfg(feature = "simulation")]
 pub mod simulated;
 mod store;
+mod untold;
 mod worker;
 
 pub use directory::{Directory, DirectoryError};

@@ -11,19 +11,26 @@ use std::io;
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::counting::count;
 use crate::disk::Disk;
 use crate::group::Group;
+use crate::reclaim::Moving;
 use crate::record::{
     Kind, MAX_DESCRIPTION, RECORD_HEAD, SEGMENT_HEAD, SegmentHeader, encode_ids, encode_trailer,
     payload_checksum,
 };
-use crate::segment::{Identity, Location, Segment};
+use crate::segment::{Identity, Location};
+use crate::segments::Segments;
+use crate::untold::Untold;
 
 /// A segment is closed when the index of its records has this size: it is in
 /// memory until then.
 const MOST_INDEX_BYTES: usize = 8 << 20;
 /// Ids in one release record at most.
 const MOST_RELEASES: usize = MAX_DESCRIPTION / 16;
+/// Room that is set aside for compaction: a segment with this part (1/n) of
+/// its bytes.
+const RESERVE_PART: u64 = 4;
 
 /// A bundle to be kept.
 #[derive(Clone, Debug)]
@@ -65,6 +72,9 @@ pub enum ReadError {
 pub(crate) struct Active {
     pub number: u64,
     pub index: Vec<u8>,
+    /// Releases written to it since it was made durable last, each with the
+    /// segment of its record.
+    unsynced: Vec<(u64, u64)>,
 }
 
 /// The log over a disk.
@@ -73,20 +83,52 @@ pub struct Log<D> {
     pub(crate) disk: D,
     pub(crate) identity: Identity,
     pub(crate) segment_bytes: u64,
-    pub(crate) segments: BTreeMap<u64, Segment>,
+    pub(crate) segments: Segments,
     pub(crate) active: Option<Active>,
     pub(crate) index: HashMap<u64, Location>,
-    /// Releases that no segment tells yet, each with the segment of the
-    /// bundle's record.
-    pub(crate) untold: Vec<(u64, u64)>,
+    pub(crate) untold: Untold,
     pub(crate) next_segment: u64,
     /// The time of the last bundle or release, ms of the boot's time.
     pub(crate) latest_ms: i64,
-    /// The segment whose bundles are being moved, and which are left.
-    pub(crate) moving: Option<(u64, Vec<u64>)>,
+    /// The segment that is being emptied.
+    pub(crate) moving: Option<Moving>,
+    /// Zeros that hold room for compaction on a full disk, as a segment that is
+    /// never begun.
+    pub(crate) reserve: Option<u64>,
+    /// Deleted, but a loss of power may bring them back.
+    pub(crate) deleted: Vec<u64>,
+    /// Could not be deleted, and are tried again.
+    pub(crate) undeleted: Vec<u64>,
+    /// Segments that could not be cut where a write failed, and where.
+    pub(crate) uncut: BTreeMap<u64, u64>,
+}
+
+/// Whether there is no room for what was to be written.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 impl<D: Disk> Log<D> {
+    pub(crate) fn new(disk: D, identity: Identity, segment_bytes: u64) -> Log<D> {
+        Log {
+            disk,
+            identity,
+            segment_bytes,
+            segments: Segments::default(),
+            active: None,
+            index: HashMap::new(),
+            untold: Untold::default(),
+            next_segment: 0,
+            latest_ms: identity.boot_ms,
+            moving: None,
+            reserve: None,
+            deleted: Vec::new(),
+            undeleted: Vec::new(),
+            uncut: BTreeMap::new(),
+        }
+    }
+
     /// Bundles kept.
     pub fn len(&self) -> usize {
         self.index.len()
@@ -102,53 +144,66 @@ impl<D: Disk> Log<D> {
         self.segments.len()
     }
 
-    /// Bytes on the disk.
+    /// Bytes on the disk, with the room that is set aside.
     pub fn bytes(&self) -> u64 {
-        self.segments.values().map(|segment| segment.length).sum()
+        let reserve = self.reserve.map_or(0, |_| self.reserve_bytes());
+        self.segments.bytes() + reserve
     }
 
     /// Bytes of bundles that are kept, with what describes them.
     pub fn live_bytes(&self) -> u64 {
-        let segments = self.segments.values();
-        segments.map(|segment| segment.live_bytes).sum()
+        self.segments.live_bytes()
+    }
+
+    /// Segments that the disk could not read, since the start.
+    pub fn failed_segments(&self) -> u64 {
+        self.segments.failed()
     }
 
     /// Forgets bundles; [`Log::tell`] or [`Log::commit`] tells the disk.
     pub fn release(&mut self, at_ms: i64, ids: impl IntoIterator<Item = u64>) {
         self.latest_ms = self.latest_ms.max(at_ms);
         for id in ids {
+            count(1);
             if let Some(location) = self.index.remove(&id) {
-                self.untold.push((id, location.segment));
-                if let Some(segment) = self.segments.get_mut(&location.segment) {
-                    segment.lose(&location);
-                }
+                self.untold.add(location.segment, id);
+                self.segments.lose(&location);
             }
         }
     }
 
     /// Keeps bundles: when it returns, they are on stable storage, and so are
-    /// all releases so far.
+    /// the releases written so far.
     ///
     /// # Errors
     /// When the disk fails or is full: none of them counts as kept, and all
     /// may be tried again.
     pub fn commit(&mut self, puts: &[Put]) -> io::Result<()> {
-        if puts.is_empty() && self.untold.is_empty() {
-            return Ok(());
+        if puts.is_empty() {
+            return self.tell();
         }
-        let group = self.append(puts)?;
+        self.set_room_aside()?;
+        self.write_durably(puts, &[])
+    }
+
+    /// Writes bundles and releases, and makes all that is in their segment
+    /// durable. `again` are releases that another segment tells, each with the
+    /// segment of its record.
+    pub(crate) fn write_durably(&mut self, puts: &[Put], again: &[(u64, u64)]) -> io::Result<()> {
+        let group = self.append(puts, again)?;
         if let Err(error) = self.disk.sync(group.segment) {
-            // Nothing is known of what was written: nothing more goes there,
-            // and it must not be taken for bundles later.
-            if self.disk.truncate(group.segment, group.start).is_ok()
-                && let Some(segment) = self.segments.get_mut(&group.segment)
-            {
-                segment.length = group.start;
-            }
-            self.active = None;
+            // Nothing is known of what was written, and another sync may
+            // succeed without writing it: it is all written again, elsewhere,
+            // and must not be taken for bundles later.
+            self.untold.put_back(group.told);
+            self.cut(group.segment, group.start);
+            self.abandon();
             return Err(error);
         }
         self.accept(group);
+        if let Some(active) = &mut self.active {
+            active.unsynced.clear();
+        }
         Ok(())
     }
 
@@ -157,25 +212,29 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// When the disk fails or is full; they are tried again later.
     pub fn tell(&mut self) -> io::Result<()> {
-        self.prune_untold();
         if !self.untold.is_empty() {
-            let group = self.append(&[])?;
+            let group = self.append(&[], &[])?;
+            if let Some(active) = &mut self.active {
+                active.unsynced.extend(&group.told);
+            }
             self.accept(group);
         }
         Ok(())
     }
 
-    /// Reads a payload and verifies it.
+    /// Reads a payload and verifies it. A segment of which something cannot be
+    /// read is emptied by [`Log::compact`], and then deleted.
     ///
     /// # Errors
     /// See [`ReadError`].
     pub fn read(&mut self, id: u64) -> Result<Bytes, ReadError> {
         let location = *self.index.get(&id).ok_or(ReadError::Unknown)?;
-        let nonce = self.nonce(location.segment);
+        let nonce = self.segments.nonce(location.segment);
         let length = usize::try_from(location.payload).map_err(io::Error::other)?;
-        let payload = self
+        let read = self
             .disk
-            .read(location.segment, location.payload_at(), length)?;
+            .read(location.segment, location.payload_at(), length);
+        let payload = read.inspect_err(|_| self.fail(location.segment))?;
         let intact = payload.len() == length
             && payload_checksum(nonce, [&payload[..]]) == location.payload_crc;
         match intact {
@@ -184,31 +243,64 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    pub(crate) fn nonce(&self, segment: u64) -> u64 {
-        self.segments.get(&segment).map_or(0, |s| s.nonce)
+    /// Releases a bundle that cannot be read, or is not as it was written.
+    pub fn give_up(&mut self, id: u64) {
+        if let Some(location) = self.index.get(&id).copied() {
+            self.release(self.latest_ms, [id]);
+            self.segments.rest(location.segment, false);
+        }
     }
 
-    /// Releases whose segment is gone need no telling.
-    fn prune_untold(&mut self) {
-        let segments = &self.segments;
-        self.untold
-            .retain(|(_, target)| segments.contains_key(target));
+    /// The disk cannot read all of a segment: nothing more goes there, and it
+    /// is emptied.
+    pub(crate) fn fail(&mut self, number: u64) {
+        if self.is_active(number) {
+            self.abandon();
+        }
+        self.segments.fail(number);
+    }
+
+    /// What is set aside, bytes.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        SEGMENT_HEAD + self.segment_bytes / RESERVE_PART
+    }
+
+    /// Sets room aside, so that a full disk can still be compacted. A disk
+    /// without that room is full.
+    fn set_room_aside(&mut self) -> io::Result<()> {
+        if self.reserve.is_some() {
+            return Ok(());
+        }
+        let number = self.next_segment;
+        self.next_segment += 1;
+        let made = self.disk.create(number);
+        let bytes = self.reserve_bytes();
+        if let Err(error) = made.and_then(|()| self.disk.reserve(number, bytes)) {
+            // A segment that was never begun is deleted at the next start.
+            let _ = self.disk.delete(number);
+            return Err(error);
+        }
+        self.reserve = Some(number);
+        Ok(())
     }
 
     /// Writes releases and bundles behind what is in the active segment.
-    fn append(&mut self, puts: &[Put]) -> io::Result<Group> {
-        self.prune_untold();
+    fn append(&mut self, puts: &[Put], again: &[(u64, u64)]) -> io::Result<Group> {
         let number = self.open_segment()?;
-        let length = self.segments.get(&number).map_or(0, |s| s.length);
-        let mut group = Group::new(number, self.nonce(number), length);
-        group.told = self.untold.len().min(MOST_RELEASES);
-        if group.told > 0 {
-            let told = self.untold.iter().take(group.told);
-            let mut ids = told.map(|(id, _)| *id).collect();
-            let description = encode_ids(&mut ids);
-            group.add(Kind::Release, 0, self.latest_ms, &description, &[]);
+        let length = self.segments.length(number);
+        let mut group = Group::new(number, self.segments.nonce(number), length);
+        let told = self.untold.take(MOST_RELEASES);
+        for releases in [&told[..]].into_iter().chain(again.chunks(MOST_RELEASES)) {
+            if !releases.is_empty() {
+                count(releases.len());
+                let mut ids = releases.iter().map(|(_, id)| *id).collect();
+                let description = encode_ids(&mut ids);
+                group.add(Kind::Release, 0, self.latest_ms, &description, &[]);
+            }
         }
+        group.told = told;
         for put in puts {
+            count(1);
             self.latest_ms = self.latest_ms.max(put.stored_at_ms);
             group.add(
                 Kind::Bundle,
@@ -219,35 +311,32 @@ impl<D: Disk> Log<D> {
             );
         }
         if let Err(error) = self.disk.write(number, group.start, &group.pieces) {
+            self.untold.put_back(group.told);
             // What was written of it must not be taken for bundles later.
-            if self.disk.truncate(number, group.start).is_err() {
-                self.active = None;
+            let cut = self.cut(number, group.start);
+            if !cut || !is_full(&error) {
+                self.abandon();
             }
             return Err(error);
         }
-        if let Some(segment) = self.segments.get_mut(&number) {
-            segment.length = group.end;
-        }
+        group.told.extend(again);
+        self.segments.set_length(number, group.end);
         Ok(group)
     }
 
     /// What a group says holds from now on.
     fn accept(&mut self, group: Group) {
-        let told: Vec<_> = self.untold.drain(..group.told).collect();
-        if let Some(segment) = self.segments.get_mut(&group.segment) {
-            segment.releases.extend(told);
+        for (target, id) in group.told {
+            self.segments.void(group.segment, target, id);
         }
         if let Some(active) = &mut self.active {
             active.index.extend(group.index);
         }
         for (id, location) in group.located {
-            if let Some(segment) = self.segments.get_mut(&group.segment) {
-                segment.gain(&location);
-            }
-            if let Some(old) = self.index.insert(id, location)
-                && let Some(segment) = self.segments.get_mut(&old.segment)
-            {
-                segment.lose(&old);
+            self.segments.gain(id, &location);
+            if let Some(old) = self.index.insert(id, location) {
+                self.segments.lose(&old);
+                self.segments.void(location.segment, old.segment, id);
             }
         }
     }
@@ -255,60 +344,92 @@ impl<D: Disk> Log<D> {
     /// The active segment; a new one if there is none or it is full.
     fn open_segment(&mut self) -> io::Result<u64> {
         if let Some(active) = &self.active {
-            let length = self.segments.get(&active.number).map_or(0, |s| s.length);
+            let length = self.segments.length(active.number);
             if length < self.segment_bytes && active.index.len() < MOST_INDEX_BYTES {
                 return Ok(active.number);
             }
             self.close();
         }
+        // A name is tried once: what is known of one that failed is nothing.
         let number = self.next_segment;
+        self.next_segment += 1;
         let header = SegmentHeader {
             node: self.identity.node,
             number,
             nonce: self.identity.nonce(number),
             boot: self.identity.boot,
+            records_at: SEGMENT_HEAD,
         };
-        self.disk.create(number)?;
-        self.next_segment += 1;
-        if let Err(error) = self.disk.write(number, 0, &[header.encode()]) {
+        if let Err(error) = self.begin(&header) {
             // An empty segment is no loss, and deleted at the next start.
             let _ = self.disk.delete(number);
             return Err(error);
         }
-        let segment = Segment::new(header.nonce, SEGMENT_HEAD);
-        self.segments.insert(number, segment);
+        self.forget_deleted();
+        self.segments.insert(number, header.nonce, SEGMENT_HEAD);
         self.active = Some(Active {
             number,
             index: Vec::new(),
+            unsynced: Vec::new(),
         });
         Ok(number)
+    }
+
+    /// Makes a segment with its header.
+    fn begin(&mut self, header: &SegmentHeader) -> io::Result<()> {
+        self.disk.create(header.number)?;
+        self.disk.sync_names()?;
+        self.disk.write(header.number, 0, &[header.encode()])
     }
 
     /// Ends the active segment with its index, so that the next start need not
     /// read it. Without room for the index it stays as it is.
     fn close(&mut self) {
-        if let Some(Active { number, index }) = self.active.take() {
-            let _ = self.seal(number, index.into());
+        let Some(active) = self.active.take() else {
+            return;
+        };
+        self.segments.close(active.number);
+        if self.seal(active.number, active.index.into()).is_err() {
+            self.untold.put_back(active.unsynced);
+        }
+    }
+
+    /// Gives up the active segment as it is. What it tells that is not durable
+    /// is told again elsewhere.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(active) = self.active.take() {
+            self.segments.close(active.number);
+            self.untold.put_back(active.unsynced);
         }
     }
 
     /// Appends an index to a segment.
     pub(crate) fn seal(&mut self, number: u64, index: Bytes) -> io::Result<()> {
-        let Some(segment) = self.segments.get_mut(&number) else {
+        let Some(segment) = self.segments.get(number) else {
             return Ok(());
         };
         let start = segment.length;
         let mut group = Group::new(number, segment.nonce, start);
-        group.add(Kind::Index, 0, self.latest_ms, &Bytes::new(), &[index]);
         let trailer = encode_trailer(segment.nonce, start);
+        group.add(Kind::Index, 0, self.latest_ms, &Bytes::new(), &[index]);
         group.pieces.push(Bytes::copy_from_slice(&trailer));
         let written = self.disk.write(number, start, &group.pieces);
         if let Err(error) = written.and_then(|()| self.disk.sync(number)) {
-            let _ = self.disk.truncate(number, start);
+            self.cut(number, start);
             return Err(error);
         }
-        segment.length = group.end + trailer.len() as u64;
+        self.segments
+            .set_length(number, group.end + trailer.len() as u64);
         Ok(())
+    }
+
+    /// Cuts a segment; one that cannot be cut is tried again later.
+    fn cut(&mut self, number: u64, length: u64) -> bool {
+        let cut = self.disk.truncate(number, length).is_ok();
+        if !cut {
+            self.uncut.insert(number, length);
+        }
+        cut
     }
 }
 

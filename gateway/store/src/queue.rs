@@ -62,6 +62,8 @@ pub struct Figures {
     pub loaded_bundles: u64,
     /// Bundles found damaged since the start.
     pub lost_bundles: u64,
+    /// Files that the disk could not read, since the start: they are emptied.
+    pub failed_segments: u64,
     /// Damaged places found at the start.
     pub damaged_at_start: u64,
     /// Bundles restored at the start.

@@ -1,104 +1,219 @@
 //! Getting back the room of what is released.
 //!
-//! A segment without a kept bundle is deleted, unless it tells of releases
-//! whose bundles are still on the disk: these would come back at the next
-//! start. If more is garbage than is kept, the segment with the least to move
-//! is emptied, some megabytes at a time.
+//! A segment of which nothing is needed is deleted. It is needed as long as it
+//! has a bundle that is kept, or tells that a record in another segment counts
+//! no longer: without that the bundle would come back at the next start. If
+//! more is garbage than is kept, the segment with the least to move is emptied,
+//! some megabytes at a time; so is a segment that the disk cannot read.
 
 use std::io;
 
 use bytes::Bytes;
 
+use crate::counting::count;
 use crate::disk::Disk;
-use crate::log::{Log, Put, ReadError};
-use crate::record::{RECORD_HEAD, RecordHead, payload_checksum};
-use crate::segment::Location;
+use crate::log::{Log, Put, ReadError, is_full};
+use crate::record::{RECORD_HEAD, RecordHead, SEGMENT_HEAD, payload_checksum};
+use crate::segment::{Location, PARTS};
 
-/// Bytes that are moved in one step.
-const STEP_BYTES: u64 = 4 << 20;
 /// Garbage of so many segments is left lie.
 const TOLERATED_SEGMENTS: u64 = 4;
-/// The active segment is given up once it has this part (1/n) of its size and
-/// no kept bundle.
+/// The active segment is given up once its records have this part (1/n) of its
+/// size and it has no kept bundle. The header does not count: a small segment
+/// would be given up as soon as it tells a release, and so would be the one that
+/// it is emptied into, for ever.
 const LEAST_PART: u64 = 4;
+/// A segment is emptied only if no more of it is needed: the rest is gained.
+const MOST_PART: u8 = PARTS / 4 * 3;
+
+/// A segment that is being emptied.
+#[derive(Debug)]
+pub(crate) struct Moving {
+    number: u64,
+    /// How many of its bundles have been looked at.
+    at: usize,
+    /// Whether some of them cannot be read.
+    unreadable: bool,
+}
 
 /// What a step of compaction has done.
 #[derive(Debug, Default)]
 pub struct Moved {
+    /// Bytes written elsewhere.
+    pub bytes: u64,
     /// Whether there is more to do.
     pub more: bool,
     /// Bundles that were found damaged, and what is left of their payloads.
     pub lost: Vec<(u64, Bytes)>,
+    /// Bundles that the disk cannot read, at least at present: to be read once
+    /// more, and then released.
+    pub unreadable: Vec<u64>,
 }
 
 impl<D: Disk> Log<D> {
     /// Deletes segments that nothing needs. Tells whether there were any.
-    ///
-    /// # Errors
-    /// When the disk fails; it is tried again with the next call.
-    pub fn reclaim(&mut self) -> io::Result<bool> {
-        let least = self.segment_bytes / LEAST_PART;
+    pub fn reclaim(&mut self) -> bool {
+        let least = SEGMENT_HEAD + self.segment_bytes / LEAST_PART;
         if let Some(active) = &self.active
-            && let Some(segment) = self.segments.get(&active.number)
+            && let Some(segment) = self.segments.get(active.number)
             && segment.live == 0
             && segment.length >= least
         {
-            self.active = None;
+            self.abandon();
         }
         let mut any = false;
-        // In order of age: a bundle that was moved is in an older segment too.
-        while let Some(number) = self.needless() {
-            self.disk.delete(number)?;
-            self.segments.remove(&number);
+        // A segment may be needed until the one whose records it voids is gone
+        // for good.
+        while self.delete_needless() {
             any = true;
+            if self.disk.sync_names().is_err() {
+                break;
+            }
+            self.forget_deleted();
         }
-        Ok(any)
+        any
     }
 
-    fn needless(&self) -> Option<u64> {
-        let mut segments = self.segments.iter();
-        let needless = segments.find(|(number, segment)| {
-            let needed = || {
-                segment
-                    .releases
-                    .iter()
-                    .any(|(_, at)| self.needs(**number, *at))
-            };
-            segment.live == 0 && !self.is_active(**number) && !needed()
-        });
-        needless.map(|(number, _)| *number)
+    /// Tries again what has failed at the disk: deleting, cutting.
+    pub fn retry(&mut self) {
+        for number in std::mem::take(&mut self.undeleted) {
+            self.segments.put_back_needless(number);
+        }
+        for (number, length) in std::mem::take(&mut self.uncut) {
+            if self.segments.contains(number) && self.disk.truncate(number, length).is_err() {
+                self.uncut.insert(number, length);
+            }
+        }
+        if !self.deleted.is_empty() && self.change_names().is_ok() {
+            self.forget_deleted();
+        }
     }
 
-    /// Whether a release told in `segment` of a bundle in `target` is needed.
-    fn needs(&self, segment: u64, target: u64) -> bool {
-        target != segment && self.segments.contains_key(&target)
+    fn delete_needless(&mut self) -> bool {
+        let mut any = false;
+        while let Some(number) = self.segments.take_needless() {
+            count(1);
+            match self.disk.delete(number) {
+                Ok(()) => {
+                    self.deleted.push(number);
+                    any = true;
+                }
+                Err(_) => self.undeleted.push(number),
+            }
+        }
+        any
     }
 
-    /// Whether there is so much garbage that segments should be emptied.
-    pub fn is_wasteful(&self) -> bool {
-        let live = self.live_bytes();
-        let garbage = self.bytes() - live;
-        garbage > live.max(self.segment_bytes * TOLERATED_SEGMENTS)
+    /// What was deleted is gone for good.
+    pub(crate) fn forget_deleted(&mut self) {
+        for number in std::mem::take(&mut self.deleted) {
+            count(1);
+            self.segments.remove(number);
+            self.untold.forget(number);
+            self.uncut.remove(&number);
+        }
     }
 
-    /// Moves some bundles out of the segment that has the least to keep.
+    /// After a failed sync of the names the next one has nothing to do, unless
+    /// a name is new.
+    fn change_names(&mut self) -> io::Result<()> {
+        let number = self.next_segment;
+        self.next_segment += 1;
+        self.disk.create(number)?;
+        self.disk.delete(number)?;
+        self.disk.sync_names()
+    }
+
+    /// Whether a segment should be emptied: there is so much garbage, or the
+    /// disk cannot read it.
+    pub fn wants_compaction(&self) -> bool {
+        self.moving.is_some() || self.next_to_move().is_some()
+    }
+
+    fn next_to_move(&self) -> Option<u64> {
+        let failing = self.segments.first_failing();
+        failing.or_else(|| {
+            let needed = self.segments.needed_bytes();
+            let garbage = self.segments.bytes().saturating_sub(needed);
+            let wasteful = garbage > needed.max(self.segment_bytes * TOLERATED_SEGMENTS);
+            wasteful.then(|| self.segments.sparsest(MOST_PART))?
+        })
+    }
+
+    /// Moves about `most` bytes of bundles out of the segment that has the
+    /// least to keep.
     ///
     /// # Errors
     /// When the disk fails or is full: nothing is lost, and it is tried again
     /// with the next call.
-    pub fn compact(&mut self) -> io::Result<Moved> {
-        let mut moved = Moved::default();
-        if self.moving.is_none() {
-            self.moving = self.next_to_move();
+    pub fn compact(&mut self, most: u64) -> io::Result<Moved> {
+        let next = self.next_to_move();
+        self.empty(next, most)
+    }
+
+    /// Empties a segment that is not needed much, since the disk is full, if
+    /// what it has to keep is sure to find room. Tells whether that makes any.
+    ///
+    /// # Errors
+    /// When the disk fails, or others have taken the room that was set aside.
+    pub fn make_room(&mut self, most: u64) -> io::Result<Moved> {
+        // What is being emptied may have too much to move.
+        self.moving = None;
+        let Some(number) = self.roomiest() else {
+            return Ok(Moved::default());
+        };
+        match self.empty(Some(number), most) {
+            Err(error) if is_full(&error) => {
+                let Some(reserve) = self.reserve.take() else {
+                    return Err(error);
+                };
+                self.disk.delete(reserve)?;
+                self.empty(Some(number), most)
+            }
+            other => other,
         }
-        let Some((number, mut ids)) = self.moving.take() else {
+    }
+
+    fn roomiest(&mut self) -> Option<u64> {
+        let fits = |log: &Log<D>, number: u64| {
+            let segment = log.segments.get(number);
+            let room = log.reserve_bytes() - SEGMENT_HEAD;
+            segment.is_some_and(|segment| segment.to_move() + RECORD_HEAD as u64 <= room)
+        };
+        let closed = self.segments.sparsest(MOST_PART);
+        if let Some(number) = closed.filter(|number| fits(self, *number)) {
+            return Some(number);
+        }
+        let active = self.active.as_ref()?.number;
+        let garbage = self.segments.get(active)?;
+        let worth = garbage.length > self.segment_bytes / 2;
+        if !worth || !fits(self, active) {
+            return None;
+        }
+        self.abandon();
+        self.segments.sparsest(MOST_PART).filter(|n| *n == active)
+    }
+
+    fn empty(&mut self, next: Option<u64>, most: u64) -> io::Result<Moved> {
+        let mut moved = Moved::default();
+        let begun = self.moving.take();
+        let next = next.map(|number| Moving {
+            number,
+            at: 0,
+            unreadable: false,
+        });
+        let Some(mut moving) = begun.or(next) else {
             return Ok(moved);
         };
+        let number = moving.number;
         let mut puts = Vec::new();
-        let mut bytes = 0;
-        while bytes < STEP_BYTES
-            && let Some(id) = ids.pop()
-        {
+        while moved.bytes < most {
+            let segment = self.segments.get(number);
+            let Some(id) = segment.and_then(|segment| segment.ids.get(moving.at).copied()) else {
+                break;
+            };
+            count(1);
+            moving.at += 1;
             // Released, or moved before, meanwhile.
             let location = self.index.get(&id).copied();
             let Some(location) = location.filter(|at| at.segment == number) else {
@@ -106,7 +221,7 @@ impl<D: Disk> Log<D> {
             };
             match self.read_whole(id, &location) {
                 Ok(put) => {
-                    bytes += put.bytes();
+                    moved.bytes += put.bytes();
                     puts.push(put);
                 }
                 Err(ReadError::Damaged(left)) => {
@@ -114,53 +229,73 @@ impl<D: Disk> Log<D> {
                     moved.lost.push((id, left));
                 }
                 Err(ReadError::Unknown) => {}
-                Err(ReadError::Io(error)) => return Err(error),
+                Err(ReadError::Io(_)) => {
+                    moving.unreadable = true;
+                    moved.unreadable.push(id);
+                }
             }
         }
-        let untold = self.untold.len();
-        if ids.is_empty() {
-            self.tell_again(number);
+        let ids = self.segments.get(number).map_or(0, |s| s.ids.len());
+        let last = moving.at >= ids;
+        let again = match last {
+            true => self.releases_in(number),
+            false => Vec::new(),
+        };
+        if !puts.is_empty() || !again.is_empty() {
+            self.write_durably(&puts, &again)?;
         }
-        self.commit(&puts)
-            .inspect_err(|_| self.untold.truncate(untold))?;
-        if ids.is_empty() {
-            if let Some(segment) = self.segments.get_mut(&number) {
-                segment.releases.clear();
-            }
-            self.reclaim()?;
+        if last {
+            self.hand_over_voids(number);
+            self.segments.rest(number, moving.unreadable);
+            self.reclaim();
         } else {
-            self.moving = Some((number, ids));
+            self.moving = Some(moving);
         }
-        moved.more = self.moving.is_some() || self.is_wasteful();
+        moved.more = self.wants_compaction();
         Ok(moved)
     }
 
-    fn next_to_move(&self) -> Option<(u64, Vec<u64>)> {
-        let closed = self.segments.iter();
-        let closed = closed.filter(|(number, _)| !self.is_active(**number));
-        let part = |live: u64, length: u64| (u128::from(live) << 32) / u128::from(length.max(1));
-        let (number, _) = closed.min_by_key(|(_, s)| part(s.live_bytes, s.length))?;
-        let inside = self.index.iter().filter(|(_, at)| at.segment == *number);
-        let mut ids: Vec<u64> = inside.map(|(id, _)| *id).collect();
-        // The oldest are popped first.
-        ids.sort_unstable_by(|a, b| b.cmp(a));
-        Some((*number, ids))
+    /// The releases that a segment tells, and that are needed.
+    fn releases_in(&self, number: u64) -> Vec<(u64, u64)> {
+        let Some(segment) = self.segments.get(number) else {
+            return Vec::new();
+        };
+        let voids = segment.voids.iter();
+        let all = voids.flat_map(|(target, ids)| ids.iter().map(move |id| (*target, *id)));
+        // What was moved is not released: its new record voids the old one.
+        all.filter(|(_, id)| !self.index.contains_key(id)).collect()
     }
 
-    /// Has the releases that a segment tells, and that are needed, told again.
-    fn tell_again(&mut self, number: u64) {
-        if let Some(segment) = self.segments.get(&number) {
-            let needed = segment.releases.iter().copied();
-            let needed: Vec<_> = needed.filter(|(_, at)| self.needs(number, *at)).collect();
-            self.untold.extend(needed);
+    /// What a segment voids is voided by others from now on.
+    fn hand_over_voids(&mut self, number: u64) {
+        for (target, ids) in self.segments.take_voids(number) {
+            for id in ids {
+                count(1);
+                if let Some(location) = self.index.get(&id) {
+                    self.segments.void(location.segment, target, id);
+                }
+            }
         }
+    }
+
+    /// Reads a bundle that could not be read before. If it can be now, it is
+    /// moved when its segment is emptied.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read_again(&mut self, id: u64) -> Result<Bytes, ReadError> {
+        let location = *self.index.get(&id).ok_or(ReadError::Unknown)?;
+        let put = self.read_whole(id, &location)?;
+        self.segments.rest(location.segment, false);
+        Ok(put.payload.concat().into())
     }
 
     /// A bundle as it was put.
     fn read_whole(&mut self, id: u64, location: &Location) -> Result<Put, ReadError> {
         let length = usize::try_from(location.length()).map_err(io::Error::other)?;
-        let nonce = self.nonce(location.segment);
-        let record = self.disk.read(location.segment, location.at, length)?;
+        let nonce = self.segments.nonce(location.segment);
+        let read = self.disk.read(location.segment, location.at, length);
+        let record = read.inspect_err(|_| self.fail(location.segment))?;
         let payload_at = RECORD_HEAD + location.description as usize;
         let payload = record.slice(payload_at.min(record.len())..);
         let description = record.slice(RECORD_HEAD.min(record.len())..payload_at.min(record.len()));

@@ -6,9 +6,15 @@
 
 use bytes::{BufMut, Bytes};
 
-/// Two copies of the header, so that a flipped bit in one costs nothing.
-pub const SEGMENT_HEAD: u64 = 2 * HEADER_COPY as u64;
-const HEADER_COPY: usize = 64;
+/// A segment's header, its second copy in another sector than the first: what
+/// costs one of them costs nothing. Records follow.
+pub const SEGMENT_HEAD: u64 = SECOND_HEADER_AT + HEADER_COPY as u64;
+/// Where the second copy is: no sector has more bytes.
+pub const SECOND_HEADER_AT: u64 = 4096;
+/// The bytes of a copy.
+pub const HEADER_COPY: usize = 64;
+/// Earlier versions had both copies at the beginning, and then the records.
+pub const EARLIER_SEGMENT_HEAD: u64 = 2 * HEADER_COPY as u64;
 const SEGMENT_MAGIC: &[u8; 8] = b"UPCUSTOD";
 const VERSION: u32 = 1;
 
@@ -19,6 +25,9 @@ const RECORD_MAGIC: u32 = 0x5550_4352;
 pub const ALIGNMENT: u64 = 8;
 /// A description is not longer.
 pub const MAX_DESCRIPTION: usize = 1 << 20;
+
+/// An entry of an index without the description.
+pub const INDEX_ENTRY_HEAD: usize = 8 + RECORD_HEAD;
 
 /// At the end of a sealed segment: where its index is.
 pub const TRAILER: usize = 24;
@@ -35,26 +44,30 @@ pub struct SegmentHeader {
     pub nonce: u64,
     /// The boot in whose time its records are.
     pub boot: [u8; 16],
+    /// Where its records begin.
+    pub records_at: u64,
 }
 
 impl SegmentHeader {
     /// The header's bytes, both copies.
     pub fn encode(&self) -> Bytes {
-        let mut copy = Vec::with_capacity(2 * HEADER_COPY);
+        let mut copy = Vec::with_capacity(self.records_at as usize);
         copy.put_slice(SEGMENT_MAGIC);
         copy.put_u32(VERSION);
-        copy.put_u32(0);
+        // Zero in segments of earlier versions.
+        copy.put_u32(u32::try_from(self.records_at).unwrap_or_default());
         copy.put_u64(self.node);
         copy.put_u64(self.number);
         copy.put_u64(self.nonce);
         copy.put_slice(&self.boot);
         copy.put_u32(0);
         copy.put_u32(crc32c::crc32c(&copy));
-        copy.extend_from_within(..);
+        copy.resize(SECOND_HEADER_AT as usize, 0);
+        copy.extend_from_within(..HEADER_COPY);
         copy.into()
     }
 
-    /// Reads either copy.
+    /// Reads the first valid of copies that follow each other.
     pub fn decode(bytes: &[u8]) -> Option<SegmentHeader> {
         bytes.chunks_exact(HEADER_COPY).take(2).find_map(|copy| {
             let (content, crc) = copy.split_at(HEADER_COPY - 4);
@@ -64,6 +77,10 @@ impl SegmentHeader {
                 number: number64(content, 24),
                 nonce: number64(content, 32),
                 boot: content[40..56].try_into().unwrap_or_default(),
+                records_at: match number32(content, 12) {
+                    0 => EARLIER_SEGMENT_HEAD,
+                    at => u64::from(at),
+                },
             })
         })
     }
@@ -260,17 +277,33 @@ mod tests {
         number: 7,
         nonce: 0x1234_5678_9abc_def0,
         boot: [9; 16],
+        records_at: SEGMENT_HEAD,
     };
 
     #[test]
-    fn a_segment_header_survives_a_flip_in_either_copy() {
+    fn a_segment_header_has_its_copies_in_two_sectors_each_of_which_is_enough() {
         let encoded = HEADER.encode();
         assert_eq!(encoded.len() as u64, SEGMENT_HEAD);
-        for at in 0..encoded.len() {
-            let mut bytes = encoded.to_vec();
-            bytes[at] ^= 4;
-            assert_eq!(SegmentHeader::decode(&bytes), Some(HEADER));
+        for at in 0..HEADER_COPY {
+            for (damaged, whole) in [(0, 4096), (4096, 0)] {
+                let mut bytes = encoded.to_vec();
+                bytes[damaged + at] ^= 4;
+                assert_eq!(SegmentHeader::decode(&bytes[damaged..][..64]), None);
+                let decoded = SegmentHeader::decode(&bytes[whole..][..64]);
+                assert_eq!(decoded, Some(HEADER));
+            }
         }
+    }
+
+    #[test]
+    fn a_segment_of_an_earlier_version_has_its_records_right_behind_its_header() {
+        let mut copy = HEADER.encode()[..HEADER_COPY].to_vec();
+        copy[12..16].fill(0);
+        let crc = crc32c::crc32c(&copy[..HEADER_COPY - 4]);
+        copy[HEADER_COPY - 4..].copy_from_slice(&crc.to_be_bytes());
+        let damaged = vec![0; HEADER_COPY];
+        let decoded = SegmentHeader::decode(&[damaged, copy].concat()).unwrap();
+        assert_eq!(decoded.records_at, 128);
     }
 
     #[test]

@@ -3,22 +3,33 @@
 //! A sealed segment's index says what is in it; payloads are verified when
 //! they are read, and in the background. A segment without index (the one that
 //! was written last, when the node was killed) is read whole, and sealed, so
-//! that what is torn in it is reported once.
+//! that what is torn in it is reported once. Where the disk cannot read, that
+//! is passed, and the segment is emptied while the node runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::io;
 
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::counting::count;
 use crate::disk::Disk;
 use crate::log::Log;
 use crate::record::{
-    ALIGNMENT, Kind, RECORD_HEAD, RecordHead, SEGMENT_HEAD, SegmentHeader, TRAILER, decode_ids,
-    decode_trailer, payload_checksum, put_index_entry, take_index_entry,
+    ALIGNMENT, EARLIER_SEGMENT_HEAD, HEADER_COPY, Kind, RECORD_HEAD, RecordHead, SECOND_HEADER_AT,
+    SegmentHeader, TRAILER, decode_ids, decode_trailer, payload_checksum, put_index_entry,
+    take_index_entry,
 };
-use crate::segment::{Identity, Location, Segment};
+use crate::salvage::read_around;
+use crate::segment::{Identity, Location};
+
+/// In search of the next record, heads are checked up to so many times a
+/// segment's bytes. What is no head can be a payload that asks for a checksum
+/// over much wherever one may begin.
+const SEARCH_FACTOR: usize = 8;
+/// Beyond that, only heads with descriptions up to this are.
+const SHORT_DESCRIPTION: u32 = 1024;
 
 /// Why a log cannot be taken up.
 #[derive(Debug, Error)]
@@ -97,6 +108,8 @@ struct Scanned {
     length: u64,
     entries: Vec<Entry>,
     sealed: bool,
+    /// The disk cannot read all of it.
+    failing: bool,
 }
 
 impl<D: Disk> Log<D> {
@@ -110,18 +123,7 @@ impl<D: Disk> Log<D> {
         identity: Identity,
         segment_bytes: u64,
     ) -> Result<(Log<D>, Recovered), RecoveryError> {
-        let mut log = Log {
-            disk,
-            identity,
-            segment_bytes,
-            segments: BTreeMap::new(),
-            active: None,
-            index: HashMap::new(),
-            untold: Vec::new(),
-            next_segment: 0,
-            latest_ms: identity.boot_ms,
-            moving: None,
-        };
+        let mut log = Log::new(disk, identity, segment_bytes);
         let mut recovered = Recovered::default();
         let mut state = State::default();
         let mut numbers = log.disk.segments()?;
@@ -133,10 +135,16 @@ impl<D: Disk> Log<D> {
             }
         }
         log.restore(&state, &mut recovered);
+        for number in &state.failing {
+            log.segments.fail(*number);
+        }
         // Nothing depends on either: the next start would do it.
-        let _ = log.reclaim();
+        log.reclaim();
         for (number, index) in state.indexes {
-            let _ = log.seal(number, index.into());
+            // What cannot be read is not written either.
+            if !state.failing.contains(&number) {
+                let _ = log.seal(number, index.into());
+            }
         }
         Ok((log, recovered))
     }
@@ -149,11 +157,30 @@ impl<D: Disk> Log<D> {
         length: u64,
         damaged: &mut Vec<Damage>,
     ) -> Result<Option<Scanned>, RecoveryError> {
-        let start = self.disk.read(number, 0, SEGMENT_HEAD as usize)?;
-        let header = SegmentHeader::decode(&start).filter(|header| header.number == number);
+        let earlier = EARLIER_SEGMENT_HEAD as usize;
+        let mut failing = false;
+        let mut blank = true;
+        let mut header = None;
+        for (at, bytes) in [(0, earlier), (SECOND_HEADER_AT, HEADER_COPY)] {
+            let start = self.disk.read(number, at, bytes);
+            failing |= start.is_err();
+            let start = start.unwrap_or_default();
+            blank &= start.iter().all(|byte| *byte == 0);
+            let decoded = SegmentHeader::decode(&start);
+            // What is no header of ours there is a payload of an earlier
+            // version's.
+            let ours = |header: &SegmentHeader| {
+                header.number == number && (at == 0 || header.records_at > at)
+            };
+            header = header.or(decoded.filter(ours));
+            if header.is_some() {
+                break;
+            }
+        }
         let Some(header) = header else {
-            if length <= SEGMENT_HEAD || start.iter().all(|byte| *byte == 0) {
-                self.disk.delete(number)?;
+            if !failing && (length <= EARLIER_SEGMENT_HEAD || blank) {
+                // What cannot be deleted is tried again at the next start.
+                let _ = self.disk.delete(number);
             } else {
                 damaged.push(Damage {
                     segment: number,
@@ -171,9 +198,10 @@ impl<D: Disk> Log<D> {
             length,
             entries: Vec::new(),
             sealed: true,
+            failing,
         };
-        match self.read_index(&header, length)? {
-            Some(mut index) => {
+        match self.read_index(&header, length) {
+            Ok(Some(mut index)) => {
                 while let Some((at, head, description)) = take_index_entry(&mut index) {
                     scanned.entries.push(Entry {
                         at,
@@ -183,9 +211,10 @@ impl<D: Disk> Log<D> {
                     });
                 }
             }
-            None => {
+            outcome => {
+                scanned.failing |= outcome.is_err();
                 scanned.sealed = false;
-                scanned.entries = self.read_records(&header, length, damaged)?;
+                self.read_records(&mut scanned, damaged);
             }
         }
         Ok(Some(scanned))
@@ -218,17 +247,14 @@ impl<D: Disk> Log<D> {
 
     /// Reads a segment without index from record to record. What is no record
     /// is searched for the next one.
-    fn read_records(
-        &mut self,
-        header: &SegmentHeader,
-        length: u64,
-        damaged: &mut Vec<Damage>,
-    ) -> io::Result<Vec<Entry>> {
-        let (number, nonce) = (header.number, header.nonce);
-        let content = self.disk.read(number, 0, length as usize)?;
-        let mut entries = Vec::new();
-        let mut at = SEGMENT_HEAD as usize;
+    fn read_records(&mut self, scanned: &mut Scanned, damaged: &mut Vec<Damage>) {
+        let header = scanned.header;
+        let number = header.number;
+        let (content, unreadable) = read_around(&mut self.disk, number, scanned.length);
+        scanned.failing |= unreadable;
+        let mut at = header.records_at as usize;
         let mut bad_from = None;
+        let mut search_bytes = content.len().saturating_mul(SEARCH_FACTOR);
         let mut note = |from: Option<usize>, to: usize| {
             if let Some(from) = from {
                 damaged.push(Damage {
@@ -239,17 +265,18 @@ impl<D: Disk> Log<D> {
             }
         };
         while at + RECORD_HEAD <= content.len() {
-            let Some((head, description, payload)) = record_at(&content, at, nonce) else {
+            let found = record_at(&content, at, header.nonce, &mut search_bytes);
+            let Some((head, description, payload)) = found else {
                 bad_from.get_or_insert(at);
                 at += ALIGNMENT as usize;
                 continue;
             };
             note(bad_from.take(), at);
-            let intact = payload_checksum(nonce, [payload]) == head.payload_crc;
+            let intact = payload_checksum(header.nonce, [payload]) == head.payload_crc;
             if !intact {
                 note(Some(at), at + head.length() as usize);
             }
-            entries.push(Entry {
+            scanned.entries.push(Entry {
                 at: at as u64,
                 head,
                 description: Bytes::copy_from_slice(description),
@@ -262,15 +289,17 @@ impl<D: Disk> Log<D> {
             }
         }
         note(bad_from, content.len());
-        Ok(entries)
     }
 
     fn take_up(&mut self, scanned: Scanned, state: &mut State, first_free_id: &mut u64) {
         let header = scanned.header;
         let number = header.number;
         let length = scanned.length.next_multiple_of(ALIGNMENT);
-        let segment = Segment::new(header.nonce, length);
-        self.segments.insert(number, segment);
+        self.segments.insert(number, header.nonce, length);
+        self.segments.close(number);
+        if scanned.failing {
+            state.failing.insert(number);
+        }
         if !scanned.sealed {
             state.indexes.insert(number, Vec::new());
         }
@@ -294,13 +323,10 @@ impl<D: Disk> Log<D> {
                     let location = Location::new(number, entry.at, &head);
                     let intact = entry.payload == Seen::Intact;
                     let kept = (location, entry.description, intact);
-                    if let Some((old, ..)) = state.kept.insert(head.id, kept)
-                        && let Some(segment) = self.segments.get_mut(&old.segment)
-                    {
-                        segment.lose(&old);
-                    }
-                    if let Some(segment) = self.segments.get_mut(&number) {
-                        segment.gain(&location);
+                    self.segments.gain(head.id, &location);
+                    if let Some((old, ..)) = state.kept.insert(head.id, kept) {
+                        self.segments.lose(&old);
+                        self.segments.void(number, old.segment, head.id);
                     }
                 }
                 Kind::Release => self.take_up_releases(number, &entry.description, state),
@@ -316,12 +342,8 @@ impl<D: Disk> Log<D> {
                 let Some((location, ..)) = state.kept.remove(&id) else {
                     continue;
                 };
-                if let Some(segment) = self.segments.get_mut(&location.segment) {
-                    segment.lose(&location);
-                }
-                if let Some(segment) = self.segments.get_mut(&number) {
-                    segment.releases.push((id, location.segment));
-                }
+                self.segments.lose(&location);
+                self.segments.void(number, location.segment, id);
             }
         }
     }
@@ -364,11 +386,18 @@ struct State {
     latest: HashMap<[u8; 16], i64>,
     /// The indexes that segments without one shall get.
     indexes: HashMap<u64, Vec<u8>>,
+    /// Segments that the disk cannot read all of.
+    failing: BTreeSet<u64>,
 }
 
 /// The record that begins at `at`, if one does: its head, description and
-/// payload.
-fn record_at(content: &[u8], at: usize, nonce: u64) -> Option<(RecordHead, &[u8], &[u8])> {
+/// payload. What is no record is checked at the cost of `search_bytes`.
+fn record_at<'a>(
+    content: &'a [u8],
+    at: usize,
+    nonce: u64,
+    search_bytes: &mut usize,
+) -> Option<(RecordHead, &'a [u8], &'a [u8])> {
     let rest = content.get(at..)?;
     let head = RecordHead::decode(rest)?;
     let description_end = RECORD_HEAD + head.description as usize;
@@ -377,9 +406,13 @@ fn record_at(content: &[u8], at: usize, nonce: u64) -> Option<(RecordHead, &[u8]
         .checked_add(description_end)?;
     let description = rest.get(RECORD_HEAD..description_end)?;
     let payload = rest.get(description_end..end)?;
-    RecordHead::is_valid(&rest[..RECORD_HEAD], nonce, description).then_some((
-        head,
-        description,
-        payload,
-    ))
+    if description_end > *search_bytes && head.description > SHORT_DESCRIPTION {
+        return None;
+    }
+    count(description_end);
+    if !RecordHead::is_valid(&rest[..RECORD_HEAD], nonce, description) {
+        *search_bytes = search_bytes.saturating_sub(description_end);
+        return None;
+    }
+    Some((head, description, payload))
 }

@@ -1,6 +1,8 @@
 //! What is known of a segment while the store runs.
 
-use crate::record::{RECORD_HEAD, RecordHead};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::{INDEX_ENTRY_HEAD, RECORD_HEAD, RecordHead};
 
 /// Whose the log is, and in which time its records are.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +63,21 @@ impl Location {
     pub fn length(&self) -> u64 {
         RECORD_HEAD as u64 + u64::from(self.description) + self.payload
     }
+
+    /// What keeping it takes: the record, and its entry in an index.
+    pub fn needed(&self) -> u64 {
+        self.length() + INDEX_ENTRY_HEAD as u64 + u64::from(self.description)
+    }
 }
 
-/// One segment of the log.
-#[derive(Debug)]
+/// What a release takes that is written again, bytes, with its part of an
+/// index.
+const RELEASE_BYTES: u64 = 32;
+/// A segment's part that is needed is told in so many steps.
+pub const PARTS: u8 = 64;
+
+/// One segment of the log. [`crate::segments::Segments`] changes it.
+#[derive(Debug, Default)]
 pub struct Segment {
     pub nonce: u64,
     /// Up to where it is written, bytes.
@@ -73,29 +86,43 @@ pub struct Segment {
     pub live: usize,
     /// Their records' bytes.
     pub live_bytes: u64,
-    /// Releases told in it, each with the segment of the bundle's record: as
-    /// long as that is there, the release is needed.
-    pub releases: Vec<(u64, u64)>,
+    /// What keeping them takes, bytes.
+    pub needed_bytes: u64,
+    /// Bundles that were written to it, in order; most of them may be gone.
+    pub ids: Vec<u64>,
+    /// Records in older segments, by segment, that count no longer because of
+    /// what this one says: their bundles are released here, or were moved here.
+    /// As long as the older segment is there, this one must be.
+    pub voids: BTreeMap<u64, Vec<u64>>,
+    pub void_count: usize,
+    /// Segments that void records of this one.
+    pub voided_by: BTreeSet<u64>,
+    /// Nothing more is written to it.
+    pub closed: bool,
+    /// The disk cannot read all of it.
+    pub failing: bool,
+    /// Not to be emptied at present: what is left in it cannot be read, but
+    /// has not been given up.
+    pub resting: bool,
 }
 
 impl Segment {
-    pub fn new(nonce: u64, length: u64) -> Segment {
-        Segment {
-            nonce,
-            length,
-            live: 0,
-            live_bytes: 0,
-            releases: Vec::new(),
+    /// Whether nothing in it is needed.
+    pub fn is_needless(&self) -> bool {
+        self.closed && self.live == 0 && self.voids.is_empty()
+    }
+
+    /// What emptying it would write elsewhere, bytes.
+    pub fn to_move(&self) -> u64 {
+        self.needed_bytes + RELEASE_BYTES * self.void_count as u64
+    }
+
+    /// Its part that is needed, in [`PARTS`]; none if it is not to be emptied.
+    pub fn part(&self) -> Option<u8> {
+        if !self.closed || self.resting || self.is_needless() {
+            return None;
         }
-    }
-
-    pub fn gain(&mut self, location: &Location) {
-        self.live += 1;
-        self.live_bytes += location.length();
-    }
-
-    pub fn lose(&mut self, location: &Location) {
-        self.live -= 1;
-        self.live_bytes -= location.length();
+        let part = u128::from(self.to_move()) * u128::from(PARTS) / u128::from(self.length.max(1));
+        Some(u8::try_from(part).unwrap_or(u8::MAX))
     }
 }

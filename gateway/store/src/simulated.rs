@@ -1,11 +1,13 @@
 //! A disk in memory that does to its bytes what disks do when power fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use nix::errno::Errno;
 
+pub use crate::counting::counted;
 use crate::disk::Disk;
 
 /// What a disk writes whole or not at all.
@@ -23,23 +25,55 @@ pub enum Crash {
     PowerInAnyOrder,
 }
 
+/// What a disk can be made to fail at, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// A segment is made, and its making fails all the same.
+    Create,
+    /// A write stops in its midst.
+    Write,
+    /// What was written since the last success may never be: the next sync
+    /// does not try again.
+    Sync,
+    /// The same for segments that were made or deleted.
+    SyncNames,
+    /// Nothing is cut.
+    Truncate,
+    /// Nothing is deleted.
+    Delete,
+}
+
 #[derive(Clone, Debug, Default)]
 struct File {
     /// As the process sees it.
     written: Vec<u8>,
     /// As it is after a loss of power.
     durable: Vec<u8>,
+    /// Up to where both are the same, but for what is forgotten.
+    clean: usize,
+    /// Sectors that a failed sync has left unwritten.
+    forgotten: BTreeSet<usize>,
+    /// Sectors that cannot be read.
+    unreadable: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Media {
     files: BTreeMap<u64, File>,
+    /// Whose making a loss of power may undo.
+    made: BTreeSet<u64>,
+    /// Whose deletion a loss of power may undo.
+    deleted: BTreeMap<u64, File>,
+    /// Whether a sync of the names has something to do.
+    names_changed: bool,
     capacity: Option<u64>,
     /// Writes and syncs fail.
     broken: bool,
     writes: u64,
     /// After so many bytes written, the process is no more.
     dies_after: Option<u64>,
+    faults: HashMap<Fault, u64>,
+    operations: u64,
 }
 
 /// A simulated disk; its clones are the same disk, so that it outlives the
@@ -72,10 +106,59 @@ impl SimulatedDisk {
         self.media().broken = broken;
     }
 
+    /// Lets the next `times` of what the fault concerns fail.
+    pub fn fail(&self, fault: Fault, times: u64) {
+        self.media().faults.insert(fault, times);
+    }
+
+    /// The segments, each with its sectors.
+    pub fn sectors(&self) -> Vec<(u64, usize)> {
+        let media = self.media();
+        let files = media.files.iter();
+        files
+            .map(|(number, file)| (*number, file.written.len().div_ceil(SECTOR)))
+            .collect()
+    }
+
+    /// Makes a sector unreadable until it is written again.
+    pub fn spoil(&self, segment: u64, sector: usize) {
+        if let Some(file) = self.media().files.get_mut(&segment) {
+            file.unreadable.insert(sector);
+        }
+    }
+
+    /// Makes the first sector that has these bytes unreadable; tells of which
+    /// segment it is.
+    pub fn spoil_in(&self, bytes: &[u8]) -> Option<u64> {
+        self.media().files.iter_mut().find_map(|(number, file)| {
+            let mut windows = file.written.windows(bytes.len());
+            let at = windows.position(|window| window == bytes)?;
+            file.unreadable.insert(at / SECTOR);
+            Some(*number)
+        })
+    }
+
+    /// Lets all be read again.
+    pub fn mend(&self) {
+        let mut media = self.media();
+        let files = media.files.values_mut();
+        files.for_each(|file| file.unreadable.clear());
+    }
+
+    /// Calls so far.
+    pub fn operations(&self) -> u64 {
+        self.media().operations
+    }
+
     /// Lets writes end in their midst once so many more bytes are written; all
     /// that comes after fails until [`SimulatedDisk::crash`].
     pub fn die_after(&self, bytes: u64) {
         self.media().dies_after = Some(bytes);
+    }
+
+    /// Whether [`SimulatedDisk::die_after`] is to come true, or has.
+    pub fn is_dying(&self) -> bool {
+        self.media().dies_after.is_some()
     }
 
     /// Bytes on the disk.
@@ -92,12 +175,29 @@ impl SimulatedDisk {
     pub fn crash(&self, how: Crash, seed: u64) {
         let mut media = self.media();
         media.dies_after = None;
+        media.faults.clear();
         let mut dice = seed;
+        let (made, deleted) = (
+            std::mem::take(&mut media.made),
+            std::mem::take(&mut media.deleted),
+        );
+        if how != Crash::Kill {
+            for number in made {
+                if roll(&mut dice).is_multiple_of(2) {
+                    media.files.remove(&number);
+                }
+            }
+            for (number, file) in deleted {
+                if roll(&mut dice).is_multiple_of(2) {
+                    media.files.entry(number).or_insert(file);
+                }
+            }
+        }
         for file in media.files.values_mut() {
             if how != Crash::Kill {
                 file.lose_power(how == Crash::PowerInOrder, &mut dice);
             }
-            file.durable = file.written.clone();
+            file.make_durable();
         }
     }
 
@@ -107,7 +207,7 @@ impl SimulatedDisk {
             let mut windows = file.written.windows(bytes.len());
             if let Some(at) = windows.position(|window| window == bytes) {
                 file.written[at] ^= 1;
-                file.durable = file.written.clone();
+                file.make_durable();
                 return true;
             }
         }
@@ -128,7 +228,7 @@ impl SimulatedDisk {
             if at < length {
                 let bit = 1 << (roll(&mut dice) % 8);
                 file.written[at as usize] ^= bit;
-                file.durable = file.written.clone();
+                file.make_durable();
                 return true;
             }
             at -= length;
@@ -147,6 +247,66 @@ fn roll(dice: &mut u64) -> u64 {
 }
 
 impl File {
+    /// All is as it is after a loss of power.
+    fn make_durable(&mut self) {
+        self.durable = self.written.clone();
+        self.clean = self.written.len();
+        self.forgotten.clear();
+    }
+
+    /// Sectors that differ from what is durable, and are known to.
+    fn dirty(&self) -> impl Iterator<Item = usize> + use<> {
+        let length = self.written.len().max(self.durable.len());
+        self.clean / SECTOR..length.div_ceil(SECTOR)
+    }
+
+    fn sync(&mut self) {
+        if self.forgotten.is_empty() {
+            let clean = self.clean.min(self.durable.len());
+            self.durable.truncate(clean);
+            self.durable.extend(&self.written[clean..]);
+        } else {
+            let mut durable = self.written.clone();
+            for sector in &self.forgotten {
+                let (start, old) = (sector * SECTOR, piece(&self.durable, *sector));
+                let new = piece(&self.written, *sector).len();
+                let end = (start + new).min(durable.len());
+                let start = start.min(end);
+                durable[start..end].fill(0);
+                let kept = old.len().min(end - start);
+                durable[start..start + kept].copy_from_slice(&old[..kept]);
+            }
+            self.durable = durable;
+        }
+        self.clean = self.written.len();
+    }
+
+    fn fail_to_sync(&mut self) {
+        let dirty = self.dirty();
+        self.forgotten.extend(dirty);
+        self.clean = self.written.len();
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        let end = at + bytes.len();
+        if self.written.len() < end {
+            self.written.resize(end, 0);
+        }
+        self.written[at..end].copy_from_slice(bytes);
+        self.clean = self.clean.min(at / SECTOR * SECTOR);
+        if !bytes.is_empty() {
+            for sector in at / SECTOR..=(end - 1) / SECTOR {
+                self.forgotten.remove(&sector);
+                // A disk replaces a sector that is written again.
+                self.unreadable.remove(&sector);
+            }
+        }
+    }
+
+    fn truncate(&mut self, length: usize) {
+        self.written.truncate(length);
+        self.clean = self.clean.min(length);
+    }
     /// Leaves of what differs from the durable state some sectors, and a
     /// length between both.
     fn lose_power(&mut self, in_order: bool, dice: &mut u64) {
@@ -184,17 +344,31 @@ impl Media {
         self.files.values().map(|f| f.written.len() as u64).sum()
     }
 
-    fn check(&self) -> io::Result<()> {
+    fn check(&mut self) -> io::Result<()> {
+        self.operations += 1;
         match self.broken || self.dies_after == Some(0) {
             true => Err(io::Error::other("the disk fails")),
             false => Ok(()),
         }
     }
 
+    /// Whether the disk is to fail at this.
+    fn fails_at(&mut self, fault: Fault) -> bool {
+        let Some(left) = self.faults.get_mut(&fault).filter(|left| **left > 0) else {
+            return false;
+        };
+        *left -= 1;
+        true
+    }
+
     fn file(&mut self, segment: u64) -> io::Result<&mut File> {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
         self.files.get_mut(&segment).ok_or_else(missing)
     }
+}
+
+fn failed<T>() -> io::Result<T> {
+    Err(Errno::EIO.into())
 }
 
 impl Disk for SimulatedDisk {
@@ -209,13 +383,27 @@ impl Disk for SimulatedDisk {
     fn create(&mut self, segment: u64) -> io::Result<()> {
         let mut media = self.media();
         media.check()?;
-        match media.files.contains_key(&segment) {
-            true => Err(io::ErrorKind::AlreadyExists.into()),
-            false => {
-                media.files.insert(segment, File::default());
-                Ok(())
-            }
+        if media.files.contains_key(&segment) {
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
+        media.files.insert(segment, File::default());
+        media.made.insert(segment);
+        media.names_changed = true;
+        match media.fails_at(Fault::Create) {
+            true => failed(),
+            false => Ok(()),
+        }
+    }
+
+    fn reserve(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        let mut media = self.media();
+        media.check()?;
+        let used = media.used();
+        if media.capacity.is_some_and(|most| used + bytes > most) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        media.file(segment)?.write(0, &vec![0; bytes as usize]);
+        Ok(())
     }
 
     fn write(&mut self, segment: u64, at: u64, pieces: &[Bytes]) -> io::Result<()> {
@@ -239,49 +427,86 @@ impl Disk for SimulatedDisk {
             fits = left;
             error = Some(io::Error::other("the process is no more"));
         }
+        if media.fails_at(Fault::Write) {
+            fits = fits.min(bytes.len() as u64 / 2);
+            error = Some(Errno::EIO.into());
+        }
         bytes.truncate(fits as usize);
         media.writes += fits;
         if let Some(left) = &mut media.dies_after {
             *left -= fits;
         }
-        let file = media.file(segment)?;
-        let (start, end) = (at as usize, at as usize + bytes.len());
-        if file.written.len() < end {
-            file.written.resize(end, 0);
-        }
-        file.written[start..end].copy_from_slice(&bytes);
+        media.file(segment)?.write(at as usize, &bytes);
         error.map_or(Ok(()), Err)
     }
 
     fn sync(&mut self, segment: u64) -> io::Result<()> {
         let mut media = self.media();
         media.check()?;
+        let fails = media.fails_at(Fault::Sync);
         let file = media.file(segment)?;
-        file.durable = file.written.clone();
+        match fails {
+            true => {
+                file.fail_to_sync();
+                failed()
+            }
+            false => {
+                file.sync();
+                Ok(())
+            }
+        }
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        let mut media = self.media();
+        media.check()?;
+        let changed = std::mem::take(&mut media.names_changed);
+        if media.fails_at(Fault::SyncNames) {
+            return failed();
+        }
+        if changed {
+            media.made.clear();
+            media.deleted.clear();
+        }
         Ok(())
     }
 
     fn truncate(&mut self, segment: u64, length: u64) -> io::Result<()> {
         let mut media = self.media();
         media.check()?;
-        media.file(segment)?.written.truncate(length as usize);
+        if media.fails_at(Fault::Truncate) {
+            return failed();
+        }
+        media.file(segment)?.truncate(length as usize);
         Ok(())
     }
 
     fn read(&mut self, segment: u64, at: u64, length: usize) -> io::Result<Bytes> {
         let mut media = self.media();
+        media.operations += 1;
         let file = media.file(segment)?;
         let start = usize::try_from(at)
             .unwrap_or(usize::MAX)
             .min(file.written.len());
         let end = start.saturating_add(length).min(file.written.len());
+        let mut unreadable = file.unreadable.range(start / SECTOR..end.div_ceil(SECTOR));
+        if start < end && unreadable.next().is_some() {
+            return failed();
+        }
         Ok(Bytes::copy_from_slice(&file.written[start..end]))
     }
 
     fn delete(&mut self, segment: u64) -> io::Result<()> {
         let mut media = self.media();
         media.check()?;
-        media.files.remove(&segment);
+        if media.fails_at(Fault::Delete) {
+            return failed();
+        }
+        if let Some(file) = media.files.remove(&segment) {
+            media.names_changed = true;
+            media.made.remove(&segment);
+            media.deleted.insert(segment, file);
+        }
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use underpass_store::simulated::{Crash, SimulatedDisk};
 use underpass_store::{DiskStore, Identity, Limits, Next, Report, Worker};
 
 pub const LIMITS: Limits = Limits {
-    segment_bytes: 4096,
+    segment_bytes: 16 << 10,
     memory_bytes: 8192,
     write_behind: Duration::from_millis(250),
 };
@@ -31,6 +31,8 @@ pub struct Bench {
     pub put: BTreeMap<u64, Bundle>,
     /// Of that, what is not removed.
     pub kept: BTreeSet<u64>,
+    /// What the log needs for it: records, with their entries in an index.
+    pub kept_bytes: u64,
     /// What somebody was told to be safe.
     pub committed: BTreeSet<u64>,
     pub lost: BTreeSet<u64>,
@@ -42,6 +44,23 @@ pub struct Bundle {
     pub record: Bytes,
     pub payload: Bytes,
     pub urgent: bool,
+}
+
+impl Bundle {
+    fn needed_bytes(&self) -> u64 {
+        let record = 48 + self.record.len();
+        (2 * record + 8 + self.payload.len()).next_multiple_of(8) as u64
+    }
+}
+
+/// Bytes that are nowhere else.
+fn content(id: u64, bytes: usize) -> Bytes {
+    let words = (0..bytes.div_ceil(8) as u64).flat_map(|at| {
+        let mut word = (id << 20 | at).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        word ^= word >> 29;
+        word.wrapping_mul(0xBF58_476D_1CE4_E5B9).to_be_bytes()
+    });
+    words.take(bytes).collect::<Vec<u8>>().into()
 }
 
 fn open(
@@ -80,6 +99,7 @@ impl Bench {
             next_id: 0,
             put: BTreeMap::new(),
             kept: BTreeSet::new(),
+            kept_bytes: 0,
             committed: BTreeSet::new(),
             lost: BTreeSet::new(),
             events: Vec::new(),
@@ -92,7 +112,7 @@ impl Bench {
         self.next_id += 1;
         let bundle = Bundle {
             record: Bytes::from(vec![id as u8; 40 + (id % 5) as usize]),
-            payload: (0..bytes).map(|at| (id as usize * 31 + at) as u8).collect(),
+            payload: content(id, bytes),
             urgent,
         };
         let keep = Keep {
@@ -103,6 +123,7 @@ impl Bench {
         let half = bundle.payload.len() / 2;
         let pieces = vec![bundle.payload.slice(..half), bundle.payload.slice(half..)];
         self.store.put(self.now, BundleId(id), Some(keep), pieces);
+        self.kept_bytes += bundle.needed_bytes();
         self.put.insert(id, bundle);
         self.kept.insert(id);
         id
@@ -110,7 +131,10 @@ impl Bench {
 
     pub fn remove(&mut self, id: u64) {
         self.store.remove(self.now, BundleId(id));
-        self.kept.remove(&id);
+        if self.kept.remove(&id) {
+            let needed = self.put[&id].needed_bytes();
+            self.kept_bytes = self.kept_bytes.saturating_sub(needed);
+        }
         self.committed.remove(&id);
     }
 
@@ -136,6 +160,13 @@ impl Bench {
             }
         }
         panic!("the worker never rests");
+    }
+
+    /// Lets the worker try again what has failed, some times.
+    pub fn recover(&mut self) {
+        for _ in 0..10 {
+            self.settle();
+        }
     }
 
     pub fn listen(&mut self) {
@@ -164,6 +195,21 @@ impl Bench {
             }
         }
         panic!("the payload never comes");
+    }
+
+    /// A payload, or none once it is told to be lost.
+    pub fn load_or_lose(&mut self, id: u64) -> Option<Bytes> {
+        for _ in 0..100 {
+            match self.store.payload(BundleId(id)) {
+                Payload::Here(pieces) => return Some(pieces.concat().into()),
+                Payload::Coming => drop(self.step()),
+                Payload::Lost => {
+                    assert!(self.lost.contains(&id), "{id} is lost, and nobody was told");
+                    return None;
+                }
+            }
+        }
+        panic!("neither the payload nor its loss ever comes");
     }
 
     /// The node ends, and starts again after `down`; a loss of power is

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use underpass_store::simulated::Crash;
+use underpass_store::simulated::{Crash, Fault};
 
 use crate::bench::{Bench, LIMITS};
 
@@ -20,6 +20,7 @@ enum Deed {
     DieAfter(u64),
     Fill(bool),
     Fail(bool),
+    FailOnce(Fault),
 }
 
 fn crash() -> impl Strategy<Value = Crash> {
@@ -27,6 +28,17 @@ fn crash() -> impl Strategy<Value = Crash> {
         Just(Crash::Kill),
         Just(Crash::PowerInOrder),
         Just(Crash::PowerInAnyOrder)
+    ]
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        Just(Fault::Create),
+        Just(Fault::Write),
+        Just(Fault::Sync),
+        Just(Fault::SyncNames),
+        Just(Fault::Truncate),
+        Just(Fault::Delete),
     ]
 }
 
@@ -42,6 +54,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => (0u64..6000).prop_map(Deed::DieAfter),
         1 => any::<bool>().prop_map(Deed::Fill),
         1 => any::<bool>().prop_map(Deed::Fail),
+        2 => fault().prop_map(Deed::FailOnce),
     ]
 }
 
@@ -74,6 +87,7 @@ fn perform(bench: &mut Bench, deed: &Deed) {
             bench.disk.set_capacity(full.then_some(used + 500));
         }
         Deed::Fail(broken) => bench.disk.set_broken(*broken),
+        Deed::FailOnce(fault) => bench.disk.fail(*fault, 1),
     }
 }
 
@@ -129,6 +143,84 @@ proptest! {
         bench.settle();
         let left = bench.disk.used_bytes();
         prop_assert!(left <= 2 * LIMITS.segment_bytes, "{left} bytes of nothing");
+    }
+
+    #[test]
+    fn what_is_released_stays_so_once_a_later_bundle_is_safe(
+        deeds in prop::collection::vec(deed(), 1..120),
+        how in crash(),
+        seed in any::<u64>(),
+    ) {
+        let mut bench = Bench::new(LIMITS);
+        for deed in &deeds {
+            perform(&mut bench, deed);
+        }
+        if bench.disk.is_dying() {
+            end(&mut bench, Crash::Kill, seed);
+        }
+        bench.disk.set_capacity(None);
+        bench.disk.set_broken(false);
+        bench.recover();
+        bench.put(10, true);
+        bench.pass(LIMITS.write_behind);
+        bench.recover();
+        bench.crash(how, seed, Duration::ZERO);
+        prop_assert_eq!(bench.restored_ids(), bench.kept);
+    }
+
+    #[test]
+    fn an_unreadable_sector_costs_what_is_in_it_and_is_found(
+        sizes in prop::collection::vec((600usize..1500, any::<bool>()), 1..60),
+        released in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+        place in any::<prop::sample::Index>(),
+        how in prop::option::of(crash()),
+        seed in any::<u64>(),
+    ) {
+        let mut bench = Bench::new(LIMITS);
+        for (bytes, urgent) in sizes {
+            bench.put(bytes, urgent);
+            bench.step();
+        }
+        for index in &released {
+            if let Some(id) = choose(&bench, index) {
+                bench.remove(id);
+            }
+        }
+        bench.pass(Duration::from_secs(1));
+        bench.settle();
+        let sectors = bench.disk.sectors();
+        let sectors = sectors.iter().flat_map(|(n, count)| (0..*count).map(|s| (*n, s)));
+        let sectors: Vec<(u64, usize)> = sectors.collect();
+        prop_assume!(!sectors.is_empty());
+        let (segment, sector) = *place.get(&sectors);
+        bench.disk.spoil(segment, sector);
+        let kept = bench.kept.clone();
+        if let Some(how) = how {
+            bench.crash(how, seed, Duration::ZERO);
+            bench.kept = bench.restored_ids();
+        }
+        let missing = kept.difference(&bench.kept).count();
+        for id in bench.kept.clone() {
+            let expected = bench.put[&id].payload.clone();
+            let loaded = bench.load_or_lose(id);
+            prop_assert!(loaded.is_none_or(|payload| payload == expected));
+        }
+        // Emptying goes on in the background.
+        for _ in 0..200 {
+            bench.step();
+        }
+        let lost = bench.lost.len();
+        prop_assert!(missing + lost <= 2, "{missing} missing, {lost} lost");
+        prop_assert!(missing == 0 || !bench.report.damaged.is_empty());
+        // Nothing is left where it could not be read.
+        let left = bench.disk.sectors();
+        let emptied = left.iter().all(|(number, _)| *number != segment);
+        prop_assert!(emptied || missing + lost == 0);
+        let kept = bench.kept.clone();
+        bench.crash(Crash::Kill, seed, Duration::ZERO);
+        // What was in memory all the time has not been read before.
+        let late = kept.difference(&bench.restored_ids()).count();
+        prop_assert!(missing + lost + late <= 2, "and {late} later");
     }
 
     #[test]

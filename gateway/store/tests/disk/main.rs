@@ -2,5 +2,8 @@
 
 mod bench;
 mod claims;
+mod counted;
 mod custody;
+mod faults;
 mod laws;
+mod load;

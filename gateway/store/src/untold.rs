@@ -1,0 +1,47 @@
+//! Releases that no segment on the disk tells yet.
+
+use std::collections::BTreeMap;
+
+/// Released bundles by the segment that has their record: once that is gone,
+/// the release need not be told.
+#[derive(Debug, Default)]
+pub struct Untold(BTreeMap<u64, Vec<u64>>);
+
+impl Untold {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn add(&mut self, target: u64, id: u64) {
+        self.0.entry(target).or_default().push(id);
+    }
+
+    /// A segment is gone, and with it all of its records.
+    pub fn forget(&mut self, target: u64) {
+        self.0.remove(&target);
+    }
+
+    /// Takes at most `most` of them, each with the segment of its record.
+    pub fn take(&mut self, most: usize) -> Vec<(u64, u64)> {
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some(mut entry) = self.0.first_entry()
+        {
+            let target = *entry.key();
+            let ids = entry.get_mut();
+            let rest = ids.len().saturating_sub(most - taken.len());
+            taken.extend(ids.drain(rest..).map(|id| (target, id)));
+            if ids.is_empty() {
+                entry.remove();
+            }
+        }
+        taken
+    }
+
+    /// Takes back what could not be told.
+    pub fn put_back(&mut self, taken: impl IntoIterator<Item = (u64, u64)>) {
+        for (target, id) in taken {
+            self.add(target, id);
+        }
+    }
+}
