@@ -84,6 +84,16 @@ impl Classes {
         Ok(Classes { ordered, levels })
     }
 
+    /// Whether the classes and their priority levels are the same; weights may
+    /// differ.
+    pub fn is_ordered_as(&self, other: &Classes) -> bool {
+        let order = |classes: &Classes| -> Vec<Class> {
+            let ordered = classes.ordered.iter();
+            ordered.map(|config| config.class).collect()
+        };
+        self.levels == other.levels && order(self) == order(other)
+    }
+
     /// The place of `class` in the order of service.
     pub fn place(&self, class: Class) -> Option<usize> {
         self.ordered.iter().position(|config| config.class == class)

@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
+use underpass_work::count;
+
 /// Virtual time per byte at weight 1. A weight may be a rate in bit/s, below
 /// 2³⁷: rounding errs by less than 2⁻¹⁹ byte for each charge, and u128 does
 /// not wrap in any lifetime.
@@ -17,8 +19,7 @@ pub(crate) struct Ranked<T> {
 
 impl<T: Ord> Ord for Ranked<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        #[cfg(test)]
-        counting::count();
+        count();
         (&self.rank, self.flow).cmp(&(&other.rank, other.flow))
     }
 }
@@ -137,22 +138,6 @@ impl FairQueue {
             .first()
             .map_or(self.flows[flow].tag, |first| first.rank);
         self.now = self.now.max(first);
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod counting {
-    //! Comparisons made by this thread's orders, to prove costs by counting.
-    use std::cell::Cell;
-
-    thread_local!(static COMPARISONS: Cell<u64> = const { Cell::new(0) });
-
-    pub fn count() {
-        COMPARISONS.with(|comparisons| comparisons.set(comparisons.get() + 1));
-    }
-
-    pub fn taken() -> u64 {
-        COMPARISONS.with(Cell::take)
     }
 }
 

@@ -26,7 +26,7 @@ const LEAST_PART: u64 = 10;
 
 const MILLION: u128 = 1_000_000;
 
-/// What does not change while the scheduler lives.
+/// What a scheduler is made from; only the classes' weights change later.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The classes; class 0 among them, above all others.
@@ -46,6 +46,9 @@ pub enum ConfigError {
     /// The utilisation is no part of a rate.
     #[error("utilisation is {0}; it must be above 0 and at most 1")]
     Utilisation(f64),
+    /// Other classes or priorities than those that the queues are built by.
+    #[error("classes and their priorities cannot change while they are in use")]
+    OtherClasses,
 }
 
 /// The leaf's terminal has not been added, or its class is not configured.
@@ -137,6 +140,24 @@ impl LinkScheduler {
             self.signalling.register(number, weight);
         }
         self.set_rate(now, id, rate_bps);
+    }
+
+    /// Gives the classes other weights, in force at once. Classes and
+    /// priorities stay: they are what the queues of all terminals are built by.
+    ///
+    /// # Errors
+    /// When these are other classes or priorities, or contradict themselves;
+    /// nothing has changed then.
+    pub fn set_class_weights(&mut self, configs: &[ClassConfig]) -> Result<(), ConfigError> {
+        let classes = Classes::new(configs)?;
+        if !classes.is_ordered_as(&self.classes) {
+            return Err(ConfigError::OtherClasses);
+        }
+        for (_, terminal) in &mut self.terminals {
+            terminal.set_class_weights(&classes);
+        }
+        self.classes = classes;
+        Ok(())
     }
 
     /// Forgets a terminal with all its leaves.
@@ -381,7 +402,7 @@ fn shape(bucket: &mut Option<Bucket>, now: Instant, rate_bps: Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fair::counting;
+    use underpass_work::of;
 
     /// Comparisons in the orders for one bundle, with `count` terminals of
     /// eight classes that are all backlogged and shaped.
@@ -408,22 +429,23 @@ mod tests {
                 link.set_ready(leaf, true).unwrap();
             }
         }
-        counting::taken();
         let bundles = 4 * count;
         let mut sent = 0;
-        while sent < bundles {
-            match link.next(now) {
-                Decision::Send { leaf, max_bytes } => {
-                    link.set_ready(leaf, false).unwrap();
-                    link.sent(now, leaf, max_bytes);
-                    link.set_ready(leaf, true).unwrap();
-                    sent += 1;
+        let steps = of(|| {
+            while sent < bundles {
+                match link.next(now) {
+                    Decision::Send { leaf, max_bytes } => {
+                        link.set_ready(leaf, false).unwrap();
+                        link.sent(now, leaf, max_bytes);
+                        link.set_ready(leaf, true).unwrap();
+                        sent += 1;
+                    }
+                    Decision::Wait(until) => now = until,
+                    Decision::Idle => now += Duration::from_millis(1),
                 }
-                Decision::Wait(until) => now = until,
-                Decision::Idle => now += Duration::from_millis(1),
             }
-        }
-        counting::taken() / bundles
+        });
+        steps / bundles
     }
 
     #[test]

@@ -69,6 +69,13 @@ impl Terminal {
         }
     }
 
+    /// Takes the weights of classes that are ordered as those it was made for.
+    pub fn set_class_weights(&mut self, classes: &Classes) {
+        for (level, member, weight) in classes.members() {
+            self.levels[level].set_weight(member, weight.into());
+        }
+    }
+
     pub fn set_ready(&mut self, (level, member): (usize, usize), ready: bool) {
         self.levels[level].set_queued(member, ready);
         let bit = 1 << level;

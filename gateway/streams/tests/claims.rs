@@ -426,6 +426,38 @@ fn streams_of_a_class_take_turns() {
 }
 
 #[test]
+fn a_stream_that_begins_in_pieces_goes_first_until_it_has_sent_a_quantum() {
+    let mut pair = Pair::acquainted(Config::default());
+    for _ in 0..4 {
+        let busy = pair.terminal.open(pair.now, open()).unwrap().1;
+        let data = vec![0; 1 << 20].into();
+        pair.terminal.current().write(busy, data).unwrap();
+    }
+    for _ in 0..4 {
+        sealed(&mut pair.terminal, CLASS, 16 * 1024).unwrap();
+    }
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let payload_of = |pair: &mut Pair, bytes: usize| {
+        let data = vec![1; bytes].into();
+        pair.terminal.current().write(id, data).unwrap();
+        let payload = joined(sealed(&mut pair.terminal, CLASS, 16 * 1024).unwrap());
+        payload.iter().filter(|byte| **byte == 1).count() >= bytes
+    };
+    sealed(&mut pair.terminal, CLASS, 16 * 1024).unwrap();
+    // A turn is what a payload holds here.
+    assert!(payload_of(&mut pair, 6000));
+    assert!(payload_of(&mut pair, 6000));
+    assert!(!payload_of(&mut pair, 6000), "a quantum is over");
+    // The rest waits as the others do; by then it is one that begins again.
+    for _ in 0..12 {
+        sealed(&mut pair.terminal, CLASS, 16 * 1024).unwrap();
+    }
+    let stream = pair.terminal.current().stream(id).unwrap();
+    assert_eq!(stream.sent_bytes, 18_000);
+    assert!(payload_of(&mut pair, 6000));
+}
+
+#[test]
 fn bytes_after_set_class_leave_in_the_other_class() {
     let mut pair = Pair::acquainted(Config::default());
     let id = pair.terminal.open(pair.now, open()).unwrap().1;

@@ -395,3 +395,40 @@ fn removed_terminal_is_gone_and_its_place_can_be_taken() {
     line.ready(3, 4, true);
     assert!(matches!(line.next(), Decision::Send { leaf: granted, .. } if granted == leaf(3, 4)));
 }
+
+#[test]
+fn weights_of_classes_change_while_they_wait() {
+    let mut line = Line::new(Some(20 * MBIT));
+    line.terminal(1, 1, None);
+    line.ready(1, 2, true);
+    line.ready(1, 3, true);
+    line.run(SECOND);
+    let mut classes = config().classes;
+    for class in &mut classes {
+        // Two to one instead of one to three.
+        class.weight = if class.class == Class(2) { 2 } else { 1 };
+    }
+    line.link.set_class_weights(&classes).unwrap();
+    let of = |line: &Line, class| line.bytes(|sent| sent.leaf.class == Class(class));
+    let before = (of(&line, 2), of(&line, 3));
+    line.run(9 * SECOND);
+    let two = of(&line, 2) - before.0;
+    let three = of(&line, 3) - before.1;
+    assert!(two.abs_diff(2 * three) < three / 20, "{two} and {three}");
+}
+
+#[test]
+fn other_classes_or_priorities_are_refused_and_change_nothing() {
+    let mut line = Line::new(Some(MBIT));
+    line.terminal(1, 1, None);
+    let classes = config().classes;
+    let fewer = &classes[..classes.len() - 1];
+    let mut moved = classes.clone();
+    moved[1].priority = 99;
+    for wrong in [fewer, &moved] {
+        let refused = line.link.set_class_weights(wrong);
+        assert_eq!(refused, Err(ConfigError::OtherClasses));
+    }
+    line.ready(1, 2, true);
+    assert!(matches!(line.next(), Decision::Send { .. }));
+}

@@ -8,10 +8,11 @@
 
 use bytes::Bytes;
 use underpass_cla::Class;
+use underpass_work::each;
 
 use super::queue::{Flow, Place};
 use super::{Counters, Mux, Sealed};
-use crate::stream::{Life, Sending};
+use crate::stream::{Life, Sending, Stream};
 use crate::wire::{Frame, Sealer, StreamId};
 
 /// Room for the payload's head, an OPEN, and the heads of frames.
@@ -38,13 +39,20 @@ impl Mux {
 
     /// Streams with something to seal, by id.
     pub fn streams_with_output(&self) -> Vec<StreamId> {
-        let streams = self.streams.iter();
-        let able = streams.filter(|(_, stream)| {
-            stream.has_output() && (stream.life != Life::Early || stream.open.is_some())
-        });
-        let mut ids: Vec<StreamId> = able.map(|(id, _)| *id).collect();
-        ids.sort_unstable();
-        ids
+        let able = |id: &StreamId| {
+            let stream = self.streams.get(id);
+            stream.is_some_and(|stream| stream.life != Life::Early || stream.open.is_some())
+        };
+        each(self.unsealed.iter().copied()).filter(able).collect()
+    }
+
+    /// Notes whether the stream has something to seal.
+    pub(super) fn note_output(&mut self, id: StreamId) {
+        let has_output = self.streams.get(&id).is_some_and(Stream::has_output);
+        match has_output {
+            true => self.unsealed.insert(id),
+            false => self.unsealed.remove(&id),
+        };
     }
 
     /// Seals what a stream has waiting, half a floor of it at most, whether
@@ -88,6 +96,7 @@ impl Mux {
         self.counters.payloads_sent += 1;
         Counters::add(&mut self.counters.sent_bytes, class, bytes);
         self.enqueue(id, Place::New);
+        self.look_at_writer(id);
         if last {
             self.reset_behind_last(id);
         }
@@ -128,33 +137,23 @@ impl Mux {
         let bytes = stream.send.ahead.pop().unwrap_or(0);
         let after = stream.send.outstanding().saturating_sub(floor);
         self.charged = self.charged - before + after;
-        if stream.deficit == 0 {
-            stream.deficit = quantum;
-        }
-        stream.deficit = stream.deficit.saturating_sub(bytes.max(1));
-        self.writers_retry = true;
+        Self::begin_turn(stream, quantum);
+        Self::charge_turn(stream, bytes, quantum);
         match stream.deficit {
             0 => self.turn_over(id),
             _ => self.enqueue(id, Place::First),
         }
+        self.look_at_writer(id);
         self.settle(id);
     }
 
     /// Has the next payload leave that is held back, where there is no room to
     /// seal another: the flow whose it is.
     pub(crate) fn poll_held_back(&mut self, class: Class) -> Option<Flow> {
-        let queue = self.classes.get(usize::from(class.0))?;
-        for _ in 0..queue.flows {
-            let flow = self.next_turn(class)?;
-            if self.leaves_custody(flow) {
-                self.let_leave(flow, 1);
-                return Some(flow);
-            }
-            if let Flow::Stream(id) = flow {
-                self.turn_over(id);
-            }
-        }
-        None
+        self.let_one_go_on(class);
+        let flow = self.next_held_back(class)?;
+        self.let_leave(flow, 1);
+        Some(flow)
     }
 
     /// Nobody wants what is held back of a stream.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_cla::Class;
+use underpass_work::count;
 
 use super::queue::Place;
 use super::{Event, Mux, OpenError, StreamError, StreamInfo, StreamState, WriteError};
@@ -37,7 +38,7 @@ impl Mux {
         let mut stream = Stream::new(now, open.class, Life::Open);
         stream.connected_told = !open.report_connected;
         stream.open = Some(Box::new(open));
-        self.streams.insert(id, stream);
+        self.insert_stream(id, stream);
         self.counters.opened += 1;
         self.enqueue(id, Place::New);
         Ok(id)
@@ -70,18 +71,13 @@ impl Mux {
     /// willing to take. At 0, [`Event::Writable`] follows when it has risen.
     pub fn send_capacity(&mut self, id: StreamId) -> usize {
         let capacity = self.capacity(id);
-        if capacity == 0
-            && let Some(stream) = self.streams.get_mut(&id)
-            && stream.life == Life::Open
-            && stream.send.state == Sending::Open
-            && !std::mem::replace(&mut stream.writable_wanted, true)
-        {
-            self.writers.push(id);
+        if capacity == 0 {
+            self.want_to_write(id);
         }
         capacity
     }
 
-    fn capacity(&self, id: StreamId) -> usize {
+    pub(super) fn capacity(&self, id: StreamId) -> usize {
         let config = &self.config;
         let Some(stream) = self.streams.get(&id) else {
             return 0;
@@ -97,26 +93,10 @@ impl Mux {
             .saturating_sub(queued as u64 + stream.send.ahead.bytes());
         let credit = usize::try_from(credit).unwrap_or(usize::MAX);
         let capacity = own.min(shared.max(reserved)).min(credit);
-        if capacity < LEAST_CAPACITY_BYTES.min(config.send_buffer_bytes / 2) {
+        if capacity < least_capacity(config.send_buffer_bytes) {
             return 0;
         }
         capacity
-    }
-
-    pub(super) fn wake_writers(&mut self) {
-        self.writers_retry = false;
-        for id in std::mem::take(&mut self.writers) {
-            let able = self.capacity(id) > 0;
-            let Some(stream) = self.streams.get_mut(&id) else {
-                continue;
-            };
-            if able {
-                stream.writable_wanted = false;
-                self.events.push_back(Event::Writable(id));
-            } else if stream.life == Life::Open && stream.send.state == Sending::Open {
-                self.writers.push(id);
-            }
-        }
     }
 
     /// Takes bytes to send, all or none. What [`Mux::send_capacity`] gave is
@@ -141,9 +121,13 @@ impl Mux {
         });
         self.buffered += length;
         match queued {
-            Some(class) => self.classes[class].bytes += length as u64,
+            Some(class) => {
+                self.classes[class].bytes += length as u64;
+                self.note_output(id);
+            }
             None => self.enqueue(id, Place::New),
         }
+        self.look_at_writer(id);
         Ok(())
     }
 
@@ -203,6 +187,42 @@ impl Mux {
         Ok(())
     }
 
+    /// Resets the streams that began at `before` or earlier and that their
+    /// applications have not ended; which these are. No other is visited.
+    pub(crate) fn reset_older(
+        &mut self,
+        before: Instant,
+        code: ResetCode,
+        reason: &str,
+    ) -> Vec<StreamId> {
+        let mut reset = Vec::new();
+        while let Some((at, id)) = self.by_age.first().copied()
+            && at <= before
+        {
+            count();
+            self.by_age.pop_first();
+            let waits = self
+                .streams
+                .get(&id)
+                .is_some_and(|stream| !stream.has_ended());
+            if waits && self.reset(id, code, reason).is_ok() {
+                reset.push(id);
+            }
+        }
+        reset
+    }
+
+    /// When the first of the streams began that [`Mux::reset_older`] has not
+    /// seen.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.by_age.first().map(|(at, _)| *at)
+    }
+
+    /// Streams, as long as anything is known of them.
+    pub(crate) fn count(&self) -> usize {
+        self.streams.len()
+    }
+
     /// Says that no more bytes are wanted; unread ones are dropped. The
     /// sending direction goes on.
     pub fn stop(&mut self, id: StreamId, code: ResetCode) -> Result<(), StreamError> {
@@ -231,13 +251,13 @@ impl Mux {
         if stream.life != Life::Open {
             return None;
         }
-        let before = stream.recv.outstanding();
+        let before = stream.recv.in_use();
         let untold = stream.recv.unreturned();
         let Some(data) = stream.recv.assembler.take(limit) else {
             stream.readable_told = false;
             return None;
         };
-        let after = stream.recv.outstanding();
+        let after = stream.recv.in_use();
         self.recount(before, after);
         self.consumed(id, untold);
         self.finish_if_read_out(id);
@@ -299,7 +319,21 @@ impl Mux {
     }
 }
 
+/// Less room than this is none.
+fn least_capacity(send_buffer_bytes: usize) -> usize {
+    LEAST_CAPACITY_BYTES.min(send_buffer_bytes / 2)
+}
+
 impl Stream {
+    /// Whether it waits to write for what others give back, and not for its
+    /// own bytes to be sealed; and if so, whether for room that all share.
+    pub(super) fn waits_for_others(&self, send_buffer_bytes: usize) -> Option<bool> {
+        let least = least_capacity(send_buffer_bytes);
+        let queued = self.send.pieces.len();
+        let own = send_buffer_bytes.saturating_sub(queued);
+        (own >= least).then_some(RESERVED_BUFFER_BYTES.saturating_sub(queued) < least)
+    }
+
     fn info(&self, id: StreamId) -> StreamInfo {
         let sending = self.send.state == Sending::Open;
         let receiving = self.recv.state == Receiving::Open;
@@ -318,7 +352,7 @@ impl Stream {
             sent_bytes: self.send.sent,
             read_bytes: self.recv.assembler.taken(),
             send_buffered_bytes: self.send.pieces.len() as u64,
-            unread_bytes: self.recv.outstanding(),
+            unread_bytes: self.recv.in_use().received,
         }
     }
 }

@@ -12,9 +12,16 @@ impl Mux {
         let charged: u64 = streams().map(|s| beyond(s.send.outstanding(), floor)).sum();
         assert_eq!(self.charged, charged);
         let excess: u64 = streams()
-            .map(|s| beyond(s.recv.outstanding(), self.floor()))
+            .map(|s| beyond(s.recv.in_use().received, self.floor()))
             .sum();
         assert_eq!(self.excess, excess);
+        let promised: u64 = streams()
+            .map(|s| beyond(s.recv.in_use().promised, self.floor()))
+            .sum();
+        assert_eq!(self.promised_excess, promised);
+        let early = streams().filter(|s| s.life == Life::Early).count();
+        assert_eq!(self.early, early);
+        assert_eq!(self.by_age.len(), self.streams.len());
         assert!(excess <= self.granted.peer_window_bytes);
         let untold: u64 = streams()
             .filter(|s| !self.former && !s.control.credit)
@@ -37,9 +44,20 @@ impl Mux {
             let bytes = |s: &Stream| s.send.pieces.len() as u64 + s.send.ahead.bytes();
             assert_eq!(queue.bytes, queued().map(bytes).sum::<u64>());
         }
+        let blocked = streams().filter(|s| s.blocked.is_some()).count();
+        assert_eq!(self.blocked.len(), blocked);
+        for (class, _, id) in &self.blocked {
+            let goes_on = self.waits_for_credit(*id) || self.has_pending(*class);
+            assert!(goes_on, "{id} waits for nothing");
+        }
+        for (id, stream) in &self.streams {
+            assert_eq!(self.unsealed.contains(id), stream.has_output(), "{id}");
+        }
+        let writers = streams().filter(|s| s.writer.place.is_some()).count();
+        assert_eq!(self.writers.len(), writers);
         for (id, stream) in &self.streams {
             assert_eq!(stream.control.listed, self.control.contains(id));
-            let waits = stream.queued.is_some() || stream.blocked;
+            let waits = stream.queued.is_some() || stream.blocked.is_some();
             assert!(waits || !stream.has_output(), "{id} forgotten: {stream:?}");
             if self.former {
                 assert_eq!(stream.send.state, Sending::Done);

@@ -5,8 +5,10 @@
 //! most the peer window, and a stream may charge at most half of what the
 //! others leave, so that one stalled reader cannot take all.
 
+use underpass_work::each;
+
 use super::Mux;
-use crate::stream::{Life, Receiving, SendSide};
+use crate::stream::{InUse, Life, Receiving, SendSide};
 use crate::wire::{FLOOR_BYTES, Hello, StreamId, VARINT_MAX};
 
 /// Consumption is told when it reaches this part of a window. A sender must
@@ -38,13 +40,19 @@ impl Default for PeerCredit {
 }
 
 impl PeerCredit {
-    pub(super) fn of(hello: &Hello) -> Self {
-        Self {
+    /// Takes what a later HELLO says. A run's floor is that of the first: all
+    /// charges would have to be counted anew with another one.
+    pub(super) fn renew(&mut self, hello: &Hello) {
+        let floor = match self.sequence {
+            None => hello.floor_bytes,
+            Some(_) => self.floor,
+        };
+        *self = Self {
             sequence: Some(hello.sequence),
-            stream_window: hello.stream_window_bytes.max(hello.floor_bytes),
+            stream_window: hello.stream_window_bytes.max(floor),
             peer_window: hello.peer_window_bytes,
-            floor: hello.floor_bytes,
-        }
+            floor,
+        };
     }
 }
 
@@ -69,11 +77,9 @@ impl Mux {
         send.outstanding().saturating_sub(self.peer_credit.floor)
     }
 
-    /// Counts the charges anew: the floor or the windows have changed.
+    /// Counts the charges anew: the floor is known now.
     pub(super) fn recharge(&mut self) {
-        self.charged = self
-            .streams
-            .values()
+        self.charged = each(self.streams.values())
             .map(|stream| self.charge(&stream.send))
             .sum();
     }
@@ -99,6 +105,7 @@ impl Mux {
         if stream.life == Life::Draining {
             self.settle(id);
         }
+        self.look_again(id);
         self.credit_changed = true;
     }
 
@@ -119,11 +126,13 @@ impl Mux {
         self.config.floor_bytes
     }
 
-    /// Replaces a stream's part in the sum of unconsumed bytes.
-    pub(super) fn recount(&mut self, before: u64, after: u64) {
+    /// Replaces a stream's part in the sums of credit in use.
+    pub(super) fn recount(&mut self, before: InUse, after: InUse) {
         let floor = self.floor();
-        self.excess -= before.saturating_sub(floor);
-        self.excess += after.saturating_sub(floor);
+        let beyond = |bytes: u64| bytes.saturating_sub(floor);
+        self.excess = self.excess - beyond(before.received) + beyond(after.received);
+        self.promised_excess =
+            self.promised_excess - beyond(before.promised) + beyond(after.promised);
     }
 
     /// Decides whether what the application has just taken is told to the
@@ -164,7 +173,7 @@ impl Mux {
             self.tell(id);
         }
         if self.untold >= windows.peer_window_bytes / PART_TOLD {
-            for id in std::mem::take(&mut self.untold_streams) {
+            for id in each(std::mem::take(&mut self.untold_streams)) {
                 if let Some(stream) = self.streams.get_mut(&id) {
                     stream.consumed_listed = false;
                     self.tell(id);
@@ -202,7 +211,7 @@ impl Mux {
         if !self.former && !stream.control.credit && untold >= least {
             self.untold -= untold;
         }
-        let before = stream.recv.outstanding();
+        let before = stream.recv.in_use();
         let charged =
             !self.former && end.is_some_and(|end| end.saturating_sub(stream.recv.returned) > floor);
         stream.recv.state = Receiving::Done;
@@ -213,6 +222,6 @@ impl Mux {
         if charged {
             self.list_control(id);
         }
-        self.recount(before, 0);
+        self.recount(before, InUse::default());
     }
 }

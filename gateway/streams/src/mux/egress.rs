@@ -44,6 +44,7 @@ impl Mux {
         let receiver = self.peer_incarnation.unwrap_or(0);
         let mut sealer = Sealer::new(limit, self.incarnation, receiver);
         let mut streams = Vec::new();
+        self.let_one_go_on(class);
         let sparse = self.has_sparse(class);
         let room = class != self.config.control_class || self.seal_control(&mut sealer);
         while room && let Some(flow) = self.next_turn(class) {
@@ -70,6 +71,7 @@ impl Mux {
                 stream.unacknowledged += 1;
                 streams.push(id);
             }
+            self.look_at_writer(id);
             self.settle(id);
             if !goes_on {
                 break;
@@ -221,17 +223,18 @@ impl Mux {
     fn seal_data(&mut self, id: StreamId, quantum: u64, sealer: &mut Sealer) -> bool {
         let sendable = self.sendable(id);
         let charged = self.charged;
+        let class = self.streams.get(&id).map(|stream| stream.class);
+        let nobody_else = class.is_none_or(|class| self.has_credit_now(class).is_none());
         let Some(stream) = self.streams.get_mut(&id) else {
             return true;
         };
-        if stream.deficit == 0 {
-            stream.deficit = quantum;
-        }
+        Self::begin_turn(stream, quantum);
         // Nobody waits behind it: one frame instead of one per turn.
         let alone = self
             .classes
             .get(usize::from(stream.class.0))
-            .is_none_or(|queue| queue.flows == 0);
+            .is_none_or(|queue| queue.flows == 0)
+            && nobody_else;
         if alone {
             stream.deficit = stream.deficit.max(sendable);
         }
@@ -260,6 +263,7 @@ impl Mux {
         if fin {
             stream.send.state = Sending::Done;
         }
+        Self::charge_turn(stream, count as u64, quantum);
         if !cut {
             self.turn_over(id);
             if last {
@@ -268,7 +272,6 @@ impl Mux {
             return true;
         }
         // A turn that the payload's end cuts goes on in the next payload.
-        stream.deficit -= count as u64;
         self.enqueue(id, Place::First);
         false
     }

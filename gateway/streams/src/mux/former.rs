@@ -1,5 +1,7 @@
 //! From one run of the peer to the next, and what a run that is over leaves.
 
+use underpass_work::each;
+
 use super::Mux;
 use crate::stream::{Life, Receiving, Sending};
 use crate::wire::{ResetCode, StreamId};
@@ -36,6 +38,7 @@ impl Mux {
         self.restored.clear();
         self.ended.clear();
         self.blocked.clear();
+        self.unsealed.clear();
         self.control.clear();
         self.loose.clear();
         self.refused.clear();
@@ -59,10 +62,10 @@ impl Mux {
         stream.send.state = Sending::Done;
         stream.reset_behind = None;
         stream.queued = None;
-        stream.blocked = false;
+        stream.blocked = None;
         stream.control = Default::default();
         stream.consumed_listed = false;
-        stream.writable_wanted = false;
+        stream.writer = Default::default();
         let ended = unheard || stream.recv.state == Receiving::Done;
         self.drop_ahead(id);
         if ended {
@@ -81,7 +84,7 @@ impl Mux {
                 self.end(id, ResetCode::Restarted, REASON.to_owned());
                 continue;
             }
-            let before = stream.recv.outstanding();
+            let before = stream.recv.in_use();
             let runs = stream.recv.assembler.runs();
             let end = stream.recv.assembler.cut_at_gap();
             if stream.recv.final_offset != Some(end) {
@@ -90,7 +93,7 @@ impl Mux {
                 stream.recv.reset.get_or_insert_with(|| Box::new(reset));
             }
             stream.recv.highest = end;
-            let after = stream.recv.outstanding();
+            let after = stream.recv.in_use();
             self.runs -= runs;
             self.recount(before, after);
             self.finish_if_read_out(id);
@@ -120,7 +123,7 @@ impl Mux {
     }
 
     pub(super) fn sorted_ids(&self) -> Vec<StreamId> {
-        let mut ids: Vec<StreamId> = self.streams.keys().copied().collect();
+        let mut ids: Vec<StreamId> = each(self.streams.keys()).copied().collect();
         ids.sort_unstable();
         ids
     }

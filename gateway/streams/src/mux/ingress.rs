@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_cla::Class;
+use underpass_work::each;
 
-use super::credit::PeerCredit;
 use super::{Counters, Event, Mux, PayloadError};
 use crate::stream::{Life, Origin, Receiving, Sending, Stream};
 use crate::wire::{Frame, Frames, Hello, Open, ResetCode, StreamId};
@@ -17,6 +17,11 @@ pub(super) const MAX_CLOSED_RANGES: usize = 65_536;
 
 /// Runs of bytes beyond a gap that are kept of all streams.
 const MAX_RUNS: usize = 65_536;
+
+/// Streams at one time whose OPEN is still on its way, of which only bytes or a
+/// STOP have come: OPEN leaves with the first bytes, so an honest peer needs
+/// few.
+const MAX_EARLY: usize = 4096;
 
 /// CREDIT frames kept about streams that are not here.
 pub(super) const MAX_LOOSE_FRAMES: usize = 4096;
@@ -40,8 +45,7 @@ impl Mux {
             self.handle_frame(now, class, frame?, origin, addressed);
         }
         if std::mem::take(&mut self.credit_changed) {
-            self.retry_blocked();
-            self.writers_retry = true;
+            self.credit_came();
         }
         Ok(())
     }
@@ -55,7 +59,7 @@ impl Mux {
         addressed: bool,
     ) {
         let id = match &frame {
-            Frame::Hello(hello) => return self.on_hello(hello),
+            Frame::Hello(hello) => return self.on_hello(hello, addressed),
             // They are about earlier runs.
             Frame::Settled | Frame::Held { .. } | Frame::Limit { .. } => return,
             Frame::Unknown { .. } => {
@@ -90,7 +94,7 @@ impl Mux {
             Frame::Data {
                 offset, fin, data, ..
             } => {
-                if self.admit(now, class, id) {
+                if self.admit(now, class, id, MAX_EARLY) {
                     self.on_data(class, id, offset, fin, data, origin);
                 }
             }
@@ -102,27 +106,32 @@ impl Mux {
         }
     }
 
-    fn on_hello(&mut self, hello: &Hello) {
+    fn on_hello(&mut self, hello: &Hello, addressed: bool) {
         if self.peer_credit.sequence >= Some(hello.sequence) {
             return;
         }
-        self.peer_credit = PeerCredit::of(hello);
-        self.recharge();
+        let first = self.peer_credit.sequence.is_none();
+        self.peer_credit.renew(hello);
         self.credit_changed = true;
         if !self.former && self.peer_announcement != Some(hello.announcement) {
             self.peer_announcement = Some(hello.announcement);
             self.events
                 .push_back(Event::AnnouncementChanged(hello.announcement));
         }
-        if hello.first_valid > self.peer_first_valid {
+        // It is the same in all that is said to this run.
+        let valid = first || addressed && !self.peer_first_valid_is_final;
+        self.peer_first_valid_is_final |= addressed;
+        if valid && hello.first_valid > self.peer_first_valid {
             self.peer_first_valid = hello.first_valid;
             self.closed.insert_range(0, hello.first_valid.0 / 2);
             self.drop_void_streams();
         }
-        // Charges below a new floor are gone.
-        let draining: Vec<StreamId> = self
-            .streams
-            .iter()
+        if !first {
+            return;
+        }
+        self.recharge();
+        // Charges below the peer's floor are gone.
+        let draining: Vec<StreamId> = each(&self.streams)
             .filter(|(_, stream)| stream.life == Life::Draining)
             .map(|(id, _)| *id)
             .collect();
@@ -133,9 +142,7 @@ impl Mux {
 
     /// Ends the peer's streams that it says are void.
     fn drop_void_streams(&mut self) {
-        let void: Vec<StreamId> = self
-            .streams
-            .keys()
+        let void: Vec<StreamId> = each(self.streams.keys())
             .filter(|id| self.is_peers(**id) && **id < self.peer_first_valid)
             .copied()
             .collect();
@@ -146,8 +153,15 @@ impl Mux {
     }
 
     /// Whether a frame about the stream may touch it; makes room for a stream
-    /// of the peer that was not heard of before.
-    pub(super) fn admit(&mut self, now: Instant, class: Class, id: StreamId) -> bool {
+    /// of the peer that was not heard of before, if fewer than `most_early` are
+    /// without their OPEN.
+    pub(super) fn admit(
+        &mut self,
+        now: Instant,
+        class: Class,
+        id: StreamId,
+        most_early: usize,
+    ) -> bool {
         if self.streams.contains_key(&id) {
             return true;
         }
@@ -156,7 +170,8 @@ impl Mux {
             return false;
         }
         let scattered = self.closed.count() >= MAX_CLOSED_RANGES && !self.closed.touches(index);
-        if self.streams.len() >= self.config.max_streams || scattered {
+        let full = self.streams.len() >= self.config.max_streams || self.early >= most_early;
+        if full || scattered {
             self.counters.refused += 1;
             if !scattered {
                 self.closed.insert(index);
@@ -172,12 +187,12 @@ impl Mux {
             stream.send.state = Sending::Done;
             stream.cut = true;
         }
-        self.streams.insert(id, stream);
+        self.insert_stream(id, stream);
         true
     }
 
     fn on_open(&mut self, now: Instant, id: StreamId, open: Open) {
-        if !self.is_peers(id) || !self.admit(now, open.class, id) {
+        if !self.is_peers(id) || !self.admit(now, open.class, id, usize::MAX) {
             return;
         }
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -187,6 +202,8 @@ impl Mux {
             return;
         }
         stream.life = Life::Open;
+        self.early -= 1;
+        self.by_age.insert((stream.opened_at, id));
         stream.class = open.class;
         stream.connected_told = !open.report_connected;
         let stopped = stream.send.state == Sending::Done && !stream.cut;
@@ -231,7 +248,7 @@ impl Mux {
     }
 
     fn on_stop(&mut self, now: Instant, class: Class, id: StreamId, code: ResetCode) {
-        if !self.admit(now, class, id) {
+        if !self.admit(now, class, id, MAX_EARLY) {
             return;
         }
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -326,7 +343,7 @@ impl Mux {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        let before = stream.recv.outstanding();
+        let before = stream.recv.in_use();
         let runs = stream.recv.assembler.runs();
         let Ok(new) = stream.recv.assembler.insert(offset, data, origin) else {
             return self.violated(id, ResetCode::FlowControl, "too many gaps");
@@ -335,7 +352,7 @@ impl Mux {
         if fin {
             stream.recv.final_offset = Some(end);
         }
-        let after = stream.recv.outstanding();
+        let after = stream.recv.in_use();
         self.runs = self.runs - runs + stream.recv.assembler.runs();
         let readable = stream.life == Life::Open && stream.recv.assembler.is_readable();
         if readable && !std::mem::replace(&mut stream.readable_told, true) {
@@ -382,6 +399,7 @@ impl Mux {
         if stream.life == Life::Open {
             self.events.push_back(Event::Reset { id, code, reason });
         }
+        self.early -= usize::from(stream.life == Life::Early);
         stream.life = Life::Draining;
         self.credit_returned(id, sent);
         self.settle(id);

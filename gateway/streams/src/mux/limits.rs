@@ -10,7 +10,7 @@ use underpass_cla::Class;
 
 use super::Mux;
 use super::credit::PART_TOLD;
-use crate::stream::{Receiving, Stream};
+use crate::stream::Receiving;
 use crate::wire::StreamId;
 
 /// Up to which offset bytes of a stream may leave; `None` if nobody wants any.
@@ -20,11 +20,11 @@ impl Mux {
     /// Answers for a stream, and from then on tells by
     /// [`Mux::take_limits`] whenever more may leave.
     pub(crate) fn limit(&mut self, now: Instant, class: Class, id: StreamId) -> Limit {
-        if !self.admit(now, class, id) {
+        if !self.admit(now, class, id, usize::MAX) {
             return None;
         }
         let limit = self.possible_limit(id)?;
-        self.streams.get_mut(&id)?.recv.limit = Some(limit);
+        self.promise(id, Some(limit));
         Some(limit)
     }
 
@@ -51,18 +51,26 @@ impl Mux {
         }
         let possible = self.possible_limit(id).unwrap_or(told);
         if possible >= told + step || short && possible > told {
-            if let Some(stream) = self.streams.get_mut(&id) {
-                stream.recv.limit = Some(possible);
-            }
+            self.promise(id, Some(possible));
             self.limits.push((id, Some(possible)));
         }
     }
 
     /// A direction has ended here: nobody wants what is held back of it.
     pub(super) fn drop_limit(&mut self, id: StreamId) {
-        let stream = self.streams.get_mut(&id);
-        if stream.is_some_and(|stream| stream.recv.limit.take().is_some()) {
+        let stream = self.streams.get(&id);
+        if stream.is_some_and(|stream| stream.recv.limit.is_some()) {
+            self.promise(id, None);
             self.limits.push((id, None));
+        }
+    }
+
+    fn promise(&mut self, id: StreamId, limit: Option<u64>) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            let before = stream.recv.in_use();
+            stream.recv.limit = limit;
+            let after = stream.recv.in_use();
+            self.recount(before, after);
         }
     }
 
@@ -74,25 +82,15 @@ impl Mux {
             return None;
         }
         let floor = self.floor();
-        let charge = |stream: &Stream| promised(stream).saturating_sub(floor);
-        let charged: u64 = self.streams.values().map(charge).sum();
-        let outstanding = promised(stream);
+        let outstanding = stream.recv.in_use().promised;
+        let charge = outstanding.saturating_sub(floor);
         let free = self.granted.peer_window_bytes;
-        let share = free.saturating_sub(charged + charge(stream)) / 2;
+        let share = free.saturating_sub(self.promised_excess + charge) / 2;
         let within_floor = floor.saturating_sub(outstanding);
         let window = self.granted.stream_window_bytes.max(floor);
         let more = window
             .saturating_sub(outstanding)
             .min(within_floor.saturating_add(share));
         Some(stream.recv.assembler.taken() + outstanding + more)
-    }
-}
-
-/// Bytes of a stream that have been received or may come, and are not consumed.
-fn promised(stream: &Stream) -> u64 {
-    let recv = &stream.recv;
-    match recv.state {
-        Receiving::Open => recv.limit.unwrap_or(0).max(recv.highest) - recv.assembler.taken(),
-        Receiving::Done => 0,
     }
 }

@@ -13,8 +13,10 @@ mod former;
 mod ingress;
 mod limits;
 mod queue;
+mod waiting;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Instant;
 
 pub use ahead::Ahead;
 pub use config::{Config, Side, Windows};
@@ -29,6 +31,7 @@ use crate::wire::{Announcement, FLOOR_BYTES, Frame, Hello, ResetCode, StreamId, 
 use credit::PeerCredit;
 pub use queue::Flow;
 use queue::{ClassQueue, Place, RestoredFlow};
+use waiting::{Blocked, Writers};
 
 /// The streams between one run of this node and one run of the peer;
 /// [`crate::Peer`] has one for each run that it knows.
@@ -48,10 +51,16 @@ pub struct Mux {
     hello_due: bool,
 
     streams: HashMap<StreamId, Stream>,
+    /// Streams that were not given up, by the time at which they began.
+    by_age: BTreeSet<(Instant, StreamId)>,
+    /// Streams without their OPEN.
+    early: usize,
     next_id: StreamId,
     /// Own streams below this are void for the peer's present incarnation.
     first_valid: StreamId,
     peer_first_valid: StreamId,
+    /// That is said to this run, and final.
+    peer_first_valid_is_final: bool,
     /// Indices (id / 2) of the peer's streams that are gone.
     closed: Ranges,
     /// Indices of the peer's streams whose refusal waits to be sealed.
@@ -61,8 +70,9 @@ pub struct Mux {
     /// Payloads of this node's former runs that may leave.
     restored: HashMap<(u64, StreamId), RestoredFlow>,
     next_restored_ticket: u32,
-    /// Streams that have output and wait for credit.
-    blocked: Vec<StreamId>,
+    blocked: Blocked,
+    /// Streams with an OPEN, bytes or an end to seal.
+    unsealed: BTreeSet<StreamId>,
     /// Streams with control frames.
     control: VecDeque<StreamId>,
     /// Control frames about streams that are not here any more.
@@ -78,6 +88,8 @@ pub struct Mux {
     granted: Windows,
     /// Credit in use by the peer's bytes here, beyond the floors.
     excess: u64,
+    /// The same, with what was promised to a run that is over.
+    promised_excess: u64,
     /// Runs of bytes beyond a gap.
     runs: usize,
     /// Consumption not told, of streams with half a floor or more of it.
@@ -95,10 +107,11 @@ pub struct Mux {
     ended: Vec<StreamId>,
     /// Written bytes of all streams that wait to be sealed.
     buffered: usize,
-    /// Streams whose `Event::Writable` is wanted.
-    writers: Vec<StreamId>,
-    /// Something has changed that may let a writer go on.
+    writers: Writers,
+    /// Something has changed that may let writers go on.
     writers_retry: bool,
+    /// Some have been told of it since the events were last drained.
+    writers_told: bool,
 
     events: VecDeque<Event>,
     counters: Counters,
@@ -123,15 +136,19 @@ impl Mux {
             hello_sequence: 0,
             hello_due: true,
             streams: HashMap::new(),
+            by_age: BTreeSet::new(),
+            early: 0,
             next_id: StreamId(side.bit()),
             first_valid: StreamId(side.bit()),
             peer_first_valid: StreamId(0),
+            peer_first_valid_is_final: false,
             closed: Ranges::default(),
             refused: Ranges::default(),
             classes: Vec::new(),
             restored: HashMap::new(),
             next_restored_ticket: 0,
-            blocked: Vec::new(),
+            blocked: Blocked::new(),
+            unsealed: BTreeSet::new(),
             control: VecDeque::new(),
             loose: VecDeque::new(),
             peer_credit: PeerCredit::default(),
@@ -139,6 +156,7 @@ impl Mux {
             credit_changed: false,
             granted: config.windows,
             excess: 0,
+            promised_excess: 0,
             runs: 0,
             untold: 0,
             untold_streams: Vec::new(),
@@ -147,8 +165,9 @@ impl Mux {
             unwanted: Vec::new(),
             ended: Vec::new(),
             buffered: 0,
-            writers: Vec::new(),
+            writers: Writers::new(),
             writers_retry: false,
+            writers_told: false,
             events: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -184,7 +203,14 @@ impl Mux {
     pub(crate) fn set_send_buffers(&mut self, stream_bytes: usize, total_bytes: usize) {
         self.config.send_buffer_bytes = stream_bytes;
         self.config.send_buffer_total_bytes = total_bytes;
-        self.writers_retry = true;
+        for id in self.sorted_ids() {
+            self.look_at_writer(id);
+        }
+    }
+
+    /// Changes how many streams may be open at once.
+    pub(crate) fn set_max_streams(&mut self, streams: usize) {
+        self.config.max_streams = streams;
     }
 
     /// This node's incarnation.
@@ -205,8 +231,14 @@ impl Mux {
 
     /// The next event.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
-        if self.events.is_empty() && self.writers_retry {
-            self.wake_writers();
+        if self.events.is_empty() {
+            // Once for each time that the events are drained: those who are
+            // told write, and their bytes are drained again.
+            if self.writers_retry && !std::mem::take(&mut self.writers_told) {
+                self.wake_writers();
+                self.writers_told = !self.events.is_empty();
+                self.writers_retry = self.writers_told;
+            }
         }
         self.events.pop_front()
     }
@@ -237,6 +269,12 @@ impl Mux {
         id.0 & 1 != self.side.bit()
     }
 
+    fn insert_stream(&mut self, id: StreamId, stream: Stream) {
+        self.by_age.insert((stream.opened_at, id));
+        self.early += usize::from(stream.life == Life::Early);
+        self.streams.insert(id, stream);
+    }
+
     fn list_control(&mut self, id: StreamId) {
         if !self.former
             && let Some(stream) = self.streams.get_mut(&id)
@@ -258,6 +296,7 @@ impl Mux {
             stream.deficit = 0;
             self.writers_retry = true;
         }
+        self.look_at_writer(id);
         self.enqueue(id, Place::New);
     }
 
@@ -286,6 +325,7 @@ impl Mux {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
+        self.early -= usize::from(stream.life == Life::Early);
         stream.life = Life::Draining;
         stream.control.opened = false;
         stream.control.stop = None;
@@ -313,8 +353,11 @@ impl Mux {
             && stream.send.ahead.is_empty()
             && stream.unacknowledged == 0;
         if gone && stream.send.outstanding() <= self.peer_credit.floor {
+            let opened_at = stream.opened_at;
             self.dequeue(id);
             self.streams.remove(&id);
+            self.by_age.remove(&(opened_at, id));
+            self.unsealed.remove(&id);
             if self.is_peers(id) {
                 self.closed.insert(id.0 / 2);
             }

@@ -4,17 +4,23 @@
 //!
 //! What is held back in custody takes turns like bytes that are not sealed yet.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use underpass_cla::Class;
+use underpass_work::count;
 
 use super::{Backlog, Mux};
-use crate::stream::{Queued, Sending};
+use crate::stream::{Queued, Sending, Stream};
 use crate::wire::StreamId;
 
 /// Fewer bytes than this are sealed only if they are all there is; credit
 /// would otherwise trickle away in ever smaller frames.
 const LEAST_DATA_BYTES: u64 = 4096;
+
+/// Turns that a stream has at most before those that send all the time, until
+/// each of these has had one.
+const MOST_SPARSE_TURNS: u64 = 16;
 
 /// What takes turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,8 +54,8 @@ type Turns = VecDeque<(Flow, u32)>;
 /// The flows of a class that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct ClassQueue {
-    /// Flows that begin, or that had nothing to send when their last turn came.
-    /// Each has one turn before those in `busy`.
+    /// Flows that begin, or that had nothing to send when their last turn came,
+    /// until they have sent a quantum. They go before those in `busy`.
     sparse: Turns,
     /// The others.
     busy: Turns,
@@ -63,6 +69,10 @@ pub(super) struct ClassQueue {
     pub bytes: u64,
     /// How often it was the turn of `busy`.
     busy_turns: u64,
+    /// Those that have something held back in custody.
+    held_back: BTreeSet<Flow>,
+    /// The one of them that left last for want of room.
+    last_held_back: Option<Flow>,
 }
 
 /// Payloads of a stream of a former run that may leave.
@@ -93,7 +103,7 @@ impl Mux {
     /// Whether [`Mux::poll_payload`] has something for `class`. O(1).
     pub(crate) fn has_pending(&self, class: Class) -> bool {
         let backlog = self.backlog(class);
-        backlog.has_control || backlog.streams > 0
+        backlog.has_control || backlog.streams > 0 || self.has_credit_now(class).is_some()
     }
 
     /// Whether a stream waits in `class` that begins or sends seldom. O(1).
@@ -120,7 +130,7 @@ impl Mux {
     }
 
     /// Whether the stream has something to send but no credit for it.
-    fn waits_for_credit(&self, id: StreamId) -> bool {
+    pub(super) fn waits_for_credit(&self, id: StreamId) -> bool {
         let Some(stream) = self.streams.get(&id) else {
             return false;
         };
@@ -133,29 +143,42 @@ impl Mux {
         }
     }
 
+    /// Bytes of credit with which the stream goes on.
+    pub(super) fn need(&self, id: StreamId) -> u64 {
+        let send = self.streams.get(&id).map(|stream| &stream.send);
+        send.map_or(0, |send| {
+            let queued = send.pieces.len() as u64;
+            send.ahead.oldest().unwrap_or(queued.min(LEAST_DATA_BYTES))
+        })
+    }
+
     /// Puts the stream in its class' queue if it has something to send and
     /// credit for it; otherwise remembers that it waits for credit.
     pub(super) fn enqueue(&mut self, id: StreamId, place: Place) {
+        self.note_output(id);
         let waits_for_credit = self.waits_for_credit(id);
-        let Some(stream) = self.streams.get_mut(&id) else {
+        let Some(stream) = self.streams.get(&id) else {
             return;
         };
         if stream.queued.is_some() || !stream.has_output() && stream.send.ahead.is_empty() {
             return;
         }
         if waits_for_credit {
-            if !std::mem::replace(&mut stream.blocked, true) {
-                self.blocked.push(id);
-            }
-            return;
+            return self.wait_for_credit(id);
         }
+        self.forget_blocked(id);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
         let queue = ClassQueue::of(&mut self.classes, stream.class);
         stream.sparse = match place {
-            // What much is held back of has been waiting for long: it would
-            // keep those that begin from their turn.
             Place::New => {
-                stream.busy_until <= queue.busy_turns
-                    && stream.send.ahead.bytes() <= self.config.quantum_bytes
+                if stream.busy_until <= queue.busy_turns {
+                    stream.fresh = self.config.quantum_bytes;
+                }
+                // What much is held back of has been waiting for long: it would
+                // keep those that begin from their turn.
+                stream.fresh > 0 && stream.send.ahead.bytes() <= self.config.quantum_bytes
             }
             Place::First => stream.sparse,
             Place::Last => false,
@@ -169,12 +192,15 @@ impl Mux {
         queue.opening += usize::from(stream.open.is_some());
         queue.bytes += queued.bytes;
         let entry = (Flow::Stream(id), stream.ticket);
-        queue.insert(entry, stream.sparse, place);
+        let held_back = !stream.send.ahead.is_empty();
+        queue.insert(entry, stream.sparse, place, held_back);
         self.sweep(usize::from(queued.class.0));
     }
 
-    /// Takes the stream out of its class' queue; its entry becomes void.
+    /// Takes the stream out of its class' queue, where its entry becomes void,
+    /// or from among those that wait for credit.
     pub(super) fn dequeue(&mut self, id: StreamId) {
+        self.forget_blocked(id);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
@@ -185,7 +211,7 @@ impl Mux {
         let queue = &mut self.classes[usize::from(queued.class.0)];
         queue.bytes -= queued.bytes;
         queue.opening -= usize::from(stream.open.is_some());
-        queue.forget(stream.sparse);
+        queue.forget(Flow::Stream(id), stream.sparse);
     }
 
     /// So many payloads of a former run's stream may leave by now.
@@ -213,13 +239,14 @@ impl Mux {
             ticket,
         };
         self.restored.insert((run, id), restored);
-        ClassQueue::of(&mut self.classes, class).insert((flow, ticket), false, Place::Last);
+        ClassQueue::of(&mut self.classes, class).insert((flow, ticket), false, Place::Last, true);
     }
 
     /// A former run's stream has nothing more to send.
     pub(crate) fn forget_restored(&mut self, run: u64, id: StreamId) {
         if let Some(restored) = self.restored.remove(&(run, id)) {
-            ClassQueue::of(&mut self.classes, restored.class).forget(false);
+            let flow = Flow::Restored { run, id };
+            ClassQueue::of(&mut self.classes, restored.class).forget(flow, false);
         }
     }
 
@@ -231,7 +258,8 @@ impl Mux {
         restored.payloads -= 1;
         if restored.payloads > 0 {
             let entry = (Flow::Restored { run, id }, restored.ticket);
-            ClassQueue::of(&mut self.classes, restored.class).insert(entry, false, Place::Last);
+            let queue = ClassQueue::of(&mut self.classes, restored.class);
+            queue.insert(entry, false, Place::Last, true);
             self.restored.insert((run, id), restored);
         }
     }
@@ -253,10 +281,29 @@ impl Mux {
                 if let Some(restored) = self.restored.get(&(run, id)) {
                     let entry = (flow, restored.ticket);
                     let queue = ClassQueue::of(&mut self.classes, restored.class);
-                    queue.insert(entry, false, Place::First);
+                    queue.insert(entry, false, Place::First, true);
                 }
             }
         }
+    }
+
+    /// Begins the stream's turn, unless one that was cut goes on.
+    pub(super) fn begin_turn(stream: &mut Stream, quantum: u64) {
+        stream.fresh = stream.fresh.min(quantum);
+        if stream.deficit == 0 {
+            stream.deficit = match stream.sparse {
+                true => stream.fresh,
+                false => quantum,
+            };
+        }
+    }
+
+    /// Charges the stream with what it sent.
+    pub(super) fn charge_turn(stream: &mut Stream, bytes: u64, quantum: u64) {
+        stream.deficit = stream.deficit.saturating_sub(bytes.max(1));
+        // One that writes byte by byte has few turns before the others too.
+        let least = quantum.div_ceil(MOST_SPARSE_TURNS);
+        stream.fresh = stream.fresh.saturating_sub(bytes.max(least));
     }
 
     /// Notes that the stream's turn is over, and has it wait for the next if
@@ -303,7 +350,9 @@ impl Mux {
     /// The next flow of the class, taken out of its queue.
     pub(super) fn next_turn(&mut self, class: Class) -> Option<Flow> {
         let index = usize::from(class.0);
+        self.let_one_go_on(class);
         loop {
+            count();
             let queue = self.classes.get_mut(index)?;
             let sparse = queue.sparse.pop_front();
             let entry = match sparse {
@@ -316,21 +365,33 @@ impl Mux {
             if self.is_valid(&entry) {
                 match entry.0 {
                     Flow::Stream(id) => self.dequeue(id),
-                    Flow::Restored { .. } => self.classes[index].forget(false),
+                    flow @ Flow::Restored { .. } => self.classes[index].forget(flow, false),
                 }
                 return Some(entry.0);
             }
         }
     }
 
-    /// Looks again at all streams that wait for credit.
-    pub(super) fn retry_blocked(&mut self) {
-        for id in std::mem::take(&mut self.blocked) {
-            if let Some(stream) = self.streams.get_mut(&id) {
-                stream.blocked = false;
-                self.enqueue(id, Place::New);
+    /// The next flow of the class that has something held back, taken out of
+    /// its queue. They take turns.
+    pub(super) fn next_held_back(&mut self, class: Class) -> Option<Flow> {
+        let queue = self.classes.get_mut(usize::from(class.0))?;
+        let last = queue.last_held_back;
+        let behind =
+            last.and_then(|last| queue.held_back.range((Excluded(last), Unbounded)).next());
+        let flow = *behind.or_else(|| queue.held_back.first())?;
+        queue.last_held_back = Some(flow);
+        match flow {
+            Flow::Stream(id) => self.dequeue(id),
+            Flow::Restored { run, id } => {
+                queue.forget(flow, false);
+                if let Some(restored) = self.restored.get_mut(&(run, id)) {
+                    restored.ticket = self.next_restored_ticket;
+                    self.next_restored_ticket = self.next_restored_ticket.wrapping_add(1);
+                }
             }
         }
+        Some(flow)
     }
 }
 
@@ -343,7 +404,10 @@ impl ClassQueue {
         &mut classes[class]
     }
 
-    fn insert(&mut self, entry: (Flow, u32), sparse: bool, place: Place) {
+    fn insert(&mut self, entry: (Flow, u32), sparse: bool, place: Place, held_back: bool) {
+        if held_back {
+            self.held_back.insert(entry.0);
+        }
         self.flows += 1;
         self.sparse_flows += usize::from(sparse);
         let turns = match sparse {
@@ -357,7 +421,8 @@ impl ClassQueue {
     }
 
     /// A valid entry is so no more.
-    fn forget(&mut self, sparse: bool) {
+    fn forget(&mut self, flow: Flow, sparse: bool) {
+        self.held_back.remove(&flow);
         self.flows -= 1;
         self.sparse_flows -= usize::from(sparse);
     }

@@ -8,6 +8,8 @@
 //! released (SETTLED), or when its time is over; what has not ended in order
 //! by then is reset behind its last contiguous byte.
 
+#[cfg(test)]
+mod bounded;
 mod estate;
 mod held;
 mod ingress;
@@ -24,7 +26,7 @@ use underpass_cla::Class;
 use crate::mux::{
     Backlog, Config, Counters, Event, Flow, Mux, OpenError, Sealed, Side, StreamInfo, Windows,
 };
-use crate::wire::{Announcement, Frame, HEADER_BYTES, Open, Sealer, StreamId};
+use crate::wire::{Announcement, Frame, HEADER_BYTES, Open, ResetCode, Sealer, StreamId};
 use estate::Estate;
 pub use held::FormerLimit;
 
@@ -113,6 +115,12 @@ impl Peer {
         self.current.set_send_buffers(stream_bytes, total_bytes);
     }
 
+    /// Changes how many streams may be open at once; those that are open stay.
+    pub fn set_max_streams(&mut self, streams: usize) {
+        self.config.max_streams = streams;
+        self.current.set_max_streams(streams);
+    }
+
     /// This node's incarnation; only [`Event::IncarnationRaised`] changes it.
     pub fn incarnation(&self) -> u64 {
         self.current.incarnation()
@@ -158,6 +166,36 @@ impl Peer {
         let current = self.current.streams().map(|info| (self.epoch, info));
         let estates = self.estates.values();
         current.chain(estates.flat_map(|e| e.mux.streams().map(|info| (e.epoch, info))))
+    }
+
+    /// Streams, as long as anything is known of them.
+    pub fn stream_count(&self) -> usize {
+        let estates = self.estates.values().map(|estate| estate.mux.count());
+        self.current.count() + estates.sum::<usize>()
+    }
+
+    /// Resets all streams that began at `before` or earlier; tells which of
+    /// them were open.
+    pub fn reset_older(
+        &mut self,
+        before: Instant,
+        code: ResetCode,
+        reason: &str,
+    ) -> Vec<(Epoch, StreamId)> {
+        let estates = self.estates.values_mut().map(|e| (e.epoch, &mut e.mux));
+        let runs = estates.chain([(self.epoch, &mut self.current)]);
+        let reset = runs.flat_map(|(epoch, mux)| {
+            let ids = mux.reset_older(before, code, reason);
+            ids.into_iter().map(move |id| (epoch, id))
+        });
+        reset.collect()
+    }
+
+    /// When the oldest of the others began.
+    pub fn oldest_stream(&self) -> Option<Instant> {
+        let estates = self.estates.values().map(|estate| &estate.mux);
+        let runs = estates.chain([&self.current]);
+        runs.filter_map(Mux::oldest).min()
     }
 
     /// Sums since the start.

@@ -8,4 +8,4 @@ mod state;
 pub(crate) use assembler::Assembler;
 pub(crate) use pieces::{Origin, Pieces};
 pub(crate) use ranges::Ranges;
-pub(crate) use state::{Life, Queued, Receiving, SendSide, Sending, Stream};
+pub(crate) use state::{InUse, Life, Queued, Receiving, SendSide, Sending, Stream};

@@ -109,6 +109,15 @@ impl SendSide {
     }
 }
 
+/// Bytes of a stream's credit that are in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InUse {
+    /// Received, gaps included, and not consumed.
+    pub received: u64,
+    /// Those, and what a run that is over was told it may send.
+    pub promised: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct RecvSide {
     pub assembler: Assembler,
@@ -126,11 +135,15 @@ pub(crate) struct RecvSide {
 }
 
 impl RecvSide {
-    /// Bytes of credit in use.
-    pub(crate) fn outstanding(&self) -> u64 {
+    /// Credit in use.
+    pub(crate) fn in_use(&self) -> InUse {
+        let taken = self.assembler.taken();
         match self.state {
-            Receiving::Open => self.highest - self.assembler.taken(),
-            Receiving::Done => 0,
+            Receiving::Open => InUse {
+                received: self.highest - taken,
+                promised: self.limit.unwrap_or(0).max(self.highest) - taken,
+            },
+            Receiving::Done => InUse::default(),
         }
     }
 
@@ -158,6 +171,15 @@ pub(crate) struct Control {
     pub reset: Option<Box<(ResetCode, String, bool)>>,
 }
 
+/// An application that may wait to write.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Writer {
+    /// `Event::Writable` is wanted.
+    pub wanted: bool,
+    /// Its place among those that wait for what others give back.
+    pub place: Option<(bool, u64)>,
+}
+
 /// The entry of a stream in a class' queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queued {
@@ -181,15 +203,18 @@ pub(crate) struct Stream {
     pub ticket: u32,
     /// Its entry is among those that begin or send seldom.
     pub sparse: bool,
-    /// It is so again after so many turns of the busy streams of its class.
+    /// It begins anew after so many turns of the busy streams of its class.
     pub busy_until: u64,
+    /// Bytes it may still send before it has to.
+    pub fresh: u64,
     /// Bundles with bytes, OPEN or end of it that no custodian has
     /// acknowledged.
     pub unacknowledged: u32,
     /// Bytes it may still seal in this turn.
     pub deficit: u64,
-    /// It has bytes to send and waits for credit.
-    pub blocked: bool,
+    /// It has bytes to send and waits for credit: its place among such
+    /// streams, and the class.
+    pub blocked: Option<(Class, u64)>,
     /// The peer's run was over before its application here had finished.
     pub cut: bool,
     /// Its frames that wait to be sealed.
@@ -200,8 +225,7 @@ pub(crate) struct Stream {
     pub consumed_listed: bool,
     /// `Event::Readable` was given and not answered by reading all.
     pub readable_told: bool,
-    /// `Event::Writable` is wanted.
-    pub writable_wanted: bool,
+    pub writer: Writer,
     /// `Event::Connected` was given, or is not wanted.
     pub connected_told: bool,
 }
@@ -234,15 +258,16 @@ impl Stream {
             ticket: 0,
             sparse: false,
             busy_until: 0,
+            fresh: 0,
             unacknowledged: 0,
             deficit: 0,
-            blocked: false,
+            blocked: None,
             cut: false,
             control: Control::default(),
             reset_behind: None,
             consumed_listed: false,
             readable_told: false,
-            writable_wanted: false,
+            writer: Writer::default(),
             connected_told: true,
         }
     }

@@ -1,0 +1,141 @@
+//! Streams that wait for the peer's credit, and applications that wait to
+//! write.
+//!
+//! Each is looked at again when its own credit or bytes change. What others
+//! give back lets those go on that have the least on its way: these are in
+//! order, so one look tells whether there are any. Nothing looks at all of
+//! them, whatever the peer says.
+
+use std::collections::BTreeSet;
+
+use underpass_cla::Class;
+use underpass_work::count;
+
+use super::queue::Place;
+use super::{Event, Mux};
+use crate::stream::{Life, Sending, Stream};
+use crate::wire::StreamId;
+
+/// Applications told in a row that they may write: each of them has the others
+/// told in turn when it writes.
+const TOLD_IN_A_ROW: usize = 16;
+
+/// Streams with something to send and no credit for it, by class; those first
+/// that need the least.
+pub(super) type Blocked = BTreeSet<(Class, u64, StreamId)>;
+
+/// Streams whose applications wait to write: those first that wait for credit
+/// alone, not for room in the buffers, and of these those that need the least.
+pub(super) type Writers = BTreeSet<(bool, u64, StreamId)>;
+
+impl Mux {
+    /// Notes that the stream waits for credit.
+    pub(super) fn wait_for_credit(&mut self, id: StreamId) {
+        self.forget_blocked(id);
+        let need = self.need(id);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            let place = stream.send.outstanding() + need;
+            stream.blocked = Some((stream.class, place));
+            self.blocked.insert((stream.class, place, id));
+        }
+    }
+
+    /// The stream does not wait for credit any more.
+    pub(super) fn forget_blocked(&mut self, id: StreamId) {
+        let stream = self.streams.get_mut(&id);
+        if let Some((class, place)) = stream.and_then(|stream| stream.blocked.take()) {
+            self.blocked.remove(&(class, place, id));
+        }
+    }
+
+    /// The stream of the class that waits for credit and now has it.
+    pub(super) fn has_credit_now(&self, class: Class) -> Option<StreamId> {
+        count();
+        let first = self.blocked.range((class, 0, StreamId(0))..).next();
+        let (_, _, id) = first.filter(|(of, ..)| *of == class)?;
+        (!self.waits_for_credit(*id)).then_some(*id)
+    }
+
+    /// Lets a stream of the class take turns that has credit again.
+    pub(super) fn let_one_go_on(&mut self, class: Class) {
+        if let Some(id) = self.has_credit_now(class) {
+            self.forget_blocked(id);
+            self.enqueue(id, Place::New);
+        }
+    }
+
+    /// The peer gives credit that streams of all classes may profit from.
+    pub(super) fn credit_came(&mut self) {
+        for class in 0..self.classes.len() {
+            self.let_one_go_on(Class(class as u8));
+        }
+        self.writers_retry = true;
+    }
+
+    /// The stream's own credit or bytes have changed: it may go on, and so may
+    /// its application.
+    pub(super) fn look_again(&mut self, id: StreamId) {
+        let stream = self.streams.get(&id);
+        if stream.is_some_and(|stream| stream.blocked.is_some()) {
+            self.enqueue(id, Place::New);
+        }
+        self.look_at_writer(id);
+    }
+
+    /// Has the application told once it may write.
+    pub(super) fn want_to_write(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.writer.wanted = true;
+        }
+        self.look_at_writer(id);
+    }
+
+    /// Tells the application if it waits and may write; else it waits on.
+    pub(super) fn look_at_writer(&mut self, id: StreamId) {
+        let capacity = self.capacity(id);
+        let limit = self.config.send_buffer_bytes;
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if let Some((large, place)) = stream.writer.place.take() {
+            self.writers.remove(&(large, place, id));
+        }
+        if !stream.writer.wanted {
+            return;
+        }
+        stream.writer.wanted = stream.can_write() && capacity == 0;
+        if capacity > 0 {
+            self.events.push_back(Event::Writable(id));
+        } else if stream.writer.wanted
+            && let Some(large) = stream.waits_for_others(limit)
+        {
+            let place = stream.send.sent - stream.send.returned + stream.send.pieces.len() as u64;
+            stream.writer.place = Some((large, place));
+            self.writers.insert((large, place, id));
+        }
+    }
+
+    /// Tells some of the applications that may write again.
+    pub(super) fn wake_writers(&mut self) {
+        for large in [false, true] {
+            for _ in 0..TOLD_IN_A_ROW {
+                count();
+                let first = self.writers.range((large, 0, StreamId(0))..).next();
+                let first = first.filter(|(of, ..)| *of == large);
+                let Some(id) = first.map(|(_, _, id)| *id) else {
+                    break;
+                };
+                if self.capacity(id) == 0 {
+                    break;
+                }
+                self.look_at_writer(id);
+            }
+        }
+    }
+}
+
+impl Stream {
+    fn can_write(&self) -> bool {
+        self.life == Life::Open && self.send.state == Sending::Open
+    }
+}
