@@ -28,7 +28,7 @@ pub mod wire;
 
 pub use agent::{
     Agent, BundleId, ClassFigures, Config, CustodyFigures, CustodyTimer, DeleteReason, Delivery,
-    DuplicateLimits, Event, Forgery, HeldBundle, NeighbourId, Note, Offer, Reject, Relaying,
-    ReportRequest, Route, Send, SendError,
+    DuplicateLimits, Event, Forgery, HeldBundle, Limits, NeighbourId, Note, Offer, Reject,
+    Relaying, ReportRequest, Route, Send, SendError,
 };
 pub use store::{Keep, MemoryStore, Payload, Restored, Store, StoreEvent};

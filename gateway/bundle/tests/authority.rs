@@ -3,8 +3,9 @@
 mod net;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use net::{BULK, Net, SERVICE, node, payload};
 use underpass_bundle::wire::{Eid, ipn};
 use underpass_bundle::{
@@ -192,4 +193,160 @@ fn what_is_kept_for_others_is_kept_for_a_day_at_most() {
         "{left:?}"
     );
     net.finish(0, &offer, Outcome::Acknowledged);
+}
+
+/// A bundle with these endpoints, each as the bytes of its CBOR, and the
+/// custodian that it names.
+fn raw(destination: &[u8], source: &[u8], report_to: &[u8], custodian: &[u8]) -> Bytes {
+    let mut raw = vec![0x9F, 0x88, 0x07, 0x00, 0x00];
+    for endpoint in [destination, source, report_to] {
+        raw.extend(endpoint);
+    }
+    // Creation timestamp, lifetime (ms).
+    raw.extend([0x82, 0x00, 0x07, 0x1A, 0x05, 0x26, 0x5C, 0x00]);
+    // CTEB: number 0 in sequence 9.
+    raw.extend([
+        0x85,
+        0x0D,
+        0x02,
+        0x00,
+        0x00,
+        0x40 + custodian.len() as u8 + 3,
+    ]);
+    raw.extend([0x83, 0x00, 0x09]);
+    raw.extend(custodian);
+    raw.extend([0x85, 0x01, 0x01, 0x00, 0x00, 0x41, b'x', 0xFF]);
+    raw.into()
+}
+
+/// `ipn:10.64`, `ipn:1.64` and the null endpoint.
+const OF_FIRST: &[u8] = &[0x82, 0x02, 0x82, 0x0A, 0x18, 0x40];
+const OF_HUB: &[u8] = &[0x82, 0x02, 0x82, 0x01, 0x18, 0x40];
+const NULL: &[u8] = &[0x82, 0x01, 0x00];
+
+/// What a hub with a route for all nodes says to the first terminal.
+fn said(raw: Bytes) -> (Result<(), Reject>, Agent) {
+    let mut config = hub();
+    config.routes.push(Route {
+        nodes: 0..=u64::MAX,
+        neighbour: NeighbourId(FIRST),
+        take_custody: true,
+    });
+    let mut agent = Agent::new(config);
+    let now = Instant::now();
+    agent.neighbour_up(now, NeighbourId(FIRST));
+    let outcome = agent.receive(now, NeighbourId(FIRST), BULK, raw);
+    (outcome, agent)
+}
+
+fn is_delivered(agent: &mut Agent) -> bool {
+    let mut events = std::iter::from_fn(|| agent.poll_event());
+    events.any(|event| matches!(event, Event::Deliver(_)))
+}
+
+#[test]
+fn the_default_allocator_written_out_names_the_same_node() {
+    // RFC 9758: [0, 10, 64] is [10, 64].
+    let written_out = [0x82, 0x02, 0x83, 0x00, 0x0A, 0x18, 0x40];
+    let to_hub = [0x82, 0x02, 0x83, 0x00, 0x01, 0x18, 0x40];
+    let (outcome, mut agent) = said(raw(&to_hub, &written_out, NULL, &written_out));
+    assert_eq!(outcome, Ok(()));
+    assert!(is_delivered(&mut agent));
+    // So does the hub's own number, which is refused.
+    for custodian in [OF_FIRST, &to_hub] {
+        let (outcome, _) = said(raw(OF_HUB, &to_hub, NULL, custodian));
+        assert_eq!(outcome, Err(Forgery::Source.into()));
+    }
+    let (outcome, _) = said(raw(OF_HUB, OF_FIRST, NULL, &to_hub));
+    assert_eq!(outcome, Err(Forgery::Custodian.into()));
+}
+
+#[test]
+fn another_allocators_node_of_the_same_number_is_another_node() {
+    let foreign = [0x82, 0x02, 0x83, 0x03, 0x0A, 0x18, 0x40];
+    let mut agent = Agent::new(hub());
+    let now = Instant::now();
+    for (source, custodian, forgery) in [
+        (&foreign[..], OF_FIRST, Forgery::Source),
+        (OF_FIRST, &foreign[..], Forgery::Custodian),
+    ] {
+        let bundle = raw(OF_HUB, source, NULL, custodian);
+        let outcome = agent.receive(now, NeighbourId(FIRST), BULK, bundle);
+        assert_eq!(outcome, Err(forgery.into()));
+    }
+    // The hub of another allocator is not this one: nothing is delivered.
+    let other_hub = [0x82, 0x02, 0x83, 0x03, 0x01, 0x18, 0x40];
+    let bundle = raw(&other_hub, OF_FIRST, NULL, OF_FIRST);
+    let outcome = agent.receive(now, NeighbourId(FIRST), BULK, bundle);
+    assert_eq!(outcome, Ok(()));
+    assert!(!is_delivered(&mut agent));
+    assert_eq!(
+        NeighbourId::from_node_id("ipn:3.10.0"),
+        Some(NeighbourId(3 << 32 | 10))
+    );
+    assert_eq!(
+        NeighbourId::from_node_id("ipn:0.10.0"),
+        Some(NeighbourId(10))
+    );
+}
+
+#[test]
+fn what_names_no_node_has_no_neighbour_that_speaks_for_it() {
+    // ipn:!.64, as [2³²−1, 64] and as [0, 2³²−1, 64], means whoever reads it
+    // (RFC 9758): from outside it names nobody. Node number 0 of an allocator
+    // is reserved.
+    let local = [0x82, 0x02, 0x82, 0x1A, 0xFF, 0xFF, 0xFF, 0xFF, 0x18, 0x40];
+    let local_written_out = [
+        0x82, 0x02, 0x83, 0x00, 0x1A, 0xFF, 0xFF, 0xFF, 0xFF, 0x18, 0x40,
+    ];
+    let reserved = [0x82, 0x02, 0x83, 0x03, 0x00, 0x18, 0x40];
+    for nobody in [&local[..], &local_written_out, &reserved] {
+        let (outcome, _) = said(raw(OF_HUB, nobody, NULL, OF_FIRST));
+        assert_eq!(outcome, Err(Forgery::Source.into()), "{nobody:02x?}");
+        let (outcome, _) = said(raw(OF_HUB, OF_FIRST, NULL, nobody));
+        assert_eq!(outcome, Err(Forgery::Custodian.into()), "{nobody:02x?}");
+        // As a report-to it costs the report.
+        let mut reported = raw(OF_HUB, OF_FIRST, nobody, OF_FIRST).to_vec();
+        // The flag that asks for reports of delivery, 0x20000, in the primary.
+        reported.splice(3..4, [0x1A, 0x00, 0x02, 0x00, 0x00]);
+        let (outcome, mut agent) = said(reported.into());
+        assert_eq!(outcome, Ok(()), "{nobody:02x?}");
+        assert_eq!(agent.custody(Instant::now()).bundles, 0, "no report");
+        assert!(is_delivered(&mut agent));
+        // As a destination no route leads there.
+        let (outcome, mut agent) = said(raw(nobody, OF_FIRST, NULL, OF_FIRST));
+        assert_eq!(outcome, Ok(()), "{nobody:02x?}");
+        let events: Vec<Event> = std::iter::from_fn(|| agent.poll_event()).collect();
+        let deleted = |event: &Event| matches!(event, Event::Deleted { id: None, .. });
+        assert!(events.iter().any(deleted), "{events:?}");
+    }
+    for id in [
+        "ipn:0.0",
+        "ipn:0.0.0",
+        "ipn:3.0.0",
+        "ipn:4294967295.0",
+        "ipn:0.4294967295.0",
+        "ipn:!.0",
+        "ipn:12884901888.0",
+    ] {
+        assert_eq!(NeighbourId::from_node_id(id), None, "{id}");
+    }
+}
+
+#[test]
+fn node_number_0_is_the_null_endpoint() {
+    // [0, 0], [0, 0, 0], and a service of node 0, are as good as dtn:none:
+    // everybody may say it, and nobody is told anything for it.
+    let nulls: [&[u8]; 4] = [
+        NULL,
+        &[0x82, 0x02, 0x82, 0x00, 0x00],
+        &[0x82, 0x02, 0x83, 0x00, 0x00, 0x00],
+        &[0x82, 0x02, 0x82, 0x00, 0x18, 0x40],
+    ];
+    for null in nulls {
+        let (outcome, mut agent) = said(raw(OF_HUB, null, null, null));
+        assert_eq!(outcome, Ok(()), "{null:02x?}");
+        assert!(is_delivered(&mut agent));
+        assert_eq!(agent.next_timeout(), None, "no signal is owed");
+    }
 }

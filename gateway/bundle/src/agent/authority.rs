@@ -12,7 +12,7 @@ use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{Event, Reject};
 use super::receive::Arrival;
-use crate::wire::{Eid, ipn_parts, is_null};
+use crate::wire::{Eid, ipn_parts, is_null, names_node};
 
 /// Between which neighbours bundles of others are forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +51,11 @@ impl Agent {
     /// Whether a neighbour speaks for a node: for itself, and for those that
     /// configured routes lead to by way of it.
     fn speaks_for(&self, neighbour: NeighbourId, node: u64) -> bool {
-        if node == self.config.node {
+        if node == self.config.node || !names_node(node) {
             return false;
         }
-        let mut routes = self.config.routes.iter();
-        match routes.find(|route| route.nodes.contains(&node)) {
-            Some(route) => route.neighbour == neighbour,
+        match self.routes.to(node) {
+            Some((via, _)) => via == neighbour,
             None => node == neighbour.0,
         }
     }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::authority::Relaying;
-use crate::wire::{CodePoints, CrcKind, DecodeLimits};
+use crate::wire::{CodePoints, CrcKind, DecodeLimits, names_node};
 
 /// A node that a CL session reaches, by its `ipn` node number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ impl NeighbourId {
             }
             _ => return None,
         };
-        (node != 0).then_some(NeighbourId(node))
+        names_node(node).then_some(NeighbourId(node))
     }
 }
 

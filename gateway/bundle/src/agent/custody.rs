@@ -1,9 +1,11 @@
 //! Custody of what this node has sent: signals, timers, neighbours that come
 //! and go.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use bp7::administrative_record::FORWARDED_BUNDLE;
+use underpass_work::each;
 
 use super::Agent;
 use super::config::NeighbourId;
@@ -39,16 +41,32 @@ impl Agent {
                 if self.sequences.get(&name) != Some(&from) {
                     continue;
                 }
-                for (first, last) in sequence.ranges() {
-                    let unsignalled = &self.neighbour(from).unsignalled;
-                    let ids: Vec<_> = unsignalled.range(first..=last).map(|(_, id)| *id).collect();
-                    for id in ids {
-                        match code {
-                            ACCEPTED => self.custody_accepted(now, id),
-                            _ => self.custody_refused(now, id),
-                        }
+                for (first, last) in each(sequence.ranges()) {
+                    match code {
+                        ACCEPTED => self.range_accepted(now, from, first..=last),
+                        _ => self.range_refused(now, from, first..=last),
                     }
                 }
+            }
+        }
+    }
+
+    fn range_accepted(&mut self, now: Instant, from: NeighbourId, range: RangeInclusive<u64>) {
+        let unsignalled = &self.neighbour(from).unsignalled;
+        let ids = each(unsignalled.range(range)).map(|(_, id)| *id);
+        for id in ids.collect::<Vec<BundleId>>() {
+            self.custody_accepted(now, id);
+        }
+    }
+
+    fn range_refused(&mut self, now: Instant, from: NeighbourId, range: RangeInclusive<u64>) {
+        let neighbour = self.neighbour(from);
+        let numbers = each(neighbour.answerable.range(range)).copied();
+        for number in numbers.collect::<Vec<u64>>() {
+            let neighbour = self.neighbour(from);
+            neighbour.answerable.remove(&number);
+            if let Some(id) = neighbour.unsignalled.get(&number).copied() {
+                self.custody_refused(now, id);
             }
         }
     }
@@ -83,9 +101,11 @@ impl Agent {
         let Some(held) = self.held.get(&id) else {
             return;
         };
-        let (via, unanswered) = (held.neighbour, held.unanswered);
+        let (via, number, unanswered) = (held.neighbour, held.number, held.unanswered);
         let timer = self.config.custody_timer;
-        let timeout = self.neighbour(via).signal_timeout(&timer, unanswered);
+        let neighbour = self.neighbour(via);
+        neighbour.answerable.extend(number);
+        let timeout = neighbour.signal_timeout(&timer, unanswered);
         self.wait_until(now + timeout, id);
     }
 
@@ -133,7 +153,8 @@ impl Agent {
     pub fn neighbour_up(&mut self, now: Instant, via: NeighbourId) {
         let neighbour = self.neighbour(via);
         neighbour.down = false;
-        let waiting: Vec<BundleId> = neighbour.unsignalled.values().copied().collect();
+        neighbour.routed = true;
+        let waiting: Vec<BundleId> = each(neighbour.unsignalled.values()).copied().collect();
         for id in waiting {
             if let Some(held) = self.held.get_mut(&id)
                 && held.phase == Phase::Suspended
@@ -153,7 +174,7 @@ impl Agent {
     pub fn neighbour_down(&mut self, _now: Instant, via: NeighbourId) {
         let neighbour = self.neighbour(via);
         neighbour.down = true;
-        let waiting: Vec<BundleId> = neighbour.unsignalled.values().copied().collect();
+        let waiting: Vec<BundleId> = each(neighbour.unsignalled.values()).copied().collect();
         for id in waiting {
             let Some(held) = self.held.get_mut(&id) else {
                 continue;

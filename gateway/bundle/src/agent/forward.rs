@@ -6,6 +6,7 @@ use bp7::administrative_record::FORWARDED_BUNDLE;
 use bp7::flags::BundleControlFlags as Flags;
 use bytes::Bytes;
 use underpass_cla::{Class, Outcome, Refusal, Resume};
+use underpass_work::each;
 
 use super::Agent;
 use super::config::NeighbourId;
@@ -68,8 +69,7 @@ impl Agent {
             return None;
         }
         let queue = waiting.queues.get(&class)?;
-        let id = queue
-            .in_order()
+        let id = each(queue.in_order())
             .take(LOOK_AHEAD)
             .find(|id| self.fits(*id, max_bytes))?;
         let payload = self.fetch(now, id)?;
@@ -92,15 +92,13 @@ impl Agent {
         held.is_some_and(|held| held.phase == Phase::Queued)
     }
 
-    /// The sessions of a neighbour cannot go on in the middle of a bundle:
-    /// what waits for it in `class` is encoded anew, with its present age.
-    pub fn forget_broken(&mut self, neighbour: NeighbourId, class: Class) {
-        let queue = self.neighbours.get(&neighbour);
-        let queue = queue.and_then(|neighbour| neighbour.queues.get(&class));
-        for id in queue.into_iter().flat_map(|queue| &queue.again) {
-            if let Some(held) = self.held.get_mut(id) {
-                held.sent = None;
-            }
+    /// Whether the session that takes bundles for a neighbour in `class` can go
+    /// on in the middle of one. Else what was broken off is encoded anew, with
+    /// its present age.
+    pub fn set_resumes(&mut self, neighbour: NeighbourId, class: Class, resumes: bool) {
+        let neighbour = self.neighbours.get_mut(&neighbour);
+        if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
+            queue.begins_anew = !resumes;
         }
     }
 
@@ -152,6 +150,12 @@ impl Agent {
         let neighbour = self.neighbours.get_mut(&held.neighbour)?;
         if let Some(queue) = neighbour.queues.get_mut(&held.class) {
             queue.remove(id, held.bytes);
+            if queue.begins_anew {
+                held.sent = None;
+            }
+        }
+        if let Some(number) = held.number {
+            neighbour.answerable.remove(&number);
         }
         let own_cteb = held.custody.then(|| {
             let number = *held.number.get_or_insert_with(|| {

@@ -44,12 +44,10 @@ impl Agent {
             self.by_name
                 .insert(WireName::of(&held.primary, held.bytes), id);
         }
+        self.tally.add(id, &held);
+        let held_back = held.phase == Phase::HeldBack;
         self.held.insert(id, held);
-        let held_back = self
-            .held
-            .get(&id)
-            .is_some_and(|held| held.phase == Phase::HeldBack);
-        if !held_back && !self.keep_back(id) {
+        if !self.keep_back(id) && !held_back {
             self.enqueue(id);
         }
     }
@@ -237,7 +235,7 @@ impl Agent {
     }
 
     /// Takes a held bundle out of all that would send it.
-    fn halt(&mut self, id: BundleId) {
+    pub(super) fn halt(&mut self, id: BundleId) {
         let Some(held) = self.held.get(&id) else {
             return;
         };
@@ -246,8 +244,11 @@ impl Agent {
         match held.phase {
             Phase::Waiting(until) => drop(self.custody_timers.remove(&(until, id))),
             Phase::InTransmission(key) => drop(self.transmissions.remove(&key)),
-            Phase::KeptBack => drop(self.kept_back.remove(&id)),
-            Phase::Queued | Phase::HeldBack | Phase::Suspended | Phase::Ending(_) => {}
+            Phase::KeptBack
+            | Phase::Queued
+            | Phase::HeldBack
+            | Phase::Suspended
+            | Phase::Ending(_) => {}
         }
         if let Some(queue) = self.neighbour(via).queues.get_mut(&class) {
             let waited = queue.loading == Some(id);
@@ -263,12 +264,15 @@ impl Agent {
         self.halt(id);
         let held = self.held.remove(&id)?;
         self.used_bytes -= held.quota_bytes();
+        self.tally.remove(id, &held);
         if held.custody {
             self.by_name
                 .remove(&WireName::of(&held.primary, held.bytes));
         }
         if let Some(number) = held.number {
-            self.neighbour(held.neighbour).unsignalled.remove(&number);
+            let neighbour = self.neighbour(held.neighbour);
+            neighbour.unsignalled.remove(&number);
+            neighbour.answerable.remove(&number);
         }
         self.signal_owed(now, id);
         self.store.remove(now, id);

@@ -6,6 +6,7 @@ mod confirming;
 mod custody;
 mod deliver;
 mod event;
+mod figures;
 mod forward;
 mod held;
 mod keeping;
@@ -16,13 +17,14 @@ mod originate;
 mod ranges;
 mod receive;
 mod report;
+mod rerouting;
+mod routes;
 mod signals;
 mod timestamps;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Instant;
 
-use bp7::dtntime::CreationTimestamp;
 use underpass_cla::Class;
 
 pub use authority::{Forgery, Relaying};
@@ -30,15 +32,20 @@ pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
 pub use event::{
     BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,
 };
+pub use figures::{ClassFigures, CustodyFigures, HeldBundle};
 pub use held::Note;
+pub use rerouting::Limits;
 
 use crate::store::{MemoryStore, Store};
-use crate::wire::{Cteb, Eid, ipn};
+use crate::wire::{Cteb, Eid, ipn, names_node};
 use confirming::Unconfirmed;
+use figures::Tally;
 use held::{Held, NameGroup, Phase, WireName, quota_bytes};
 use neighbour::{Neighbour, Queue};
+use order::Ordered;
 use ranges::Memory;
 use report::ReportRate;
+use routes::Routes;
 use signals::{Signals, Way};
 use timestamps::Timestamps;
 
@@ -54,6 +61,7 @@ const FEW_BUNDLES: usize = 8;
 /// deadline.
 pub struct Agent {
     config: Config,
+    routes: Routes,
     admin: Eid,
     store: Box<dyn Store>,
     timestamps: Timestamps,
@@ -61,8 +69,8 @@ pub struct Agent {
     next_id: u64,
     /// What this node has custody of, by its name on the wire.
     by_name: HashMap<WireName, BundleId>,
-    /// Bundles that must not overtake, and how many are before them.
-    kept_back: BTreeMap<BundleId, usize>,
+    ordered: Ordered,
+    tally: Tally,
     /// Whom custody is signalled to once the store has made it safe.
     uncommitted: HashMap<BundleId, (Way, Cteb)>,
     /// What its service has not confirmed to be safe.
@@ -90,61 +98,6 @@ pub struct Agent {
     woken: BTreeSet<(NeighbourId, Class)>,
 }
 
-/// Custody and store, in figures.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct CustodyFigures {
-    /// Bytes held in all, as the quota counts them.
-    pub used_bytes: u64,
-    /// Bytes that wait for their service, as the quota counts them.
-    pub undelivered_bytes: u64,
-    /// Bundles held in all.
-    pub bundles: usize,
-    /// By class.
-    pub classes: BTreeMap<Class, ClassFigures>,
-}
-
-/// Bundles of one class.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ClassFigures {
-    /// Bundles held.
-    pub bundles: u64,
-    /// Payload bytes held.
-    pub bytes: u64,
-    /// Bundles in this node's custody.
-    pub custody_bundles: u64,
-    /// Payload bytes in this node's custody.
-    pub custody_bytes: u64,
-    /// For how long the oldest has been held.
-    pub oldest: Duration,
-}
-
-/// A held bundle, for the API.
-#[derive(Clone, Debug)]
-pub struct HeldBundle {
-    /// The bundle.
-    pub id: BundleId,
-    /// Who sent it.
-    pub source: Eid,
-    /// Its creation timestamp: with the source, its name in the network.
-    pub timestamp: CreationTimestamp,
-    /// Where it goes.
-    pub destination: Eid,
-    /// The next hop.
-    pub neighbour: NeighbourId,
-    /// Its class.
-    pub class: Class,
-    /// Its payload's bytes.
-    pub bytes: u64,
-    /// For how long it has been held.
-    pub held_for: Duration,
-    /// Whether this node has custody of it.
-    pub custody: bool,
-    /// Transfers begun.
-    pub transmissions: u32,
-    /// Whether it is in transmission now.
-    pub in_transmission: bool,
-}
-
 impl Agent {
     /// An agent whose store is memory.
     pub fn new(config: Config) -> Agent {
@@ -157,12 +110,14 @@ impl Agent {
         let DuplicateLimits { age, ranges } = config.duplicates;
         Agent {
             admin: ipn(config.node, 0),
+            routes: Routes::new(&config.routes),
             timestamps: Timestamps::new(config.incarnation),
             held: HashMap::new(),
             next_id: store.first_free_id().0,
             store,
             by_name: HashMap::new(),
-            kept_back: BTreeMap::new(),
+            ordered: Ordered::new(),
+            tally: Tally::default(),
             uncommitted: HashMap::new(),
             unconfirmed: Unconfirmed::default(),
             used_bytes: 0,
@@ -289,55 +244,6 @@ impl Agent {
         self.handle_store(now);
     }
 
-    /// Custody and store, in figures.
-    pub fn custody(&self, now: Instant) -> CustodyFigures {
-        let mut figures = CustodyFigures {
-            used_bytes: self.used_bytes,
-            undelivered_bytes: self.undelivered_bytes,
-            bundles: self.held.len(),
-            ..CustodyFigures::default()
-        };
-        for held in self.held.values() {
-            let class = figures.classes.entry(held.class).or_default();
-            class.bundles += 1;
-            class.bytes += held.bytes;
-            if held.custody {
-                class.custody_bundles += 1;
-                class.custody_bytes += held.bytes;
-            }
-            let since = now.saturating_duration_since(held.since);
-            class.oldest = class.oldest.max(since);
-        }
-        figures
-    }
-
-    /// At most `limit` held bundles, oldest first, from `after` on.
-    pub fn list(&self, now: Instant, after: Option<BundleId>, limit: usize) -> Vec<HeldBundle> {
-        let mut ids: Vec<_> = self
-            .held
-            .keys()
-            .filter(|id| after.is_none_or(|after| **id > after))
-            .collect();
-        ids.sort_unstable();
-        let described = |id: &BundleId| {
-            let held = &self.held[id];
-            HeldBundle {
-                id: *id,
-                source: held.primary.source.clone(),
-                timestamp: held.primary.creation_timestamp.clone(),
-                destination: held.primary.destination.clone(),
-                neighbour: held.neighbour,
-                class: held.class,
-                bytes: held.bytes,
-                held_for: now.saturating_duration_since(held.since),
-                custody: held.custody,
-                transmissions: held.transmissions,
-                in_transmission: matches!(held.phase, Phase::InTransmission(_)),
-            }
-        };
-        ids.into_iter().take(limit).map(described).collect()
-    }
-
     /// Whether what is held survives the end of the process.
     pub fn is_durable(&self) -> bool {
         self.store.is_durable()
@@ -371,14 +277,17 @@ impl Agent {
 
     /// The next hop to a node, and whether to take custody on that way.
     fn route(&self, node: u64) -> Option<(NeighbourId, bool)> {
-        let mut routes = self.config.routes.iter();
-        if let Some(route) = routes.find(|route| route.nodes.contains(&node)) {
-            return Some((route.neighbour, route.take_custody));
+        if !names_node(node) {
+            return None;
         }
         let direct = NeighbourId(node);
-        self.neighbours
-            .contains_key(&direct)
-            .then_some((direct, true))
+        // One that is taken from the routes is none to itself any more.
+        let itself = || {
+            let neighbour = self.neighbours.get(&direct);
+            neighbour.is_some_and(|neighbour| neighbour.routed)
+        };
+        let routed = self.routes.to(node);
+        routed.or_else(|| itself().then_some((direct, true)))
     }
 
     /// Queues a held bundle, among those that go again if it was sent before.

@@ -18,6 +18,8 @@ pub(crate) struct Queue {
     pub bytes: u64,
     /// The next one, while the store reads its payload.
     pub loading: Option<BundleId>,
+    /// Its session cannot go on in the middle of a bundle.
+    pub begins_anew: bool,
 }
 
 impl Queue {
@@ -52,7 +54,12 @@ pub(crate) struct Neighbour {
     pub next_number: u64,
     /// Custody that waits for a signal, by number.
     pub unsignalled: BTreeMap<u64, BundleId>,
+    /// Those of them that the CL has finished and no refusal has answered
+    /// since: one transmission is refused once.
+    pub answerable: BTreeSet<u64>,
     pub down: bool,
+    /// It is a route to itself; not once it was taken from the routes.
+    pub routed: bool,
     /// It has no room; nothing but signals is offered until then.
     pub paused: Option<Instant>,
     /// How often in a row it had no room.
@@ -75,7 +82,9 @@ impl Neighbour {
             sequence,
             next_number: 0,
             unsignalled: BTreeMap::new(),
+            answerable: BTreeSet::new(),
             down: false,
+            routed: true,
             paused: None,
             refusals: 0,
             delay: None,

@@ -1,4 +1,4 @@
-//! Bundles that stay behind all earlier ones of their way.
+//! Bundles that stay behind all earlier ones between the same endpoints.
 //!
 //! A bundle with the order block is kept back until this node has released
 //! every bundle that it had custody of before, from the same source endpoint
@@ -6,14 +6,15 @@
 //! has it, and this one does the same: so the bundle arrives behind them all,
 //! whatever classes and sessions they take.
 
+use std::collections::{BTreeSet, HashMap};
+
 use super::Agent;
 use super::event::BundleId;
 use super::held::{Held, Phase};
-use crate::wire::is_order_block;
+use crate::wire::{Eid, is_order_block};
 
-/// Bundles that are kept back at one time; more go like any other, so that
-/// nobody can make each release cost more than this.
-const MOST_KEPT_BACK: usize = 1024;
+/// Bundles in custody by source and destination, the oldest first.
+pub(super) type Ordered = HashMap<(Eid, Eid), BTreeSet<BundleId>>;
 
 impl Held {
     /// Whether it must not overtake.
@@ -21,51 +22,45 @@ impl Held {
         self.custody && self.others.iter().any(is_order_block)
     }
 
-    fn shares_way(&self, other: &Held) -> bool {
-        self.custody
-            && self.primary.source == other.primary.source
-            && self.primary.destination == other.primary.destination
+    fn endpoints(&self) -> (Eid, Eid) {
+        let primary = &self.primary;
+        (primary.source.clone(), primary.destination.clone())
     }
 }
 
 impl Agent {
-    /// Keeps a new bundle back if it must not overtake and there is anything
-    /// to overtake.
+    /// Puts a new bundle behind those before it, and keeps it back if it must
+    /// not overtake and there is anything to overtake.
     pub(super) fn keep_back(&mut self, id: BundleId) -> bool {
-        let Some(last) = self.held.get(&id).filter(|held| held.is_last()) else {
+        let Some(held) = self.held.get_mut(&id).filter(|held| held.custody) else {
             return false;
         };
-        if self.kept_back.len() >= MOST_KEPT_BACK {
-            return false;
-        }
-        let held = self.held.iter();
-        let before = held.filter(|(other, held)| **other < id && held.shares_way(last));
-        let before = before.count();
-        if before == 0 {
-            return false;
-        }
-        self.kept_back.insert(id, before);
-        if let Some(held) = self.held.get_mut(&id) {
+        let among = self.ordered.entry(held.endpoints()).or_default();
+        among.insert(id);
+        let kept_back = among.first() != Some(&id) && held.is_last();
+        if kept_back {
             held.phase = Phase::KeptBack;
         }
-        true
+        kept_back
     }
 
-    /// A bundle is gone from here: those behind it may go.
+    /// A bundle is gone from here: the one behind it may go.
     pub(super) fn let_pass(&mut self, id: BundleId, gone: &Held) {
-        let mut free = Vec::new();
-        for (last, before) in self.kept_back.range_mut(id..) {
-            let behind = self.held.get(last);
-            if behind.is_some_and(|behind| gone.shares_way(behind)) {
-                *before -= 1;
-                if *before == 0 {
-                    free.push(*last);
-                }
-            }
+        if !gone.custody {
+            return;
         }
-        for last in free {
-            self.kept_back.remove(&last);
-            self.enqueue(last);
+        let endpoints = gone.endpoints();
+        let Some(among) = self.ordered.get_mut(&endpoints) else {
+            return;
+        };
+        among.remove(&id);
+        let Some(first) = among.first().copied() else {
+            self.ordered.remove(&endpoints);
+            return;
+        };
+        let held = self.held.get(&first);
+        if held.is_some_and(|held| held.phase == Phase::KeptBack) {
+            self.enqueue(first);
         }
     }
 }

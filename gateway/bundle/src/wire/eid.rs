@@ -26,6 +26,13 @@ pub fn ipn_parts(eid: &Eid) -> Option<(u64, u64)> {
     }
 }
 
+/// Whether a node number, allocator included, names one node everywhere
+/// (RFC 9758): 0 is no node's, whatever the allocator, and 2³²−1 of the default
+/// allocator (`ipn:!`) is whoever reads it.
+pub fn names_node(number: u64) -> bool {
+    number & u64::from(u32::MAX) != 0 && number != u64::from(u32::MAX)
+}
+
 /// Whether no one can be reached or named by this endpoint.
 pub fn is_null(eid: &Eid) -> bool {
     match eid {

@@ -17,7 +17,7 @@ pub use cbor::CborError;
 pub(crate) use cbor::{ARRAY, BYTES, Reader, UNSIGNED, write_head};
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
-pub use eid::{Eid, ipn, ipn_parts, is_null};
+pub use eid::{Eid, ipn, ipn_parts, is_null, names_node};
 pub(crate) use extensions::whole;
 pub use record::{
     ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,

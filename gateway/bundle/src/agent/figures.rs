@@ -1,0 +1,172 @@
+//! What the agent holds, in figures and as a list: neither visits every
+//! bundle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use bp7::dtntime::CreationTimestamp;
+use underpass_cla::Class;
+use underpass_work::each;
+
+use super::Agent;
+use super::config::NeighbourId;
+use super::event::BundleId;
+use super::held::{Held, Phase};
+use crate::wire::Eid;
+
+/// Custody and store, in figures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CustodyFigures {
+    /// Bytes held in all, as the quota counts them.
+    pub used_bytes: u64,
+    /// Bytes that wait for their service, as the quota counts them.
+    pub undelivered_bytes: u64,
+    /// Bundles held in all.
+    pub bundles: usize,
+    /// By class.
+    pub classes: BTreeMap<Class, ClassFigures>,
+}
+
+/// Bundles of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClassFigures {
+    /// Bundles held.
+    pub bundles: u64,
+    /// Payload bytes held.
+    pub bytes: u64,
+    /// Bundles in this node's custody.
+    pub custody_bundles: u64,
+    /// Payload bytes in this node's custody.
+    pub custody_bytes: u64,
+    /// For how long the oldest has been held.
+    pub oldest: Duration,
+}
+
+/// A held bundle, for the API.
+#[derive(Clone, Debug)]
+pub struct HeldBundle {
+    /// The bundle.
+    pub id: BundleId,
+    /// Who sent it.
+    pub source: Eid,
+    /// Its creation timestamp: with the source, its name in the network.
+    pub timestamp: CreationTimestamp,
+    /// Where it goes.
+    pub destination: Eid,
+    /// The next hop.
+    pub neighbour: NeighbourId,
+    /// Its class.
+    pub class: Class,
+    /// Its payload's bytes.
+    pub bytes: u64,
+    /// For how long it has been held.
+    pub held_for: Duration,
+    /// Whether this node has custody of it.
+    pub custody: bool,
+    /// Transfers begun.
+    pub transmissions: u32,
+    /// Whether it is in transmission now.
+    pub in_transmission: bool,
+}
+
+/// The held bundles of each class, with their sums.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    classes: BTreeMap<Class, OfClass>,
+}
+
+#[derive(Debug, Default)]
+struct OfClass {
+    /// In the order in which they came.
+    ids: BTreeSet<BundleId>,
+    bytes: u64,
+    custody_bundles: u64,
+    custody_bytes: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, id: BundleId, held: &Held) {
+        let class = self.classes.entry(held.class).or_default();
+        class.ids.insert(id);
+        class.bytes += held.bytes;
+        if held.custody {
+            class.custody_bundles += 1;
+            class.custody_bytes += held.bytes;
+        }
+    }
+
+    pub fn remove(&mut self, id: BundleId, held: &Held) {
+        let Some(class) = self.classes.get_mut(&held.class) else {
+            return;
+        };
+        class.ids.remove(&id);
+        class.bytes -= held.bytes;
+        if held.custody {
+            class.custody_bundles -= 1;
+            class.custody_bytes -= held.bytes;
+        }
+        if class.ids.is_empty() {
+            self.classes.remove(&held.class);
+        }
+    }
+
+    /// The oldest `limit` that came after `after`.
+    fn oldest(&self, after: Option<BundleId>, limit: usize) -> Vec<BundleId> {
+        let first = after.map_or(0, |after| after.0.saturating_add(1));
+        let of_class = |class: &'_ OfClass| -> Vec<BundleId> {
+            let ids = class.ids.range(BundleId(first)..).take(limit);
+            each(ids).copied().collect()
+        };
+        let mut ids: Vec<BundleId> = self.classes.values().flat_map(of_class).collect();
+        ids.sort_unstable();
+        ids.truncate(limit);
+        ids
+    }
+}
+
+impl Agent {
+    /// Custody and store, in figures.
+    pub fn custody(&self, now: Instant) -> CustodyFigures {
+        let figures = |class: &OfClass| {
+            let oldest = class.ids.first().and_then(|id| self.held.get(id));
+            ClassFigures {
+                bundles: class.ids.len() as u64,
+                bytes: class.bytes,
+                custody_bundles: class.custody_bundles,
+                custody_bytes: class.custody_bytes,
+                oldest: oldest.map_or(Duration::ZERO, |held| {
+                    now.saturating_duration_since(held.since)
+                }),
+            }
+        };
+        let classes = each(&self.tally.classes);
+        CustodyFigures {
+            used_bytes: self.used_bytes,
+            undelivered_bytes: self.undelivered_bytes,
+            bundles: self.held.len(),
+            classes: classes.map(|(class, of)| (*class, figures(of))).collect(),
+        }
+    }
+
+    /// At most `limit` held bundles, oldest first, from behind `after` on.
+    pub fn list(&self, now: Instant, after: Option<BundleId>, limit: usize) -> Vec<HeldBundle> {
+        let described = |id: BundleId| {
+            let held = self.held.get(&id)?;
+            Some(HeldBundle {
+                id,
+                source: held.primary.source.clone(),
+                timestamp: held.primary.creation_timestamp.clone(),
+                destination: held.primary.destination.clone(),
+                neighbour: held.neighbour,
+                class: held.class,
+                bytes: held.bytes,
+                held_for: now.saturating_duration_since(held.since),
+                custody: held.custody,
+                transmissions: held.transmissions,
+                in_transmission: matches!(held.phase, Phase::InTransmission(_)),
+            })
+        };
+        let ids = self.tally.oldest(after, limit).into_iter();
+        ids.filter_map(described).collect()
+    }
+}
