@@ -141,6 +141,8 @@ pub struct Endpoint {
     counters: Counters,
     /// The second in which beacons were last given back, and how many.
     given_back: Option<(Instant, u32)>,
+    /// When this run began, if the numbers of beacons begin with the time since.
+    started: Option<Instant>,
 }
 
 impl Endpoint {
@@ -158,7 +160,18 @@ impl Endpoint {
             events: VecDeque::new(),
             counters: Counters::default(),
             given_back: None,
+            started: None,
         }
+    }
+
+    /// Has the numbers of each peer's beacons begin with the milliseconds of
+    /// this run: under a configured key, a peer that was removed and comes back
+    /// would take numbers from 0 for repetitions. Beacons are further apart
+    /// than a millisecond.
+    #[must_use]
+    pub fn counting_since(mut self, started: Instant) -> Endpoint {
+        self.started = Some(started);
+        self
     }
 
     /// Adds a peer. Its beacons begin when its key and its address are known.
@@ -166,11 +179,14 @@ impl Endpoint {
         if config.address.is_some() {
             self.dialled.push(id);
         }
+        let run_ms = self.started.map_or(0, |started| {
+            u64::try_from(now.saturating_duration_since(started).as_millis()).unwrap_or(u64::MAX)
+        });
         let peer = Peer {
             timing: Timing::new(now, config.rtt, config.patience),
             sequence: Sequence {
-                incarnation: self.incarnation,
-                counter: 0,
+                incarnation: self.incarnation.saturating_add(run_ms >> 32),
+                counter: run_ms as u32,
             },
             address: config.address,
             config,
@@ -181,6 +197,29 @@ impl Endpoint {
             due: None,
         };
         self.peers.insert(id, peer);
+    }
+
+    /// Forgets a peer with its keys.
+    pub fn remove_peer(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.remove(&id) else {
+            return;
+        };
+        for key in &peer.keys {
+            self.keys.remove(&(*key, peer.config.node));
+        }
+        self.dialled.retain(|dialled| *dialled != id);
+        if let Some(at) = peer.due {
+            self.deadlines.remove(&(at, id));
+        }
+    }
+
+    /// Sets a peer's round trip, by which its beacons are timed.
+    pub fn set_rtt(&mut self, id: PeerId, rtt: Duration) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.config.rtt = rtt;
+            peer.timing.set_rtt(rtt);
+        }
+        self.reschedule(id);
     }
 
     /// Adds a key that the peer knows too, or is about to. The side that knows
@@ -273,6 +312,11 @@ impl Endpoint {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// How many peers there are.
+    pub fn peers(&self) -> usize {
+        self.peers.len()
     }
 
     /// Datagrams in numbers.

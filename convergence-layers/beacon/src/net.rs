@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
@@ -17,6 +17,12 @@ use crate::wire::BEACON_BYTES;
 /// Datagrams read before it is the timers' turn again: a flood does not keep
 /// beacons from leaving.
 const READ_AT_ONCE: usize = 64;
+
+/// With more peers than these, datagrams and timers are looked at together
+/// each `ROUND`: a wake-up for each would cost more than the datagram.
+const FEW_PEERS: usize = 32;
+/// Short beside the time between beacons, and beside any hop's round trip.
+const ROUND: Duration = Duration::from_millis(5);
 
 /// Who wants to know. Implementations return quickly.
 pub trait Node: Send + Sync + 'static {
@@ -119,6 +125,17 @@ impl Beacons {
         self.shared.changed.notify_one();
     }
 
+    /// See [`Endpoint::remove_peer`].
+    pub fn remove_peer(&self, id: PeerId) {
+        self.shared.lock().remove_peer(id);
+    }
+
+    /// See [`Endpoint::set_rtt`].
+    pub fn set_rtt(&self, id: PeerId, rtt: Duration) {
+        self.shared.lock().set_rtt(id, rtt);
+        self.shared.changed.notify_one();
+    }
+
     /// See [`Endpoint::leave`].
     pub fn leave(&self, id: PeerId) {
         self.shared.lock().leave(id);
@@ -183,13 +200,17 @@ async fn drive(shared: Arc<Shared>, socket: UdpSocket, node: Arc<dyn Node>) {
             () = sleep_until(deadline) => {}
             () = shared.changed.notified() => {}
         }
+        let mut drained = false;
         for _ in 0..READ_AT_ONCE {
             match socket.try_recv_from(&mut buffer) {
                 Ok((length, from)) => {
                     let mut endpoint = shared.lock();
                     endpoint.handle_datagram(Instant::now(), from, &buffer[..length]);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    drained = true;
+                    break;
+                }
                 // An ICMP error of an earlier datagram.
                 Err(_) => {}
             }
@@ -197,6 +218,10 @@ async fn drive(shared: Arc<Shared>, socket: UdpSocket, node: Arc<dyn Node>) {
         shared.tell(&*node);
         shared.beacon(&*node);
         shared.transmit(&socket);
+        // In a flood the socket's queue would be full before the next round.
+        if drained && shared.lock().peers() > FEW_PEERS {
+            tokio::time::sleep(ROUND).await;
+        }
     }
 }
 

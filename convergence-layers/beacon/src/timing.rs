@@ -54,6 +54,10 @@ impl Timing {
         }
     }
 
+    pub fn set_rtt(&mut self, rtt: Duration) {
+        self.rtt = rtt;
+    }
+
     pub fn heard(&mut self, at: Instant) {
         self.heard = self.heard.max(at);
     }

@@ -18,4 +18,6 @@ mod session;
 pub use class::Class;
 pub use key::ExportedKey;
 pub use node::{Node, Outcome, Refusal};
-pub use session::{Down, PathFigures, Resume, Session, SessionId, SessionInfo, Transfer};
+pub use session::{
+    Down, PathFigures, Resume, SHORT_BUNDLES_BYTES, Session, SessionId, SessionInfo, Transfer,
+};

@@ -126,9 +126,14 @@ pub enum Down {
     Protocol(String),
 }
 
+/// Short bundles that a session takes each time that it is ready, bytes: those
+/// that become due at the same instant need not wait for each other.
+pub const SHORT_BUNDLES_BYTES: u64 = 32 << 10;
+
 /// What a session offers to the node. Calls never block.
 pub trait Session: Send + Sync {
-    /// Takes a bundle; called only after [`crate::Node::ready`], once for each.
+    /// Takes a bundle; called only after [`crate::Node::ready`], once for each,
+    /// or for some short bundles of together [`SHORT_BUNDLES_BYTES`] at most.
     fn offer(&self, transfer: Transfer);
 
     /// Sets the rate allocated to the path, bit/s counted as IP bytes on the

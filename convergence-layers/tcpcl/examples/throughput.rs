@@ -10,6 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::time_provider::DefaultTimeProvider;
 use tokio::sync::Notify;
 use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer};
 use underpass_tcpcl::tls::{
@@ -110,7 +111,9 @@ impl Certificate {
 
     fn client(&self) -> ClientTls {
         let (verifier, credentials) = self.parts();
-        let config = Arc::new(client_config(verifier, credentials).expect("usable"));
+        let config = Arc::new(
+            client_config(verifier, credentials, Arc::new(DefaultTimeProvider)).expect("usable"),
+        );
         ClientTls {
             source: Arc::new(move || config.clone()),
             uris: UriNodeIds::Accepted,
@@ -120,7 +123,9 @@ impl Certificate {
 
     fn server(&self) -> ServerTls {
         let (verifier, credentials) = self.parts();
-        let config = Arc::new(server_config(verifier, credentials).expect("usable"));
+        let config = Arc::new(
+            server_config(verifier, credentials, Arc::new(DefaultTimeProvider)).expect("usable"),
+        );
         ServerTls {
             source: Arc::new(move || config.clone()),
             uris: UriNodeIds::Accepted,

@@ -28,6 +28,8 @@ pub struct Credentials {
     pub roots: Vec<CertificateDer<'static>>,
     /// Serial numbers of revoked certificates.
     pub revoked: BTreeSet<Serial>,
+    /// The beginning of the node's own certificate: it is later by now.
+    pub not_before: SystemTime,
     /// The end of the node's own certificate.
     pub not_after: SystemTime,
     /// The folder as it was read; outdated means to load again.
@@ -45,7 +47,7 @@ impl Credentials {
         let chain = read_certificates(&dir.join(NODE_CERTIFICATE))?;
         let roots = read_certificates(&dir.join(CA_CERTIFICATE))?;
         let key_pair = read_key(&dir.join(NODE_KEY))?;
-        let not_after = check_pair(dir, &chain[0], &key_pair)?;
+        let (not_before, not_after) = check_pair(dir, &chain[0], &key_pair)?;
         let list_path = dir.join(REVOCATION_LIST);
         let list = require(&list_path)?;
         let issuers = [&roots[..], &chain[1..]].concat();
@@ -56,6 +58,7 @@ impl Credentials {
                 .map_err(|reason| malformed(dir.join(NODE_KEY), reason))?,
             roots,
             revoked: list.revoked.into_keys().collect(),
+            not_before: not_before.into(),
             not_after: not_after.into(),
             fingerprint,
         })
@@ -115,12 +118,16 @@ fn check_pair(
     dir: &Path,
     certificate: &CertificateDer<'_>,
     key: &KeyPair,
-) -> Result<OffsetDateTime, PkiError> {
+) -> Result<(OffsetDateTime, OffsetDateTime), PkiError> {
     let path = dir.join(NODE_CERTIFICATE);
     let (_, parsed) =
         X509Certificate::from_der(certificate).map_err(|error| malformed(path, error))?;
     if parsed.public_key().raw != key.subject_public_key_info() {
         return Err(PkiError::Mismatch(dir.join(NODE_KEY)));
     }
-    Ok(parsed.validity().not_after.to_datetime())
+    let validity = parsed.validity();
+    Ok((
+        validity.not_before.to_datetime(),
+        validity.not_after.to_datetime(),
+    ))
 }

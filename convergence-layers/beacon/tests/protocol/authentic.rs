@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use underpass_beacon::{BEACON_BYTES, Endpoint, Event, Key, Kind, Transmit};
+use underpass_beacon::{BEACON_BYTES, Endpoint, Event, Key, Kind, PeerId, Transmit};
 
 use super::hop::{PEER, address, hub, key, terminal};
 
@@ -62,6 +62,33 @@ fn a_restarted_node_is_heard_under_a_key_that_stays() {
     let sent = beacons(&mut restarted, now);
     hub.handle_datagram(now, from, &sent[0].datagram);
     assert_eq!(hub.poll_event(), Some(Event::Heard(PEER)));
+}
+
+#[test]
+fn a_peer_that_was_removed_and_comes_back_is_heard_under_the_same_key() {
+    let start = Instant::now();
+    let config = underpass_beacon::PeerConfig {
+        node: 1,
+        rtt: GEO,
+        address: Some(address("192.0.2.9:4556")),
+        patience: Duration::MAX,
+    };
+    let mut terminal = Endpoint::new(2, 1).counting_since(start);
+    let mut hub = hub(start, GEO);
+    hub.add_key(start, PEER, key(1));
+    let from = address("192.0.2.1:1000");
+    for (time, other) in [(start, PEER), (start + SECOND * 5, PeerId(8))] {
+        terminal.add_peer(time, other, config);
+        terminal.add_key(time, other, key(1));
+        for sent in beacons(&mut terminal, time) {
+            hub.handle_datagram(time, from, &sent.datagram);
+        }
+        assert_eq!(hub.poll_event(), Some(Event::Heard(PEER)));
+        assert_eq!(hub.counters().replayed, 0);
+        while hub.poll_event().is_some() {}
+        terminal.remove_peer(other);
+        assert_eq!(terminal.next_timeout(), None, "nothing is sent any more");
+    }
 }
 
 #[test]

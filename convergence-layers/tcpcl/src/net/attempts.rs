@@ -94,8 +94,8 @@ async fn attempt(
     let config = &shared.config;
     let patience = begun.elapsed() * HANDSHAKE_ROUND_TRIPS + config.backoff.base;
     extend(&patient_until, patience);
-    let mut session = config
-        .session
+    let mut session = shared
+        .session()
         .session_config(Role::Active, config.tls.is_some());
     session.class = class;
     let mut core = SessionCore::new(session, Instant::now());
@@ -111,7 +111,7 @@ fn extend(until: &Mutex<Instant>, patience: Duration) {
 
 async fn connect(shared: &Shared) -> Result<TcpStream, ContactFailure> {
     let config = &shared.config;
-    let socket = config.session.socket.socket(config.remote)?;
+    let socket = shared.session().socket.socket(config.remote)?;
     if let Some(local) = config.local {
         socket.bind(&local.into())?;
     }

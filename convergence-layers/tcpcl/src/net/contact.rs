@@ -7,21 +7,19 @@ use std::time::Instant;
 use rustls::pki_types::ServerName;
 use rustls::{ConnectionCommon, SideData};
 use thiserror::Error;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use underpass_cla::{Down, ExportedKey};
 
-use super::transport::Tls;
+use super::transport::{ReadAhead, Tls};
 use crate::session::{Event, SessionCore};
 use crate::tls::{ClientTls, IdentityError, IsRevoked, PeerIdentity, ServerTls, peer_identity};
 use crate::wire::CONTACT_HEADER_BYTES;
 
 /// Plaintext that TLS may hold, bytes.
 const TLS_BUFFER_BYTES: usize = 256 << 10;
-/// What is read from the socket at once under TLS.
-const READ_AHEAD_BYTES: usize = 256 << 10;
 
 /// Label of the key that each session exports; RFC 5705, 4, leaves the names
 /// that begin so to private use.
@@ -139,7 +137,7 @@ async fn flush(tcp: &mut TcpStream, core: &mut SessionCore) -> io::Result<()> {
 
 async fn shake_hands(tcp: TcpStream, side: TlsSide<'_>) -> Result<Contact, ContactFailure> {
     let remote = tcp.peer_addr()?.ip();
-    let tcp = BufReader::with_capacity(READ_AHEAD_BYTES, tcp);
+    let tcp = ReadAhead::new(tcp);
     let (mut stream, uris, is_revoked) = match side {
         TlsSide::Client(tls) => {
             let name = ServerName::IpAddress(remote.into());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -95,7 +95,9 @@ pub struct Dialer {
 
 /// What the lanes of a dialer share.
 pub(super) struct Shared {
+    /// What does not change.
     pub(super) config: DialerConfig,
+    session: RwLock<Arc<SessionDefaults>>,
     pub(super) node: Arc<dyn Node>,
     pub(super) registry: Arc<Registry>,
     pub(super) stop: CancellationToken,
@@ -116,6 +118,12 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
+    /// What sessions have in common that begin now.
+    pub(super) fn session(&self) -> Arc<SessionDefaults> {
+        let session = self.session.read();
+        session.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(super) fn set_status(&self, class: Option<Class>, status: LaneStatus) {
         let mut all = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         all.lanes.insert(class, status);
@@ -130,6 +138,7 @@ impl Dialer {
             classes.push(None);
         }
         let shared = Arc::new(Shared {
+            session: RwLock::new(Arc::new(config.session.clone())),
             config,
             node,
             registry: Arc::new(Registry::default()),
@@ -147,6 +156,12 @@ impl Dialer {
         Self { shared, tracker }
     }
 
+    /// Sets what sessions have in common that begin from now on.
+    pub fn set_session(&self, session: SessionDefaults) {
+        let shared = &self.shared.session;
+        *shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
+    }
+
     /// How far the sessions are.
     pub fn status(&self) -> DialerStatus {
         let status = self.shared.status.lock();
@@ -156,6 +171,18 @@ impl Dialer {
     /// As [`super::Listener::close_where`].
     pub fn close_where(&self, predicate: impl Fn(&[u8]) -> bool) -> usize {
         self.shared.registry.close_where(&predicate)
+    }
+
+    /// Aborts the sessions whose peer's certificate has ended by then, s since
+    /// the Unix epoch, and says how many.
+    pub fn close_ended(&self, now_s: i64) -> usize {
+        self.shared.registry.close_ended(now_s)
+    }
+
+    /// Aborts all sessions under TLS, since this node's certificate has ended,
+    /// and says how many.
+    pub fn close_certified(&self) -> usize {
+        self.shared.registry.close_certified()
     }
 
     /// Stops dialling, ends all sessions in order and waits for their end.

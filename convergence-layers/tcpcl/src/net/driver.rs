@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::BufMut;
-use tokio::io::{AsyncReadExt, ReadBuf};
+use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep_until, timeout};
@@ -19,6 +19,7 @@ use tracing::debug;
 use underpass_cla::{Down, ExportedKey, Node, Outcome, SessionId, SessionInfo};
 
 use super::handle::{Command, SessionHandle};
+use super::input::Input;
 use super::kept::{KeptParts, Name};
 use super::nudge::Nudge;
 use super::output::Output;
@@ -27,8 +28,6 @@ use super::transport::Transport;
 use crate::session::{Established, Event, Found, SessionCore};
 use crate::wire::TermReason;
 
-/// Bytes read at once.
-const INPUT_BYTES: usize = 256 << 10;
 /// How long the last messages may take to leave and be read.
 const LINGER: Duration = Duration::from_secs(3);
 
@@ -63,9 +62,7 @@ pub(super) struct Driver<T> {
     commands: UnboundedReceiver<Command>,
     pub(super) sender: UnboundedSender<Command>,
     handle: Option<Arc<SessionHandle>>,
-    input: Box<[u8]>,
-    input_start: usize,
-    input_end: usize,
+    input: Input,
     output: Output,
     /// The peer, if it names its transfers.
     pub(super) peer: Option<(String, u64)>,
@@ -102,9 +99,7 @@ impl<T: Transport + 'static> Driver<T> {
             commands,
             sender,
             handle: None,
-            input: vec![0; INPUT_BYTES].into_boxed_slice(),
-            input_start: 0,
-            input_end: 0,
+            input: Input::default(),
             output: Output::default(),
             peer: None,
             receiving: None,
@@ -151,7 +146,8 @@ impl<T: Transport + 'static> Driver<T> {
             .await
             .is_ok()
         {
-            while matches!(self.transport.read(&mut self.input).await, Ok(1..)) {}
+            let mut unheeded = [0; 1024];
+            while matches!(self.transport.read(&mut unheeded).await, Ok(1..)) {}
         }
     }
 
@@ -295,9 +291,10 @@ impl<T: Transport + 'static> Driver<T> {
 
     /// Gives the session what was read and not yet taken.
     pub(super) fn digest(&mut self) {
-        let unread = &self.input[self.input_start..self.input_end];
+        let unread = self.input.unread();
         if !unread.is_empty() {
-            self.input_start += self.core.handle_input(Instant::now(), unread);
+            let taken = self.core.handle_input(Instant::now(), unread);
+            self.input.take(taken);
         }
     }
 
@@ -305,6 +302,7 @@ impl<T: Transport + 'static> Driver<T> {
         let wrote = self.output.write(&mut self.transport, cx)?;
         if wrote {
             self.nudge.moving();
+            self.moved();
         }
         Ok(wrote)
     }
@@ -315,34 +313,36 @@ impl<T: Transport + 'static> Driver<T> {
         if self.awaited.is_some() {
             return Ok(false);
         }
-        if self.input_start == self.input_end {
-            (self.input_start, self.input_end) = (0, 0);
-            if let Some((buffer, room)) = self.core.direct_buffer() {
-                let mut target = buffer.limit(room);
-                let transport = Pin::new(&mut self.transport);
-                return match poll_read_buf(transport, cx, &mut target)? {
-                    Poll::Ready(0) => Err(end_of_stream()),
-                    Poll::Ready(count) => {
-                        self.core.handle_direct(Instant::now(), count);
-                        Ok(true)
-                    }
-                    Poll::Pending => Ok(false),
-                };
-            }
-        } else if self.input_end == self.input.len() {
-            self.input.copy_within(self.input_start..self.input_end, 0);
-            self.input_end -= self.input_start;
-            self.input_start = 0;
+        if self.input.unread().is_empty()
+            && let Some((buffer, room)) = self.core.direct_buffer()
+        {
+            let mut target = buffer.limit(room);
+            let transport = Pin::new(&mut self.transport);
+            return match poll_read_buf(transport, cx, &mut target)? {
+                Poll::Ready(0) => Err(end_of_stream()),
+                Poll::Ready(count) => {
+                    self.moved();
+                    self.core.handle_direct(Instant::now(), count);
+                    Ok(true)
+                }
+                Poll::Pending => Ok(false),
+            };
         }
-        let mut target = ReadBuf::new(&mut self.input[self.input_end..]);
-        match Pin::new(&mut self.transport).poll_read(cx, &mut target)? {
-            Poll::Ready(()) if target.filled().is_empty() => Err(end_of_stream()),
-            Poll::Ready(()) => {
-                self.input_end += target.filled().len();
+        match self.input.poll_fill(Pin::new(&mut self.transport), cx)? {
+            Poll::Ready(0) => Err(end_of_stream()),
+            Poll::Ready(_) => {
+                self.moved();
                 self.digest();
                 Ok(true)
             }
             Poll::Pending => Ok(false),
+        }
+    }
+
+    /// Bytes have come or gone.
+    fn moved(&self) {
+        if let Some(handle) = &self.handle {
+            handle.moved();
         }
     }
 

@@ -1,9 +1,10 @@
 //! The node's hold on a session.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
@@ -23,6 +24,22 @@ pub(super) enum Command {
     Abort(String),
 }
 
+/// What follows the last bytes, such as the acknowledgement of them, is over
+/// after this time.
+const STILL: Duration = Duration::from_secs(1);
+
+/// Figures that hold until bytes move again: a hub asks for those of thousands
+/// of idle sessions, again and again.
+#[derive(Debug)]
+struct Still {
+    /// The count of moves that they are of.
+    moves: u64,
+    /// When that count was first seen.
+    since: Instant,
+    /// The figures and when the kernel gave them, once nothing changes them.
+    figures: Option<(Instant, PathFigures)>,
+}
+
 /// Implements [`Session`]. Rate and figures go straight to the socket; the
 /// rest is sent to the task. An offer that meets a session already gone is
 /// dropped: [`underpass_cla::Node::session_down`] has ended all its transfers.
@@ -35,6 +52,9 @@ pub(super) struct SessionHandle {
     unlimited_lowat_bytes: u32,
     lowat_bytes: AtomicU32,
     rate: Mutex<Option<u64>>,
+    /// How often bytes have come or gone.
+    moves: AtomicU64,
+    still: Mutex<Still>,
 }
 
 impl SessionHandle {
@@ -51,12 +71,36 @@ impl SessionHandle {
             unlimited_lowat_bytes,
             lowat_bytes: AtomicU32::new(unlimited_lowat_bytes),
             rate: Mutex::new(None),
+            moves: AtomicU64::new(0),
+            still: Mutex::new(Still {
+                moves: 0,
+                since: Instant::now(),
+                figures: None,
+            }),
         }
     }
 
     /// The session is over: lets go of the socket.
     pub(super) fn release(&self) {
         lock(&self.socket).take();
+        self.moved();
+    }
+
+    /// Bytes have come or gone.
+    pub(super) fn moved(&self) {
+        self.moves.fetch_add(1, Relaxed);
+    }
+
+    /// The kernel's figures.
+    fn ask(&self) -> PathFigures {
+        let socket = lock(&self.socket);
+        let Some(fd) = socket.as_ref().map(AsFd::as_fd) else {
+            return PathFigures::default();
+        };
+        let in_flight = unacknowledged_bytes(fd).unwrap_or(0);
+        TcpInfo::of(fd)
+            .map(|info| info.figures(in_flight))
+            .unwrap_or_default()
     }
 
     /// Makes the kernel look whether the socket takes more ([`super::nudge`]).
@@ -116,14 +160,28 @@ impl Session for SessionHandle {
     }
 
     fn figures(&self) -> PathFigures {
-        let socket = lock(&self.socket);
-        let Some(fd) = socket.as_ref().map(AsFd::as_fd) else {
-            return PathFigures::default();
-        };
-        let in_flight = unacknowledged_bytes(fd).unwrap_or(0);
-        TcpInfo::of(fd)
-            .map(|info| info.figures(in_flight))
-            .unwrap_or_default()
+        let moves = self.moves.load(Relaxed);
+        let now = Instant::now();
+        let mut still = lock(&self.still);
+        if still.moves != moves {
+            *still = Still {
+                moves,
+                since: now,
+                figures: None,
+            };
+        }
+        if let Some((at, figures)) = still.figures {
+            let heard_ago = figures.heard_ago.map(|ago| ago + (now - at));
+            return PathFigures {
+                heard_ago,
+                ..figures
+            };
+        }
+        let figures = self.ask();
+        if figures.in_flight_bytes == 0 && now - still.since >= STILL {
+            still.figures = Some((now, figures));
+        }
+        figures
     }
 
     fn suspend(&self, blocked: bool) {
@@ -141,6 +199,7 @@ impl Session for SessionHandle {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -186,5 +245,30 @@ mod tests {
         assert_eq!(session.figures(), PathFigures::default());
         session.set_rate(Some(40_000_000));
         assert_eq!(max_pacing_rate(stream.as_fd()), u64::MAX);
+    }
+
+    #[test]
+    fn figures_hold_while_nothing_moves_and_only_then() {
+        let (stream, mut peer) = connection();
+        let session = handle(&stream);
+        assert_eq!(session.figures().received_bytes, 0);
+        peer.write_all(b"news").expect("a connection");
+        assert_eq!(read_exactly(&stream, 4), b"news");
+        assert_eq!(session.figures().received_bytes, 4, "it is asked for");
+        lock(&session.still).since -= STILL;
+        let still = session.figures();
+        peer.write_all(b"more").expect("a connection");
+        assert_eq!(read_exactly(&stream, 4), b"more");
+        let later = session.figures();
+        assert_eq!(later.received_bytes, still.received_bytes);
+        assert!(later.heard_ago > still.heard_ago);
+        session.moved();
+        assert_eq!(session.figures().received_bytes, 8);
+    }
+
+    fn read_exactly(mut stream: &TcpStream, bytes: usize) -> Vec<u8> {
+        let mut buffer = vec![0; bytes];
+        stream.read_exact(&mut buffer).expect("so many bytes");
+        buffer
     }
 }

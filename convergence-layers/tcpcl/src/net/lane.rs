@@ -241,7 +241,7 @@ struct Dial {
 
 impl Dial {
     async fn run(self, shared: &Arc<Shared>) -> Result<Ended, ContactFailure> {
-        let defaults = &shared.config.session;
+        let defaults = shared.session();
         let class = self.class.map(|class| (class, self.standby));
         let contact = attempts::dial(shared, class, |failure| (self.silent)(failure));
         let Some(contact) = shared.stop.run_until_cancelled(contact).await else {

@@ -1,9 +1,10 @@
 //! The side that accepts: a hub.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
@@ -49,8 +50,8 @@ pub struct ListenerConfig {
 #[derive(Debug)]
 pub struct Listener {
     local: SocketAddr,
-    registry: Arc<Registry>,
-    stop: CancellationToken,
+    shared: Arc<Shared>,
+    connections: Arc<Semaphore>,
     tracker: TaskTracker,
 }
 
@@ -59,31 +60,33 @@ impl Listener {
     pub fn bind(config: ListenerConfig, node: Arc<dyn Node>) -> io::Result<Self> {
         let listener = listen(&config)?;
         let local = listener.local_addr()?;
-        let registry = Arc::new(Registry::default());
         let stop = CancellationToken::new();
         let tracker = TaskTracker::new();
+        let connections = Arc::new(Semaphore::new(config.max_connections));
+        let half_open = Arc::new(Semaphore::new(config.max_half_open));
+        let sources = Sources::new(config.max_half_open_per_source);
+        let shared = Arc::new(Shared {
+            session: RwLock::new(Arc::new(config.session)),
+            tls: config.tls,
+            node,
+            registry: Arc::new(Registry::default()),
+            stop: stop.clone(),
+        });
         let acceptor = Acceptor {
-            half_open: Arc::new(Semaphore::new(config.max_half_open)),
-            sources: Sources::new(config.max_half_open_per_source),
-            connections: Arc::new(Semaphore::new(config.max_connections)),
+            half_open,
+            sources,
+            connections: connections.clone(),
             tracker: tracker.clone(),
-            shared: Arc::new(Shared {
-                config,
-                node,
-                registry: registry.clone(),
-                stop: stop.clone(),
-            }),
+            shared: shared.clone(),
         };
-        let stopped = stop.clone();
         tokio::spawn(async move {
-            stopped
-                .run_until_cancelled(acceptor.accept_all(&listener))
+            stop.run_until_cancelled(acceptor.accept_all(&listener))
                 .await;
         });
         Ok(Self {
             local,
-            registry,
-            stop,
+            shared,
+            connections,
             tracker,
         })
     }
@@ -93,22 +96,45 @@ impl Listener {
         self.local
     }
 
+    /// Sets what sessions have in common that begin from now on. Options of the
+    /// listening socket stay; those of accepted ones are the new ones.
+    pub fn set_session(&self, session: SessionDefaults) {
+        self.shared.set_session(session);
+    }
+
+    /// Takes so many connections more in all.
+    pub fn add_connections(&self, more: usize) {
+        self.connections.add_permits(more);
+    }
+
     /// Sessions at present.
     pub fn sessions(&self) -> usize {
-        self.registry.len()
+        self.shared.registry.len()
     }
 
     /// Aborts the sessions whose peer's certificate has a serial number
     /// (big-endian, without leading zeros) that `predicate` holds for, and
     /// says how many.
     pub fn close_where(&self, predicate: impl Fn(&[u8]) -> bool) -> usize {
-        self.registry.close_where(&predicate)
+        self.shared.registry.close_where(&predicate)
+    }
+
+    /// Aborts the sessions whose peer's certificate has ended by then, s since
+    /// the Unix epoch, and says how many.
+    pub fn close_ended(&self, now_s: i64) -> usize {
+        self.shared.registry.close_ended(now_s)
+    }
+
+    /// Aborts all sessions under TLS, since this node's certificate has ended,
+    /// and says how many.
+    pub fn close_certified(&self) -> usize {
+        self.shared.registry.close_certified()
     }
 
     /// Stops accepting and ends all sessions in order.
     pub fn shutdown(&self) {
-        self.stop.cancel();
-        self.registry.close_all();
+        self.shared.stop.cancel();
+        self.shared.registry.close_all();
         self.tracker.close();
     }
 
@@ -120,7 +146,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.shared.stop.cancel();
     }
 }
 
@@ -151,7 +177,8 @@ struct HalfOpen {
 }
 
 struct Shared {
-    config: ListenerConfig,
+    session: RwLock<Arc<SessionDefaults>>,
+    tls: Option<ServerTls>,
     node: Arc<dyn Node>,
     registry: Arc<Registry>,
     stop: CancellationToken,
@@ -192,7 +219,23 @@ impl Acceptor {
     }
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
 impl Shared {
+    fn session_defaults(&self) -> Arc<SessionDefaults> {
+        let session = self.session.read();
+        session.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_session(&self, session: SessionDefaults) {
+        let mut current = self.session.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(session);
+    }
+
     async fn serve(&self, tcp: TcpStream, remote: SocketAddr, half_open: HalfOpen) {
         match self.session(tcp, half_open).await {
             Ok(Some(Ended { down, was_up: true })) => info!(%remote, ?down, "session ended"),
@@ -207,11 +250,11 @@ impl Shared {
         tcp: TcpStream,
         half_open: HalfOpen,
     ) -> Result<Option<Ended>, ContactFailure> {
-        let defaults = &self.config.session;
+        let defaults = self.session_defaults();
         defaults.socket.tune(tcp.as_fd())?;
-        let config = defaults.session_config(Role::Passive, self.config.tls.is_some());
+        let config = defaults.session_config(Role::Passive, self.tls.is_some());
         let mut core = SessionCore::new(config, Instant::now());
-        let tls = self.config.tls.as_ref().map(TlsSide::Server);
+        let tls = self.tls.as_ref().map(TlsSide::Server);
         let contact = contact::make(tcp, &mut core, tls);
         let Some(contact) = self.stop.run_until_cancelled(contact).await else {
             return Ok(None);

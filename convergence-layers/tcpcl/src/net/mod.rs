@@ -10,6 +10,7 @@ mod contact;
 mod dialer;
 mod driver;
 mod handle;
+mod input;
 mod kept;
 mod lane;
 mod listener;
@@ -50,7 +51,7 @@ pub struct SessionDefaults {
     /// This process' incarnation.
     pub incarnation: u64,
     /// The node ids that peers may have; `None` admits any.
-    pub accepted_peers: Option<Vec<String>>,
+    pub accepted_peers: Option<Arc<[String]>>,
     /// Keepalive interval, s; 0 for none.
     pub keepalive_s: u16,
     /// The largest segment we take, bytes.

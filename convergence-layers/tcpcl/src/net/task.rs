@@ -27,7 +27,7 @@ pub(super) async fn run(
             is_revoked,
             ..
         } => {
-            registry.insert(id, Some(peer.serial), sender.clone());
+            registry.insert(id, Some(peer.into()), sender.clone());
             registry.close_where(&*is_revoked);
             Driver::new(*stream, core, around, sender, commands)
                 .run()

@@ -1,12 +1,15 @@
 //! Plain TCP and TLS as one kind of stream.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, BufReader, Interest};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
+
+use super::input::Input;
 
 /// A stream over one TCP connection.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
@@ -48,11 +51,75 @@ impl Transport for TcpStream {
     }
 }
 
-/// TLS reads in small steps, so a buffer stands between it and the socket.
-pub(super) type Tls = TlsStream<BufReader<TcpStream>>;
+/// A connection of which more is read at once than TLS asks for, which reads
+/// in small steps.
+#[derive(Debug)]
+pub(super) struct ReadAhead {
+    tcp: TcpStream,
+    input: Input,
+}
+
+impl ReadAhead {
+    pub(super) fn new(tcp: TcpStream) -> Self {
+        Self {
+            tcp,
+            input: Input::default(),
+        }
+    }
+}
+
+impl AsyncRead for ReadAhead {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { tcp, input } = &mut *self;
+        if input.unread().is_empty() {
+            ready!(input.poll_fill(Pin::new(tcp), cx))?;
+        }
+        let count = input.unread().len().min(into.remaining());
+        into.put_slice(&input.unread()[..count]);
+        input.take(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ReadAhead {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}
+
+/// TLS over one connection.
+pub(super) type Tls = TlsStream<ReadAhead>;
 
 impl Transport for Tls {
     fn tcp(&self) -> &TcpStream {
-        self.get_ref().0.get_ref()
+        &self.get_ref().0.tcp
     }
 }

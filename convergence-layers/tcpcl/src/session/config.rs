@@ -1,5 +1,6 @@
 //! What one end brings to a session.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use underpass_cla::Class;
@@ -24,8 +25,9 @@ pub struct SessionConfig {
     pub node_id: String,
     /// Whether TLS is required; otherwise it is not offered.
     pub tls: bool,
-    /// The node ids that the peer may have; `None` admits any.
-    pub accepted_peers: Option<Vec<String>>,
+    /// The node ids that the peer may have; `None` admits any. Shared: a hub
+    /// has as many sessions as it has peers, and more.
+    pub accepted_peers: Option<Arc<[String]>>,
     /// Keepalive interval that we announce, s; 0 for none.
     pub keepalive_s: u16,
     /// The largest segment we take, bytes of data.

@@ -8,6 +8,7 @@ use rustls::client::Resumption;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
+use rustls::time_provider::TimeProvider;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
@@ -70,11 +71,13 @@ impl fmt::Debug for ServerTls {
 
 /// The configuration of a side that dials. A resumed handshake would skip the
 /// check of the certificate and with it revocation, so there is none.
+/// Certificates' dates are judged by `time`.
 pub fn client_config(
     verifier: Arc<PathVerifier>,
     credentials: NodeCredentials,
+    time: Arc<dyn TimeProvider>,
 ) -> Result<ClientConfig, TlsConfigError> {
-    let mut config = ClientConfig::builder_with_provider(default_provider().into())
+    let mut config = ClientConfig::builder_with_details(default_provider().into(), time)
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
@@ -85,12 +88,13 @@ pub fn client_config(
 }
 
 /// The configuration of a side that listens; it requires a certificate of the
-/// peer.
+/// peer. Its dates are judged by `time`.
 pub fn server_config(
     verifier: Arc<PathVerifier>,
     credentials: NodeCredentials,
+    time: Arc<dyn TimeProvider>,
 ) -> Result<ServerConfig, TlsConfigError> {
-    let mut config = ServerConfig::builder_with_provider(default_provider().into())
+    let mut config = ServerConfig::builder_with_details(default_provider().into(), time)
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(credentials.chain, credentials.key)?;

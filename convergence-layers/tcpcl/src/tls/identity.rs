@@ -29,6 +29,8 @@ pub struct PeerIdentity {
     pub node_ids: Vec<String>,
     /// The certificate's serial number, big-endian, without leading zeros.
     pub serial: Vec<u8>,
+    /// The end of its validity, s since the Unix epoch.
+    pub not_after_s: i64,
 }
 
 /// Why a certificate cannot be read.
@@ -57,6 +59,7 @@ pub fn peer_identity(
     Ok(PeerIdentity {
         node_ids,
         serial: without_leading_zeros(parsed.raw_serial()).to_vec(),
+        not_after_s: parsed.validity().not_after.timestamp(),
     })
 }
 

@@ -7,6 +7,7 @@ use rcgen::{
     Issuer, KeyPair, SanType, SerialNumber,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::time_provider::DefaultTimeProvider;
 use underpass_tcpcl::tls::{
     ClientTls, IsRevoked, NodeCredentials, PathVerifier, ServerTls, UriNodeIds, client_config,
     server_config,
@@ -66,7 +67,8 @@ impl Ca {
     }
 
     pub fn client(&self, node: &Node, is_revoked: IsRevoked) -> ClientTls {
-        let config = client_config(self.verifier(&is_revoked), node.credentials());
+        let time = Arc::new(DefaultTimeProvider);
+        let config = client_config(self.verifier(&is_revoked), node.credentials(), time);
         let config = Arc::new(config.expect("a usable certificate"));
         ClientTls {
             source: Arc::new(move || config.clone()),
@@ -76,7 +78,8 @@ impl Ca {
     }
 
     pub fn server(&self, node: &Node, is_revoked: IsRevoked) -> ServerTls {
-        let config = server_config(self.verifier(&is_revoked), node.credentials());
+        let time = Arc::new(DefaultTimeProvider);
+        let config = server_config(self.verifier(&is_revoked), node.credentials(), time);
         let config = Arc::new(config.expect("a usable certificate"));
         ServerTls {
             source: Arc::new(move || config.clone()),

@@ -174,6 +174,28 @@ async fn revocation_closes_live_sessions_and_keeps_them_closed() {
 }
 
 #[tokio::test]
+async fn sessions_end_with_the_certificate_of_either_side() {
+    let (mut at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
+    let ca = Ca::new();
+    let listener = Listener::bind(hub_with_tls(&ca, nothing_revoked()), at_hub.node.clone());
+    let listener = listener.expect("a free port");
+    let config = terminal_with_tls(&listener, &ca, "ipn:1.0", Naming::OtherName);
+    let dialer = Dialer::spawn(config, at_terminal.node.clone());
+    at_hub.up().await;
+    // Test certificates are good from 1975 to 4096.
+    assert_eq!(listener.close_ended(1_800_000_000), 0);
+    assert_eq!(listener.close_ended(67_100_000_000), 1);
+    let (_, why) = at_hub.down().await;
+    assert!(matches!(why, Down::Broken(why) if why.contains("peer's certificate has ended")));
+    at_terminal.up().await;
+    at_terminal.down().await;
+    at_terminal.up().await;
+    assert_eq!(dialer.close_certified(), 1);
+    let (_, why) = at_terminal.down().await;
+    assert!(matches!(why, Down::Broken(why) if why.contains("this node's certificate has ended")));
+}
+
+#[tokio::test]
 async fn plain_tcp_is_refused_where_tls_is_configured() {
     let (at_hub, at_terminal) = (TestNode::new(), TestNode::new());
     let listener = Listener::bind(

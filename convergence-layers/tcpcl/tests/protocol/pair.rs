@@ -175,7 +175,7 @@ fn a_node_id_that_the_certificate_does_not_name_is_a_contact_failure() {
 #[test]
 fn a_node_that_is_not_expected_is_a_contact_failure() {
     let (mut active, passive) = configs();
-    active.accepted_peers = Some(vec!["ipn:3.0".into()]);
+    active.accepted_peers = Some(["ipn:3.0".into()].into());
     let mut pair = Pair::new(active, passive);
     pair.settle();
     assert!(matches!(pair.active.closed(), Some(Down::Protocol(_))));

@@ -8,6 +8,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateRevocationListDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
+use rustls::time_provider::DefaultTimeProvider;
 use rustls::{
     ClientConfig, ClientConnection, Error, ProtocolVersion, RootCertStore, ServerConfig,
     ServerConnection,
@@ -36,12 +37,12 @@ fn node(dir: &Path) -> (Arc<PathVerifier>, NodeCredentials) {
 
 fn client(dir: &Path) -> ClientConfig {
     let (verifier, credentials) = node(dir);
-    client_config(verifier, credentials).unwrap()
+    client_config(verifier, credentials, Arc::new(DefaultTimeProvider)).unwrap()
 }
 
 fn server(dir: &Path) -> ServerConfig {
     let (verifier, credentials) = node(dir);
-    server_config(verifier, credentials).unwrap()
+    server_config(verifier, credentials, Arc::new(DefaultTimeProvider)).unwrap()
 }
 
 /// A server that checks by the rules of the Web, with the signed list.
