@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::dispatch::{Dispatched, Job, JobKey};
+use crate::dispatch::{Dispatched, Job, JobKey, Shares};
 use crate::id::Id;
 use crate::object::{MAX_PART_BYTES, MIN_PART_BYTES};
 use crate::queue::{Entry, Upload};
@@ -30,7 +30,8 @@ pub struct Limits {
     pub response_bytes: u64,
     /// Bytes kept in all; requests are taken up to half of it.
     pub quota_bytes: u64,
-    /// Requests known at once, on each side.
+    /// Requests known at once, on each side. For the dispatching side it is a
+    /// pool beyond what each peer is guaranteed.
     pub requests: usize,
     /// Bytes of the parts in which objects are sent.
     pub part_bytes: u32,
@@ -153,6 +154,7 @@ pub struct Node<S> {
     pub(crate) uploads: HashMap<Id, Upload>,
     /// Peers' requests.
     pub(crate) jobs: BTreeMap<JobKey, Job>,
+    pub(crate) shares: Shares,
     pub(crate) acks: Acks,
     pub(crate) outputs: Vec<Output>,
     /// Until when peers without room are left alone, ms.
@@ -174,6 +176,7 @@ impl<S: Store> Node<S> {
             next_number: 0,
             uploads: HashMap::new(),
             jobs: BTreeMap::new(),
+            shares: Shares::default(),
             acks: BTreeMap::new(),
             outputs: Vec::new(),
             pauses: HashMap::new(),

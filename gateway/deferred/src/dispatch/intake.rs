@@ -36,7 +36,7 @@ impl<S: Store> Node<S> {
             // A request that has begun has its room: none waits half here for
             // the room that another half one has.
             let room = total > most || self.request_room(self.awaited_job_bytes() + total);
-            if lifetime_ms == 0 || !room || !self.new_job(key, record) {
+            if lifetime_ms == 0 || !room || !self.new_job(key, record)? {
                 return Ok(());
             }
             if total > most {
@@ -116,7 +116,7 @@ impl<S: Store> Node<S> {
                 sent: 0,
                 told: false,
             };
-            if self.new_job(key, record) {
+            if self.new_job(key, record)? {
                 self.end(key, Stage::Cancelled, "")?;
             }
             return Ok(());

@@ -122,6 +122,11 @@ impl Job {
         self.record.stage == Stage::Answered && !self.record.told
     }
 
+    /// Whether it was cancelled before any of it came.
+    pub(super) fn is_early(&self) -> bool {
+        self.record.stage == Stage::Cancelled && self.record.request.is_none()
+    }
+
     pub(super) fn retry_later(&mut self, now_ms: u64) {
         self.record.stage = Stage::Stored;
         self.retry_at_ms = now_ms + self.retry_ms;

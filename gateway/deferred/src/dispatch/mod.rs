@@ -6,13 +6,15 @@
 //! longer than any message can be under way that would make it anew.
 //!
 //! Here the node's jobs are loaded, kept, ended and forgotten; [`job`] is one
-//! of them, [`intake`] takes requests and cancellations in, [`exchange`] has
+//! of them, [`intake`] takes requests and cancellations in, [`shares`] says how
+//! many of each peer, [`exchange`] has
 //! to do with the origins, [`outcome`] tells the client's node.
 
 mod exchange;
 mod intake;
 mod job;
 mod outcome;
+mod shares;
 
 use crate::node::Node;
 use crate::store::{Kind, Side, Store, StoreError};
@@ -23,6 +25,7 @@ use job::{Record, Stage};
 pub use exchange::{Answer, Dispatched};
 pub(crate) use job::Job;
 pub use job::JobKey;
+pub(crate) use shares::Shares;
 
 impl<S: Store> Node<S> {
     pub(crate) fn load_jobs(&mut self, now_ms: u64) -> Result<(), StoreError> {
@@ -34,7 +37,7 @@ impl<S: Store> Node<S> {
                 job.incoming = Incoming::of(self.store.parts(&key.object(Kind::Request))?);
             }
             let interrupted = job.record.stage == Stage::Sent;
-            self.jobs.insert(JobKey::of(&key), job);
+            self.add_job(JobKey::of(&key), job);
             if interrupted {
                 let text = "the dispatching node stopped while the origin had it";
                 self.break_off(now_ms, JobKey::of(&key), text)?;
@@ -59,14 +62,56 @@ impl<S: Store> Node<S> {
         self.store.put_record(&key.record(), &text)
     }
 
-    fn new_job(&mut self, key: JobKey, record: Record) -> bool {
-        if self.jobs.len() >= self.limits.requests {
-            return false;
-        }
+    /// Begins a job, if its peer may have one more.
+    fn new_job(&mut self, key: JobKey, record: Record) -> Result<bool, StoreError> {
         let number = self.next_number;
-        self.next_number += 1;
-        self.jobs.insert(key, Job::new(number, record));
-        true
+        let job = Job::new(number, record);
+        let admitted = match job.is_early() {
+            true => self.make_room_for_early(key.peer)?,
+            false => self.shares.admits(key.peer, self.limits.requests),
+        };
+        if admitted {
+            self.next_number += 1;
+            self.add_job(key, job);
+        }
+        Ok(admitted)
+    }
+
+    fn add_job(&mut self, key: JobKey, job: Job) {
+        match job.is_early() {
+            true => self.shares.add_early(key, job.number),
+            false => self.shares.add(key.peer),
+        }
+        self.jobs.insert(key, job);
+    }
+
+    fn forget_job(&mut self, key: JobKey) -> Result<(), StoreError> {
+        if let Some(job) = self.jobs.remove(&key) {
+            match job.is_early() {
+                true => self.shares.remove_early(key, job.number),
+                false => self.shares.remove(key.peer),
+            }
+        }
+        self.store.delete_record(&key.record())?;
+        for kind in [Kind::Request, Kind::Response] {
+            self.store.delete_object(&key.record().object(kind))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets, of what a peer has cancelled before it came, the oldest that
+    /// the peer knows the end of, if there are too many. A peer that never
+    /// says so has no more of them.
+    fn make_room_for_early(&mut self, peer: u64) -> Result<bool, StoreError> {
+        if !self.shares.is_full_of_early(peer) {
+            return Ok(true);
+        }
+        let told = |key: &JobKey| self.jobs.get(key).is_some_and(|job| job.record.told);
+        let Some(oldest) = self.shares.early(peer).find(told) else {
+            return Ok(false);
+        };
+        self.forget_job(oldest)?;
+        Ok(true)
     }
 
     /// Ends a request without a response, and says so.
@@ -103,11 +148,7 @@ impl<S: Store> Node<S> {
             self.end(key, Stage::Expired, text)?;
         }
         for key in gone {
-            self.jobs.remove(&key);
-            self.store.delete_record(&key.record())?;
-            for kind in [Kind::Request, Kind::Response] {
-                self.store.delete_object(&key.record().object(kind))?;
-            }
+            self.forget_job(key)?;
         }
         Ok(())
     }

@@ -55,6 +55,8 @@ impl SqliteStore {
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
+        // It may have no other folder to write in.
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
         match connection.pragma_query_value(None, "user_version", |row| row.get(0))? {
             0 => connection.execute_batch(LAYOUT)?,
             FORMAT => {}

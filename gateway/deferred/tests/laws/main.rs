@@ -1,6 +1,7 @@
 //! What store-and-forward promises, under loss, doubling and restarts.
 
 mod memory;
+mod shares;
 mod world;
 
 use proptest::prelude::*;
