@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use underpass_bundle::BundleId;
 use underpass_streams::Flow;
+use underpass_work::each;
 
 use crate::engine::Engine;
 use crate::pump::BUNDLE_OVERHEAD_BYTES;
@@ -57,7 +58,8 @@ impl Engine {
     pub(crate) fn reconsider_reading(&mut self, now: Instant, neighbour: u64) {
         let hops = self.hops_to(neighbour);
         let blocked = |id| self.hops.get(id).is_some_and(|hop| hop.blocked);
-        let reads = self.config.edge && self.agent.is_durable() && hops.iter().all(blocked);
+        let all_blocked = !hops.is_empty() && hops.iter().all(blocked);
+        let reads = self.config.edge && self.agent.is_durable() && all_blocked;
         if reads {
             self.ahead.ages.entry(neighbour).or_default();
             self.ahead.at.get_or_insert(now + AGE);
@@ -92,16 +94,13 @@ impl Engine {
 
     /// What one stream may have in the store beyond its credit.
     fn share_beyond_credit(&self) -> u64 {
-        let streams: usize = self.peers.values().map(|peer| peer.streams().count()).sum();
         let store = self.config.agent.store_bytes / 8 * STORE_EIGHTHS;
-        store / (streams as u64).max(1)
+        store / (self.stream_count as u64).max(1)
     }
 
-    fn peers_behind(&self, neighbour: u64) -> Vec<u64> {
-        let peers = self.peers.keys().copied();
-        peers
-            .filter(|peer| self.neighbour_to(*peer) == neighbour)
-            .collect()
+    /// The nodes by way of a neighbour that streams lead to.
+    pub(crate) fn peers_behind(&self, neighbour: u64) -> Vec<u64> {
+        each(self.ways.peers_behind(neighbour)).collect()
     }
 
     fn set_beyond_credit(&mut self, peer: u64, bytes: u64) {

@@ -14,9 +14,7 @@ const PACING_STEPS: u64 = 500;
 impl Engine {
     /// The hop of a path or terminal.
     pub fn hop_named(&self, name: &str) -> Option<HopId> {
-        let mut hops = self.hops.iter();
-        hops.find(|(_, hop)| hop.config.name == name)
-            .map(|(id, _)| *id)
+        self.ways.hop_named(name)
     }
 
     /// The name of a hop's path or terminal.

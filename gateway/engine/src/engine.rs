@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use thiserror::Error;
 use underpass_bundle::{
-    self as bundle, Agent, BundleId, CustodyFigures, HeldBundle, MemoryStore, NeighbourId, Store,
+    self as bundle, Agent, BundleId, CustodyFigures, HeldBundle, MemoryStore, Store,
 };
 use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{self as scheduler, LinkScheduler};
@@ -20,6 +20,7 @@ use crate::planned::{Followed, PlanChange, Unchanged};
 use crate::restored::RestoredStreams;
 use crate::services::Message;
 use crate::sessions::{InFlight, SessionState};
+use crate::ways::Ways;
 
 /// The ipn service of streams; 1 to 127 are for private use.
 pub(crate) const STREAM_SERVICE: u64 = 80;
@@ -150,7 +151,10 @@ pub struct Engine {
     pub(crate) actions: VecDeque<Action>,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
-    neighbours: HashMap<u64, Arc<[HopId]>>,
+    pub(crate) ways: Ways,
+    /// Streams of each peer, and of all.
+    pub(crate) stream_counts: HashMap<u64, usize>,
+    pub(crate) stream_count: usize,
     /// Streams' bundles of earlier runs of this node.
     pub(crate) restored: RestoredStreams,
 }
@@ -180,13 +184,8 @@ impl Engine {
         if config.edge {
             config.agent.services.insert(STREAM_SERVICE);
         }
-        for route in &config.routes {
-            config.agent.routes.push(bundle::Route {
-                nodes: route.node..=route.node,
-                neighbour: NeighbourId(route.via),
-                take_custody: route.custody,
-            });
-        }
+        let routes = config.bundle_routes();
+        config.agent.routes.extend(routes);
         let classes: Vec<Class> = config.scheduler.classes.iter().map(|c| c.class).collect();
         if !classes.contains(&config.default_class) {
             return Err(EngineError::DefaultClass(config.default_class));
@@ -194,19 +193,12 @@ impl Engine {
         let highest = classes.iter().max();
         let numbers = highest.map_or(0, |class| usize::from(class.0) + 1);
         let mut hops = BTreeMap::new();
-        let mut neighbours: HashMap<u64, Vec<HopId>> = HashMap::new();
         for hop in &config.hops {
             let state = Hop::new(now, hop.clone(), numbers);
             scheduler.add_terminal(now, hop.id.terminal(), hop.weight, state.rate_bps());
             hops.insert(hop.id, state);
-            neighbours.entry(hop.neighbour).or_default().push(hop.id);
-            // A neighbour is a route to itself also before it is up.
-            config.agent.routes.push(bundle::Route {
-                nodes: hop.neighbour..=hop.neighbour,
-                neighbour: NeighbourId(hop.neighbour),
-                take_custody: true,
-            });
         }
+        let ways = Ways::new(&config.hops, &config.routes);
         let mut engine = Engine {
             agent: Agent::with_store(config.agent.clone(), store),
             config,
@@ -234,10 +226,9 @@ impl Engine {
             actions: VecDeque::new(),
             wake_at: None,
             classes,
-            neighbours: neighbours
-                .into_iter()
-                .map(|(neighbour, hops)| (neighbour, hops.into()))
-                .collect(),
+            ways,
+            stream_counts: HashMap::new(),
+            stream_count: 0,
             restored: RestoredStreams::default(),
             ahead: ReadAhead::default(),
         };
@@ -300,13 +291,12 @@ impl Engine {
 
     /// The neighbour that takes bundles for `node`: itself, or the one routed.
     pub(crate) fn neighbour_to(&self, node: u64) -> u64 {
-        let routed = self.config.routes.iter().find(|route| route.node == node);
-        routed.map_or(node, |route| route.via)
+        self.ways.neighbour_to(node)
     }
 
     /// The hops to a neighbour.
     pub(crate) fn hops_to(&self, neighbour: u64) -> Arc<[HopId]> {
-        self.neighbours.get(&neighbour).cloned().unwrap_or_default()
+        self.ways.hops_to(neighbour)
     }
 
     /// A class of this node: the named one, or, where another node has named

@@ -118,8 +118,25 @@ impl Hop {
         hop
     }
 
+    /// Takes another configuration over, for the same neighbour. Windows never
+    /// shrink, so the ceiling only rises.
+    pub fn reconfigure(&mut self, config: HopConfig) {
+        self.link.set_rtt(config.rtt);
+        let ceiling = &mut self.ceiling;
+        Hop::raise(&mut ceiling.send_rate_bps, config.send_rate_bps);
+        Hop::raise(&mut ceiling.receive_rate_bps, config.receive_rate_bps);
+        ceiling.rtt = ceiling.rtt.max(config.rtt);
+        self.config = HopConfig {
+            // Its sessions have told.
+            ipv6: self.config.ipv6,
+            ..config
+        };
+        self.wire = wire_of(&self.config, self.config.ipv6);
+    }
+
     /// Notes by which family its sessions run.
     pub fn runs_over(&mut self, ipv6: bool) {
+        self.config.ipv6 = ipv6;
         self.wire = wire_of(&self.config, ipv6);
     }
 

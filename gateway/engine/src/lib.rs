@@ -23,12 +23,14 @@ mod link;
 mod links;
 mod planned;
 mod pump;
+mod reconfigure;
 mod restored;
 mod services;
 mod sessions;
 mod snapshot;
 mod streams;
 mod takeover;
+mod ways;
 
 pub use config::{EngineConfig, HopConfig, PlanLine, RouteEntry, window_bytes};
 pub use engine::{Action, Engine, EngineError};

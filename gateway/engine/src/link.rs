@@ -161,6 +161,11 @@ impl Link {
         }
     }
 
+    /// Sets the round trip, by which silence is judged.
+    pub fn set_rtt(&mut self, rtt: Duration) {
+        self.rtt = rtt;
+    }
+
     /// Who says that the link is blocked, and since when it is.
     pub fn blocked(&self) -> Option<(Source, Instant)> {
         self.state

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use underpass_streams::{Event, ResetCode, StreamState};
+use underpass_streams::{Event, ResetCode};
+use underpass_work::each;
 
 use crate::engine::{Action, Engine};
 use crate::hop::HopId;
@@ -17,7 +18,7 @@ impl Engine {
     pub fn set_utc(&mut self, now: Instant, ms: Option<u64>) {
         self.utc = ms.map(|ms| Utc { at: now, ms });
         self.follow(now);
-        for id in self.hop_ids() {
+        for id in each(self.hop_ids()) {
             self.judge(now, id);
         }
         self.settle(now);
@@ -133,45 +134,28 @@ impl Engine {
         if now < since + hold {
             return Some(since + hold);
         }
-        let behind = self.peers.keys().copied();
-        let behind: Vec<u64> = behind
-            .filter(|peer| self.neighbour_to(*peer) == neighbour)
-            .collect();
-        let mut next: Option<Instant> = None;
-        for peer in behind {
+        let before = now.checked_sub(hold)?;
+        let code = ResetCode::TimedOut;
+        let mut oldest: Option<Instant> = None;
+        for peer in self.peers_behind(neighbour) {
             let Some(streams) = self.peers.get_mut(&peer) else {
                 continue;
             };
-            let open = streams.streams();
-            let open = open.filter(|(_, info)| info.state != StreamState::Draining);
-            let held: Vec<_> = open
-                .map(|(epoch, info)| (info.opened_at + hold, epoch, info.id))
-                .collect();
-            for (until, epoch, stream) in held {
-                if until > now {
-                    next = Some(next.map_or(until, |next| next.min(until)));
-                    continue;
-                }
-                let code = ResetCode::TimedOut;
-                // One that is gone already needs no end.
-                let reset = streams
-                    .streams_of(epoch)
-                    .map(|mux| mux.reset(stream, code, HELD_TOO_LONG));
-                if reset.is_some_and(|reset| reset.is_ok()) {
-                    let reason = HELD_TOO_LONG.to_owned();
-                    let event = Event::Reset {
-                        id: stream,
-                        code,
-                        reason,
-                    };
-                    self.actions
-                        .push_back(Action::Stream { peer, epoch, event });
-                }
+            let reset = streams.reset_older(before, code, HELD_TOO_LONG);
+            oldest = oldest.into_iter().chain(streams.oldest_stream()).min();
+            for (epoch, id) in &reset {
+                let (epoch, id) = (*epoch, *id);
+                let reason = HELD_TOO_LONG.to_owned();
+                let event = Event::Reset { id, code, reason };
+                self.actions
+                    .push_back(Action::Stream { peer, epoch, event });
             }
-            self.gather(peer);
+            if !reset.is_empty() {
+                self.gather(peer);
+            }
         }
         // Streams opened from now on are looked at in time.
-        next.or(Some(now + hold))
+        Some(oldest.unwrap_or(now) + hold)
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use underpass_plans::{Link, Plan, Refused, Schedule, State};
+use underpass_work::each;
 
 use crate::config::PlanLine;
 use crate::engine::{Action, Engine};
@@ -236,7 +237,7 @@ impl Engine {
     }
 
     /// Plans the blockages of a hop's line.
-    fn plan_blockages_of_line(&mut self, now: Instant, id: HopId) {
+    pub(crate) fn plan_blockages_of_line(&mut self, now: Instant, id: HopId) {
         let hop = self.hops.get(&id);
         let Some((hop, line)) = hop.and_then(|hop| Some((hop, hop.config.line?))) else {
             return;
@@ -263,7 +264,7 @@ impl Engine {
     }
 
     /// Puts into force what the plans say of `now`.
-    fn apply_plans(&mut self, now: Instant) {
+    pub(crate) fn apply_plans(&mut self, now: Instant) {
         let now_ms = self.utc_ms(now);
         if let Some(now_ms) = now_ms {
             let paths = self.hops.values_mut().map(|hop| &mut hop.followed);
@@ -272,7 +273,7 @@ impl Engine {
             self.actions.extend(changes.map(Action::Plan));
         }
         self.apply_beam_rate(now);
-        for id in self.hop_ids() {
+        for id in each(self.hop_ids()) {
             self.apply_line(now, id, now_ms);
         }
         let until_ms = now_ms.and_then(|now_ms| {

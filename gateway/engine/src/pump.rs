@@ -8,6 +8,7 @@ use underpass_bundle::{self as bundle, BundleId, NeighbourId, Offer};
 use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{Decision, Leaf};
 use underpass_streams::{Peer, Sealed, StreamId};
+use underpass_work::each;
 
 use crate::engine::{Action, Carried, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
@@ -63,18 +64,17 @@ impl Engine {
         let session = hop.carrier(leaf.class)?;
         let info = &self.sessions.get(&session)?.info;
         let (mru, resumes) = (info.transfer_mru_bytes, info.resumes);
-        if !resumes {
-            let to = NeighbourId(hop.config.neighbour);
-            self.agent.forget_broken(to, leaf.class);
-        }
+        let to = NeighbourId(hop.config.neighbour);
+        self.agent.set_resumes(to, leaf.class, resumes);
         let (offer, sparse) = self.take(now, id, leaf.class, max_bytes.min(mru), mru)?;
         let transfer = Transfer {
             key: offer.key,
             chunks: offer.chunks,
             resume: offer.resume,
         };
-        let express = match sparse && transfer.len() <= EXPRESS_BYTES {
-            true => self.express(id, leaf.class, session, mru),
+        let short = sparse && transfer.len() <= EXPRESS_BYTES;
+        let express = match short {
+            true => self.express(id, leaf.class, session, transfer.len()),
             false => None,
         };
         let session = express.unwrap_or(session);
@@ -87,6 +87,10 @@ impl Engine {
             .sent(now, leaf, wire.ip_bytes(transfer.len() - left_out));
         if let Some(state) = self.sessions.get_mut(&session) {
             state.ready = false;
+            state.room_bytes = match short {
+                true => state.room_bytes.saturating_sub(transfer.len()),
+                false => 0,
+            };
             state.in_flight.insert(transfer.key);
         }
         self.actions.push_back(Action::Offer { session, transfer });
@@ -94,19 +98,28 @@ impl Engine {
         Some(())
     }
 
-    /// The session for a bundle of streams that begin or send seldom: that of
-    /// the first class, if it has nothing else to do. Behind what is in flight
-    /// on their own, a lost segment of others would hold them up for a round
-    /// trip; which class a payload comes in is of no account.
-    fn express(&self, id: HopId, class: Class, own: SessionId, mru: u64) -> Option<SessionId> {
-        let busy = !self.sessions.get(&own)?.in_flight.is_empty();
+    /// The session for a short bundle of streams that begin or send seldom,
+    /// where its own has bundles in flight: behind them, a lost segment of
+    /// others would hold it up for a round trip. That of the first class will
+    /// do if nothing waits for it, any other if nothing is in flight on it
+    /// either; which class a payload comes in is of no account.
+    fn express(&self, id: HopId, class: Class, own: SessionId, bytes: u64) -> Option<SessionId> {
+        if self.sessions.get(&own)?.in_flight.is_empty() {
+            return None;
+        }
+        let hop = self.hops.get(&id)?;
         let mut classes = self.classes.iter().copied();
         let first = classes.find(|class| *class != Class::SIGNALLING)?;
-        let hop = self.hops.get(&id).filter(|_| busy && first < class)?;
-        let session = hop.carrier(first)?;
-        let state = self.sessions.get(&session)?;
-        let free = hop.has(first, session) && state.ready && !hop.ready.contains(&first);
-        (free && state.info.transfer_mru_bytes >= mru).then_some(session)
+        let others = std::iter::once(first).chain(classes);
+        others
+            .filter(|other| *other != class && !hop.ready.contains(other))
+            .find_map(|other| {
+                let session = hop.carrier(other)?;
+                let state = self.sessions.get(&session)?;
+                let alone = other == first || state.in_flight.is_empty();
+                let fits = bytes <= state.info.transfer_mru_bytes.min(state.room_bytes);
+                (hop.has(other, session) && alone && fits).then_some(session)
+            })
     }
 
     /// A bundle for the neighbour: one that waits, of any size its CL takes,
@@ -241,7 +254,7 @@ impl Engine {
     /// Lets hops that wait for room in the store seal again, in turn, as long
     /// as there is any.
     pub(crate) fn feed(&mut self, now: Instant) {
-        for _ in 0..self.starved.len() {
+        for _ in each(0..self.starved.len()) {
             if self.agent.free_bytes() < self.least_free() {
                 return;
             }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use underpass_bundle::wire::{Eid, ipn_parts};
 use underpass_bundle::{BundleId, Note};
 use underpass_streams::{FormerLimit, StreamId};
+use underpass_work::each;
 
 use crate::engine::Engine;
 
@@ -23,15 +24,45 @@ struct HeldBack {
     receiver: u64,
     /// Bundles by the offset behind their bytes.
     bundles: BTreeSet<(u64, BundleId)>,
-    /// Those up to this offset may leave.
-    below: u64,
+    /// Those up to this offset may leave, as the peer has said.
+    below: Option<u64>,
+    /// How many these are.
+    leaving: usize,
 }
 
 impl HeldBack {
-    /// Those that may leave, in order.
-    fn leaving(&self) -> impl Iterator<Item = (u64, BundleId)> + '_ {
-        let bundles = self.bundles.iter().copied();
-        bundles.take_while(|(end, _)| *end <= self.below)
+    fn may_leave(&self, end: u64) -> bool {
+        self.below.is_some_and(|below| end <= below)
+    }
+
+    /// Lets those leave up to an offset; those that may already are not visited
+    /// again.
+    fn raise(&mut self, below: u64) {
+        if self.below < Some(below) {
+            let from = self.below.map_or(0, |below| below + 1);
+            let more = each(self.bundles.range((from, BundleId(0))..));
+            self.leaving += more.take_while(|(end, _)| *end <= below).count();
+            self.below = Some(below);
+        }
+    }
+
+    /// None may leave any more.
+    fn hold(&mut self) {
+        self.below = None;
+        self.leaving = 0;
+    }
+
+    /// Takes the first out, if it may leave.
+    fn pop_leaving(&mut self) -> Option<BundleId> {
+        let (end, id) = self.bundles.first().copied()?;
+        self.may_leave(end).then(|| self.remove(end, id))?;
+        Some(id)
+    }
+
+    fn remove(&mut self, end: u64, id: BundleId) {
+        if self.bundles.remove(&(end, id)) && self.may_leave(end) {
+            self.leaving -= 1;
+        }
     }
 }
 
@@ -47,7 +78,7 @@ pub(crate) struct RestoredStreams {
 impl RestoredStreams {
     fn of_peer(&self, peer: u64) -> Vec<FormerStream> {
         let first = (peer, 0, StreamId(0));
-        let streams = self.held_back.range(first..).map(|(stream, _)| *stream);
+        let streams = each(self.held_back.range(first..)).map(|(stream, _)| *stream);
         streams.take_while(|stream| stream.0 == peer).collect()
     }
 }
@@ -77,7 +108,7 @@ impl Engine {
             return;
         };
         if let Some(held_back) = self.restored.held_back.get_mut(&key) {
-            held_back.bundles.remove(&(end, id));
+            held_back.remove(end, id);
             if held_back.bundles.is_empty() {
                 self.restored.held_back.remove(&key);
             }
@@ -91,17 +122,16 @@ impl Engine {
         let Some(run_of_peer) = run_of_peer else {
             return;
         };
-        let streams = self.restored.of_peer(peer);
-        if streams.is_empty() || self.restored.asked.insert(peer, run_of_peer) == Some(run_of_peer)
-        {
+        if self.restored.asked.insert(peer, run_of_peer) == Some(run_of_peer) {
             return;
         }
+        let streams = self.restored.of_peer(peer);
         for key in streams {
             let (_, run, id) = key;
             let Some(held_back) = self.restored.held_back.get_mut(&key) else {
                 continue;
             };
-            held_back.below = 0;
+            held_back.hold();
             let receiver = held_back.receiver;
             if receiver != 0 && receiver < run_of_peer {
                 self.discard_held_back(now, key);
@@ -130,8 +160,8 @@ impl Engine {
         let Some(held_back) = self.restored.held_back.get_mut(&key) else {
             return;
         };
-        held_back.below = held_back.below.max(below);
-        let count = held_back.leaving().count();
+        held_back.raise(below);
+        let count = held_back.leaving;
         let first = held_back.bundles.first().map(|(_, id)| *id);
         let class = first.and_then(|id| self.agent.class_of(id));
         if let (Some(class), Some(streams)) = (class, self.peers.get_mut(&peer)) {
@@ -142,8 +172,7 @@ impl Engine {
     /// The next bundle of a stream that may leave.
     pub(crate) fn let_restored_leave(&mut self, key: FormerStream) -> Option<BundleId> {
         let held_back = self.restored.held_back.get_mut(&key)?;
-        let (end, id) = held_back.leaving().next()?;
-        held_back.bundles.remove(&(end, id));
+        let id = held_back.pop_leaving()?;
         self.restored.places.remove(&id);
         match held_back.bundles.first() {
             // Read while the others have their turns.
@@ -162,5 +191,36 @@ impl Engine {
             self.restored.places.remove(&id);
             self.agent.discard(now, id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use underpass_work::{assert_bounded, of};
+
+    #[test]
+    fn a_limit_visits_what_it_lets_leave_and_no_more() {
+        let steps = |count: u64| {
+            let mut held_back = HeldBack::default();
+            let bundles = (0..count).map(|number| (number * 10, BundleId(number)));
+            held_back.bundles.extend(bundles);
+            let steps = of(|| {
+                for below in [0, 5, 300, 300, 20, 309, 310] {
+                    held_back.raise(below);
+                }
+            });
+            assert_eq!(held_back.leaving, 32);
+            held_back.remove(300, BundleId(30));
+            held_back.remove(400, BundleId(40));
+            assert_eq!(held_back.leaving, 31);
+            let left = std::iter::from_fn(|| held_back.pop_leaving());
+            assert_eq!(left.count(), 31);
+            assert_eq!(held_back.leaving, 0);
+            held_back.hold();
+            assert_eq!(held_back.pop_leaving(), None);
+            steps
+        };
+        assert_bounded("LIMIT", steps(100), steps(10_000));
     }
 }

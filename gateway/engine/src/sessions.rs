@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use underpass_bundle::NeighbourId;
-use underpass_cla::{Class, Outcome, SessionId, SessionInfo};
+use underpass_cla::{Class, Outcome, SHORT_BUNDLES_BYTES, SessionId, SessionInfo};
 use underpass_scheduler::Leaf;
 
 use crate::engine::{Action, Engine};
@@ -18,6 +18,8 @@ pub(crate) struct SessionState {
     pub info: SessionInfo,
     /// It can take a bundle.
     pub ready: bool,
+    /// Bytes of short bundles that it takes until it is ready again.
+    pub room_bytes: u64,
     /// Transfers offered and not ended.
     pub in_flight: BTreeSet<u64>,
     /// The link was lost and came back since its transfers began: unless they
@@ -46,14 +48,9 @@ impl Engine {
     /// The hop a session belongs to: the one of its path if it was dialled,
     /// else the one to its neighbour.
     pub fn hop_of(&self, neighbour: u64, path: &str) -> Option<HopId> {
-        let mut hops = self
-            .hops
-            .iter()
-            .filter(|(_, hop)| hop.config.neighbour == neighbour);
-        let first = hops.clone().next();
-        hops.find(|(_, hop)| hop.config.name == path)
-            .or(first)
-            .map(|(id, _)| *id)
+        let hops = self.hops_to(neighbour);
+        let named = self.hop_named(path).filter(|id| hops.contains(id));
+        named.or_else(|| hops.first().copied())
     }
 
     /// A session is up on `hop`.
@@ -83,6 +80,7 @@ impl Engine {
                 hop,
                 info,
                 ready: false,
+                room_bytes: 0,
                 in_flight: BTreeSet::new(),
                 stale: false,
             },
@@ -110,6 +108,7 @@ impl Engine {
     pub fn session_ready(&mut self, now: Instant, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.ready = true;
+            session.room_bytes = SHORT_BUNDLES_BYTES;
             let hop = session.hop;
             self.update_leaves(hop);
             self.settle(now);
@@ -169,6 +168,7 @@ impl Engine {
             return;
         };
         session.ready = false;
+        session.room_bytes = 0;
         for key in std::mem::take(&mut session.in_flight) {
             let transfer = self.transfers.remove(&key);
             let acknowledged = transfer.map_or(0, |transfer| transfer.acknowledged);
@@ -227,12 +227,7 @@ impl Engine {
         if !self.config.edge {
             return;
         }
-        let routed = self
-            .config
-            .routes
-            .iter()
-            .filter(|route| route.via == neighbour);
-        let mut behind: Vec<u64> = routed.map(|route| route.node).collect();
+        let mut behind = self.ways.routed_by(neighbour);
         if behind.is_empty() || self.peers.contains_key(&neighbour) {
             behind.push(neighbour);
         }

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use underpass_bundle::NeighbourId;
 use underpass_cla::{Class, SessionId};
 use underpass_streams::{Epoch, StreamInfo, StreamState};
+use underpass_work::each;
 
 use crate::engine::Engine;
-use crate::hop::{HopId, HopTraffic};
+use crate::hop::{Hop, HopId, HopTraffic};
 use crate::links::LinkSnapshot;
 use crate::planned::HopPlan;
 
@@ -87,6 +88,18 @@ pub struct StreamTotals {
     pub backlog_bytes: u64,
 }
 
+impl StreamTotals {
+    /// Adds other streams.
+    pub fn add(&mut self, other: &StreamTotals) {
+        self.open += other.open;
+        self.half_closed += other.half_closed;
+        self.draining += other.draining;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.backlog_bytes += other.backlog_bytes;
+    }
+}
+
 /// What streams ask of a hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopDemand {
@@ -145,12 +158,11 @@ impl Engine {
             return demand;
         };
         let neighbour = hop.config.neighbour;
-        for (_, streams) in self
-            .peers
-            .iter()
-            .filter(|(peer, _)| self.neighbour_to(**peer) == neighbour)
-        {
-            demand.streams += streams.streams().count() as u64;
+        for peer in self.peers_behind(neighbour) {
+            let Some(streams) = self.peers.get(&peer) else {
+                continue;
+            };
+            demand.streams += streams.stream_count() as u64;
             demand.offered_bytes += streams.counters().sent_bytes.iter().sum::<u64>();
             for class in &self.classes {
                 let waiting = streams.backlog(*class).bytes;
@@ -178,28 +190,37 @@ impl Engine {
         })
     }
 
-    /// Every hop.
+    /// The sessions of a hop.
+    pub fn sessions_of(&self, id: HopId) -> Vec<SessionId> {
+        let hop = self.hops.get(&id);
+        each(hop.into_iter().flat_map(Hop::all_sessions)).collect()
+    }
+
+    /// Every hop. Where there may be many, [`Engine::hop`] tells of one after
+    /// the other.
     pub fn hops(&self) -> Vec<HopSnapshot> {
-        self.hops
-            .iter()
-            .map(|(id, hop)| HopSnapshot {
-                id: *id,
-                name: hop.config.name.clone(),
-                neighbour: hop.config.neighbour,
-                up: hop.is_up(),
-                blocked: hop.blocked,
-                link: hop.link.snapshot(),
-                send_rate_bps: hop.rate_bps(),
-                rate_by_operator: hop.by_operator.is_some(),
-                plan: self.hop_plan(hop),
-                subtracted_bps: hop.subtracted_bps,
-                sessions: hop
-                    .all_sessions()
-                    .filter_map(|id| self.session(id))
-                    .collect(),
-                traffic: hop.traffic.clone(),
-            })
-            .collect()
+        let ids = each(self.hops.keys());
+        ids.filter_map(|id| self.hop(*id)).collect()
+    }
+
+    /// A hop.
+    pub fn hop(&self, id: HopId) -> Option<HopSnapshot> {
+        let hop = self.hops.get(&id)?;
+        let sessions = each(hop.all_sessions());
+        Some(HopSnapshot {
+            id,
+            name: hop.config.name.clone(),
+            neighbour: hop.config.neighbour,
+            up: hop.is_up(),
+            blocked: hop.blocked,
+            link: hop.link.snapshot(),
+            send_rate_bps: hop.rate_bps(),
+            rate_by_operator: hop.by_operator.is_some(),
+            plan: self.hop_plan(hop),
+            subtracted_bps: hop.subtracted_bps,
+            sessions: sessions.filter_map(|id| self.session(id)).collect(),
+            traffic: hop.traffic.clone(),
+        })
     }
 
     fn session(&self, id: SessionId) -> Option<SessionSnapshot> {
@@ -233,14 +254,20 @@ impl Engine {
             .collect()
     }
 
-    /// Streams and their bytes in numbers, for each class in turn.
-    pub fn stream_totals(&self) -> Vec<(Class, StreamTotals)> {
+    /// The nodes that streams lead to.
+    pub fn peers(&self) -> Vec<u64> {
+        self.peers.keys().copied().collect()
+    }
+
+    /// Streams with these nodes and their bytes in numbers, for each class in
+    /// turn.
+    pub fn stream_totals(&self, peers: &[u64]) -> Vec<(Class, StreamTotals)> {
         let mut totals: Vec<_> = self
             .classes
             .iter()
             .map(|class| (*class, StreamTotals::default()))
             .collect();
-        for streams in self.peers.values() {
+        for streams in peers.iter().filter_map(|peer| self.peers.get(peer)) {
             for (_, info) in streams.streams() {
                 let place = totals.iter_mut().find(|(class, _)| *class == info.class);
                 if let Some((_, total)) = place {

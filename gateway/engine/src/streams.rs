@@ -44,6 +44,9 @@ impl Engine {
         mut open: Open,
     ) -> Result<StreamKey, OpenError> {
         open.class = self.known(open.class);
+        if self.hops_to(self.neighbour_to(peer)).is_empty() {
+            return Err(OpenError::TooManyStreams);
+        }
         let streams = self.peer(peer).ok_or(OpenError::TooManyStreams)?;
         let (epoch, id) = streams.open(now, open)?;
         // Not sent here: the client's first bytes are mostly written within
@@ -238,6 +241,9 @@ impl Engine {
                 false => peers.remove(&peer),
             };
         }
+        let count = streams.stream_count();
+        let counted = self.stream_counts.insert(peer, count).unwrap_or(0);
+        self.stream_count = self.stream_count - counted + count;
         let due = streams.next_timeout();
         let before = match due {
             Some(due) => self.peer_due.insert(peer, due),
@@ -255,6 +261,7 @@ impl Engine {
             let hop = *self.hops_to(self.neighbour_to(peer)).first()?;
             let streams = self.new_peer(peer, &self.hops.get(&hop)?.ceiling);
             self.peers.insert(peer, streams);
+            self.ways.add_peer(peer);
         }
         self.peers.get_mut(&peer)
     }
@@ -293,6 +300,20 @@ impl Engine {
         }
     }
 
+    /// Puts what the configuration says of streams with a peer into force.
+    pub(crate) fn apply_stream_limits(&mut self, peer: u64) {
+        let hops = self.hops_to(self.neighbour_to(peer));
+        let hop = hops.first().and_then(|id| self.hops.get(id));
+        let config = hop.map(|hop| self.stream_config(&hop.ceiling));
+        let reaches = self.config.reaches;
+        if let (Some(config), Some(streams)) = (config, self.peers.get_mut(&peer)) {
+            streams.set_announcement(reaches);
+            streams.set_windows(config.windows);
+            streams.set_send_buffers(config.send_buffer_bytes, config.send_buffer_total_bytes);
+            streams.set_max_streams(config.max_streams);
+        }
+    }
+
     /// A hop's ceiling has risen: what covers it has to as well.
     pub(crate) fn widen(&mut self, id: HopId) {
         let Some(hop) = self.hops.get(&id) else {
@@ -300,13 +321,11 @@ impl Engine {
         };
         let neighbour = hop.config.neighbour;
         let config = self.stream_config(&hop.ceiling);
-        let peers: Vec<u64> = self.peers.keys().copied().collect();
-        for peer in peers {
-            // Windows are those of the first hop to a peer, as at its start.
-            if self.neighbour_to(peer) != neighbour || self.hops_to(neighbour).first() != Some(&id)
-            {
-                continue;
-            }
+        // Windows are those of the first hop to a peer, as at its start.
+        if self.hops_to(neighbour).first() != Some(&id) {
+            return;
+        }
+        for peer in self.peers_behind(neighbour) {
             if let Some(streams) = self.peers.get_mut(&peer) {
                 streams.set_windows(config.windows);
                 streams.set_send_buffers(config.send_buffer_bytes, config.send_buffer_total_bytes);

@@ -112,7 +112,7 @@ impl Engine {
 
     /// Ends a session; what was in flight there waits for the next one, before
     /// all else.
-    fn give_up_session(&mut self, now: Instant, id: SessionId, reason: &'static str) {
+    pub(crate) fn give_up_session(&mut self, now: Instant, id: SessionId, reason: &'static str) {
         let Some(session) = self.sessions.get(&id) else {
             return;
         };

@@ -1,12 +1,14 @@
 //! What an engine promises, one claim at a time.
 
 mod bench;
+mod bounded;
 mod custody;
 mod draining;
 mod durable;
 mod links;
 mod plans;
 mod reading_on;
+mod reconfiguring;
 mod scheduling;
 mod services;
 mod takeover;

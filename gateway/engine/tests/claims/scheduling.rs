@@ -1,8 +1,9 @@
 //! When what leaves.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use underpass_cla::{Outcome, Refusal, SessionId};
+use underpass_cla::{Outcome, Refusal, SHORT_BUNDLES_BYTES, SessionId};
 use underpass_engine::{EngineConfig, HopId};
 use underpass_streams::Event;
 
@@ -121,7 +122,7 @@ fn nothing_is_sealed_for_a_neighbour_without_room_but_signalling() {
     assert_eq!(terminal.offers()[0].0, SessionId(100));
     // When the pause is over, all of it goes.
     live(&mut terminal, &mut hub, Duration::from_secs(2));
-    let totals = terminal.engine.stream_totals();
+    let totals = terminal.engine.stream_totals(&[1]);
     assert!(totals.iter().all(|(_, totals)| totals.backlog_bytes == 0));
 }
 
@@ -221,7 +222,11 @@ fn a_terminal_that_comes_by_ipv6_is_scheduled_with_its_headers() {
         // Until its peer has greeted, a stream has a floor of credit.
         hub.write(key, 60_000);
         let start = hub.now;
-        while hub.engine.stream_totals()[2].1.sent_bytes < 60_000 {
+        while hub.engine.stream_totals(&hub.engine.peers())[2]
+            .1
+            .sent_bytes
+            < 60_000
+        {
             bytes_in(&mut hub, Duration::from_millis(5));
         }
         hub.now - start
@@ -256,4 +261,27 @@ fn what_begins_is_not_held_up_by_what_bulk_has_in_flight() {
     terminal.ready(URGENT_SESSION);
     let sessions: Vec<SessionId> = terminal.offers().iter().map(|(id, _)| *id).collect();
     assert_eq!(sessions, [BULK_SESSION]);
+}
+
+#[test]
+fn what_begins_at_the_same_instant_shares_the_free_session() {
+    let (mut terminal, _hub) = pair();
+    let bulk = terminal.open(1, BULK);
+    terminal.write(bulk, 200_000);
+    terminal.offers();
+    terminal.ready(BULK_SESSION);
+    let small: Vec<_> = (0..40).map(|_| terminal.open(1, BULK)).collect();
+    for key in small {
+        terminal.write(key, 900);
+        terminal.pass(terminal.now + Duration::from_millis(1));
+    }
+    let mut by_session: BTreeMap<SessionId, u64> = BTreeMap::new();
+    for (session, transfer) in terminal.offers() {
+        *by_session.entry(session).or_default() += transfer.len();
+    }
+    let urgent = by_session[&URGENT_SESSION];
+    assert!(
+        (30_000..=SHORT_BUNDLES_BYTES).contains(&urgent),
+        "{by_session:?}"
+    );
 }

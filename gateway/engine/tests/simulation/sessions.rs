@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use underpass_cla::{Class, Outcome, Refusal, SessionId};
+use underpass_cla::{Class, Outcome, Refusal, SHORT_BUNDLES_BYTES, SessionId};
 use underpass_engine::HopId;
 
 use crate::custody::{Name, name_of};
@@ -22,10 +22,16 @@ impl World {
     }
 
     pub fn offered(&mut self, node: usize, session: SessionId, transfer: underpass_cla::Transfer) {
-        assert!(
-            self.nodes[node].ready.remove(&session),
-            "node {node} offers to {session:?}, which is not ready"
-        );
+        let room = self.nodes[node].ready.get_mut(&session);
+        let left = room.and_then(|room| match transfer.len() <= *room {
+            true => Some(*room - transfer.len()),
+            // Nothing goes behind a long one, which goes only first.
+            false => (*room == SHORT_BUNDLES_BYTES).then_some(0),
+        });
+        let Some(left) = left else {
+            panic!("node {node} offers to {session:?}, which is not ready");
+        };
+        self.nodes[node].ready.insert(session, left);
         let (pair, end) = self.nodes[node].sessions[&session];
         let length = transfer.len();
         let left_out = transfer.resume.map_or(0, |resume| resume.offset);
@@ -199,7 +205,7 @@ impl World {
         }
         let node = self.node_at(pair, end);
         let id = self.pairs[pair].ids[end];
-        self.nodes[node].ready.insert(id);
+        self.nodes[node].ready.insert(id, SHORT_BUNDLES_BYTES);
         self.call(node, |engine, now| engine.session_ready(now, id));
     }
 

@@ -28,8 +28,9 @@ pub struct Node {
     pub disk: Option<Disk>,
     /// What writes to it, in this run.
     pub work: Option<DiskWork>,
-    /// Sessions that have said that they are ready and got no bundle since.
-    pub ready: BTreeSet<SessionId>,
+    /// Bytes of short bundles that sessions take which have said that they are
+    /// ready.
+    pub ready: BTreeMap<SessionId, u64>,
     /// Sessions that are up, with their pair and end.
     pub sessions: BTreeMap<SessionId, (usize, usize)>,
     /// What was offered, by the first transfer of it, with its name and
@@ -140,7 +141,7 @@ impl World {
                 incarnation: 1,
                 disk,
                 work,
-                ready: BTreeSet::new(),
+                ready: BTreeMap::new(),
                 sessions: BTreeMap::new(),
                 encoded: HashMap::new(),
                 kept: BTreeSet::new(),

@@ -1,0 +1,228 @@
+//! Another configuration while the engine runs: hops come, go and change, and
+//! nothing else notices.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use underpass_bundle::{self as bundle, NeighbourId};
+use underpass_streams::{Announcement, Event, ResetCode};
+
+use crate::config::{EngineConfig, HopConfig};
+use crate::engine::{Action, Engine, EngineError};
+use crate::hop::{Hop, HopId};
+
+/// What the applications of a removed neighbour's streams are told.
+const REMOVED: &str = "the node was taken from the configuration";
+
+impl EngineConfig {
+    /// The routes of its bundles: the static ones, then each neighbour to
+    /// itself, also before it is up.
+    pub(crate) fn bundle_routes(&self) -> Vec<bundle::Route> {
+        let fixed = self.routes.iter().map(|route| bundle::Route {
+            nodes: route.node..=route.node,
+            neighbour: NeighbourId(route.via),
+            take_custody: route.custody,
+        });
+        let neighbours = self.hops.iter().map(|hop| bundle::Route {
+            nodes: hop.neighbour..=hop.neighbour,
+            neighbour: NeighbourId(hop.neighbour),
+            take_custody: true,
+        });
+        fixed.chain(neighbours).collect()
+    }
+}
+
+impl Engine {
+    /// Takes another configuration over. Hops that it does not have are
+    /// removed with their sessions; a neighbour without any hop left loses its
+    /// streams, and the bundles that no other route leads on for. New hops
+    /// have numbers that were never used before; a hop that stays has the same
+    /// neighbour and changes its rates, share, round trip and packet size.
+    /// Streams of all others go on.
+    ///
+    /// Node number, incarnation, services and the classes with their
+    /// priorities must be the same as before.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself or the classes are others;
+    /// nothing has changed then.
+    pub fn reconfigure(&mut self, now: Instant, config: EngineConfig) -> Result<(), EngineError> {
+        if !self.classes.contains(&config.default_class) {
+            return Err(EngineError::DefaultClass(config.default_class));
+        }
+        self.scheduler
+            .set_class_weights(&config.scheduler.classes)?;
+        let before: BTreeSet<u64> = self.ways.neighbours().collect();
+        let ways: Vec<(u64, u64)> = self
+            .peers
+            .keys()
+            .map(|peer| (*peer, self.neighbour_to(*peer)))
+            .collect();
+        let routes_before = self.config.bundle_routes();
+        let agent = &config.agent;
+        let reroutes = agent.relaying != self.config.agent.relaying
+            || !same(&routes_before, &config.bundle_routes());
+
+        self.agent.set_limits(bundle::Limits {
+            store_bytes: agent.store_bytes,
+            store_bundles: agent.store_bundles,
+            foreign_lifetime: agent.foreign_lifetime,
+            hop_limit: agent.hop_limit,
+        });
+        let kept: BTreeSet<HopId> = config.hops.iter().map(|hop| hop.id).collect();
+        let gone = self.hops.keys().filter(|id| !kept.contains(id));
+        for id in gone.copied().collect::<Vec<_>>() {
+            self.remove_hop(now, id);
+        }
+        self.ways.replace(&config.hops, &config.routes);
+        for hop in &config.hops {
+            match self.hops.contains_key(&hop.id) {
+                true => self.change_hop(now, hop),
+                false => self.add_hop(now, hop),
+            }
+        }
+        let mut agent = config.agent.clone();
+        // Services cannot change: messages for them may be in custody.
+        agent.services.clone_from(&self.config.agent.services);
+        agent.confirming.clone_from(&self.config.agent.confirming);
+        self.config = EngineConfig { agent, ..config };
+
+        let after: BTreeSet<u64> = self.ways.neighbours().collect();
+        for neighbour in before.difference(&after) {
+            self.reconsider_reading(now, *neighbour);
+        }
+        self.end_streams_without_a_way();
+        if reroutes {
+            let relaying = self.config.agent.relaying.clone();
+            let routes = self.config.bundle_routes();
+            self.agent.set_routes(now, routes, relaying);
+            self.drain_agent(now);
+        }
+        for (peer, way) in ways {
+            if self.neighbour_to(peer) != way {
+                self.leave_way(peer, way);
+            }
+            self.apply_stream_limits(peer);
+            self.gather(peer);
+        }
+        self.apply_plans(now);
+        for id in self.hop_ids() {
+            self.plan_blockages_of_line(now, id);
+            self.apply_rate(now, id);
+            self.update_leaves(id);
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Sets the address families that this node's edge reaches, and tells the
+    /// peers; whether they are others than before.
+    pub fn set_reaches(&mut self, now: Instant, reaches: Announcement) -> bool {
+        if self.config.reaches == reaches {
+            return false;
+        }
+        self.config.reaches = reaches;
+        let peers: Vec<u64> = self.peers.keys().copied().collect();
+        for peer in peers {
+            self.apply_stream_limits(peer);
+            self.gather(peer);
+        }
+        self.settle(now);
+        true
+    }
+
+    fn add_hop(&mut self, now: Instant, config: &HopConfig) {
+        let highest = self.classes.iter().max();
+        let numbers = highest.map_or(0, |class| usize::from(class.0) + 1);
+        let hop = Hop::new(now, config.clone(), numbers);
+        let terminal = config.id.terminal();
+        self.scheduler
+            .add_terminal(now, terminal, config.weight, hop.rate_bps());
+        self.hops.insert(config.id, hop);
+    }
+
+    fn change_hop(&mut self, now: Instant, config: &HopConfig) {
+        let Some(hop) = self.hops.get_mut(&config.id) else {
+            return;
+        };
+        debug_assert_eq!(hop.config.neighbour, config.neighbour);
+        hop.reconfigure(config.clone());
+        self.widen(config.id);
+        self.judge(now, config.id);
+    }
+
+    /// Removes a hop; what was offered to its sessions goes again, on another
+    /// hop if there is one.
+    fn remove_hop(&mut self, now: Instant, id: HopId) {
+        let sessions: Vec<_> = self.hops[&id].all_sessions().collect();
+        for session in sessions {
+            self.give_up_session(now, session, REMOVED);
+            self.sessions.remove(&session);
+        }
+        let Some(hop) = self.hops.remove(&id) else {
+            return;
+        };
+        if let Some(at) = hop.link_at {
+            self.link_times.remove(&(at, id));
+        }
+        self.starved.remove(&id);
+        self.scheduler.remove_terminal(now, id.terminal());
+        let neighbour = hop.config.neighbour;
+        let hops = self.hops_to(neighbour);
+        let up = |id: &HopId| self.hops.get(id).is_some_and(Hop::is_up);
+        if !hops.iter().any(up) {
+            self.agent.neighbour_down(now, NeighbourId(neighbour));
+        }
+    }
+
+    /// Resets the streams with nodes that no hop leads to any more. What is
+    /// known of these nodes stays: should one come back in this run, its
+    /// streams are numbered on.
+    fn end_streams_without_a_way(&mut self) {
+        let peers = self.peers.keys().copied();
+        let lost: Vec<u64> = peers
+            .filter(|peer| self.hops_to(self.neighbour_to(*peer)).is_empty())
+            .collect();
+        for peer in lost {
+            let Some(streams) = self.peers.get_mut(&peer) else {
+                continue;
+            };
+            let open: Vec<_> = streams
+                .streams()
+                .map(|(epoch, info)| (epoch, info.id))
+                .collect();
+            for (epoch, id) in open {
+                let code = ResetCode::Unreachable;
+                let reset = streams
+                    .streams_of(epoch)
+                    .is_some_and(|mux| mux.reset(id, code, REMOVED).is_ok());
+                if reset {
+                    let reason = REMOVED.to_owned();
+                    let event = Event::Reset { id, code, reason };
+                    self.actions
+                        .push_back(Action::Stream { peer, epoch, event });
+                }
+            }
+        }
+    }
+
+    /// A peer is not reached by way of `neighbour` any more.
+    fn leave_way(&mut self, peer: u64, neighbour: u64) {
+        for class in &self.classes {
+            if let Some(waiting) = self.waiting.get_mut(&(neighbour, *class)) {
+                waiting.remove(&peer);
+            }
+        }
+        for hop in self.hops_to(neighbour).iter() {
+            self.update_leaves(*hop);
+        }
+    }
+}
+
+fn same(one: &[bundle::Route], other: &[bundle::Route]) -> bool {
+    let parts = |route: &bundle::Route| {
+        let custody = route.take_custody;
+        (route.nodes.clone(), route.neighbour, custody)
+    };
+    one.iter().map(parts).eq(other.iter().map(parts))
+}

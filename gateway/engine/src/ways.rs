@@ -1,0 +1,97 @@
+//! What leads where: hops to neighbours, neighbours to nodes. Each question is
+//! about one of them and looks at no other.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::config::{HopConfig, RouteEntry};
+use crate::hop::HopId;
+
+/// Hops, neighbours and nodes, by each other.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    names: HashMap<String, HopId>,
+    /// By neighbour.
+    hops: HashMap<u64, Arc<[HopId]>>,
+    /// The neighbour that takes bundles for a node that is none.
+    via: HashMap<u64, u64>,
+    /// The nodes routed by each neighbour, in the order of their routes.
+    routed: HashMap<u64, Vec<u64>>,
+    /// Nodes that streams lead to, by the neighbour.
+    peers: HashMap<u64, BTreeSet<u64>>,
+}
+
+impl Ways {
+    /// Of routes to one node, the first rules.
+    pub fn new(hops: &[HopConfig], routes: &[RouteEntry]) -> Ways {
+        let mut names = HashMap::new();
+        let mut by_neighbour: HashMap<u64, Vec<HopId>> = HashMap::new();
+        for hop in hops {
+            names.entry(hop.name.clone()).or_insert(hop.id);
+            by_neighbour.entry(hop.neighbour).or_default().push(hop.id);
+        }
+        let mut via = HashMap::new();
+        let mut routed: HashMap<u64, Vec<u64>> = HashMap::new();
+        for route in routes {
+            if let Entry::Vacant(first) = via.entry(route.node) {
+                first.insert(route.via);
+                routed.entry(route.via).or_default().push(route.node);
+            }
+        }
+        let hops = by_neighbour.into_iter();
+        Ways {
+            names,
+            hops: hops
+                .map(|(neighbour, hops)| (neighbour, hops.into()))
+                .collect(),
+            via,
+            routed,
+            peers: HashMap::new(),
+        }
+    }
+
+    /// Goes by other hops and routes from now on; streams lead where they led.
+    pub fn replace(&mut self, hops: &[HopConfig], routes: &[RouteEntry]) {
+        let before = std::mem::replace(self, Ways::new(hops, routes));
+        for peer in before.peers.into_values().flatten() {
+            self.add_peer(peer);
+        }
+    }
+
+    /// Nodes that hops lead to.
+    pub fn neighbours(&self) -> impl Iterator<Item = u64> + '_ {
+        self.hops.keys().copied()
+    }
+
+    /// The hop of a path or terminal.
+    pub fn hop_named(&self, name: &str) -> Option<HopId> {
+        self.names.get(name).copied()
+    }
+
+    /// The hops to a neighbour.
+    pub fn hops_to(&self, neighbour: u64) -> Arc<[HopId]> {
+        self.hops.get(&neighbour).cloned().unwrap_or_default()
+    }
+
+    /// The neighbour that takes bundles for `node`: itself, or the one routed.
+    pub fn neighbour_to(&self, node: u64) -> u64 {
+        self.via.get(&node).copied().unwrap_or(node)
+    }
+
+    /// The nodes routed by a neighbour.
+    pub fn routed_by(&self, neighbour: u64) -> Vec<u64> {
+        self.routed.get(&neighbour).cloned().unwrap_or_default()
+    }
+
+    /// Streams lead to a node from now on.
+    pub fn add_peer(&mut self, peer: u64) {
+        let neighbour = self.neighbour_to(peer);
+        self.peers.entry(neighbour).or_default().insert(peer);
+    }
+
+    /// The nodes by way of a neighbour that streams lead to.
+    pub fn peers_behind(&self, neighbour: u64) -> impl Iterator<Item = u64> + '_ {
+        self.peers.get(&neighbour).into_iter().flatten().copied()
+    }
+}
