@@ -1,20 +1,23 @@
 //! The running edge.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::classify::Classifier;
-use crate::config::EdgeConfig;
+use crate::config::{DialConfig, EdgeConfig, ListenerConfig};
+use crate::credentials::{UserError, Users};
 use crate::dial::Dialler;
 use crate::direct::DirectOutlet;
-use crate::listen::{Clients, Listener, Ways};
+use crate::listen::{Admitted, Clients, Entrance, Listener, Ways};
 use crate::stream::Outlet;
 use crate::switch::Switch;
+use crate::throttle::Throttle;
 
 /// Why an edge cannot start.
 #[derive(Debug, Error)]
@@ -22,6 +25,14 @@ pub enum EdgeError {
     /// Two listeners have one name.
     #[error("two listeners are named {0:?}")]
     Name(String),
+    /// The users of a listener cannot be told apart.
+    #[error("edge.listener {listener:?}: {source}")]
+    Users {
+        /// The listener.
+        listener: String,
+        /// The user, and what is wrong.
+        source: UserError,
+    },
     /// A listening socket could not be set up.
     #[error("cannot listen on {address} for {listener:?}: {source}")]
     Listen {
@@ -35,15 +46,34 @@ pub enum EdgeError {
 }
 
 /// All listeners of a node, accepting.
-#[derive(Debug)]
 pub struct Edge {
     stop: CancellationToken,
     connections: TaskTracker,
+    entrances: Vec<Arc<Entrance>>,
+    dialler: Arc<Dialler>,
     addresses: Vec<(String, SocketAddr)>,
     switch: Arc<RwLock<Switch>>,
+    /// Wrong passwords at all listeners.
+    failures: Arc<Mutex<Throttle>>,
+}
+
+/// Another configuration, ready to be gone by.
+pub struct Prepared {
+    listeners: Vec<(ListenerConfig, Admitted)>,
+    dial: DialConfig,
 }
 
 impl Edge {
+    /// Whether the users of all listeners could be told apart: files with
+    /// passwords are read.
+    ///
+    /// # Errors
+    /// When one cannot be used.
+    pub fn check_users(config: &EdgeConfig) -> Result<(), EdgeError> {
+        let mut listeners = config.listener.iter();
+        listeners.try_for_each(|listener| users(listener, &Arc::default()).map(drop))
+    }
+
     /// Binds every listener of `config` and serves them on the current tokio
     /// runtime; connections get their class from `classifier` and leave
     /// through `outlet`, or from this node itself where a rule says `direct`.
@@ -59,10 +89,11 @@ impl Edge {
         let switch = Arc::<RwLock<Switch>>::default();
         let ways = Ways {
             peer: outlet,
-            direct: Arc::new(DirectOutlet::new(dialler)),
+            direct: Arc::new(DirectOutlet::new(dialler.clone())),
             switch: switch.clone(),
         };
         let classifier = Arc::new(classifier);
+        let failures = Arc::<Mutex<Throttle>>::default();
         let mut listeners = Vec::new();
         let mut addresses: Vec<(String, SocketAddr)> = Vec::new();
         for listener in &config.listener {
@@ -70,10 +101,10 @@ impl Edge {
             if addresses.iter().any(|(known, _)| *known == name) {
                 return Err(EdgeError::Name(name));
             }
-            let networks = listener.client_networks.as_ref();
-            let clients = Clients::new(networks.unwrap_or(&config.client_networks).clone());
-            let bound = Listener::bind(listener.clone(), clients, ways.clone(), classifier.clone())
-                .and_then(|bound| Ok((bound.local_addr()?, bound)));
+            let admitted = admitted(config, listener, &failures)?;
+            let bound =
+                Listener::bind(listener.clone(), admitted, ways.clone(), classifier.clone())
+                    .and_then(|bound| Ok((bound.local_addr()?, bound)));
             let (address, bound) = bound.map_err(|source| EdgeError::Listen {
                 listener: name.clone(),
                 address: listener.address,
@@ -85,13 +116,46 @@ impl Edge {
         let edge = Edge {
             stop: CancellationToken::new(),
             connections: TaskTracker::new(),
+            entrances: listeners.iter().map(|l| l.entrance().clone()).collect(),
+            dialler,
             addresses,
             switch,
+            failures,
         };
         for listener in listeners {
             tokio::spawn(listener.serve(edge.stop.clone(), edge.connections.clone()));
         }
         Ok(edge)
+    }
+
+    /// Reads what another configuration names, such as files with passwords;
+    /// nothing changes yet.
+    ///
+    /// # Errors
+    /// When the users of a listener cannot be told apart.
+    pub fn prepare(&self, config: &EdgeConfig) -> Result<Prepared, EdgeError> {
+        let listeners = config.listener.iter().map(|listener| {
+            let admitted = admitted(config, listener, &self.failures)?;
+            Ok((listener.clone(), admitted))
+        });
+        Ok(Prepared {
+            listeners: listeners.collect::<Result<_, EdgeError>>()?,
+            dial: config.dial.clone(),
+        })
+    }
+
+    /// Goes by another configuration from the next connection on; those that
+    /// are open live on. The listeners, their protocols and addresses are as
+    /// before.
+    pub fn reconfigure(&self, prepared: Prepared, classifier: Classifier) {
+        let classifier = Arc::new(classifier);
+        for (listener, admitted) in prepared.listeners {
+            let mut entrances = self.entrances.iter();
+            if let Some(entrance) = entrances.find(|e| e.name() == listener.name) {
+                entrance.reconfigure(listener, admitted, classifier.clone());
+            }
+        }
+        self.dialler.reconfigure(prepared.dial);
     }
 
     /// Names and addresses of the listeners, with the ports that the system
@@ -124,6 +188,44 @@ impl Edge {
         self.connections.close();
         self.connections.wait().await;
     }
+}
+
+/// A listener's own client networks, or those of all, and its users.
+fn admitted(
+    config: &EdgeConfig,
+    listener: &ListenerConfig,
+    failures: &Arc<Mutex<Throttle>>,
+) -> Result<Admitted, EdgeError> {
+    let networks = listener.client_networks.as_ref();
+    Ok(Admitted {
+        clients: Clients::new(networks.unwrap_or(&config.client_networks).clone()),
+        users: users(listener, failures)?,
+    })
+}
+
+impl fmt::Debug for Edge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Edge")
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+fn users(
+    listener: &ListenerConfig,
+    failures: &Arc<Mutex<Throttle>>,
+) -> Result<Option<Users>, EdgeError> {
+    let loaded = Users::load(&listener.users, failures);
+    if listener.users.iter().any(|user| user.password.is_some()) {
+        tracing::warn!(
+            listener = listener.name,
+            "passwords stand in the configuration as they are: `underpass hash-password` makes hashes"
+        );
+    }
+    loaded.map_err(|source| EdgeError::Users {
+        listener: listener.name.clone(),
+        source,
+    })
 }
 
 impl Drop for Edge {

@@ -15,11 +15,15 @@ mod edge;
 pub mod http;
 mod line_limit;
 mod listen;
+pub mod password;
 pub mod relay;
 pub mod socks5;
 pub mod stream;
 mod switch;
+pub mod throttle;
 pub mod transparent;
 
-pub use edge::{Edge, EdgeError};
+pub use credentials::UserError;
+pub use edge::{Edge, EdgeError, Prepared};
+pub use line_limit::LineLimit;
 pub use switch::Switch;

@@ -13,7 +13,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// The limit of one kind of line. A window begins with the first line behind
 /// the one before.
 #[derive(Debug)]
-pub(crate) struct LineLimit {
+pub struct LineLimit {
     what: &'static str,
     state: Mutex<State>,
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use crate::config::PortRange;
 use crate::stream::Target;
@@ -13,7 +14,7 @@ use crate::stream::Target;
 /// Interception has one, by which the kernel diverts; the proxies have
 /// another: a client of theirs has no way but by them, so what they do not
 /// take in they dial themselves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switch {
     /// Whether anything is taken in.
     pub enabled: bool,

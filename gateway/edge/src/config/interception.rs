@@ -1,12 +1,12 @@
 //! `[edge.interception]`.
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::PortRange;
 
 /// What happens to client traffic while the node is dead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fail {
     /// It is routed as if there were no node.
@@ -18,7 +18,7 @@ pub enum Fail {
 
 /// `[edge.interception]`: which connections the kernel diverts to the
 /// transparent listener.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InterceptionConfig {
     /// Name of the nftables table, after `underpass_`: letters, digits and

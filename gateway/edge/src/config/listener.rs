@@ -1,6 +1,7 @@
 //! `[[edge.listener]]`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -34,10 +35,18 @@ pub enum Answer {
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct User {
-    /// User name, without a colon.
+    /// User name, without a colon. Required.
     pub name: String,
-    /// Password.
-    pub password: String,
+    /// Hash of the password, of argon2id in a PHC string. This or one of the
+    /// following is required.
+    #[serde(default)]
+    pub password_hash: Option<String>,
+    /// File with the password, or its hash, in its first line.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// The password itself.
+    #[serde(default)]
+    pub password: Option<String>,
 }
 
 impl std::fmt::Debug for User {

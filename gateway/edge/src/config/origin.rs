@@ -68,8 +68,8 @@ pub struct DialConfig {
     pub congestion_control: Vec<String>,
     /// Firewall mark (SO_MARK) of the sockets. Default: none.
     pub mark: Option<u32>,
-    /// Address families that are reached, `ipv4` and `ipv6`. Default: those
-    /// with a route at start.
+    /// Address families that are reached, `ipv4` and `ipv6`. Default: as the
+    /// routes of this host allow at each moment.
     pub families: Option<Vec<Family>>,
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
 use thiserror::Error;
 
 /// Ports from `first` to `last`, both included. In TOML `443` or
@@ -49,6 +50,12 @@ impl FromStr for PortRange {
             return Err(NoPortRange);
         }
         Ok(PortRange { first, last })
+    }
+}
+
+impl Serialize for PortRange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

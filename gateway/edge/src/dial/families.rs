@@ -1,11 +1,15 @@
 //! Which address families the host reaches.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use socket2::{Domain, Socket, Type};
+
+use serde::{Deserialize, Serialize};
 
 use crate::config::Family;
 
-/// The address families with a route to the outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Address families.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Families {
     /// IPv4 is reached.
     pub ipv4: bool,
@@ -28,22 +32,15 @@ impl Families {
         }
     }
 
-    /// The ones the host has a route for. Connecting a UDP socket looks the
-    /// route up and sends nothing; the addresses are the documentation ones
-    /// (RFC 5737, RFC 3849), which only a default route leads to.
-    pub fn detect() -> Families {
-        let routed = |local: IpAddr, remote: IpAddr| {
-            UdpSocket::bind((local, 0)).is_ok_and(|socket| socket.connect((remote, 9)).is_ok())
-        };
+    /// The ones the host has a default route for, at this moment: what it may
+    /// announce to others. The addresses are the documentation ones (RFC 5737,
+    /// RFC 3849), which only a default route leads to.
+    pub fn detect(mark: Option<u32>) -> Families {
+        let four = Ipv4Addr::new(192, 0, 2, 1);
+        let six = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
         Families {
-            ipv4: routed(
-                Ipv4Addr::UNSPECIFIED.into(),
-                Ipv4Addr::new(192, 0, 2, 1).into(),
-            ),
-            ipv6: routed(
-                Ipv6Addr::UNSPECIFIED.into(),
-                Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
-            ),
+            ipv4: is_routed(four.into(), mark),
+            ipv6: is_routed(six.into(), mark),
         }
     }
 
@@ -55,5 +52,32 @@ impl Families {
                 IpAddr::V4(_) => self.ipv4,
                 IpAddr::V6(_) => self.ipv6,
             }
+    }
+}
+
+/// Whether the host has a route to an address now, for sockets with a mark.
+/// Connecting a UDP socket looks the route up as a dial would, rules of policy
+/// routing included, and sends nothing.
+pub(super) fn is_routed(address: IpAddr, mark: Option<u32>) -> bool {
+    let address = SocketAddr::new(address, 9);
+    let connect = || {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+        if let Some(mark) = mark {
+            socket.set_mark(mark)?;
+        }
+        socket.connect(&address.into())
+    };
+    connect().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dial_could_not_reach_has_no_route() {
+        assert!(is_routed(Ipv4Addr::LOCALHOST.into(), None));
+        // Broadcasts are refused as a missing route is.
+        assert!(!is_routed(Ipv4Addr::new(255, 255, 255, 255).into(), None));
     }
 }

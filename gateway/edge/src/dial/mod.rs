@@ -8,11 +8,12 @@ mod own;
 mod policy;
 mod proxy_header;
 mod resolver;
+mod routes;
 mod socket;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -25,9 +26,11 @@ use crate::stream::{Failure, FailureCode, Target};
 use budget::Budget;
 pub use budget::Party;
 pub use families::Families;
+use families::is_routed;
 pub use inbound::serve_inbound;
 pub use policy::Policy;
 use resolver::{Resolver, Sources};
+pub use routes::RouteChanges;
 pub(crate) use socket::{set_congestion_control, set_ipv6_transparent};
 
 /// The pause before the next address is tried beside the last one (RFC 8305
@@ -36,43 +39,85 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Most addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
-/// Connects to origins by one configuration.
-#[derive(Clone, Debug)]
+/// Connects to origins by one configuration, which may be replaced.
+#[derive(Debug)]
 pub struct Dialler {
+    settings: RwLock<Arc<Settings>>,
+    resolver: Resolver,
+}
+
+/// What a dial goes by, from its beginning to its end.
+#[derive(Debug)]
+struct Settings {
     config: DialConfig,
     policy: Policy,
-    families: Families,
-    resolver: Resolver,
     budget: Arc<Budget>,
 }
 
-impl Dialler {
-    /// A dialler; finds out which address families the host has routes for
-    /// unless the configuration says.
-    pub fn new(config: DialConfig) -> Dialler {
+impl Settings {
+    fn new(config: DialConfig, budget: Arc<Budget>) -> Settings {
         let policy = Policy::new(
             config.allow_networks.clone(),
             config.deny_networks.clone(),
             config.deny_ports.clone(),
         );
-        let families = match &config.families {
-            Some(listed) => Families::listed(listed),
-            None => Families::detect(),
-        };
-        let budget = Budget::new(config.guaranteed_dials, config.common_dials);
-        Dialler {
+        Settings {
             config,
             policy,
-            families,
-            resolver: Resolver::new(Sources::of_system()),
-            budget: Arc::new(budget),
+            budget,
         }
     }
 
-    /// The address families that origins are reached over: what a hub
-    /// announces to its terminals.
+    /// Whether an address is of a family that is listed, or, where none are,
+    /// whether there is a route to it now. Loopback always is reached.
+    fn reach(&self, address: IpAddr) -> bool {
+        match &self.config.families {
+            Some(listed) => Families::listed(listed).reach(address),
+            None => is_routed(address, self.config.mark),
+        }
+    }
+}
+
+impl Dialler {
+    /// A dialler. Which addresses it reaches follows the routes of the host,
+    /// unless the configuration lists families.
+    pub fn new(config: DialConfig) -> Dialler {
+        let budget = Budget::new(config.guaranteed_dials, config.common_dials);
+        Dialler {
+            settings: RwLock::new(Arc::new(Settings::new(config, Arc::new(budget)))),
+            resolver: Resolver::new(Sources::of_system()),
+        }
+    }
+
+    /// Goes by another configuration from the next dial on. New limits count
+    /// those dials only that begin under them.
+    pub fn reconfigure(&self, config: DialConfig) {
+        let before = self.settings();
+        let limits = |config: &DialConfig| (config.guaranteed_dials, config.common_dials);
+        let budget = match limits(&before.config) == limits(&config) {
+            true => before.budget.clone(),
+            false => Arc::new(Budget::new(config.guaranteed_dials, config.common_dials)),
+        };
+        let mut settings = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *settings = Arc::new(Settings::new(config, budget));
+    }
+
+    /// The address families that origins are reached over at present: what a
+    /// hub announces to its terminals.
     pub fn families(&self) -> Families {
-        self.families
+        let settings = self.settings();
+        match &settings.config.families {
+            Some(listed) => Families::listed(listed),
+            None => Families::detect(settings.config.mark),
+        }
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        let settings = self.settings.read();
+        settings.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Connects to `target` for `client`, at the expense of `party`. Dropping
@@ -88,11 +133,12 @@ impl Dialler {
         client: SocketAddr,
         party: Party,
     ) -> Result<TcpStream, Failure> {
-        let deadline = Instant::now() + self.config.connect_timeout();
-        let _permit = self.budget.acquire(party, deadline).await?;
-        let addresses = self.allowed(target, deadline).await?;
-        let mut socket = self.race(addresses, client, deadline).await?;
-        if self.config.origin_source == OriginSource::ProxyProtocol {
+        let settings = self.settings();
+        let deadline = Instant::now() + settings.config.connect_timeout();
+        let _permit = settings.budget.acquire(party, deadline).await?;
+        let addresses = self.allowed(&settings, target, deadline).await?;
+        let mut socket = race(&settings.config, addresses, client, deadline).await?;
+        if settings.config.origin_source == OriginSource::ProxyProtocol {
             let destination = socket.peer_addr().map_err(|e| Failure::of_connect(&e))?;
             let header = proxy_header::header(client, destination);
             // The first bytes on the connection: they fit any socket buffer.
@@ -107,6 +153,7 @@ impl Dialler {
     /// where its address may not.
     async fn allowed(
         &self,
+        settings: &Settings,
         target: &Target,
         deadline: Instant,
     ) -> Result<VecDeque<SocketAddr>, Failure> {
@@ -123,13 +170,13 @@ impl Dialler {
         let mut reached: Vec<SocketAddr> = Vec::new();
         for address in resolved {
             let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-            if let Err(forbidden) = self.policy.check(address) {
+            if let Err(forbidden) = settings.policy.check(address) {
                 refused.get_or_insert(forbidden);
-            } else if !self.families.reach(address.ip()) {
+            } else if !settings.reach(address.ip()) {
                 refused.get_or_insert_with(|| {
                     Failure::new(
                         FailureCode::Unreachable,
-                        format!("{} is of an address family without a route", address.ip()),
+                        format!("there is no route to {}", address.ip()),
                     )
                 });
             } else if !reached.contains(&address) {
@@ -143,38 +190,39 @@ impl Dialler {
         order.truncate(MAX_ADDRESSES);
         Ok(order)
     }
+}
 
-    async fn race(
-        &self,
-        mut waiting: VecDeque<SocketAddr>,
-        client: SocketAddr,
-        deadline: Instant,
-    ) -> Result<TcpStream, Failure> {
-        let mut attempts: JoinSet<Result<TcpStream, Failure>> = JoinSet::new();
-        let mut first_failure = None;
-        loop {
-            if let Some(address) = waiting.pop_front() {
-                let config = self.config.clone();
-                attempts.spawn(async move { socket::connect(&config, address, client).await });
-            }
-            let pause = if waiting.is_empty() {
-                deadline
-            } else {
-                deadline.min(Instant::now() + ATTEMPT_DELAY)
-            };
-            tokio::select! {
-                attempt = attempts.join_next() => match attempt {
-                    Some(Ok(Ok(socket))) => return Ok(socket),
-                    Some(Ok(Err(failure))) => { first_failure.get_or_insert(failure); }
-                    Some(Err(_)) | None => {}
-                },
-                () = sleep_until(pause) => if Instant::now() >= deadline {
-                    return Err(timed_out("connect"));
-                },
-            }
-            if attempts.is_empty() && waiting.is_empty() {
-                return Err(first_failure.unwrap_or_else(|| timed_out("connect")));
-            }
+/// The first of several addresses to connect.
+async fn race(
+    config: &DialConfig,
+    mut waiting: VecDeque<SocketAddr>,
+    client: SocketAddr,
+    deadline: Instant,
+) -> Result<TcpStream, Failure> {
+    let mut attempts: JoinSet<Result<TcpStream, Failure>> = JoinSet::new();
+    let mut first_failure = None;
+    loop {
+        if let Some(address) = waiting.pop_front() {
+            let config = config.clone();
+            attempts.spawn(async move { socket::connect(&config, address, client).await });
+        }
+        let pause = if waiting.is_empty() {
+            deadline
+        } else {
+            deadline.min(Instant::now() + ATTEMPT_DELAY)
+        };
+        tokio::select! {
+            attempt = attempts.join_next() => match attempt {
+                Some(Ok(Ok(socket))) => return Ok(socket),
+                Some(Ok(Err(failure))) => { first_failure.get_or_insert(failure); }
+                Some(Err(_)) | None => {}
+            },
+            () = sleep_until(pause) => if Instant::now() >= deadline {
+                return Err(timed_out("connect"));
+            },
+        }
+        if attempts.is_empty() && waiting.is_empty() {
+            return Err(first_failure.unwrap_or_else(|| timed_out("connect")));
         }
     }
 }

@@ -3,7 +3,6 @@
 use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
 use hyper::http::uri::Authority;
 
-use crate::config::User;
 use crate::stream::Target;
 
 /// The target of an authority, `default_port` where it names none.
@@ -20,16 +19,6 @@ pub(super) fn target(authority: &Authority, default_port: Option<u16>) -> Result
         None => default_port.ok_or("the target names no port")?,
     };
     Target::parse(authority.host(), port).map_err(|error| error.to_string())
-}
-
-/// Whether the request carries the Basic credentials (RFC 7617) of one of
-/// `users`; of no users, nothing is asked for.
-pub(super) fn admitted(users: &[User], headers: &HeaderMap) -> bool {
-    if users.is_empty() {
-        return true;
-    }
-    credentials(headers)
-        .is_some_and(|(user, password)| crate::credentials::admit(users, &user, &password))
 }
 
 /// User and password of Basic credentials (RFC 7617).
@@ -69,17 +58,14 @@ mod tests {
 
     #[test]
     fn basic_credentials_are_read_as_in_rfc_7617() {
-        let users = [User {
-            name: "Aladdin".into(),
-            password: "open sesame".into(),
-        }];
-        let admits = |value: &str| {
+        let read = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(PROXY_AUTHORIZATION, value.parse().unwrap());
-            admitted(&users, &headers)
+            credentials(&headers)
         };
-        assert!(admits("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
-        assert!(admits("basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
+        let aladdin = Some((b"Aladdin".to_vec(), b"open sesame".to_vec()));
+        assert_eq!(read("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), aladdin);
+        assert_eq!(read("basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), aladdin);
         for wrong in [
             "Basic QWxhZGRpbjpvcGVuIHNlc2FtZR==",
             "Basic QWxhZGRpbg==",
@@ -87,10 +73,9 @@ mod tests {
             "Basic",
             "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
         ] {
-            assert!(!admits(wrong), "{wrong}");
+            assert_eq!(read(wrong), None, "{wrong}");
         }
-        assert!(!admitted(&users, &HeaderMap::new()));
-        assert!(admitted(&[], &HeaderMap::new()));
+        assert_eq!(credentials(&HeaderMap::new()), None);
     }
 
     #[test]

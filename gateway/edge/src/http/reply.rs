@@ -1,9 +1,11 @@
 //! The proxy's own answers.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Empty, Full};
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, PROXY_AUTHENTICATE};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, PROXY_AUTHENTICATE, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
 use crate::stream::{Failure, FailureCode};
@@ -37,6 +39,17 @@ pub(super) fn login() -> Response<Body> {
     );
     let challenge = HeaderValue::from_static("Basic realm=\"underpass\", charset=\"UTF-8\"");
     response.headers_mut().insert(PROXY_AUTHENTICATE, challenge);
+    response
+}
+
+/// The answer to a client from whose address too many wrong passwords have
+/// come, and which is to wait.
+pub(super) fn throttled(wait: Duration) -> Response<Body> {
+    let seconds = wait.as_secs() + 1;
+    let text = format!("too many wrong passwords: try again in {seconds} s");
+    let mut response = page(StatusCode::TOO_MANY_REQUESTS, &text);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 

@@ -24,6 +24,7 @@ use super::interim::Outbox;
 use super::reply::{self, Body};
 use super::tunnel::Tunnel;
 use super::upstream::Upstreams;
+use crate::credentials::{Admission, THROTTLED};
 use crate::listen::{Exchange, Intake, Peer};
 use crate::stream::Failure;
 
@@ -129,8 +130,24 @@ pub(crate) async fn serve(
 }
 
 async fn answer(client: &Arc<Client>, request: Request<Incoming>) -> Response<Body> {
-    if !authority::admitted(&client.intake.config.users, request.headers()) {
-        return reply::login();
+    if let Some(users) = &client.intake.users {
+        // Clients ask without a password first, to learn that one is needed.
+        let Some((user, password)) = authority::credentials(request.headers()) else {
+            return reply::login();
+        };
+        let address = client.peer.address;
+        match users.admit(address.ip(), &user, &password).await {
+            Admission::Admitted => {}
+            Admission::Refused => {
+                let reason = "user or password refused";
+                client.intake.note_refusal(address, reason);
+                return reply::login();
+            }
+            Admission::Throttled(wait) => {
+                client.intake.note_refusal(address, THROTTLED);
+                return reply::throttled(wait);
+            }
+        }
     }
     if request.method() == Method::CONNECT {
         return connect(client, request).await;

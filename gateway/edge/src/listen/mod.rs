@@ -2,6 +2,7 @@
 
 mod clients;
 mod journal;
+mod places;
 mod socket;
 
 use std::io;
@@ -10,18 +11,19 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::classify::{Classifier, Facts, Verdict};
 use crate::config::{Answer, ListenerConfig, ListenerProtocol};
+use crate::credentials::Users;
 use crate::line_limit::LineLimit;
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
 use crate::{http, socks5, transparent};
 pub(crate) use clients::Clients;
 pub(crate) use journal::Exchange;
+use places::{Place, Places};
 pub(crate) use socket::set_keepalive;
 
 static NOT_ACCEPTED: LineLimit = LineLimit::new("connections not accepted");
@@ -41,11 +43,34 @@ pub(crate) struct Ways {
 pub(crate) struct Intake {
     pub config: ListenerConfig,
     pub name: Arc<str>,
+    /// Who may enter with a password; none where nobody is asked for one.
+    pub users: Option<Users>,
     pub ways: Ways,
     pub classifier: Arc<Classifier>,
 }
 
+/// Who may enter by a listener, as a configuration says.
+pub(crate) struct Admitted {
+    pub clients: Clients,
+    pub users: Option<Users>,
+}
+
 impl Intake {
+    fn new(
+        config: ListenerConfig,
+        users: Option<Users>,
+        ways: Ways,
+        classifier: Arc<Classifier>,
+    ) -> Intake {
+        Intake {
+            name: config.name.as_str().into(),
+            config,
+            users,
+            ways,
+            classifier,
+        }
+    }
+
     /// What the rules and the switch say of a connection to `target`;
     /// `content_length` in bytes, where HTTP tells it.
     pub fn classify(
@@ -104,11 +129,55 @@ pub(crate) struct Peer {
     pub dscp: Option<u8>,
 }
 
+/// What a listener goes by for the connections that come next.
+struct Gate {
+    intake: Arc<Intake>,
+    clients: Clients,
+}
+
+/// Who may enter by a listener, and what holds of those who do: a change of
+/// configuration replaces it, and connections that are open keep theirs.
+pub(crate) struct Entrance {
+    name: Arc<str>,
+    ways: Ways,
+    gate: RwLock<Arc<Gate>>,
+    places: Arc<Places>,
+}
+
+impl Entrance {
+    fn gate(&self) -> Arc<Gate> {
+        let gate = self.gate.read();
+        gate.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The listener's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Goes by another configuration from the next connection on. Protocol,
+    /// address and interface are those of the listening socket.
+    pub fn reconfigure(
+        &self,
+        config: ListenerConfig,
+        admitted: Admitted,
+        classifier: Arc<Classifier>,
+    ) {
+        let Admitted { clients, users } = admitted;
+        self.places.set_most(config.max_connections);
+        let intake = Intake::new(config, users, self.ways.clone(), classifier);
+        let mut gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        *gate = Arc::new(Gate {
+            intake: Arc::new(intake),
+            clients,
+        });
+    }
+}
+
 /// One listening socket, ready to be served.
 pub(crate) struct Listener {
-    intake: Arc<Intake>,
+    entrance: Arc<Entrance>,
     socket: TcpListener,
-    clients: Clients,
 }
 
 impl Listener {
@@ -119,22 +188,29 @@ impl Listener {
     /// the process lacks.
     pub fn bind(
         config: ListenerConfig,
-        clients: Clients,
+        admitted: Admitted,
         ways: Ways,
         classifier: Arc<Classifier>,
     ) -> io::Result<Listener> {
         let socket = socket::listen(&config)?;
-        let intake = Intake {
-            name: config.name.as_str().into(),
-            config,
+        let places = Places::new(config.max_connections);
+        let Admitted { clients, users } = admitted;
+        let intake = Arc::new(Intake::new(config, users, ways.clone(), classifier));
+        let entrance = Entrance {
+            name: intake.name.clone(),
             ways,
-            classifier,
+            gate: RwLock::new(Arc::new(Gate { intake, clients })),
+            places,
         };
         Ok(Listener {
-            intake: Arc::new(intake),
+            entrance: Arc::new(entrance),
             socket,
-            clients,
         })
+    }
+
+    /// Who may enter by it.
+    pub fn entrance(&self) -> &Arc<Entrance> {
+        &self.entrance
     }
 
     /// The address in use, with the port that the system chose for port 0.
@@ -145,25 +221,23 @@ impl Listener {
     /// Accepts connections until `stop` is cancelled; those that are open
     /// then go on under `connections`.
     pub async fn serve(self, stop: CancellationToken, connections: TaskTracker) {
-        let limit = Arc::new(Semaphore::new(self.intake.config.max_connections));
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
-                accepted = self.accept(&limit) => accepted,
+                accepted = self.accept() => accepted,
             };
-            let (socket, peer, permit) = match accepted {
+            let (socket, peer, intake, place) = match accepted {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => continue,
                 Err(error) => {
                     // Out of descriptors or memory: what is open may end soon.
                     if NOT_ACCEPTED.admits() {
-                        tracing::warn!(listener = %self.intake.name, %error, "cannot accept");
+                        tracing::warn!(listener = self.entrance.name(), %error, "cannot accept");
                     }
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
             };
-            let intake = self.intake.clone();
             let stop = stop.clone();
             connections.spawn(async move {
                 match intake.config.protocol {
@@ -173,26 +247,24 @@ impl Listener {
                         transparent::serve(&intake, socket, peer).await
                     }
                 }
-                drop(permit);
+                drop(place);
             });
         }
     }
 
-    async fn accept(
-        &self,
-        limit: &Arc<Semaphore>,
-    ) -> io::Result<Option<(TcpStream, Peer, OwnedSemaphorePermit)>> {
-        let permit = limit.clone().acquire_owned().await;
-        let permit = permit.map_err(io::Error::other)?;
+    async fn accept(&self) -> io::Result<Option<(TcpStream, Peer, Arc<Intake>, Place)>> {
+        let place = self.entrance.places.take().await;
         let (socket, address) = self.socket.accept().await?;
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        if !self.clients.admit(address.ip()) {
+        let gate = self.entrance.gate();
+        if !gate.clients.admit(address.ip()) {
             let reason = "it is outside the client networks";
-            self.intake.note_refusal(address, reason);
+            gate.intake.note_refusal(address, reason);
             crate::relay::abort(socket);
             return Ok(None);
         }
         let dscp = socket::syn_dscp(&socket);
-        Ok(Some((socket, Peer { address, dscp }, permit)))
+        let peer = Peer { address, dscp };
+        Ok(Some((socket, peer, gate.intake.clone(), place)))
     }
 }

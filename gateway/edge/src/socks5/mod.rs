@@ -4,4 +4,4 @@ mod server;
 mod wire;
 
 pub(crate) use server::serve;
-pub use wire::{Credentials, Handshake, Output, SocksError, fuzz, reply};
+pub use wire::{Handshake, Output, SocksError, fuzz, reply};

@@ -5,8 +5,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::wire::{Credentials, Handshake, Output, reply};
-use crate::config::{Answer, User};
+use super::wire::{Handshake, Output, reply};
+use crate::config::Answer;
+use crate::credentials::{Admission, THROTTLED};
 use crate::listen::{Intake, Peer};
 use crate::relay::{abort, outcome};
 use crate::stream::{Protocol, Target};
@@ -14,7 +15,7 @@ use crate::stream::{Protocol, Target};
 /// Serves one client until its connection ends.
 pub(crate) async fn serve(intake: &Intake, mut socket: TcpStream, peer: Peer) {
     let limit = intake.config.handshake_timeout();
-    match timeout(limit, negotiate(intake, &mut socket)).await {
+    match timeout(limit, negotiate(intake, &mut socket, &peer)).await {
         Ok(Ok((target, early))) => connect(intake, socket, peer, target, early).await,
         Ok(Err(reason)) => {
             intake.note_refusal(peer.address, &format!("SOCKS5 handshake: {reason}"));
@@ -26,15 +27,35 @@ pub(crate) async fn serve(intake: &Intake, mut socket: TcpStream, peer: Peer) {
     }
 }
 
-async fn negotiate(intake: &Intake, socket: &mut TcpStream) -> Result<(Target, Bytes), String> {
-    let users = Users(&intake.config.users);
-    let mut handshake = Handshake::new(!users.0.is_empty());
+async fn negotiate(
+    intake: &Intake,
+    socket: &mut TcpStream,
+    peer: &Peer,
+) -> Result<(Target, Bytes), String> {
+    let mut handshake = Handshake::new(intake.users.is_some());
     let mut piece = [0; 512];
     loop {
-        match handshake.next(&users) {
+        match handshake.poll_output() {
             Ok(Output::Send(message)) => {
                 let sent = socket.write_all(&message).await;
                 sent.map_err(|e| e.to_string())?;
+            }
+            Ok(Output::Judge { user, password }) => {
+                let admission = match &intake.users {
+                    Some(users) => users.admit(peer.address.ip(), &user, &password).await,
+                    None => Admission::Refused,
+                };
+                let answer = match handshake.judge(admission == Admission::Admitted) {
+                    Ok(message) => socket.write_all(&message).await.map_err(|e| e.to_string()),
+                    Err(error) => {
+                        let _ = socket.write_all(&error.reply().unwrap_or_default()).await;
+                        Err(match admission {
+                            Admission::Throttled(_) => THROTTLED.to_owned(),
+                            _ => error.to_string(),
+                        })
+                    }
+                };
+                answer?;
             }
             Ok(Output::Connect(target)) => return Ok((target, handshake.into_rest().into())),
             Ok(Output::Wait) => {
@@ -79,13 +100,5 @@ async fn connect(intake: &Intake, mut socket: TcpStream, peer: Peer, target: Tar
             let _ = socket.write_all(&reply(Err(failure.code))).await;
             let _ = socket.shutdown().await;
         }
-    }
-}
-
-struct Users<'a>(&'a [User]);
-
-impl Credentials for Users<'_> {
-    fn admit(&self, user: &[u8], password: &[u8]) -> bool {
-        crate::credentials::admit(self.0, user, password)
     }
 }

@@ -17,12 +17,6 @@ const METHOD_UNACCEPTABLE: u8 = 0xff;
 const PASSWORD_VERSION: u8 = 1;
 const COMMAND_CONNECT: u8 = 1;
 
-/// Checks a user and password.
-pub trait Credentials {
-    /// Whether `user` may enter with `password`.
-    fn admit(&self, user: &[u8], password: &[u8]) -> bool;
-}
-
 /// What the handshake wants done.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
@@ -30,6 +24,14 @@ pub enum Output {
     Wait,
     /// These bytes are to be sent.
     Send(Vec<u8>),
+    /// The client says who it is: [`Handshake::judge`] is to be told whether
+    /// it may enter.
+    Judge {
+        /// Its name.
+        user: Vec<u8>,
+        /// Its password.
+        password: Vec<u8>,
+    },
     /// The client asks for a connection; [`reply`] answers it. Bytes that the
     /// client has sent after its request are in [`Handshake::into_rest`].
     Connect(Target),
@@ -122,12 +124,13 @@ fn reply_message(number: u8, bound: Option<SocketAddr>) -> Vec<u8> {
 enum State {
     Greeting,
     Password,
+    Judged,
     Request,
     Done,
 }
 
 /// The handshake of one client. Feed it with [`Handshake::receive`] and ask
-/// [`Handshake::next`] until it waits.
+/// [`Handshake::poll_output`] until it waits.
 pub struct Handshake {
     state: State,
     authenticate: bool,
@@ -158,13 +161,26 @@ impl Handshake {
     ///
     /// # Errors
     /// When the client is to be sent away, with [`SocksError::reply`].
-    pub fn next(&mut self, credentials: &dyn Credentials) -> Result<Output, SocksError> {
+    pub fn poll_output(&mut self) -> Result<Output, SocksError> {
         match self.state {
             State::Greeting => self.greeting(),
-            State::Password => self.password(credentials),
+            State::Password => self.password(),
             State::Request => self.request(),
-            State::Done => Ok(Output::Wait),
+            State::Judged | State::Done => Ok(Output::Wait),
         }
+    }
+
+    /// Takes the judgement that [`Output::Judge`] asks for, and gives the
+    /// answer that is to be sent.
+    ///
+    /// # Errors
+    /// When the client may not enter.
+    pub fn judge(&mut self, admitted: bool) -> Result<Vec<u8>, SocksError> {
+        if !admitted || !matches!(self.state, State::Judged) {
+            return Err(SocksError::Credentials);
+        }
+        self.state = State::Request;
+        Ok(vec![PASSWORD_VERSION, 0])
     }
 
     /// Bytes after the request: the first of the connection itself.
@@ -205,7 +221,7 @@ impl Handshake {
         Ok(Output::Send(vec![VERSION, wanted]))
     }
 
-    fn password(&mut self, credentials: &dyn Credentials) -> Result<Output, SocksError> {
+    fn password(&mut self) -> Result<Output, SocksError> {
         if let Some(&other) = self.input.first()
             && other != PASSWORD_VERSION
         {
@@ -217,13 +233,11 @@ impl Handshake {
         let Some((password, _)) = counted(rest) else {
             return Ok(Output::Wait);
         };
-        if !credentials.admit(user, password) {
-            return Err(SocksError::Credentials);
-        }
         let length = 3 + user.len() + password.len();
+        let (user, password) = (user.to_vec(), password.to_vec());
         self.input.drain(..length);
-        self.state = State::Request;
-        Ok(Output::Send(vec![PASSWORD_VERSION, 0]))
+        self.state = State::Judged;
+        Ok(Output::Judge { user, password })
     }
 
     fn request(&mut self) -> Result<Output, SocksError> {
@@ -277,12 +291,6 @@ fn counted(input: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Fuzz entry: any bytes, in any pieces, end in an output or an error, and
 /// the handshake never holds more than it was given.
 pub fn fuzz(data: &[u8]) {
-    struct Any;
-    impl Credentials for Any {
-        fn admit(&self, user: &[u8], password: &[u8]) -> bool {
-            user.len() >= password.len()
-        }
-    }
     let Some((&first, data)) = data.split_first() else {
         return;
     };
@@ -290,8 +298,13 @@ pub fn fuzz(data: &[u8]) {
     for piece in data.chunks(usize::from(first >> 1) + 1) {
         handshake.receive(piece);
         loop {
-            match handshake.next(&Any) {
+            match handshake.poll_output() {
                 Ok(Output::Send(_)) => {}
+                Ok(Output::Judge { user, password }) => {
+                    if handshake.judge(user.len() >= password.len()).is_err() {
+                        return;
+                    }
+                }
                 Ok(Output::Wait) => break,
                 Ok(Output::Connect(_)) => return,
                 Err(error) => {

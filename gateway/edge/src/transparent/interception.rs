@@ -1,8 +1,9 @@
 //! Interception as the node uses it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::nft::{self, Owner};
@@ -35,24 +36,25 @@ pub enum InterceptionError {
 }
 
 /// Bytes of clients' traffic that was routed as plain IP.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlainBytes {
     /// From clients.
     pub up: u64,
     /// To clients.
     pub down: u64,
-    /// To the networks of each hop; none for a hop without networks.
-    pub to_hops: Vec<Option<u64>>,
+    /// To the networks of each hop, by its number; none for a hop without
+    /// networks.
+    pub to_hops: BTreeMap<u64, Option<u64>>,
 }
 
 impl PlainBytes {
     /// What this node has routed over the hop of this number; none where that
     /// is not known.
-    pub fn to_hop(&self, number: usize) -> Option<u64> {
-        match self.to_hops[..] {
+    pub fn to_hop(&self, number: u64) -> Option<u64> {
+        match *self.to_hops.get(&number)? {
             // There is no other way for it.
-            [None] => Some(self.up),
-            ref hops => *hops.get(number)?,
+            None if self.to_hops.len() == 1 => Some(self.up),
+            counted => counted,
         }
     }
 }
@@ -63,7 +65,7 @@ impl PlainBytes {
 pub struct Interception {
     config: InterceptionConfig,
     port: Option<u16>,
-    hops: Vec<Beyond>,
+    hops: BTreeMap<u64, Beyond>,
     table: String,
     owner: Owner,
     revision: u64,
@@ -85,7 +87,7 @@ impl Interception {
         port: Option<u16>,
         switch: &Switch,
         families: Families,
-        hops: Vec<Beyond>,
+        hops: BTreeMap<u64, Beyond>,
     ) -> Result<Interception, InterceptionError> {
         validate(&config)?;
         let table = format!("underpass_{}", config.name);
@@ -130,12 +132,27 @@ impl Interception {
     /// # Errors
     /// When nft refuses; what was in force then stays.
     pub fn set(&mut self, switch: &Switch, families: Families) -> Result<(), InterceptionError> {
+        let hops = self.hops.clone();
+        self.set_with_hops(switch, families, hops)
+    }
+
+    /// As [`Interception::set`], with other hops. The counters of those that
+    /// stay in their places go on.
+    ///
+    /// # Errors
+    /// When nft refuses; what was in force then stays.
+    pub fn set_with_hops(
+        &mut self,
+        switch: &Switch,
+        families: Families,
+        hops: BTreeMap<u64, Beyond>,
+    ) -> Result<(), InterceptionError> {
         let rules = Ruleset {
             config: &self.config,
             port: self.port,
             switch,
             families,
-            hops: &self.hops,
+            hops: &hops,
         };
         let (table, old, new) = (&self.table, self.revision, self.revision + 1);
         nft::check(&rules.table(&format!("{table}_check"), "", new))
@@ -147,10 +164,12 @@ impl Interception {
         self.owner
             .run(&line, table, &format!("revision_{new}"))
             .map_err(system("change the interception rules"))?;
+        let closed = format!("{table}_closed");
+        let rules_closed = rules.closed_table(&closed);
         self.revision = new;
+        self.hops = hops;
         if self.config.fail == Fail::Closed {
-            let closed = format!("{table}_closed");
-            let text = format!("flush table inet {closed}; {}", rules.closed_table(&closed));
+            let text = format!("flush table inet {closed}; {rules_closed}");
             nft::run(&text).map_err(system("change the closed rules"))?;
         }
         Ok(())
@@ -177,14 +196,15 @@ impl Interception {
                 .ok_or_else(|| io::Error::other(format!("no byte count of {name}")))
                 .map_err(system("read the counters"))
         };
-        let hops = self.hops.iter().enumerate();
+        let hops = self.hops.iter();
         Ok(PlainBytes {
             up: count("plain_up")?,
             down: count("plain_down")?,
             to_hops: hops
                 .map(|(number, hop)| {
                     let counted = !hop.networks.is_empty();
-                    counted.then(|| count(&hop_counter(number))).transpose()
+                    let bytes = counted.then(|| count(&hop_counter(*number)));
+                    Ok((*number, bytes.transpose()?))
                 })
                 .collect::<Result<_, _>>()?,
         })
@@ -272,7 +292,8 @@ mod tests {
     #[test]
     fn a_lone_hop_without_networks_has_all_that_clients_send() {
         let to_hop = |to_hops: &[Option<u64>], number| {
-            let (up, down, to_hops) = (7, 9, to_hops.to_vec());
+            let (up, down) = (7, 9);
+            let to_hops = (0..).zip(to_hops.iter().copied()).collect();
             PlainBytes { up, down, to_hops }.to_hop(number)
         };
         assert_eq!(to_hop(&[None], 0), Some(7));

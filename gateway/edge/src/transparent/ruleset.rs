@@ -1,15 +1,17 @@
 //! The rules, as text for nft(8).
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use crate::config::InterceptionConfig;
 use crate::dial::Families;
 use crate::switch::Switch;
 
 /// What lies beyond one hop of the node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Beyond {
     /// Networks that are reached by this hop; those of two hops do not
     /// overlap. Without any, the hop has no counter.
@@ -31,7 +33,7 @@ pub(super) struct Ruleset<'a> {
     pub families: Families,
     /// The node's hops, each with a counter of the plain IP that is routed to
     /// its networks.
-    pub hops: &'a [Beyond],
+    pub hops: &'a BTreeMap<u64, Beyond>,
 }
 
 /// An address family's words in nft, and whether it is IPv6.
@@ -141,23 +143,23 @@ impl Ruleset<'_> {
 
     /// Declares the counters of the hops.
     fn counters(&self) -> String {
-        let numbered = self.hops.iter().enumerate();
+        let numbered = self.hops.iter();
         numbered
             .filter(|(_, hop)| !hop.networks.is_empty())
-            .map(|(number, _)| format!("counter {} {{ }}; ", hop_counter(number)))
+            .map(|(number, _)| format!("counter {} {{ }}; ", hop_counter(*number)))
             .collect()
     }
 
     /// Destination networks with the counters of their hops: one look-up for
     /// a packet, however many hops there are.
     fn counter_by_destination(&self, six: bool, from_clients: bool) -> Option<String> {
-        let numbered = self.hops.iter().enumerate();
+        let numbered = self.hops.iter();
         braces(
             numbered
                 .filter(|(_, hop)| hop.from_clients == from_clients)
                 .flat_map(|(number, hop)| {
                     of_family(&hop.networks, six)
-                        .map(move |net| format!("{net} : \"{}\"", hop_counter(number)))
+                        .map(move |net| format!("{net} : \"{}\"", hop_counter(*number)))
                 }),
         )
     }
@@ -205,7 +207,7 @@ impl Ruleset<'_> {
 }
 
 /// The counter of what is sent to the hop of this number.
-pub(super) fn hop_counter(number: usize) -> String {
+pub(super) fn hop_counter(number: u64) -> String {
     format!("plain_to_{number}")
 }
 
@@ -245,7 +247,7 @@ mod tests {
             port: None,
             switch: &Switch::default(),
             families: Families::BOTH,
-            hops,
+            hops: &(0..).zip(hops.iter().cloned()).collect(),
         };
         rules.table("t", "", 0)
     }

@@ -1,6 +1,7 @@
 //! Streams that peers open: whose dials wait, and for whom.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -80,7 +81,7 @@ struct Dialled {
     served: tokio::task::JoinHandle<Result<(), Failure>>,
 }
 
-fn dial(dialler: &Dialler, peer: u64, target: SocketAddr) -> Dialled {
+fn dial(dialler: &Arc<Dialler>, peer: u64, target: SocketAddr) -> Dialled {
     let (reset, on_reset) = oneshot::channel();
     let (on_connected, connected) = oneshot::channel();
     let stream = Stream {
@@ -114,7 +115,7 @@ async fn a_stream_that_is_reset_ends_its_dial_and_a_hanging_dial_delays_its_peer
          dial.common_dials = 0",
     )
     .unwrap();
-    let dialler = Dialler::new(config.dial);
+    let dialler = Arc::new(Dialler::new(config.dial));
     let origin = origin(|_| async {}).await;
     let (silent, _kept) = silent_origin();
     let hanging = dial(&dialler, 10, silent);

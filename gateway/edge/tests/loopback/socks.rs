@@ -3,7 +3,7 @@ use std::io::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::world::{closed_port, echo, edge, edge_of, socks};
+use crate::world::{closed_port, echo, edge, edge_of, read_until, socks};
 
 #[tokio::test]
 async fn bytes_pass_both_ways() {
@@ -89,4 +89,41 @@ async fn users_enter_with_their_password_only() {
         client.read_exact(&mut replies).await.unwrap();
         assert_eq!(replies, [5, 2, 1, admitted]);
     }
+}
+
+#[tokio::test]
+async fn a_listeners_guesser_is_refused_at_the_others_too() {
+    let hash = underpass_edge::password::hash(b"p").unwrap();
+    let (edge, socks) = edge_of(&format!(
+        "client_networks = ['127.0.0.0/8']
+         [[listener]]
+         name = 'socks'\nprotocol = 'socks5'\naddress = '127.0.0.1:0'
+         users = [{{ name = 'u', password_hash = '{hash}' }}]
+         [[listener]]
+         name = 'http'\nprotocol = 'http'\naddress = '127.0.0.1:0'
+         users = [{{ name = 'u', password_hash = '{hash}' }}]"
+    ));
+    let attempt = async |password: u8| {
+        let mut client = TcpStream::connect(socks).await.unwrap();
+        let greeting = b"\x05\x01\x02\x01\x01u\x01";
+        client.write_all(greeting).await.unwrap();
+        client.write_all(&[password]).await.unwrap();
+        let mut replies = [0; 4];
+        client.read_exact(&mut replies).await.unwrap();
+        replies[3]
+    };
+    assert_eq!(attempt(b'p').await, 0);
+    for _ in 0..10 {
+        assert_eq!(attempt(b'q').await, 1);
+    }
+    assert_eq!(attempt(b'p').await, 1);
+    // "u:p"
+    let request = "GET http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n\
+                   Proxy-Authorization: Basic dTpw\r\n\r\n";
+    let mut client = TcpStream::connect(edge.addresses()[1].1).await.unwrap();
+    client.write_all(request.as_bytes()).await.unwrap();
+    let head = read_until(&mut client, b"\r\n\r\n").await;
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    assert!(head.starts_with("http/1.1 429"), "{head}");
+    assert!(head.contains("retry-after: "), "{head}");
 }

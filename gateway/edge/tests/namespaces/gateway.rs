@@ -1,5 +1,6 @@
 //! The edge as a process of its own, which a test can kill.
 
+use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::sync::Arc;
 
@@ -29,7 +30,8 @@ fn process() {
     let mut families = Families::BOTH;
     let interception = config.interception.unwrap();
     let mut interception =
-        Interception::install(interception, Some(port), &switch, families, Vec::new()).unwrap();
+        Interception::install(interception, Some(port), &switch, families, BTreeMap::new())
+            .unwrap();
     println!("answer: ready");
     for command in std::io::stdin().lock().lines() {
         match command.unwrap().as_str() {

@@ -37,8 +37,8 @@ impl Asked {
 
 /// Who asks.
 pub(super) fn owner(client: &Client, headers: &HeaderMap) -> Owner {
-    let users = &client.intake.config.users;
-    let named = authority::credentials(headers).filter(|_| !users.is_empty());
+    let asked = client.intake.users.is_some();
+    let named = authority::credentials(headers).filter(|_| asked);
     Owner {
         client: client.peer.address.ip(),
         user: named.map(|(user, _)| String::from_utf8_lossy(&user).into_owned()),

@@ -1,0 +1,153 @@
+//! How often a client may fail to say who it is.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+/// Failures that a client may have at once.
+const BURST: u32 = 10;
+/// One more is allowed each.
+const INTERVAL: Duration = Duration::from_secs(6);
+/// Clients that are kept in mind.
+const CLIENTS: usize = 4096;
+
+/// Counts failures per client address: an IPv4 address, or the /64 of an IPv6
+/// address, which is one customer's (RFC 6177). A client that has had
+/// [`BURST`] of them is refused, right or wrong, until [`INTERVAL`] has passed
+/// for one of them. Without a clock: every call says the time.
+#[derive(Debug, Default)]
+pub struct Throttle {
+    /// Until when the failures of each count: the times of a leaky bucket
+    /// (ITU-T I.371, the generic cell rate algorithm).
+    clients: HashMap<IpAddr, Instant>,
+    /// The same for all clients beyond [`CLIENTS`] together.
+    others: Option<Instant>,
+    swept: Option<Instant>,
+}
+
+impl Throttle {
+    /// How long `client` is refused for; none if it may try.
+    pub fn refused_for(&self, client: IpAddr, now: Instant) -> Option<Duration> {
+        let until = match self.clients.get(&party(client)) {
+            Some(until) => Some(*until),
+            None if self.clients.len() >= CLIENTS => self.others,
+            None => None,
+        };
+        let left = until?.saturating_duration_since(now);
+        // One more failure must fit.
+        let wait = (left + INTERVAL).saturating_sub(INTERVAL * BURST);
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// `client` has failed.
+    pub fn failed(&mut self, client: IpAddr, now: Instant) {
+        let client = party(client);
+        if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
+            self.sweep(now);
+        }
+        let until = if self.clients.len() < CLIENTS || self.clients.contains_key(&client) {
+            self.clients.entry(client).or_insert(now)
+        } else {
+            self.others.get_or_insert(now)
+        };
+        let most = now + INTERVAL * BURST;
+        *until = ((*until).max(now) + INTERVAL).min(most);
+    }
+
+    /// Forgets clients whose failures count no more. It looks at all of them,
+    /// so at most once in an interval.
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_none_or(|swept| now >= swept + INTERVAL) {
+            self.clients.retain(|_, until| *until > now);
+            self.swept = Some(now);
+        }
+    }
+}
+
+fn party(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() >> 64 << 64;
+            Ipv6Addr::from_bits(network).into()
+        }
+        four => four,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn fail(throttle: &mut Throttle, client: IpAddr, times: u32, now: Instant) {
+        for _ in 0..times {
+            throttle.failed(client, now);
+        }
+    }
+
+    #[test]
+    fn who_fails_too_often_is_refused_and_may_try_again_later() {
+        let (mut throttle, now) = (Throttle::default(), Instant::now());
+        let guesser = ip("192.0.2.1");
+        fail(&mut throttle, guesser, BURST - 1, now);
+        assert_eq!(throttle.refused_for(guesser, now), None);
+        throttle.failed(guesser, now);
+        assert_eq!(throttle.refused_for(guesser, now), Some(INTERVAL));
+        assert_eq!(throttle.refused_for(ip("192.0.2.2"), now), None);
+        // What it tries while refused does not make it longer.
+        fail(&mut throttle, guesser, 1000, now);
+        assert_eq!(throttle.refused_for(guesser, now), Some(INTERVAL));
+        let later = now + INTERVAL;
+        assert_eq!(throttle.refused_for(guesser, later), None);
+        throttle.failed(guesser, later);
+        assert_eq!(throttle.refused_for(guesser, later), Some(INTERVAL));
+    }
+
+    #[test]
+    fn in_the_long_run_one_failure_fits_in_each_interval() {
+        let (mut throttle, start) = (Throttle::default(), Instant::now());
+        let guesser = ip("192.0.2.1");
+        let mut tried = 0;
+        for second in 0..3600 {
+            let now = start + Duration::from_secs(second);
+            if throttle.refused_for(guesser, now).is_none() {
+                throttle.failed(guesser, now);
+                tried += 1;
+            }
+        }
+        assert!((600..=600 + BURST).contains(&tried), "{tried}");
+    }
+
+    #[test]
+    fn a_customers_ipv6_addresses_are_one_client_and_mapped_ones_ipv4() {
+        let (mut throttle, now) = (Throttle::default(), Instant::now());
+        for host in 0..u128::from(BURST) {
+            let address = Ipv6Addr::from_bits(0x2001_0db8 << 96 | host);
+            throttle.failed(address.into(), now);
+        }
+        assert!(throttle.refused_for(ip("2001:db8::ffff"), now).is_some());
+        assert!(throttle.refused_for(ip("2001:db8:0:1::1"), now).is_none());
+        fail(&mut throttle, ip("::ffff:192.0.2.1"), BURST, now);
+        assert!(throttle.refused_for(ip("192.0.2.1"), now).is_some());
+    }
+
+    #[test]
+    fn a_flood_of_addresses_takes_bounded_memory_and_is_refused_as_one() {
+        let (mut throttle, now) = (Throttle::default(), Instant::now());
+        let address = |number: u32| IpAddr::from(number.to_be_bytes());
+        for number in 0..100_000 {
+            throttle.failed(address(number), now);
+        }
+        assert_eq!(throttle.clients.len(), CLIENTS);
+        assert!(throttle.refused_for(address(200_000), now).is_some());
+        // Who was known before counts for itself.
+        assert!(throttle.refused_for(address(0), now).is_none());
+        let later = now + INTERVAL * BURST;
+        throttle.failed(address(200_000), later);
+        assert_eq!(throttle.clients.len(), 1);
+        assert!(throttle.refused_for(address(200_001), later).is_none());
+    }
+}
