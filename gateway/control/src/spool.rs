@@ -81,6 +81,8 @@ impl Spool {
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
+        // It may have no other folder to write in.
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
         match connection.pragma_query_value(None, "user_version", |row| row.get(0))? {
             0 => connection.execute_batch(LAYOUT)?,
             FORMAT => {}

@@ -7,6 +7,9 @@ use ipnet::IpNet;
 use underpass_edge::config::PortRange;
 use underpass_pki::Authority;
 
+/// The command that a node starts itself.
+pub const HELPER: &str = "privileged-helper";
+
 /// A DTN gateway for satellite terminals on the move.
 #[derive(Debug, Parser)]
 #[command(version, about)]
@@ -40,8 +43,19 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Have a running node read its configuration again: all of it, or nothing.
+    Reload {
+        /// The node's local API.
+        #[arg(long, default_value = "/run/underpass/api.sock")]
+        socket: PathBuf,
+    },
     /// Switch on or off what a running node takes in; open streams live on.
     Switch(SwitchCommand),
+    /// What `underpass run` starts for what needs more rights than it keeps.
+    #[command(name = HELPER, hide = true)]
+    Helper,
+    /// Read a password from standard input, and print its hash for the configuration.
+    HashPassword,
     /// Make and manage the nodes' certificates.
     #[command(subcommand)]
     Pki(PkiCommand),

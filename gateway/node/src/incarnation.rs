@@ -32,14 +32,13 @@ pub enum IncarnationError {
 /// Counts this start and makes the new count durable.
 ///
 /// # Errors
-/// Fails if the folder cannot be made, or the file neither read nor written.
+/// Fails if the file can neither be read nor written.
 pub fn next(state_dir: &Path) -> Result<u64, IncarnationError> {
     let path = state_dir.join("incarnation");
     let failed = |source| IncarnationError::Folder {
         path: path.clone(),
         source,
     };
-    fs::create_dir_all(state_dir).map_err(failed)?;
     let former = match fs::read_to_string(&path) {
         Ok(text) => text
             .trim()
@@ -70,10 +69,10 @@ mod tests {
     #[test]
     fn every_start_has_a_higher_count() {
         let folder = tempfile::tempdir().unwrap();
-        let state = folder.path().join("state");
-        assert_eq!(next(&state).unwrap(), 1);
-        assert_eq!(next(&state).unwrap(), 2);
-        assert_eq!(next(&state).unwrap(), 3);
+        let state = folder.path();
+        assert_eq!(next(state).unwrap(), 1);
+        assert_eq!(next(state).unwrap(), 2);
+        assert_eq!(next(state).unwrap(), 3);
     }
 
     #[test]

@@ -1,28 +1,32 @@
 //! Transparent interception while the node runs: on and off, and the families
 //! that the far node reaches.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use underpass_edge::config::ListenerProtocol;
 use underpass_edge::dial::Families;
-use underpass_edge::transparent::{Beyond, Interception, InterceptionError, PlainBytes};
+use underpass_edge::transparent::{Beyond, PlainBytes};
 use underpass_edge::{Edge, Switch};
 use underpass_engine::HopId;
 
 use crate::config::Config;
+use crate::privileged::{Helper, HelperError, Intercept};
 
 /// How often the rules and their counters are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The interception rules of this node. Calls block for some milliseconds.
 pub struct Interceptor {
+    rules: Arc<Helper>,
+    in_force: AtomicBool,
     state: Mutex<State>,
     plain: Mutex<PlainBytes>,
 }
 
 struct State {
-    rules: Interception,
     switch: Switch,
     families: Families,
 }
@@ -35,10 +39,12 @@ impl Interceptor {
     pub fn start(
         config: &Config,
         edge: &Edge,
-    ) -> Result<Option<Arc<Interceptor>>, InterceptionError> {
+        helper: Option<Arc<Helper>>,
+    ) -> Result<Option<Arc<Interceptor>>, HelperError> {
         let Some(wanted) = &config.edge.interception else {
             return Ok(None);
         };
+        let rules = helper.ok_or(HelperError::Lost)?;
         let mut listeners = config.edge.listener.iter();
         let transparent = listeners.find(|l| l.protocol == ListenerProtocol::Transparent);
         let port = transparent.and_then(|listener| {
@@ -48,15 +54,20 @@ impl Interceptor {
         let switch = Switch::default();
         let port = port.map(|(_, address)| address.port());
         let families = Families::BOTH;
-        let hops = beyond_hops(config);
-        let rules = Interception::install(wanted.clone(), port, &switch, families, hops)?;
-        let plain = Mutex::new(rules.plain_ip_bytes()?);
+        let numbers = config.hop_names().zip(0..);
+        let numbers: BTreeMap<String, u64> = numbers.collect();
+        rules.intercept(Intercept {
+            config: wanted.clone(),
+            port,
+            switch: switch.clone(),
+            families,
+            hops: beyond_hops(config, &numbers),
+        })?;
+        let plain = Mutex::new(rules.count()?);
         Ok(Some(Arc::new(Interceptor {
-            state: Mutex::new(State {
-                rules,
-                switch,
-                families,
-            }),
+            rules,
+            in_force: AtomicBool::new(true),
+            state: Mutex::new(State { switch, families }),
             plain,
         })))
     }
@@ -71,20 +82,37 @@ impl Interceptor {
         self.state().families
     }
 
-    /// Whether the kernel has the rules still.
+    /// Whether the kernel had the rules still when last looked at.
     pub fn is_in_force(&self) -> bool {
-        self.state().rules.is_in_force()
+        self.in_force.load(Ordering::Relaxed)
     }
 
     /// Changes what is taken in; connections that are open live on.
     ///
     /// # Errors
     /// When nft refuses; what was in force then stays.
-    pub fn change(&self, change: impl FnOnce(&mut Switch)) -> Result<(), InterceptionError> {
+    pub fn change(&self, change: impl FnOnce(&mut Switch)) -> Result<(), HelperError> {
         let mut state = self.state();
         let (mut switch, families) = (state.switch.clone(), state.families);
         change(&mut switch);
-        state.set(switch, families)
+        state.set(&self.rules, switch, families)
+    }
+
+    /// Counts the plain IP to the hops of another configuration, which have
+    /// these numbers.
+    ///
+    /// # Errors
+    /// When nft refuses; what was in force then stays.
+    pub fn set_hops(
+        &self,
+        config: &Config,
+        numbers: &BTreeMap<String, u64>,
+    ) -> Result<(), HelperError> {
+        let hops = beyond_hops(config, numbers);
+        // Held for as long as it takes: no switch is changed meanwhile.
+        let state = self.state();
+        self.rules
+            .set_hops(state.switch.clone(), state.families, hops)
     }
 
     /// Bytes of clients' traffic routed as plain IP, as last looked at.
@@ -95,7 +123,7 @@ impl Interceptor {
     /// Bytes of plain IP that this node has routed over a hop, as last looked
     /// at; none where that is not known.
     pub fn plain_ip_bytes_to(&self, hop: HopId) -> Option<u64> {
-        self.plain().to_hop(usize::try_from(hop.0).ok()?)
+        self.plain().to_hop(hop.0)
     }
 
     fn plain(&self) -> MutexGuard<'_, PlainBytes> {
@@ -109,9 +137,11 @@ impl Interceptor {
     fn look(&self, families: Families) {
         let mut state = self.state();
         let switch = state.switch.clone();
-        let followed = state.set(switch, families);
-        let bytes = state.rules.plain_ip_bytes();
+        let followed = state.set(&self.rules, switch, families);
         drop(state);
+        let in_force = self.rules.is_in_force();
+        self.in_force.store(in_force, Ordering::Relaxed);
+        let bytes = self.rules.count();
         if let Err(error) = followed {
             tracing::error!(%error, "the families that the far node reaches are not followed");
         }
@@ -122,8 +152,14 @@ impl Interceptor {
     }
 }
 
-/// What lies beyond each hop, in the order of the engine's numbers.
-fn beyond_hops(config: &Config) -> Vec<Beyond> {
+impl Drop for Interceptor {
+    fn drop(&mut self) {
+        let _ = self.rules.release();
+    }
+}
+
+/// What lies beyond each hop, by the engine's numbers.
+fn beyond_hops(config: &Config, numbers: &BTreeMap<String, u64>) -> BTreeMap<u64, Beyond> {
     let paths = config.paths.iter().map(|path| Beyond {
         networks: path.networks.clone(),
         // It may lead to everywhere, which this node's clients are part of.
@@ -133,13 +169,21 @@ fn beyond_hops(config: &Config) -> Vec<Beyond> {
         networks: terminal.networks.clone(),
         from_clients: false,
     });
-    paths.chain(terminals).collect()
+    let named = config.hop_names().zip(paths.chain(terminals));
+    named
+        .filter_map(|(name, beyond)| Some((*numbers.get(&name)?, beyond)))
+        .collect()
 }
 
 impl State {
-    fn set(&mut self, switch: Switch, families: Families) -> Result<(), InterceptionError> {
+    fn set(
+        &mut self,
+        rules: &Helper,
+        switch: Switch,
+        families: Families,
+    ) -> Result<(), HelperError> {
         if (&switch, families) != (&self.switch, self.families) {
-            self.rules.set(&switch, families)?;
+            rules.switch(switch.clone(), families)?;
             self.switch = switch;
             self.families = families;
         }

@@ -2,21 +2,51 @@
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::reload::Error;
 
 use crate::config::{LogConfig, LogFormat};
+
+/// Changes what is logged while the process runs.
+pub struct Level(Box<dyn Fn(EnvFilter) -> Result<(), Error> + Send + Sync>);
+
+impl Level {
+    /// Logs by other filter directives.
+    ///
+    /// # Errors
+    /// If they cannot be read; what was logged before still is then.
+    pub fn set(&self, level: &str) -> Result<(), ParseError> {
+        let filter = filter(level)?;
+        if let Err(error) = (self.0)(filter) {
+            tracing::error!(%error, "the log level stays as it was");
+        }
+        Ok(())
+    }
+}
+
+fn filter(level: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::builder().parse(level)
+}
 
 /// Starts logging for the whole process.
 ///
 /// # Errors
 /// Fails if the level or filter directives cannot be read.
-pub fn start(config: &LogConfig) -> Result<(), ParseError> {
-    let filter = EnvFilter::builder().parse(&config.level)?;
+pub fn start(config: &LogConfig) -> Result<Level, ParseError> {
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter(&config.level)?)
         .with_writer(std::io::stderr);
-    match config.format {
-        LogFormat::Text => builder.with_ansi(false).init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
-    }
-    Ok(())
+    Ok(Level(match config.format {
+        LogFormat::Text => {
+            let builder = builder.with_ansi(false).with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter| handle.reload(filter))
+        }
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true).with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter| handle.reload(filter))
+        }
+    }))
 }

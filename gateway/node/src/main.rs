@@ -6,17 +6,23 @@ mod cli;
 mod client;
 mod clock;
 mod config;
+mod confinement;
 mod incarnation;
 mod interception;
+mod known_time;
 mod logging;
 mod modem;
+mod password;
 mod pki;
 mod positions;
+mod privileged;
+mod reload;
 mod run;
 mod security;
 mod shell;
 #[cfg(test)]
 mod simulation;
+mod state_files;
 mod status;
 mod switch;
 
@@ -47,11 +53,14 @@ fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
     match cli.command {
-        Command::Run { config } => Ok(run::run(config::Config::load(&config)?)?),
+        Command::Run { config } => Ok(run::run(&config)?),
+        Command::Helper => Ok(privileged::serve()?),
         Command::CheckConfig { config } => {
             let loaded = config::Config::load(&config)?;
-            security::Security::load(&loaded.tls)?;
-            api::token(&loaded.api)?;
+            let time = known_time::KnownTime::load(Some(&loaded.node.state_dir));
+            security::Security::load(&loaded.tls, &time)?;
+            api::check(&loaded.api)?;
+            underpass_edge::Edge::check_users(&loaded.edge)?;
             if let Some(control) = &loaded.control {
                 run::control::service(control)?;
             }
@@ -62,7 +71,9 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
             Ok(())
         }
         Command::Status { socket, json } => Ok(status::print(&socket, json)?),
+        Command::Reload { socket } => Ok(reload::execute(&socket)?),
         Command::Switch(command) => Ok(switch::execute(&command)?),
+        Command::HashPassword => Ok(password::print_hash()?),
         Command::Pki(command) => Ok(pki::execute(command)?),
     }
 }

@@ -9,9 +9,12 @@ pub(crate) mod engine;
 mod inbound;
 mod links;
 pub(crate) mod plans;
+mod reach;
+pub(crate) mod reload;
 mod reporting;
 pub(crate) mod reports;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +26,6 @@ use underpass_deferred::store::StoreError;
 use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
-use underpass_edge::transparent::InterceptionError;
 use underpass_edge::{Edge, EdgeError};
 use underpass_engine::{Engine, EngineError};
 use underpass_plans::Link;
@@ -32,30 +34,47 @@ use underpass_store::OpenError;
 
 use crate::api::{self, ApiError, ApiState};
 use crate::clock::{self, ControlClock};
-use crate::config::{Config, Role};
+use crate::config::{Config, ConfigError, Current, Document, Role};
+use crate::confinement::{self, Confinement};
 use crate::incarnation::{self, IncarnationError};
 use crate::interception::{self, Interceptor};
+use crate::known_time::KnownTime;
+use crate::logging::Level;
 use crate::modem::{self, ModemError};
 use crate::positions::{self, Positions};
+use crate::privileged::{self, Helper, HelperError};
 use crate::security::{Security, SecurityError};
 use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
+use crate::state_files;
 use control::{Contacts, ControlError};
 use inbound::NamedClients;
 use plans::{Acknowledge, Plans};
+use reload::Reloader;
 use reporting::Reporting;
 use reports::ReportSender;
 
-pub use links::advice;
+pub use links::{advice, preferences};
 
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum RunError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The log cannot be started.
     #[error("log.level: {0}")]
     Log(#[from] tracing_subscriber::filter::ParseError),
     /// The runtime does not start.
     #[error("cannot start: {0}")]
     Runtime(std::io::Error),
+    /// The state folder cannot be made.
+    #[error("node.state_dir: cannot make {path}: {source}")]
+    StateDir {
+        /// The folder.
+        path: std::path::PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// The state folder is not usable.
     #[error(transparent)]
     Incarnation(#[from] IncarnationError),
@@ -110,7 +129,10 @@ pub enum RunError {
     Edge(#[from] EdgeError),
     /// Interception cannot be set up.
     #[error("edge.interception: {0}")]
-    Interception(#[from] InterceptionError),
+    Interception(HelperError),
+    /// The helper for what needs rights cannot start.
+    #[error(transparent)]
+    Helper(#[from] HelperError),
     /// The control service cannot be worked with.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -126,18 +148,47 @@ const DRAIN_GLANCE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// When it cannot start; the reason names the key to change.
-pub fn run(config: Config) -> Result<(), RunError> {
-    crate::logging::start(&config.log)?;
+pub fn run(file: &Path) -> Result<(), RunError> {
+    let written = Document::read(file)?;
+    let config = Config::of(&written)?;
+    let log = crate::logging::start(&config.log)?;
+    state_files::protect(&config).map_err(|source| RunError::StateDir {
+        path: config.node.state_dir.clone(),
+        source,
+    })?;
     descriptors::prepare();
+    // Before the first thread: rights are the thread's, and are inherited.
+    let helper = privileged::start(&config)?.map(Arc::new);
+    let confinement = confinement::confine(&config, file, helper.is_some());
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = config.node.threads {
         runtime.worker_threads(threads);
     }
     let runtime = runtime.enable_all().build().map_err(RunError::Runtime)?;
-    runtime.block_on(Box::pin(serve(config)))
+    let started = Started {
+        written,
+        log,
+        helper,
+        confinement,
+    };
+    runtime.block_on(Box::pin(serve(config, started)))
 }
 
-async fn serve(mut config: Config) -> Result<(), RunError> {
+/// What is there before the runtime is.
+struct Started {
+    written: Document,
+    log: Level,
+    helper: Option<Arc<Helper>>,
+    confinement: Confinement,
+}
+
+async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
+    let Started {
+        written,
+        log,
+        helper,
+        confinement,
+    } = before;
     let choice = custody::choose(&config);
     match choice.because {
         Some(_) => tracing::warn!("{choice}"),
@@ -145,12 +196,15 @@ async fn serve(mut config: Config) -> Result<(), RunError> {
     }
     config.custody.durability = Some(choice.durability);
     config.custody.quota_bytes = choice.quota_bytes;
-    let config = Arc::new(config);
+    let current = Current::new(config);
+    let config = current.get();
     let mut stop = Stop::new().map_err(RunError::Runtime)?;
+    let hangups = signal(SignalKind::hangup()).map_err(RunError::Runtime)?;
     let incarnation = incarnation::next(&config.node.state_dir)?;
-    let security = Security::load(&config.tls)?;
+    let time = KnownTime::load(Some(&config.node.state_dir));
+    let security = Security::load(&config.tls, &time)?;
     let dialler = Arc::new(Dialler::new(config.edge.dial.clone()));
-    let (congestion, congestion_controls) = links::congestion_control(&config);
+    let (congestion, congestion_controls) = links::congestion_control(&config, helper.clone());
 
     let engine_config = engine::configure(&config, incarnation, dialler.families());
     let (store, custody) = custody::open(&config)?;
@@ -175,7 +229,7 @@ async fn serve(mut config: Config) -> Result<(), RunError> {
     let reporting = Reporting::start(&config, &shell, &control_clock, incarnation, started)?;
     let report_sender = reporting.sender.clone();
     let acknowledge = acknowledge_plans(report_sender.clone());
-    let (plans, telling) = Plans::start(&config, &shell, &control_clock, acknowledge);
+    let (plans, telling) = Plans::start(&current, &shell, &control_clock, acknowledge);
     tasks.extend(telling);
     let service = reporting.service.clone();
     let follower = service.map(|service| control::follow(&config, service, plans.clone()));
@@ -185,16 +239,16 @@ async fn serve(mut config: Config) -> Result<(), RunError> {
         following: follower.following(),
     });
     let positions = config.positions.clone().zip(report_sender.clone());
-    let positions = positions.map(|(config, reports)| Arc::new(Positions::new(config, reports)));
+    let positions =
+        positions.map(|(config, reports)| Arc::new(Positions::new(config, reports, time.clone())));
     if let Some(positions) = &positions {
         tasks.push(background(positions::follow(positions.clone())));
     }
-    shell.set_beacons(beacons::open(&config, incarnation, &shell)?);
+    let beacons = beacons::Opener::new(incarnation, started, &shell);
+    shell.set_beacons(beacons.open(&config, &shell)?);
     let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
-    let watched = links.clone();
-    tasks.push(background(
-        security.watch(move |is_revoked| watched.close_revoked(is_revoked)),
-    ));
+    tasks.push(background(security.clone().watch(links.clone())));
+    tasks.push(background(time.clone().keep()));
     for config in &config.modems {
         let listener = modem::listen(config).await?;
         let (shell, path) = (shell.clone(), config.path.clone());
@@ -208,13 +262,36 @@ async fn serve(mut config: Config) -> Result<(), RunError> {
         .map(|outlet| (outlet.node, outlet.destinations.clone()));
     let outlet = StreamOutlet::new(shell.clone(), outlets, direct, deferred.clone());
     let outlet = Arc::new(outlet);
-    let edge = Arc::new(Edge::start(&config.edge, config.classifier()?, outlet)?);
-    let interceptor = Interceptor::start(&config, &edge)?;
-    let watched = interception_tasks(&config, &shell, &control_clock, interceptor.as_ref());
+    let edge = Arc::new(Edge::start(
+        &config.edge,
+        config.classifier()?,
+        outlet.clone(),
+    )?);
+    let interceptor = Interceptor::start(&config, &edge, helper).map_err(RunError::Interception)?;
+    let watched = interception_tasks(&current, &shell, &control_clock, interceptor.as_ref());
     tasks.extend(watched);
-    let clients = NamedClients::of(&config);
-    let served = inbound::serve(inbound, shell.clone(), dialler, clients);
+    let clients = Arc::new(NamedClients::of(&config));
+    let served = inbound::serve(inbound, shell.clone(), dialler.clone(), clients.clone());
     tasks.push(background(served));
+    let followed = dialler.clone();
+    let reloader = Reloader::new(
+        written,
+        current.clone(),
+        reload::Parts {
+            shell: shell.clone(),
+            links: links.clone(),
+            beacons,
+            dialler,
+            outlet,
+            clients,
+            edge: edge.clone(),
+            interceptor: interceptor.clone(),
+            log,
+            incarnation,
+        },
+    );
+    tasks.push(background(reach::follow(followed, shell.clone())));
+    tasks.push(background(reload::at_signals(hangups, reloader.clone())));
     let state = Arc::new(ApiState {
         shell: shell.clone(),
         custody: custody.as_ref().map(custody::Custody::monitor),
@@ -230,10 +307,13 @@ async fn serve(mut config: Config) -> Result<(), RunError> {
         plans,
         reports_sent: reporting.sending.as_ref().map(reports::Sending::sent),
         reports: reporting.intake.clone(),
-        config: config.clone(),
+        config: current,
+        security,
+        reload: Box::new(move || reloader.reload()),
         incarnation,
         started,
         congestion_controls,
+        confinement,
     });
     let api = api::serve(state).await?;
     announce(&config, &edge);
@@ -299,7 +379,7 @@ fn background(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHan
 /// Watches what the scheduler does not send, plain IP among it, and what the
 /// far node reaches.
 fn interception_tasks(
-    config: &Config,
+    current: &Arc<Current>,
     shell: &Arc<Shell>,
     clock: &Arc<ControlClock>,
     interceptor: Option<&Arc<Interceptor>>,
@@ -310,10 +390,12 @@ fn interception_tasks(
     });
     let mut tasks = vec![background(figures)];
     if let Some(interceptor) = interceptor {
-        let mut outlets = config.outlets.iter();
-        let far = outlets.find(|outlet| outlet.destinations.is_empty());
-        let (far, shell) = (far.map(|outlet| outlet.node), shell.clone());
+        let (current, shell) = (current.clone(), shell.clone());
         let reached = move || {
+            let config = current.get();
+            let mut outlets = config.outlets.iter();
+            let far = outlets.find(|outlet| outlet.destinations.is_empty());
+            let far = far.map(|outlet| outlet.node);
             let announced = far.and_then(|far| shell.read(|e| e.announcement_of(far)));
             announced.map_or(Families::BOTH, |announced| Families {
                 ipv4: announced.ipv4,

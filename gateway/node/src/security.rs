@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
@@ -14,11 +14,15 @@ use underpass_tcpcl::tls::{
 };
 
 use crate::config::TlsConfig;
+use crate::known_time::KnownTime;
 
 /// How often the folder is looked at.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// When the end of the node's certificate is warned of.
+/// How often that is told.
+const TOLD_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// From when on the end of the node's certificate is warned of.
 const WARNING: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Why certificates cannot be used.
@@ -63,7 +67,19 @@ pub enum Security {
 pub struct Identity {
     dir: PathBuf,
     uris: UriNodeIds,
+    time: Arc<KnownTime>,
     current: RwLock<Arc<Loaded>>,
+}
+
+/// What has sessions that live by certificates; each says how many it closes.
+pub trait Certified {
+    /// Closes those whose peer's certificate is revoked.
+    fn close_revoked(&self, is_revoked: &IsRevoked) -> usize;
+    /// Closes those whose peer's certificate has ended by then, s since the
+    /// Unix epoch.
+    fn close_ended(&self, now_s: i64) -> usize;
+    /// Closes all: this node's certificate has ended.
+    fn close_certified(&self) -> usize;
 }
 
 struct Loaded {
@@ -77,7 +93,7 @@ impl Security {
     ///
     /// # Errors
     /// When a file is missing, malformed, or readable by everybody.
-    pub fn load(config: &TlsConfig) -> Result<Security, SecurityError> {
+    pub fn load(config: &TlsConfig, time: &Arc<KnownTime>) -> Result<Security, SecurityError> {
         let Some(dir) = &config.pki_dir else {
             return Ok(Security::Plain);
         };
@@ -86,11 +102,12 @@ impl Security {
         } else {
             UriNodeIds::Ignored
         };
-        let loaded = Loaded::load(dir)?;
-        loaded.warn_of_end();
+        let loaded = Loaded::load(dir, time)?;
+        loaded.warn_of_end(time.now());
         Ok(Security::Tls(Arc::new(Identity {
             dir: dir.clone(),
             uris,
+            time: time.clone(),
             current: RwLock::new(Arc::new(loaded)),
         })))
     }
@@ -121,22 +138,37 @@ impl Security {
         })
     }
 
+    /// The end of this node's certificate, if it has one.
+    pub fn not_after(&self) -> Option<SystemTime> {
+        match self {
+            Security::Plain => None,
+            Security::Tls(identity) => Some(identity.loaded().credentials.not_after),
+        }
+    }
+
     /// Reads the folder again whenever it has changed, and has the sessions
-    /// of revoked certificates closed. Runs until dropped.
-    pub async fn watch(self, close_revoked: impl Fn(&IsRevoked) -> usize + Send + 'static) {
+    /// closed whose certificates are revoked or have ended. Tells daily of the
+    /// end of this node's own. Runs until dropped.
+    pub async fn watch(self, sessions: Arc<impl Certified + Send + Sync + 'static>) {
         let Security::Tls(identity) = self else {
             return;
         };
+        let mut told = Instant::now();
         loop {
             tokio::time::sleep(INTERVAL).await;
+            identity.close_ended(&*sessions);
+            if told.elapsed() >= TOLD_EVERY {
+                told = Instant::now();
+                identity.loaded().warn_of_end(identity.time.now());
+            }
             if !identity.loaded().credentials.fingerprint.is_outdated() {
                 continue;
             }
-            match Loaded::load(&identity.dir) {
+            match Loaded::load(&identity.dir, &identity.time) {
                 Ok(loaded) => {
-                    loaded.warn_of_end();
+                    loaded.warn_of_end(identity.time.now());
                     identity.replace(loaded);
-                    let closed = close_revoked(&identity.clone().revocation());
+                    let closed = sessions.close_revoked(&identity.clone().revocation());
                     tracing::info!(closed, "certificates read again");
                 }
                 // In the middle of a renewal the files do not fit together;
@@ -153,6 +185,26 @@ impl Identity {
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Closes what certificates no longer allow.
+    fn close_ended(&self, sessions: &impl Certified) {
+        let now = self.time.now();
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_s = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        let closed = sessions.close_ended(now_s);
+        if closed > 0 {
+            tracing::warn!(
+                closed,
+                "sessions closed: their peers' certificates have ended"
+            );
+        }
+        if self.loaded().credentials.not_after < now {
+            let closed = sessions.close_certified();
+            if closed > 0 {
+                tracing::error!(closed, "sessions closed: this node's certificate has ended");
+            }
+        }
+    }
+
     fn replace(&self, loaded: Loaded) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(loaded);
@@ -164,12 +216,13 @@ impl Identity {
 }
 
 impl Loaded {
-    fn load(dir: &Path) -> Result<Loaded, SecurityError> {
+    fn load(dir: &Path, time: &Arc<KnownTime>) -> Result<Loaded, SecurityError> {
         let dir = dir.to_owned();
         let credentials = Credentials::load(&dir).map_err(|source| SecurityError::Credentials {
             dir: dir.clone(),
             source: Box::new(source),
         })?;
+        time.not_before(credentials.not_before);
         let revoked = credentials.revoked.clone();
         let is_revoked: IsRevoked =
             Arc::new(move |serial| revoked.contains(&underpass_pki::Serial::from_bytes(serial)));
@@ -188,8 +241,8 @@ impl Loaded {
             dir: dir.clone(),
             source,
         };
-        let client = client_config(verifier.clone(), own()).map_err(failed)?;
-        let server = server_config(verifier, own()).map_err(failed)?;
+        let client = client_config(verifier.clone(), own(), time.clone()).map_err(failed)?;
+        let server = server_config(verifier, own(), time.clone()).map_err(failed)?;
         Ok(Loaded {
             client: Arc::new(client),
             server: Arc::new(server),
@@ -197,8 +250,8 @@ impl Loaded {
         })
     }
 
-    fn warn_of_end(&self) {
-        let left = self.credentials.not_after.duration_since(SystemTime::now());
+    fn warn_of_end(&self, now: SystemTime) {
+        let left = self.credentials.not_after.duration_since(now);
         match left {
             Ok(left) if left > WARNING => {}
             Ok(left) => tracing::warn!(

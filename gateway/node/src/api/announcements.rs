@@ -139,7 +139,7 @@ pub async fn announce(
 ) -> Result<(StatusCode, Reply<Option<AnnouncementView>>), Problem> {
     let conflict = |text| Problem::new(StatusCode::CONFLICT, text);
     let reports = state.report_sender.as_ref();
-    let reports = reports.filter(|_| state.config.reports.is_some());
+    let reports = reports.filter(|_| state.config.get().reports.is_some());
     let reports = reports
         .ok_or_else(|| conflict("this node announces nothing: it is no terminal with [reports]"))?;
     let now_ms = state.control_clock.now_ms();

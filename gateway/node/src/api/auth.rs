@@ -1,74 +1,174 @@
-//! Bearer tokens of callers over TCP.
+//! Bearer tokens of callers over TCP, and what they allow.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use ring::digest::{SHA256, digest};
+use subtle::ConstantTimeEq;
+use underpass_edge::throttle::Throttle;
 
 use super::problem::Problem;
+use super::server::ApiError;
+use crate::config::{ApiConfig, ApiRole};
 
-/// The token that callers over TCP must present.
-#[derive(Clone)]
-pub struct Token(String);
+/// Fewer could be guessed.
+const LEAST_BYTES: usize = 16;
 
-impl Token {
-    /// Reads the token from its file.
+/// From where a request has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller(pub IpAddr);
+
+/// The tokens that callers over TCP may present.
+pub struct Tokens {
+    known: Vec<Known>,
+    failures: Mutex<Throttle>,
+}
+
+struct Known {
+    name: String,
+    role: ApiRole,
+    digest: [u8; 32],
+}
+
+impl Tokens {
+    /// The tokens of the configuration.
     ///
     /// # Errors
-    /// When the file cannot be read or holds no token of at least 16 bytes.
-    pub fn read(path: &Path) -> io::Result<Token> {
-        let token = std::fs::read_to_string(path)?.trim().to_owned();
-        if token.len() < 16 {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the token must have at least 16 bytes",
-            ));
-        }
-        Ok(Token(token))
+    /// When a file cannot be read, or holds no token of at least 16 bytes.
+    pub fn load(config: &ApiConfig) -> Result<Tokens, ApiError> {
+        let known = config.tokens.iter().map(|token| {
+            let digest = match &token.file {
+                Some(path) => read(path).map_err(|source| ApiError::Token {
+                    name: token.name.clone(),
+                    path: path.clone(),
+                    source,
+                })?,
+                // `Config::load` has refused one that is none.
+                None => token.digest().unwrap_or_default(),
+            };
+            Ok(Known {
+                name: token.name.clone(),
+                role: token.role,
+                digest,
+            })
+        });
+        Ok(Tokens {
+            known: known.collect::<Result<_, _>>()?,
+            failures: Mutex::default(),
+        })
     }
 
-    fn matches(&self, presented: &str) -> bool {
-        // Every byte is compared, so that the time does not tell how many
-        // were right.
-        let (own, other) = (self.0.as_bytes(), presented.as_bytes());
-        own.len() == other.len()
-            && own
-                .iter()
-                .zip(other)
-                .fold(0, |differences, (a, b)| differences | (a ^ b))
-                == 0
+    /// The role of the caller that presents `token`. Hashes are compared, and
+    /// all of them whole, so that the time tells nothing of a token.
+    fn role(&self, token: &str) -> Option<ApiRole> {
+        let presented = hashed(token.as_bytes());
+        let mut role = None;
+        for known in &self.known {
+            if bool::from(known.digest.ct_eq(&presented)) {
+                role = role.max(Some(known.role));
+            }
+        }
+        role
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Throttle> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Lets callers with the token pass.
-pub async fn require(State(token): State<Token>, request: Request, next: Next) -> Response {
+fn read(path: &Path) -> io::Result<[u8; 32]> {
+    let token = std::fs::read_to_string(path)?;
+    let token = token.trim();
+    if token.len() < LEAST_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the token must have at least 16 bytes",
+        ));
+    }
+    Ok(hashed(token.as_bytes()))
+}
+
+fn hashed(token: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, token).as_ref());
+    hash
+}
+
+/// Lets callers with a token pass, with their role.
+pub async fn identify(
+    State(tokens): State<Arc<Tokens>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let caller = request.extensions().get::<Caller>().map(|Caller(ip)| *ip);
+    let Some(caller) = caller else {
+        return Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "a caller without address",
+        )
+        .into_response();
+    };
+    let now = Instant::now();
+    if let Some(wait) = tokens.failures().refused_for(caller, now) {
+        return throttled(wait);
+    }
     let presented = request
         .headers()
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "));
-    if presented.is_some_and(|presented| token.matches(presented)) {
-        next.run(request).await
-    } else {
-        let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "a bearer token is needed");
-        (challenge, problem).into_response()
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    match presented.map(|(_, token)| tokens.role(token.trim())) {
+        Some(Some(role)) => {
+            request.extensions_mut().insert(role);
+            next.run(request).await
+        }
+        // Who presents none has not guessed.
+        None => unidentified("a bearer token is needed"),
+        Some(None) => {
+            tokens.failures().failed(caller, now);
+            tracing::warn!(%caller, "a token that the local API does not know");
+            unidentified("the token is not known here")
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn unidentified(detail: &str) -> Response {
+    let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+    (challenge, Problem::new(StatusCode::UNAUTHORIZED, detail)).into_response()
+}
 
-    #[test]
-    fn only_the_whole_token_matches() {
-        let token = Token("0123456789abcdef".to_owned());
-        assert!(token.matches("0123456789abcdef"));
-        assert!(!token.matches("0123456789abcdeg"));
-        assert!(!token.matches("0123456789abcde"));
-        assert!(!token.matches(""));
+fn throttled(wait: Duration) -> Response {
+    let seconds = wait.as_secs() + 1;
+    let detail = format!("too many wrong tokens from this address: try again in {seconds} s");
+    let retry = [(header::RETRY_AFTER, seconds.to_string())];
+    (retry, Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)).into_response()
+}
+
+/// Lets callers of `least` and above pass.
+pub async fn require(State(least): State<ApiRole>, request: Request, next: Next) -> Response {
+    let role = request.extensions().get::<ApiRole>().copied();
+    if role >= Some(least) {
+        return next.run(request).await;
+    }
+    let role = role.map_or("none", ApiRole::name);
+    let detail = format!(
+        "this needs the role {}; the token's is {role}",
+        least.name()
+    );
+    Problem::new(StatusCode::FORBIDDEN, detail).into_response()
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.known.iter().map(|known| &known.name);
+        f.debug_list().entries(names).finish()
     }
 }

@@ -59,7 +59,8 @@ impl ContactView {
 impl ApiState {
     /// The contact with the control service, where there is one.
     pub(super) fn control(&self) -> Option<ControlView> {
-        let (contacts, config) = (self.control.as_ref()?, self.config.control.as_ref()?);
+        let running = self.config.get();
+        let (contacts, config) = (self.control.as_ref()?, running.control.as_ref()?);
         let figures = contacts.posting.figures();
         Some(ControlView {
             url: config.url.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json as Reply;
 use axum::extract::State;
 use serde::{Deserialize, Deserializer, Serialize};
-use underpass_engine::{Engine, HopId, MAX_PLANNED};
+use underpass_engine::{HopId, HopSnapshot, MAX_PLANNED};
 use underpass_reports::EFFICIENCIES;
 
 use super::ApiState;
@@ -261,8 +261,14 @@ impl ApiState {
     fn set_blocked(&self, said: &Named, blocked: bool) -> Result<Blockage, Problem> {
         let path = said.path.as_deref();
         let named = path.map(|name| self.hop(name)).transpose()?;
-        let mut hops = self.shell.read(Engine::hops);
-        hops.retain(|hop| named.is_none_or(|named| named == hop.id));
+        let hops: Vec<HopSnapshot> = match named {
+            Some(id) => self
+                .shell
+                .read(|engine| engine.hop(id))
+                .into_iter()
+                .collect(),
+            None => self.shell.hops(),
+        };
         self.shell.with(|engine, now| {
             for hop in &hops {
                 match said.source {

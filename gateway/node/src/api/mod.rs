@@ -1,8 +1,9 @@
 //! The local API: HTTP on a Unix socket, and over TCP with a token.
 //!
 //! Who can open the socket may do everything, so its file mode is 0660; TCP
-//! callers present a bearer token. What can be asked is in `queries`, what can
-//! be set in `links`, `edge` and `removals`; `docs/local-api.md` describes it.
+//! callers present a bearer token, which has a role. What can be asked is in
+//! `queries`, what can be set in `links`, `edge`, `reload` and `removals`;
+//! `docs/local-api.md` describes it.
 
 mod announcements;
 mod auth;
@@ -15,40 +16,42 @@ mod plans;
 mod position;
 mod problem;
 mod queries;
+mod reload;
 mod removals;
 mod reports;
+mod routes;
 mod server;
 mod text;
+mod tls;
 mod view;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, Uri};
-use axum::routing::{delete, get, patch, post, put};
 use underpass_deferred::Handle;
 use underpass_edge::Edge;
 use underpass_store::Monitor;
 
 use crate::clock::ControlClock;
-use crate::config::Config;
+use crate::config::{ApiRole, Current};
+use crate::confinement::Confinement;
 use crate::interception::Interceptor;
 use crate::positions::Positions;
 use crate::run::control::Contacts;
 use crate::run::plans::Plans;
+use crate::run::reload::Reload;
 use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
+use crate::security::Security;
 use crate::shell::Shell;
 use problem::Problem;
+use routes::Routes;
 
 pub use announcements::Announced;
 pub use edge::{EdgeSwitches, SwitchView};
-pub use server::{ApiError, serve, token};
+pub use server::{ApiError, check, serve};
 pub use view::Status;
-
-/// The largest body a request may have, bytes.
-const BODY_BYTES: usize = 64 << 10;
 
 /// What the handlers share.
 pub struct ApiState {
@@ -81,56 +84,69 @@ pub struct ApiState {
     /// Reports of terminals, at a hub.
     pub reports: Option<Arc<Intake>>,
     /// The configuration in force.
-    pub config: Arc<Config>,
+    pub config: Arc<Current>,
+    /// The certificates.
+    pub security: Security,
+    /// Reads the configuration again.
+    pub reload: Reload,
     /// This process' incarnation.
     pub incarnation: u64,
     /// Start of the process.
     pub started: Instant,
     /// What was found of congestion controls.
     pub congestion_controls: Vec<String>,
+    /// What the process may still do.
+    pub confinement: Confinement,
 }
 
-/// The routes.
+/// The routes, each with the least role that may use it.
+fn routes() -> Routes {
+    use ApiRole::{Metrics, Operate, Read};
+    Routes::default()
+        .get(Read, "/v1/status", queries::status)
+        .get(Read, "/v1/classes", queries::classes)
+        .get(Read, "/v1/streams", queries::streams)
+        .delete(Operate, "/v1/streams/{peer}/{id}", removals::reset_stream)
+        .get(Read, "/v1/custody", queries::custody)
+        .delete(Operate, "/v1/custody/{id}", removals::cancel_bundle)
+        .get(Read, "/v1/paths", queries::paths)
+        .patch(Operate, "/v1/paths/{name}", links::change_path)
+        .put(Operate, "/v1/paths/{name}/blockages", links::plan_blockages)
+        .put(
+            Operate,
+            "/v1/paths/{name}/efficiency",
+            links::set_efficiency,
+        )
+        .get(Read, "/v1/beam", links::beam)
+        .patch(Operate, "/v1/beam", links::change_beam)
+        .post(Operate, "/v1/link/block", links::block)
+        .post(Operate, "/v1/link/unblock", links::unblock)
+        .get(Read, "/v1/edge", edge::show)
+        .patch(Operate, "/v1/edge", edge::change)
+        .post(Operate, "/v1/reload", reload::reload)
+        .get(Read, "/v1/reports", reports::reports)
+        .get(Read, "/v1/position", position::position)
+        .get(Read, "/v1/plans", plans::plans)
+        .put(Operate, "/v1/plans", plans::take)
+        .body_bytes("/v1/plans", underpass_plans::MAX_DOCUMENT_BYTES)
+        .get(Read, "/v1/announcements", announcements::list)
+        .post(Operate, "/v1/announcements", announcements::announce)
+        .get(Read, "/v1/control", control::show)
+        .get(Read, "/v1/deferred", deferred::list)
+        .get(Read, "/v1/deferred/{id}", deferred::show)
+        .delete(Operate, "/v1/deferred/{id}", deferred::remove)
+        // A client's data.
+        .get(Operate, "/v1/deferred/{id}/response", deferred::fetch)
+        .post(Operate, "/v1/deferred/{id}/repeat", deferred::repeat)
+        .get(Metrics, "/metrics", metrics::scrape)
+}
+
+/// The API for callers whose requests carry their role.
 fn router(state: Arc<ApiState>) -> Router {
-    Router::new()
-        .route("/v1/status", get(queries::status))
-        .route("/v1/classes", get(queries::classes))
-        .route("/v1/streams", get(queries::streams))
-        .route("/v1/streams/{peer}/{id}", delete(removals::reset_stream))
-        .route("/v1/custody", get(queries::custody))
-        .route("/v1/custody/{id}", delete(removals::cancel_bundle))
-        .route("/v1/paths", get(queries::paths))
-        .route("/v1/paths/{name}", patch(links::change_path))
-        .route("/v1/paths/{name}/blockages", put(links::plan_blockages))
-        .route("/v1/paths/{name}/efficiency", put(links::set_efficiency))
-        .route("/v1/beam", get(links::beam).patch(links::change_beam))
-        .route("/v1/link/block", post(links::block))
-        .route("/v1/link/unblock", post(links::unblock))
-        .route("/v1/edge", get(edge::show).patch(edge::change))
-        .route("/v1/reports", get(reports::reports))
-        .route("/v1/position", get(position::position))
-        .route(
-            "/v1/plans",
-            get(plans::plans)
-                .put(plans::take)
-                .layer(DefaultBodyLimit::max(underpass_plans::MAX_DOCUMENT_BYTES)),
-        )
-        .route(
-            "/v1/announcements",
-            get(announcements::list).post(announcements::announce),
-        )
-        .route("/v1/control", get(control::show))
-        .route("/v1/deferred", get(deferred::list))
-        .route(
-            "/v1/deferred/{id}",
-            get(deferred::show).delete(deferred::remove),
-        )
-        .route("/v1/deferred/{id}/response", get(deferred::fetch))
-        .route("/v1/deferred/{id}/repeat", post(deferred::repeat))
-        .route("/metrics", get(metrics::scrape))
+    routes()
+        .into_router()
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
         .with_state(state)
 }
 

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
-use underpass_engine::{Engine, HopPlan, HopSnapshot, PlanSnapshot};
+use underpass_engine::{HopPlan, HopSnapshot, PlanSnapshot};
 use underpass_plans::Plan;
 
 use super::ApiState;
@@ -212,9 +212,8 @@ impl TerminalPlanView {
 impl ApiState {
     /// The plans at this moment.
     pub fn plans_view(&self) -> PlansView {
-        let (followed, hops) = self
-            .shell
-            .read(|engine: &Engine| (engine.plans(Instant::now()), engine.hops()));
+        let followed = self.shell.read(|engine| engine.plans(Instant::now()));
+        let hops = self.shell.hops();
         let now_ms = self.control_clock.now_ms();
         let followed = followed.iter().filter_map(|plan| PlanView::of(plan, &hops));
         let mut plans: Vec<PlanView> = followed.collect();

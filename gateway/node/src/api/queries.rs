@@ -137,6 +137,7 @@ pub async fn custody(
 
 /// GET /v1/classes: names by number.
 pub async fn classes(State(state): State<Arc<ApiState>>) -> Json<BTreeMap<usize, String>> {
-    let names = state.config.classes.iter().map(|class| class.name.clone());
+    let config = state.config.get();
+    let names = config.classes.iter().map(|class| class.name.clone());
     Json(names.enumerate().collect())
 }

@@ -1,5 +1,5 @@
 //! The sockets of the local API. Connections are bounded in number, and a
-//! caller has a bounded time for its request's head.
+//! caller has a bounded time for its TLS handshake and its request's head.
 
 use std::fs;
 use std::io;
@@ -10,18 +10,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::Listener;
-use axum::{Router, middleware};
+use axum::{Extension, Router, middleware};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::config::ApiConfig;
+use crate::config::{ApiConfig, ApiRole};
 
-use super::auth::{self, Token};
+use super::auth::{self, Caller, Tokens};
+use super::tls::Tls;
 use super::{ApiState, router};
 
 /// Connections at once to each socket; further ones wait.
@@ -51,13 +57,23 @@ pub enum ApiError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The token cannot be read.
-    #[error("api.token_file {path}: {source}")]
+    /// A token cannot be read.
+    #[error("api.token {name:?}: {path}: {source}")]
     Token {
+        /// The token's name.
+        name: String,
         /// The file.
         path: PathBuf,
         /// The reason.
         source: io::Error,
+    },
+    /// Certificate or key cannot be used.
+    #[error("api: {path}: {reason}")]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
 }
 
@@ -68,24 +84,56 @@ pub struct Servers {
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
+/// Whether the API could be served: tokens and certificate are read.
+///
+/// # Errors
+/// When one of them is not usable.
+pub fn check(config: &ApiConfig) -> Result<(), ApiError> {
+    Tokens::load(config)?;
+    Tls::load(config).map(drop)
+}
+
 /// Serves the API.
 ///
 /// # Errors
-/// When a socket or the token file is not usable.
+/// When a socket, a token or the certificate is not usable.
 pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
-    let config = state.config.api.clone();
+    let config = state.config.get().api.clone();
     let app = router(state);
     let unix = bind_unix(&config.socket)?;
+    let local = app.clone().layer(Extension(ApiRole::Operate));
     let mut servers = Servers {
         tcp: None,
-        _tasks: vec![spawn(accept(unix, app.clone()))],
+        _tasks: vec![spawn(accept(unix, move |socket, _| {
+            exchange(socket, local.clone(), None)
+        }))],
     };
-    if let (Some(address), Some(token)) = (config.listen, token(&config)?) {
+    if let Some(address) = config.listen {
         let failed = |source| ApiError::Listen { address, source };
+        let tokens = Arc::new(Tokens::load(&config)?);
+        let remote = app.layer(middleware::from_fn_with_state(tokens, auth::identify));
+        let tls = Tls::load(&config)?;
         let tcp = TcpListener::bind(address).await.map_err(failed)?;
         servers.tcp = Some(tcp.local_addr().map_err(failed)?);
-        let guarded = app.layer(middleware::from_fn_with_state(token, auth::require));
-        servers._tasks.push(spawn(accept(tcp, guarded)));
+        servers
+            ._tasks
+            .extend(tls.clone().map(|tls| spawn(tls.watch())));
+        servers._tasks.push(spawn(accept(tcp, move |socket, from| {
+            let caller = Caller(from.ip().to_canonical());
+            let (remote, tls) = (remote.clone(), tls.as_ref().map(|tls| tls.current()));
+            async move {
+                let Some(tls) = tls else {
+                    return exchange(socket, remote, Some(caller)).await;
+                };
+                match timeout(HEAD_TIMEOUT, TlsAcceptor::from(tls).accept(socket)).await {
+                    Ok(Ok(socket)) => exchange(socket, remote, Some(caller)).await,
+                    Ok(Err(error)) => {
+                        tracing::debug!(%error, "no TLS with a caller of the local API");
+                    }
+                    Err(_) => tracing::debug!("a caller of the local API is slow at TLS"),
+                }
+            }
+        })));
     }
     Ok(servers)
 }
@@ -94,34 +142,44 @@ fn spawn(server: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle
     AbortOnDropHandle::new(tokio::spawn(server))
 }
 
-/// Accepts and serves connections until dropped.
-async fn accept<L: Listener>(mut listener: L, app: Router) {
+/// Accepts connections and has them served until dropped.
+async fn accept<L, F>(mut listener: L, serve: impl Fn(L::Io, L::Addr) -> F)
+where
+    L: Listener,
+    F: Future<Output = ()> + Send + 'static,
+{
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
     while let Ok(permit) = limit.clone().acquire_owned().await {
-        let (socket, _) = listener.accept().await;
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
-            .serve_connection(TokioIo::new(socket), TowerToHyperService::new(app.clone()));
+        let (socket, from) = listener.accept().await;
+        let served = serve(socket, from);
         tokio::spawn(async move {
-            // A caller that goes away or breaks the protocol ends its own
-            // connection only.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection to the local API broke off");
-            }
+            served.await;
             drop(permit);
         });
     }
 }
 
-/// The token that the configuration names.
-///
-/// # Errors
-/// When its file cannot be read or holds none.
-pub fn token(config: &ApiConfig) -> Result<Option<Token>, ApiError> {
-    let path = config.token_file.clone();
-    path.map(|path| Token::read(&path).map_err(|source| ApiError::Token { path, source }))
-        .transpose()
+/// Serves one connection; its requests carry from where they come.
+async fn exchange<S>(socket: S, app: Router, caller: Option<Caller>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let app = TowerToHyperService::new(app);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        if let Some(caller) = caller {
+            request.extensions_mut().insert(caller);
+        }
+        app.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(socket), service);
+    // A caller that goes away or breaks the protocol ends its own connection
+    // only.
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "connection to the local API broke off");
+    }
 }
 
 /// Binds the socket, over the leftover of a process that is gone.
@@ -130,9 +188,6 @@ fn bind_unix(path: &Path) -> Result<UnixListener, ApiError> {
         path: path.to_owned(),
         source,
     };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
     if path.exists() {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(ApiError::Taken(path.to_owned()));

@@ -1,4 +1,3 @@
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -7,8 +6,6 @@ use axum::http::{Request, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 use underpass_cla::{Class, Node, PathFigures, Session, SessionId, SessionInfo, Transfer};
@@ -18,14 +15,21 @@ use underpass_edge::direct::DirectOutlet;
 use underpass_engine::{Engine, StreamKey};
 use underpass_streams::{Open, Target};
 
+use super::routes::BODY_BYTES;
 use super::*;
+use crate::config::{Config, Current};
 use crate::run::engine::configure;
 use crate::run::reports::{Made, Reporter};
+use crate::security::Security;
 use crate::shell::NeighbourNames;
 
+mod access;
 mod plans;
 
 const TOKEN: &str = "0123456789abcdef";
+/// For the metrics alone, and its hash as sha256sum(1) gives it.
+const METRICS_TOKEN: &str = "fedcba9876543210";
+const METRICS_SHA256: &str = "3465f6e6975baa864ca957f0914ecda9bf7eb601ac31ac20a5dc3d329279a843";
 
 /// A terminal's state without sockets; the folder lives as long as it.
 struct World {
@@ -37,7 +41,11 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let folder = tempfile::tempdir().unwrap();
+        World::with(tempfile::tempdir().unwrap(), "")
+    }
+
+    /// A world in `folder` with more keys of `[api]`.
+    fn with(folder: TempDir, api: &str) -> World {
         let at = folder.path().display();
         std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
         let text = format!(
@@ -49,7 +57,15 @@ impl World {
             [api]
             socket = "{at}/api.sock"
             listen = "127.0.0.1:0"
-            token_file = "{at}/token"
+            {api}
+            [[api.token]]
+            name = "operator"
+            role = "operate"
+            file = "{at}/token"
+            [[api.token]]
+            name = "prometheus"
+            role = "metrics"
+            sha256 = "{METRICS_SHA256}"
             [tls]
             plain = true
             [[path]]
@@ -65,7 +81,9 @@ impl World {
         );
         let path = folder.path().join("node.toml");
         std::fs::write(&path, text).unwrap();
-        let config = Arc::new(Config::load(&path).unwrap());
+        let config = Config::load(&path).unwrap();
+        let current = Current::new(config);
+        let config = current.get();
         let engine = configure(&config, 7, Families::BOTH);
         let engine = Engine::new(Instant::now(), engine).unwrap();
         let names = NeighbourNames::new(config.neighbours());
@@ -83,7 +101,7 @@ impl World {
             let reports = report_sender.clone();
             crate::run::acknowledge_plans(Some(reports))
         };
-        let (plans, _) = Plans::start(&config, &shell, &control_clock, acknowledge);
+        let (plans, _) = Plans::start(&current, &shell, &control_clock, acknowledge);
         let state = Arc::new(ApiState {
             reporter: Arc::new(Reporter::new(shell.clone(), &config, control_clock.clone())),
             positions: None,
@@ -99,10 +117,13 @@ impl World {
             edge: Arc::new(edge),
             interceptor: None,
             deferred: Some(deferred),
-            config,
+            config: current,
+            security: Security::Plain,
+            reload: Box::new(|| tokio::spawn(async { Ok(Vec::new()) })),
             incarnation: 7,
             started,
             congestion_controls: vec!["in use: cubic".to_owned()],
+            confinement: crate::confinement::Confinement::default(),
         });
         World {
             state,
@@ -118,7 +139,8 @@ impl World {
             .header(header::CONTENT_TYPE, "application/json")
             .body(body.into())
             .unwrap();
-        let response = router(self.state.clone()).oneshot(request).await.unwrap();
+        let router = router(self.state.clone()).layer(axum::Extension(ApiRole::Operate));
+        let response = router.oneshot(request).await.unwrap();
         let kind = response.headers().get(header::CONTENT_TYPE);
         let kind = kind.map(|kind| kind.to_str().unwrap().to_owned());
         Answer {
@@ -585,48 +607,6 @@ async fn metrics_are_read_at_each_scrape() {
         .lines()
         .find(|l| !l.starts_with('#') && !l.starts_with("underpass_"));
     assert_eq!(unprefixed, None);
-}
-
-/// The status line's code of a GET.
-async fn code_of(
-    mut socket: impl AsyncReadExt + AsyncWriteExt + Unpin,
-    authorization: &str,
-) -> String {
-    let request = format!(
-        "GET /v1/status HTTP/1.1\r\nHost: node\r\nConnection: close\r\n{authorization}\r\n"
-    );
-    socket.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).await.unwrap();
-    answer["HTTP/1.1 ".len()..][..3].to_owned()
-}
-
-#[tokio::test]
-async fn tcp_callers_need_the_token_and_the_socket_needs_none() {
-    let world = World::new();
-    let servers = serve(world.state.clone()).await.unwrap();
-    let tcp = servers.tcp.unwrap();
-    for (authorization, code) in [
-        (String::new(), "401"),
-        (
-            "Authorization: Bearer 0123456789abcdeX\r\n".to_owned(),
-            "401",
-        ),
-        (format!("Authorization: Basic {TOKEN}\r\n"), "401"),
-        (format!("Authorization: Bearer {TOKEN}\r\n"), "200"),
-    ] {
-        let socket = TcpStream::connect(tcp).await.unwrap();
-        assert_eq!(code_of(socket, &authorization).await, code);
-    }
-    let path = world.folder.path().join("api.sock");
-    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o660);
-    let socket = UnixStream::connect(&path).await.unwrap();
-    assert_eq!(code_of(socket, "").await, "200");
-    assert!(matches!(
-        serve(world.state.clone()).await,
-        Err(ApiError::Taken(_))
-    ));
 }
 
 /// A link on which messages wait.

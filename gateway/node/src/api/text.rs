@@ -26,6 +26,7 @@ impl fmt::Display for Status {
         for line in &self.congestion_controls {
             writeln!(f, "congestion control {line}")?;
         }
+        writeln!(f, "confinement: {}", self.confinement)?;
         writeln!(f, "\n{}", paths(&self.paths))?;
         let mut sessions = sessions(&self.paths);
         if sessions.rows.len() == 1 {
@@ -51,6 +52,9 @@ impl fmt::Display for Status {
             )?;
             if let Some(why) = &disk.stalled {
                 writeln!(f, "The disk cannot be written, sources are slowed: {why}")?;
+            }
+            if disk.failed_segments > 0 {
+                writeln!(f, "The disk could not read {} files", disk.failed_segments)?;
             }
         }
         if let Some(position) = &self.position {

@@ -6,9 +6,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use underpass_cla::{Class, PathFigures};
-use underpass_engine::{
-    Engine, HopSnapshot, LinkSnapshot, PlannedBlockage, SessionSnapshot, Source,
-};
+use underpass_engine::{HopSnapshot, LinkSnapshot, PlannedBlockage, SessionSnapshot, Source};
 use underpass_store::Figures;
 
 use super::ApiState;
@@ -16,6 +14,7 @@ use super::control::ControlView;
 use super::edge::EdgeSwitches;
 use super::plans::PlansView;
 use crate::config::Durability;
+use crate::confinement::Confinement;
 use crate::positions::PositionView;
 
 /// The node at one moment.
@@ -49,6 +48,9 @@ pub struct Status {
     pub position: Option<PositionView>,
     /// Congestion controls that this machine offers, and why not others.
     pub congestion_controls: Vec<String>,
+    /// What its process may still do.
+    #[serde(default)]
+    pub confinement: Confinement,
 }
 
 /// A hop with its sessions.
@@ -210,6 +212,8 @@ pub struct DiskView {
     pub damaged_at_start: u64,
     /// Bundles found damaged since.
     pub lost_bundles: u64,
+    /// Files that the disk could not read, since the start.
+    pub failed_segments: u64,
     /// Why nothing can be written at present; null if it can.
     pub stalled: Option<String>,
 }
@@ -229,6 +233,7 @@ impl From<Figures> for DiskView {
             restored_bundles: figures.restored_bundles,
             damaged_at_start: figures.damaged_at_start,
             lost_bundles: figures.lost_bundles,
+            failed_segments: figures.failed_segments,
             stalled: figures.stalled,
         }
     }
@@ -287,20 +292,22 @@ impl PlannedView {
 impl ApiState {
     pub(super) fn class_name(&self, class: Class) -> String {
         let place = usize::from(class.0);
-        let named = self.config.classes.get(place).map(|class| &class.name);
+        let config = self.config.get();
+        let named = config.classes.get(place).map(|class| &class.name);
         named.cloned().unwrap_or_else(|| class.to_string())
     }
 
     /// The node at this moment.
     pub fn status(&self) -> Status {
+        let config = self.config.get();
         Status {
-            node: format!("ipn:{}.0", self.config.node.number),
-            role: self.config.node.role.name().to_owned(),
+            node: format!("ipn:{}.0", config.node.number),
+            role: config.node.role.name().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             incarnation: self.incarnation,
             uptime_s: self.started.elapsed().as_secs_f64(),
             paths: self.paths(),
-            classes: self.config.classes.iter().map(|c| c.name.clone()).collect(),
+            classes: config.classes.iter().map(|c| c.name.clone()).collect(),
             streams: self.streams(),
             plans: self.plans_view(),
             custody: self.custody(),
@@ -308,6 +315,7 @@ impl ApiState {
             control: self.control(),
             position: self.positions.as_ref().map(|positions| positions.view()),
             congestion_controls: self.congestion_controls.clone(),
+            confinement: self.confinement.clone(),
         }
     }
 
@@ -318,7 +326,7 @@ impl ApiState {
             .into_iter()
             .map(|reading| (reading.id.0, reading.figures))
             .collect();
-        let hops = self.shell.read(Engine::hops);
+        let hops = self.shell.hops();
         hops.into_iter()
             .map(|hop| self.path_view(hop, &figures))
             .collect()
@@ -366,7 +374,7 @@ impl ApiState {
     }
 
     pub(super) fn streams(&self) -> BTreeMap<String, StreamsView> {
-        let totals = self.shell.read(Engine::stream_totals);
+        let totals = self.shell.stream_totals();
         totals
             .into_iter()
             .map(|(class, total)| {
@@ -395,7 +403,8 @@ impl ApiState {
             };
             (self.class_name(*class), view)
         });
-        let custody = &self.config.custody;
+        let config = self.config.get();
+        let custody = &config.custody;
         CustodyView {
             bundles: figures.bundles as u64,
             used_bytes: figures.used_bytes,

@@ -6,15 +6,12 @@ use std::net::SocketAddr;
 use underpass_edge::config::{
     ClassRule, DialConfig, EdgeConfig, InterceptionConfig, ListenerConfig, ListenerProtocol, User,
 };
+use underpass_edge::password::{self, CREDENTIAL_BYTES};
 
 use super::traffic::{ClassSettings, class_named};
 
 /// Times of a handshake or dial, s.
 const TIMEOUTS_S: std::ops::RangeInclusive<f64> = 0.1..=600.0;
-
-/// SOCKS5 gives the length of user names and passwords one octet (RFC 1929
-/// § 2).
-const CREDENTIAL_BYTES: std::ops::RangeInclusive<usize> = 1..=255;
 
 /// An interface's name in Linux, without its final NUL.
 const INTERFACE_BYTES: usize = 15;
@@ -92,9 +89,23 @@ fn check_listener(
 }
 
 fn check_user(at: &str, user: &User, problems: &mut Vec<String>) {
-    if !CREDENTIAL_BYTES.contains(&user.name.len())
-        || !CREDENTIAL_BYTES.contains(&user.password.len())
-    {
+    let ways = [
+        user.password.is_some(),
+        user.password_hash.is_some(),
+        user.password_file.is_some(),
+    ];
+    if ways.into_iter().filter(|is_there| *is_there).count() != 1 {
+        problems.push(format!(
+            "{at}: user {:?}: needs one of password_hash, password_file and password",
+            user.name
+        ));
+    }
+    if let Some(Err(error)) = user.password_hash.as_deref().map(password::check) {
+        let name = &user.name;
+        problems.push(format!("{at}: user {name:?}: password_hash {error}"));
+    }
+    let length = user.password.as_ref().map_or(1, String::len);
+    if !CREDENTIAL_BYTES.contains(&user.name.len()) || !CREDENTIAL_BYTES.contains(&length) {
         problems.push(format!(
             "{at}: user {:?}: name and password must have 1 to 255 bytes",
             user.name

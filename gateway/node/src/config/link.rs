@@ -147,6 +147,16 @@ fn default_mtu_bytes() -> u32 {
 }
 
 impl PathConfig {
+    /// Whether sessions of this path can go on under another configuration of
+    /// it: it leads the same way to the same neighbour.
+    pub fn is_same_way(&self, other: &PathConfig) -> bool {
+        let way = |path: &PathConfig| {
+            let from = (path.local, path.interface.clone());
+            (path.name.clone(), path.neighbour, path.remote, from)
+        };
+        way(self) == way(other)
+    }
+
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         let at = format!("path {:?}", self.name);
         if self.name.is_empty() {

@@ -1,13 +1,17 @@
-//! The node's configuration file (TOML).
+//! The node's configuration (TOML): a file, and fragments beside it.
 //!
 //! Every key has a default or is required; an unknown key is an error, so that
 //! a typing mistake never silently leaves a default in force. `check-config`
 //! reads and validates exactly what `run` does.
 
+mod api;
 mod beacons;
+mod changes;
 mod control;
+mod current;
 mod custody;
 mod deferred;
+mod document;
 mod edge;
 mod link;
 mod modem;
@@ -25,15 +29,19 @@ use serde::Deserialize;
 use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
 
+pub use api::{ApiConfig, ApiRole};
 pub use beacons::BeaconsConfig;
+pub use changes::{Change, between};
 pub use control::ControlConfig;
+pub use current::Current;
 pub use custody::{CustodyConfig, CustodyDialect, Durability};
 pub use deferred::DeferredConfig;
+pub use document::{Document, FRAGMENTS, Place};
 pub use link::{
     BeamConfig, ListenerConfig, PathConfig, RATES_BPS, TcpConfig, TerminalConfig, TlsConfig,
 };
 pub use modem::ModemConfig;
-pub use node::{ApiConfig, LogConfig, LogFormat, NodeConfig, Role};
+pub use node::{LogConfig, LogFormat, NodeConfig, Role};
 pub use positions::{PositionsConfig, Source};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
@@ -50,13 +58,23 @@ pub enum ConfigError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The file is not the TOML this program knows.
-    #[error("{path}: {source}")]
+    /// A file is not the TOML this program knows.
+    #[error("{place}: {message}")]
     Parse {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        source: Box<toml::de::Error>,
+        /// Where.
+        place: Place,
+        /// Why.
+        message: String,
+    },
+    /// Two files give one key.
+    #[error("{key} is given twice: in {first} and in {second}")]
+    Twice {
+        /// The key.
+        key: String,
+        /// Where it is given first.
+        first: Box<Place>,
+        /// Where again.
+        second: Box<Place>,
     },
     /// The values do not fit together; one line for each problem.
     #[error("{path}:\n{}", problems.iter().map(|p| format!("  - {p}")).collect::<Vec<_>>().join("\n"))]
@@ -141,33 +159,35 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads and validates a configuration file.
+    /// Reads and validates a configuration file with its fragments.
     ///
     /// # Errors
     /// Says what is wrong and where: unreadable file, unknown or malformed
     /// key (with its line), or values that do not fit together (all of them).
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        Config::parse(&text, path)
+        Config::of(&Document::read(path)?)
     }
 
-    pub(crate) fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|source| ConfigError::Parse {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })?;
+    /// Validates what was read.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn of(document: &Document) -> Result<Config, ConfigError> {
+        let config: Config = document.parse()?;
         let problems = config.problems();
         if problems.is_empty() {
             Ok(config)
         } else {
             Err(ConfigError::Invalid {
-                path: path.to_owned(),
+                path: document.path().to_owned(),
                 problems,
             })
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        Config::of(&Document::merge(vec![(path.to_owned(), text.to_owned())])?)
     }
 
     fn problems(&self) -> Vec<String> {
@@ -224,6 +244,12 @@ impl Config {
         dialled.chain(accepted).collect()
     }
 
+    /// The names of the hops, in their order: of paths, then of terminals.
+    pub fn hop_names(&self) -> impl Iterator<Item = String> + '_ {
+        let paths = self.paths.iter().map(|path| path.name.clone());
+        paths.chain(self.terminals.iter().map(TerminalConfig::name))
+    }
+
     fn check_listeners(&self, problems: &mut Vec<String>) {
         let mut names = BTreeSet::new();
         for listener in &self.listeners {
@@ -264,6 +290,9 @@ impl Config {
         for modem in &self.modems {
             if !self.paths.iter().any(|path| path.name == modem.path) {
                 problems.push(format!("modem: there is no [[path]] {:?}", modem.path));
+            }
+            if modem.from.is_empty() {
+                problems.push("modem: from is empty: no modem could connect".to_owned());
             }
         }
         self.check_networks(problems);

@@ -1,6 +1,6 @@
 //! Modems that tell of their lock.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::Deserialize;
 
@@ -12,6 +12,8 @@ pub struct ModemConfig {
     pub path: String,
     /// Address at which the modem is to find its antenna: this node.
     pub listen: SocketAddr,
+    /// Addresses that the modem may connect from.
+    pub from: Vec<IpAddr>,
     /// The antenna's controller, to which everything is passed on.
     pub antenna: SocketAddr,
 }

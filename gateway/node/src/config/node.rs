@@ -1,9 +1,8 @@
-//! Who the node is, what it logs, and its local API.
+//! Who the node is, and what it logs.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
 
 /// What a node is for.
@@ -45,10 +44,18 @@ pub struct NodeConfig {
     pub drain_s: u64,
     /// Worker threads. Default: one per core.
     pub threads: Option<usize>,
+    /// Whether the process gives away, at its start, the rights that it does
+    /// not need. Default true.
+    #[serde(default = "default_confine")]
+    pub confine: bool,
 }
 
 fn default_state_dir() -> PathBuf {
     PathBuf::from("/var/lib/underpass")
+}
+
+fn default_confine() -> bool {
+    true
 }
 
 fn default_drain_s() -> u64 {
@@ -71,7 +78,7 @@ impl NodeConfig {
 }
 
 /// How log lines look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
@@ -82,7 +89,7 @@ pub enum LogFormat {
 }
 
 /// What is logged, and how.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
     /// A level (error, warn, info, debug, trace) or tracing's filter
@@ -105,36 +112,6 @@ impl LogConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         if let Err(error) = EnvFilter::builder().parse(&self.level) {
             problems.push(format!("log.level: {error}"));
-        }
-    }
-}
-
-/// The local API.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ApiConfig {
-    /// Unix socket, mode 0660. Default /run/underpass/api.sock.
-    pub socket: PathBuf,
-    /// TCP address, e.g. "127.0.0.1:8470"; needs `token_file`. Default none.
-    pub listen: Option<SocketAddr>,
-    /// File with the bearer token that TCP callers must present.
-    pub token_file: Option<PathBuf>,
-}
-
-impl Default for ApiConfig {
-    fn default() -> Self {
-        ApiConfig {
-            socket: PathBuf::from("/run/underpass/api.sock"),
-            listen: None,
-            token_file: None,
-        }
-    }
-}
-
-impl ApiConfig {
-    pub(super) fn check(&self, problems: &mut Vec<String>) {
-        if self.listen.is_some() && self.token_file.is_none() {
-            problems.push("api.listen needs api.token_file".to_owned());
         }
     }
 }

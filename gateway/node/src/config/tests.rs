@@ -58,10 +58,69 @@ node = 7
 }
 
 #[test]
-fn an_api_on_tcp_needs_a_token() {
-    let text = format!("{TERMINAL}\n[api]\nlisten = \"127.0.0.1:8470\"\n");
-    let error = parse(&text).unwrap_err().to_string();
-    assert!(error.contains("token_file"), "{error}");
+fn an_api_on_tcp_needs_tokens_and_beyond_loopback_tls() {
+    let token = "[[api.token]]\nname = \"a\"\nrole = \"read\"\nfile = \"/token\"";
+    let hash = "ab".repeat(32);
+    let valid = [
+        format!("[api]\nlisten = \"127.0.0.1:8470\"\n{token}"),
+        format!("[api]\nlisten = \"[::1]:8470\"\n{token}"),
+        format!("[api]\nlisten = \"192.0.2.1:8470\"\nplain = true\n{token}"),
+        format!(
+            "[api]\nlisten = \"0.0.0.0:8470\"\ncertificate_file = \"/c\"\nkey_file = \"/k\"\n{token}"
+        ),
+        format!(
+            "[api]\nlisten = \"127.0.0.1:8470\"\n{token}\n\
+             [[api.token]]\nname = \"b\"\nrole = \"metrics\"\nsha256 = \"{hash}\""
+        ),
+    ];
+    for text in valid {
+        parse(&format!("{TERMINAL}\n{text}")).unwrap();
+    }
+    let other = |entry: &str| format!("[api]\nlisten = \"127.0.0.1:8470\"\n[[api.token]]\n{entry}");
+    let invalid = [
+        (
+            "[api]\nlisten = \"127.0.0.1:8470\"".to_owned(),
+            "needs an [[api.token]]",
+        ),
+        (token.to_owned(), "needs api.listen"),
+        (
+            format!("[api]\nlisten = \"192.0.2.1:8470\"\n{token}"),
+            "without TLS",
+        ),
+        (
+            format!("[api]\nlisten = \"[::]:8470\"\n{token}"),
+            "without TLS",
+        ),
+        (
+            format!("[api]\nlisten = \"127.0.0.1:8470\"\nkey_file = \"/k\"\n{token}"),
+            "need each other",
+        ),
+        (
+            other("name = \"a\"\nrole = \"read\""),
+            "either sha256 or file",
+        ),
+        (
+            other("name = \"a\"\nrole = \"read\"\nsha256 = \"abcd\""),
+            "64 hexadecimal digits",
+        ),
+        (
+            other(&format!(
+                "name = \"a\"\nrole = \"read\"\nsha256 = \"{}\"",
+                "é".repeat(32)
+            )),
+            "64 hexadecimal digits",
+        ),
+        (
+            other("name = \"a\"\nrole = \"root\"\nfile = \"/t\""),
+            "root",
+        ),
+    ];
+    for (text, part) in invalid {
+        let error = parse(&format!("{TERMINAL}\n{text}"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(part), "{part} is missing in:\n{error}");
+    }
 }
 
 #[test]
@@ -123,6 +182,34 @@ families = []
         "families is empty",
         "[edge.interception]",
     ] {
+        assert!(error.contains(part), "{part} is missing in:\n{error}");
+    }
+}
+
+#[test]
+fn a_users_password_is_kept_in_one_way() {
+    let hash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ\
+                $CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
+    let with = |keys: &str| {
+        parse(&format!(
+            "{TERMINAL}[edge]\nclient_networks = [\"10.0.0.0/8\"]\n[[edge.listener]]\n\
+             name = \"in\"\nprotocol = \"socks5\"\naddress = \"[::]:1080\"\n\
+             users = [{{ name = \"a\", {keys} }}]\n"
+        ))
+    };
+    with(&format!("password_hash = \"{hash}\"")).unwrap();
+    with("password_file = \"/etc/underpass/a.password\"").unwrap();
+    with("password = \"a\"").unwrap();
+    let both = format!("password = \"a\", password_hash = \"{hash}\"");
+    for (keys, part) in [
+        (&*both, "needs one of"),
+        ("password_hash = \"secret\"", "underpass hash-password"),
+        (
+            &*format!("password_hash = \"{}\"", hash.replace("19456", "9999999")),
+            "256 MiB",
+        ),
+    ] {
+        let error = with(keys).unwrap_err().to_string();
         assert!(error.contains(part), "{part} is missing in:\n{error}");
     }
 }

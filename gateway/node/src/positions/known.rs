@@ -1,6 +1,6 @@
 //! What is known of the position, and of the receiver that tells it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use underpass_reports::{Body, Position};
 
 use crate::clock;
 use crate::config::{PositionsConfig, Source};
+use crate::known_time::KnownTime;
 use crate::run::reports::ReportSender;
 
 /// A fix of before is no fix any more: receivers give one each second.
@@ -19,6 +20,8 @@ const CURRENT: Duration = Duration::from_secs(5);
 pub struct Positions {
     config: PositionsConfig,
     reports: ReportSender,
+    /// Heeds the time of fixes.
+    time: Arc<KnownTime>,
     known: Mutex<Known>,
 }
 
@@ -96,7 +99,7 @@ pub struct PositionView {
 
 impl Positions {
     /// A node that does not know yet where it is, and reports by `reports`.
-    pub fn new(config: PositionsConfig, reports: ReportSender) -> Positions {
+    pub fn new(config: PositionsConfig, reports: ReportSender, time: Arc<KnownTime>) -> Positions {
         let known = Known {
             connected: false,
             last: None,
@@ -110,6 +113,7 @@ impl Positions {
         Positions {
             config,
             reports,
+            time,
             known: Mutex::new(known),
         }
     }
@@ -190,6 +194,10 @@ impl Positions {
     fn fix(&self, known: &mut Known, fix: Fix) {
         let now = Instant::now();
         let node_time_ms = clock::utc_ms();
+        // A recorded drive tells the time of its recording.
+        if let (Some(ms), None) = (fix.time_ms, &known.replay) {
+            self.time.heard_gnss(ms);
+        }
         let fix = match &mut known.replay {
             Some(replay) => replay.shift(fix, node_time_ms),
             None => fix,

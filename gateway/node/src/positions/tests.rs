@@ -9,6 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 use underpass_reports::{Body, Position};
 
 use super::*;
+use crate::known_time::KnownTime;
 use crate::run::reports::{Made, ReportSender};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,7 +24,7 @@ impl World {
     fn new(config: &str) -> World {
         let config = toml::from_str(config).unwrap();
         let (sender, made) = ReportSender::new(1, Instant::now());
-        let positions = Arc::new(Positions::new(config, sender));
+        let positions = Arc::new(Positions::new(config, sender, KnownTime::load(None)));
         let task = AbortOnDropHandle::new(tokio::spawn(follow(positions.clone())));
         World {
             positions,

@@ -2,50 +2,80 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use underpass_beacon::{Beacons, Endpoint, Key, PeerConfig, PeerId, SocketConfig, bind};
+use underpass_engine::HopId;
 
 use super::RunError;
-use crate::config::{Config, PathConfig};
+use crate::config::{Config, PathConfig, TerminalConfig};
 use crate::shell::{Ear, LinkBeacons, Shell};
 
-/// Opens the sockets. Beacons begin when sessions bring keys, or at once under
-/// a configured key.
-pub(super) fn open(
-    config: &Config,
+/// Opens sockets, as this run's configuration says.
+pub(super) struct Opener {
     incarnation: u64,
-    shell: &Arc<Shell>,
-) -> Result<LinkBeacons, RunError> {
-    let key = configured_key(config)?;
-    let mut opened = LinkBeacons::default();
-    if !config.beacons.enabled || config.tls.plain && key.is_none() {
-        if !config.paths.is_empty() || !config.listeners.is_empty() {
-            tracing::info!("no beacons: blockages are known only from plan, modem and operator");
+    started: Instant,
+    ear: Arc<Ear>,
+}
+
+impl Opener {
+    /// Of a run that began at `started`.
+    pub fn new(incarnation: u64, started: Instant, shell: &Arc<Shell>) -> Opener {
+        Opener {
+            incarnation,
+            started,
+            ear: Arc::new(Ear::of(shell)),
         }
-        return Ok(opened);
     }
-    let endpoint = || Endpoint::new(number(config.node.number), incarnation);
-    let ear = Arc::new(Ear::of(shell));
-    let start = |name: &str, socket: &SocketConfig| {
-        bind(socket)
-            .and_then(|bound| Beacons::spawn(bound, endpoint(), ear.clone()))
-            .map_err(|source| RunError::Beacons {
-                name: name.to_owned(),
-                address: socket.local,
-                source,
-            })
-    };
-    let add = |beacons: &Beacons, name: &str, peer: PeerConfig| {
-        let hop = shell.read(|engine| engine.hop_named(name));
-        let Some(hop) = hop else { return };
-        beacons.add_peer(PeerId(hop.0), peer);
-        if let Some(key) = &key {
-            beacons.add_key(PeerId(hop.0), key.clone());
+
+    /// Opens all sockets. Beacons begin when sessions bring keys, or at once
+    /// under a configured key.
+    pub fn open(&self, config: &Config, shell: &Shell) -> Result<LinkBeacons, RunError> {
+        let opened = LinkBeacons::default();
+        let Some(key) = usable_key(config)? else {
+            if !config.paths.is_empty() || !config.listeners.is_empty() {
+                tracing::info!(
+                    "no beacons: blockages are known only from plan, modem and operator"
+                );
+            }
+            return Ok(opened);
+        };
+        let hop_of = |name: &str| shell.read(|engine| engine.hop_named(name));
+        for path in &config.paths {
+            if let Some(hop) = hop_of(&path.name) {
+                let beacons = self.open_path(config, path, hop, key.as_ref())?;
+                opened.insert(&path.name, beacons);
+            }
         }
-    };
-    for path in &config.paths {
-        let beacons = start(&path.name, &dialling(config, path))?;
+        for listener in &config.listeners {
+            let mut local = listener.listen;
+            local.set_port(config.beacons.port.unwrap_or(local.port()));
+            let socket = SocketConfig {
+                local,
+                interface: None,
+                mark: config.tcp.mark,
+            };
+            let beacons = self.start(config, &listener.name, &socket)?;
+            tracing::info!(listener = listener.name, address = %beacons.local_addr(), "hearing beacons");
+            for terminal in &config.terminals {
+                if let Some(hop) = hop_of(&terminal.name()) {
+                    add_terminal(&beacons, config, terminal, hop, key.as_ref());
+                }
+            }
+            opened.insert(&listener.name, beacons);
+        }
+        Ok(opened)
+    }
+
+    /// Opens the socket of one path, whose hop has this number.
+    pub fn open_path(
+        &self,
+        config: &Config,
+        path: &PathConfig,
+        hop: HopId,
+        key: Option<&Key>,
+    ) -> Result<Beacons, RunError> {
+        let beacons = self.start(config, &path.name, &dialling(config, path))?;
         let port = config.beacons.port.unwrap_or(path.remote.port());
         let peer = PeerConfig {
             node: number(path.neighbour),
@@ -54,31 +84,58 @@ pub(super) fn open(
             // Who has an address to call goes on: the other end waits for it.
             patience: Duration::MAX,
         };
-        add(&beacons, &path.name, peer);
-        opened.insert(&path.name, beacons);
+        add(&beacons, hop, peer, key);
+        Ok(beacons)
     }
-    for listener in &config.listeners {
-        let mut local = listener.listen;
-        local.set_port(config.beacons.port.unwrap_or(local.port()));
-        let socket = SocketConfig {
-            local,
-            interface: None,
-            mark: config.tcp.mark,
-        };
-        let beacons = start(&listener.name, &socket)?;
-        tracing::info!(listener = listener.name, address = %beacons.local_addr(), "hearing beacons");
-        for terminal in &config.terminals {
-            let peer = PeerConfig {
-                node: number(terminal.node),
-                rtt: Duration::from_millis(terminal.rtt_ms),
-                address: None,
-                patience: Duration::from_secs(config.tcp.hold_s),
-            };
-            add(&beacons, &terminal.name(), peer);
-        }
-        opened.insert(&listener.name, beacons);
+
+    fn start(
+        &self,
+        config: &Config,
+        name: &str,
+        socket: &SocketConfig,
+    ) -> Result<Beacons, RunError> {
+        let endpoint = Endpoint::new(number(config.node.number), self.incarnation);
+        let endpoint = endpoint.counting_since(self.started);
+        bind(socket)
+            .and_then(|bound| Beacons::spawn(bound, endpoint, self.ear.clone()))
+            .map_err(|source| RunError::Beacons {
+                name: name.to_owned(),
+                address: socket.local,
+                source,
+            })
     }
-    Ok(opened)
+}
+
+/// Hears the beacons of a terminal.
+pub(super) fn add_terminal(
+    beacons: &Beacons,
+    config: &Config,
+    terminal: &TerminalConfig,
+    hop: HopId,
+    key: Option<&Key>,
+) {
+    let peer = PeerConfig {
+        node: number(terminal.node),
+        rtt: Duration::from_millis(terminal.rtt_ms),
+        address: None,
+        patience: Duration::from_secs(config.tcp.hold_s),
+    };
+    add(beacons, hop, peer, key);
+}
+
+fn add(beacons: &Beacons, hop: HopId, peer: PeerConfig, key: Option<&Key>) {
+    beacons.add_peer(PeerId(hop.0), peer);
+    if let Some(key) = key {
+        beacons.add_key(PeerId(hop.0), key.clone());
+    }
+}
+
+/// The configured key, if there is one; none at all where there can be no
+/// beacons.
+pub(super) fn usable_key(config: &Config) -> Result<Option<Option<Key>>, RunError> {
+    let key = configured_key(config)?;
+    let usable = config.beacons.enabled && (!config.tls.plain || key.is_some());
+    Ok(usable.then_some(key))
 }
 
 /// Node numbers are below 2³² as the configuration is checked.

@@ -26,7 +26,7 @@ const GIVE_BACK_AFTER: Duration = Duration::from_secs(5);
 /// The least quota worth a store on disk, bytes.
 const LEAST_QUOTA_BYTES: u64 = 64 << 20;
 /// The store takes so many of its files beside what is in custody.
-const SPARE_SEGMENTS: u64 = 4;
+const SPARE_SEGMENTS: u64 = 6;
 /// And so many times what is in custody.
 const FILES_PER_CUSTODY: u64 = 2;
 
@@ -151,6 +151,19 @@ fn announce(report: &Report, took: Duration) {
     );
 }
 
+/// Tells of files that the disk could not read since `known` of them.
+fn tell_failed(monitor: &Monitor, known: &mut u64) {
+    let failed = monitor.figures().failed_segments;
+    if failed > *known {
+        let files = failed - *known;
+        tracing::error!(
+            files,
+            "the disk cannot read all of the custody store: what is left goes to other files"
+        );
+        *known = failed;
+    }
+}
+
 impl Custody {
     /// What shows how the store fares.
     pub fn monitor(&self) -> Monitor {
@@ -160,10 +173,13 @@ impl Custody {
     /// Tells the engine when its store has done something. Runs until dropped.
     pub fn watch(&self, shell: Arc<Shell>) -> impl Future<Output = ()> + Send + use<> {
         let moved = self.moved.clone();
+        let monitor = self.monitor();
+        let mut failed = 0;
         async move {
             loop {
                 moved.notified().await;
                 let give_back_at = tokio::time::Instant::now() + GIVE_BACK_AFTER;
+                tell_failed(&monitor, &mut failed);
                 shell.with(|engine, now| engine.store_moved(now));
                 while tokio::time::timeout_at(give_back_at, moved.notified())
                     .await

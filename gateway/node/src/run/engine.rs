@@ -1,6 +1,7 @@
 //! The engine's configuration, from the node's.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
@@ -21,8 +22,19 @@ use crate::config::{Config, CustodyDialect, RelayConfig, Role, class_named};
 /// always has the next bundle before it is through with the last.
 const UTILISATION: f64 = 0.994;
 
-/// Makes the engine's configuration.
+/// Makes the engine's configuration; the hops are numbered in their order.
 pub(crate) fn configure(config: &Config, incarnation: u64, families: Families) -> EngineConfig {
+    let numbers = config.hop_names().zip(0..).collect();
+    configure_numbered(config, incarnation, families, &numbers)
+}
+
+/// As [`configure`], with numbers given to the hops by their names.
+pub(in crate::run) fn configure_numbered(
+    config: &Config,
+    incarnation: u64,
+    families: Families,
+    numbers: &BTreeMap<String, u64>,
+) -> EngineConfig {
     let edge = config.node.role != Role::Relay;
     let default_class =
         class_named(&config.classes, &config.streams.default_class).unwrap_or(Class::SIGNALLING);
@@ -35,7 +47,7 @@ pub(crate) fn configure(config: &Config, incarnation: u64, families: Families) -
             utilisation: UTILISATION,
         },
         beam_rate_bps: config.beam.rate_bps,
-        hops: hops(config),
+        hops: hops(config, numbers),
         routes: config
             .routes
             .iter()
@@ -132,7 +144,7 @@ fn line_of(config: &Config, link: Link, terminal: u64) -> Option<PlanLine> {
     (sends_on == link).then_some(PlanLine { link, terminal })
 }
 
-fn hops(config: &Config) -> Vec<HopConfig> {
+fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
     let tls = !config.tls.plain;
     let paths = config.paths.iter().map(|path| HopConfig {
         id: HopId(0),
@@ -163,14 +175,11 @@ fn hops(config: &Config) -> Vec<HopConfig> {
         ipv6: false,
         tls,
     });
-    paths
-        .chain(terminals)
-        .zip(0..)
-        .map(|(hop, number)| HopConfig {
-            id: HopId(number),
-            ..hop
-        })
-        .collect()
+    let numbered = paths.chain(terminals).filter_map(|hop| {
+        let id = HopId(*numbers.get(&hop.name)?);
+        Some(HopConfig { id, ..hop })
+    });
+    numbered.collect()
 }
 
 /// The buffers of a hop's sockets, bytes.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use ipnet::IpNet;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -15,24 +15,35 @@ use crate::config::{Config, Role};
 use crate::shell::{Inbound, Shell};
 
 /// Which client addresses a peer may name, where origins are told of them.
-pub(super) struct NamedClients(Option<HashMap<u64, Vec<IpNet>>>);
+pub(super) struct NamedClients(RwLock<Option<HashMap<u64, Vec<IpNet>>>>);
 
 impl NamedClients {
     /// A hub takes a terminal's word for the terminal's own networks only. A
     /// terminal trusts its hub.
     pub fn of(config: &Config) -> NamedClients {
+        NamedClients(RwLock::new(NamedClients::networks(config)))
+    }
+
+    /// Takes the networks of another configuration.
+    pub fn set(&self, config: &Config) {
+        let networks = NamedClients::networks(config);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = networks;
+    }
+
+    fn networks(config: &Config) -> Option<HashMap<u64, Vec<IpNet>>> {
         let told = config.edge.dial.origin_source != OriginSource::Node;
         let checked = told && config.node.role == Role::Hub;
         let terminals = config.terminals.iter();
-        NamedClients(checked.then(|| {
+        checked.then(|| {
             terminals
                 .map(|terminal| (terminal.node, terminal.networks.clone()))
                 .collect()
-        }))
+        })
     }
 
     fn admit(&self, peer: u64, client: Option<SocketAddr>) -> Result<(), Failure> {
-        let (Some(terminals), Some(client)) = (&self.0, client) else {
+        let terminals = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (Some(terminals), Some(client)) = (&*terminals, client) else {
             return Ok(());
         };
         let ip = client.ip().to_canonical();
@@ -51,7 +62,7 @@ pub(super) async fn serve(
     mut inbound: UnboundedReceiver<Inbound>,
     shell: Arc<Shell>,
     dialler: Arc<Dialler>,
-    clients: NamedClients,
+    clients: Arc<NamedClients>,
 ) {
     while let Some(stream) = inbound.recv().await {
         let mut conduit = shell.conduit(&stream);
@@ -100,7 +111,7 @@ mod tests {
 
     fn named(networks: &[&str]) -> NamedClients {
         let networks = networks.iter().map(|net| net.parse().expect("a network"));
-        NamedClients(Some(HashMap::from([(10, networks.collect())])))
+        NamedClients(RwLock::new(Some(HashMap::from([(10, networks.collect())]))))
     }
 
     #[test]

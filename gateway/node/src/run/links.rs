@@ -1,12 +1,13 @@
 //! The sessions of the convergence layers: dialled and accepted.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use underpass_cla::{Class, Node};
-use underpass_hybla::Loader;
+use underpass_hybla::{Choice, Control, Loader, Refused};
 use underpass_tcpcl::session::KeptLimits;
 use underpass_tcpcl::tls::IsRevoked;
 use underpass_tcpcl::{
@@ -17,7 +18,8 @@ use underpass_tcpcl::{
 use super::RunError;
 use super::engine::window_of;
 use crate::config::{Config, ControlConfig, PathConfig};
-use crate::security::Security;
+use crate::privileged::Helper;
+use crate::security::{Certified, Security};
 use crate::shell::Shell;
 
 /// How often the preferred congestion control is looked for again: the one
@@ -34,35 +36,139 @@ const LEAST_PER_SOURCE: usize = 32;
 
 /// The running dialers and listeners.
 pub(super) struct Links {
-    dialers: Vec<Dialer>,
-    listeners: Vec<Listener>,
+    sessions: Sessions,
+    security: Security,
+    node: Arc<dyn Node>,
+    /// By their paths' names.
+    dialers: Mutex<BTreeMap<String, Arc<Dialer>>>,
+    /// With their names.
+    listeners: Vec<(String, Listener)>,
+    /// Connections that the listeners have for sessions of terminals.
+    connections: AtomicUsize,
+}
+
+/// What all sessions of this run have in common.
+struct Sessions {
+    incarnation: u64,
+    ids: Arc<AtomicU64>,
+    kept: Arc<KeptParts>,
+}
+
+impl Certified for Links {
+    fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
+        self.close(
+            |dialer| dialer.close_where(|serial| is_revoked(serial)),
+            |listener| listener.close_where(|serial| is_revoked(serial)),
+        )
+    }
+
+    fn close_ended(&self, now_s: i64) -> usize {
+        self.close(
+            |dialer| dialer.close_ended(now_s),
+            |listener| listener.close_ended(now_s),
+        )
+    }
+
+    fn close_certified(&self) -> usize {
+        self.close(Dialer::close_certified, Listener::close_certified)
+    }
 }
 
 impl Links {
-    /// Ends the sessions whose certificate is revoked; says how many.
-    pub fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
-        let dialled = self
-            .dialers
-            .iter()
-            .map(|dialer| dialer.close_where(|serial| is_revoked(serial)));
-        let accepted = self
-            .listeners
-            .iter()
-            .map(|listener| listener.close_where(|serial| is_revoked(serial)));
-        dialled.chain(accepted).sum()
+    fn close(
+        &self,
+        dialled: impl Fn(&Dialer) -> usize,
+        accepted: impl Fn(&Listener) -> usize,
+    ) -> usize {
+        let dialers = self.dialers();
+        let dialers = dialers.values().map(|dialer| dialled(dialer));
+        let listeners = self.listeners.iter();
+        dialers
+            .chain(listeners.map(|(_, listener)| accepted(listener)))
+            .sum()
+    }
+
+    /// Stops dialling by a path.
+    pub fn remove_path(&self, name: &str) {
+        if let Some(dialer) = self.dialers().remove(name) {
+            tokio::spawn(async move { dialer.shutdown().await });
+        }
+    }
+
+    /// Begins to dial by a path.
+    pub fn add_path(&self, config: &Config, path: &PathConfig) {
+        let session = self.sessions.dialled(config, path);
+        let dialer = dialer(config, path, session, &self.security);
+        let dialer = Arc::new(Dialer::spawn(dialer, self.node.clone()));
+        self.dialers().insert(path.name.clone(), dialer);
+    }
+
+    /// Goes by another configuration in the sessions that begin from now on;
+    /// its paths have been added, and those it does not have removed.
+    pub fn reconfigure(&self, config: &Config) {
+        for path in &config.paths {
+            if let Some(dialer) = self.dialers().get(&path.name) {
+                dialer.set_session(self.sessions.dialled(config, path));
+            }
+        }
+        let connections = connections(config);
+        let before = self.connections.fetch_max(connections, Ordering::Relaxed);
+        for (name, listener) in &self.listeners {
+            listener.set_session(self.sessions.accepted(config, name));
+            listener.add_connections(connections.saturating_sub(before));
+        }
     }
 
     /// Ends all sessions in order.
     pub async fn shutdown(&self) {
-        for listener in &self.listeners {
+        for (_, listener) in &self.listeners {
             listener.shutdown();
         }
-        let ends = self.dialers.iter().map(Dialer::shutdown);
-        for end in ends {
+        let dialers: Vec<_> = self.dialers().values().cloned().collect();
+        for dialer in dialers {
             // A peer that is out of reach does not answer.
-            let _ = tokio::time::timeout(Duration::from_secs(2), end).await;
+            let _ = tokio::time::timeout(Duration::from_secs(2), dialer.shutdown()).await;
         }
     }
+
+    fn dialers(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Dialer>>> {
+        self.dialers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sessions {
+    fn defaults(&self, config: &Config, name: &str) -> SessionDefaults {
+        let node_id = format!("ipn:{}.0", config.node.number);
+        let mut session = SessionDefaults::new(name, node_id, self.ids.clone());
+        session.incarnation = self.incarnation;
+        session.keepalive_s = config.tcp.keepalive_s;
+        session.transfer_mru_bytes = config.custody.quota_bytes / 4;
+        session.kept = self.kept.clone();
+        session
+    }
+
+    fn dialled(&self, config: &Config, path: &PathConfig) -> SessionDefaults {
+        let mut session = self.defaults(config, &path.name);
+        session.accepted_peers = Some([format!("ipn:{}.0", path.neighbour)].into());
+        session.segment_bytes = segment_bytes(path.send_rate_bps);
+        session.socket = dialled_socket(config, path);
+        session
+    }
+
+    fn accepted(&self, config: &Config, listener: &str) -> SessionDefaults {
+        let mut session = self.defaults(config, listener);
+        let terminals = config.terminals.iter();
+        session.accepted_peers = Some(terminals.map(|t| format!("ipn:{}.0", t.node)).collect());
+        session.segment_bytes = segment_bytes(fastest_terminal(config));
+        session.socket = accepted_socket(config);
+        session
+    }
+}
+
+/// Connections for the sessions of all terminals, old ones included that are
+/// still dying while new ones come.
+fn connections(config: &Config) -> usize {
+    config.terminals.len() * config.classes.len() * 2 * 2
 }
 
 /// Starts to dial and to listen.
@@ -72,55 +178,43 @@ pub(super) fn open(
     security: &Security,
     shell: &Arc<Shell>,
 ) -> Result<Links, RunError> {
-    let ids = Arc::new(AtomicU64::new(0));
-    let kept = Arc::new(KeptParts::new(KeptLimits {
+    let kept = KeptParts::new(KeptLimits {
         time: Duration::from_secs(config.tcp.hold_s),
         ..KeptLimits::default()
-    }));
-    let node: Arc<dyn Node> = shell.clone();
-    let session = |name: &str| {
-        let node_id = format!("ipn:{}.0", config.node.number);
-        let mut session = SessionDefaults::new(name, node_id, ids.clone());
-        session.incarnation = incarnation;
-        session.keepalive_s = config.tcp.keepalive_s;
-        session.transfer_mru_bytes = config.custody.quota_bytes / 4;
-        session.kept = kept.clone();
-        session
+    });
+    let sessions = Sessions {
+        incarnation,
+        ids: Arc::new(AtomicU64::new(0)),
+        kept: Arc::new(kept),
     };
     let mut links = Links {
-        dialers: Vec::new(),
+        sessions,
+        security: security.clone(),
+        node: shell.clone(),
+        dialers: Mutex::default(),
         listeners: Vec::new(),
+        connections: AtomicUsize::new(connections(config)),
     };
     for path in &config.paths {
-        let mut session = session(&path.name);
-        session.accepted_peers = Some(vec![format!("ipn:{}.0", path.neighbour)]);
-        session.segment_bytes = segment_bytes(path.send_rate_bps);
-        session.socket = dialled_socket(config, path);
-        let dialer = dialer(config, path, session, security);
-        links.dialers.push(Dialer::spawn(dialer, node.clone()));
+        links.add_path(config, path);
     }
     for listener in &config.listeners {
-        let mut session = session(&listener.name);
-        let terminals = config.terminals.iter();
-        session.accepted_peers = Some(terminals.map(|t| format!("ipn:{}.0", t.node)).collect());
-        session.segment_bytes = segment_bytes(fastest_terminal(config));
-        session.socket = accepted_socket(config);
-        let sessions = config.terminals.len() * config.classes.len() * 2;
         let bound = ListenerConfig {
             local: listener.listen,
-            session,
+            session: links.sessions.accepted(config, &listener.name),
             tls: security.server(),
             max_half_open: listener.max_pending,
             max_half_open_per_source: (listener.max_pending / 4).max(LEAST_PER_SOURCE),
-            max_connections: sessions * 2 + SPARE_CONNECTIONS + listener.max_pending,
+            max_connections: connections(config) + SPARE_CONNECTIONS + listener.max_pending,
         };
-        let bound = Listener::bind(bound, node.clone()).map_err(|source| RunError::Listen {
+        let bound = Listener::bind(bound, links.node.clone());
+        let bound = bound.map_err(|source| RunError::Listen {
             name: listener.name.clone(),
             address: listener.listen,
             source,
         })?;
         tracing::info!(listener = listener.name, address = %bound.local_addr(), "accepting sessions");
-        links.listeners.push(bound);
+        links.listeners.push((listener.name.clone(), bound));
     }
     Ok(links)
 }
@@ -208,7 +302,7 @@ fn accepted_socket(config: &Config) -> SocketOptions {
 }
 
 /// The preference lists of a configuration, with whom they serve.
-fn preferences(config: &Config) -> Vec<(String, Vec<String>)> {
+pub fn preferences(config: &Config) -> Vec<(String, Vec<String>)> {
     let sessions = !config.paths.is_empty() || !config.listeners.is_empty();
     let own = sessions.then(|| ("sessions".to_owned(), &config.tcp.congestion_control));
     let listeners = config.edge.listener.iter().map(|listener| {
@@ -228,12 +322,12 @@ fn preferences(config: &Config) -> Vec<(String, Vec<String>)> {
 /// found at the start, for people.
 pub(super) fn congestion_control(
     config: &Config,
+    helper: Option<Arc<Helper>>,
 ) -> (impl Future<Output = ()> + Send + 'static, Vec<String>) {
     let preferences = preferences(config);
-    let mut loader = Loader::new();
     let mut found = Vec::new();
     for (whom, list) in &preferences {
-        let choice = loader.choose(list);
+        let choice = choose(helper.as_deref(), list);
         tracing::info!(whom, %choice, "congestion control");
         found.push(format!("for {whom}: {choice}"));
     }
@@ -241,15 +335,43 @@ pub(super) fn congestion_control(
         "on this kernel: {}",
         underpass_hybla::available().join(", ")
     ));
+    let preferences = Arc::new(preferences);
     let watch = async move {
         loop {
             tokio::time::sleep(CONGESTION_INTERVAL).await;
-            for (_, list) in &preferences {
-                loader.choose(list);
-            }
+            let (helper, preferences) = (helper.clone(), preferences.clone());
+            let look = tokio::task::spawn_blocking(move || {
+                for (_, list) in &*preferences {
+                    choose(helper.as_deref(), list);
+                }
+            });
+            let _ = look.await;
         }
     };
     (watch, found)
+}
+
+/// Makes the first control of `list` usable that can be. Only the helper may
+/// load any, and where there is none the list has none to load.
+fn choose(helper: Option<&Helper>, list: &[String]) -> Choice {
+    let Some(helper) = helper else {
+        return Loader::new().choose(list);
+    };
+    helper.choose(list).unwrap_or_else(|error| {
+        // What is loaded goes with the helper; others may still be had.
+        let others = list
+            .iter()
+            .filter(|name| Control::from_name(name).is_none());
+        let mut choice = Loader::new().choose(&others.collect::<Vec<_>>());
+        let lost = list
+            .iter()
+            .filter(|name| Control::from_name(name).is_some());
+        choice.refused.extend(lost.map(|name| Refused {
+            name: name.clone(),
+            reason: error.to_string(),
+        }));
+        choice
+    })
 }
 
 /// What this machine lacks for a configuration, a line each.
@@ -268,6 +390,15 @@ pub fn advice(config: &Config) -> Vec<String> {
             "control.url: the token goes with each request for all to read; https hides it"
                 .to_owned(),
         );
+    }
+    for listener in &config.edge.listener {
+        if listener.users.iter().any(|user| user.password.is_some()) {
+            lines.push(format!(
+                "edge.listener {:?}: passwords stand in the configuration as they are; \
+                 `underpass hash-password` makes hashes",
+                listener.name
+            ));
+        }
     }
     lines.push(super::custody::choose(config).to_string());
     let needed = config

@@ -1,7 +1,7 @@
 //! Beacons between the sockets, the sessions and the engine.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Instant;
 
 use underpass_beacon::{Beacons, Counters, Key, Node, PeerId, Signs};
@@ -13,20 +13,41 @@ use super::{Shell, timer};
 /// The endpoints by the names of their paths and listeners.
 #[derive(Default)]
 pub struct LinkBeacons {
-    endpoints: BTreeMap<String, Beacons>,
+    endpoints: RwLock<BTreeMap<String, Beacons>>,
 }
 
 impl LinkBeacons {
     /// Adds the endpoint of a path or listener.
-    pub fn insert(&mut self, name: &str, beacons: Beacons) {
-        self.endpoints.insert(name.to_owned(), beacons);
+    pub fn insert(&self, name: &str, beacons: Beacons) {
+        let endpoints = self.endpoints.write();
+        let mut endpoints = endpoints.unwrap_or_else(PoisonError::into_inner);
+        endpoints.insert(name.to_owned(), beacons);
+    }
+
+    /// Ends the endpoint of a path.
+    pub fn remove(&self, name: &str) {
+        let endpoints = self.endpoints.write();
+        let mut endpoints = endpoints.unwrap_or_else(PoisonError::into_inner);
+        endpoints.remove(name);
+    }
+
+    /// Calls for the endpoint of a path or listener, if it has one.
+    pub fn at(&self, name: &str, call: impl FnOnce(&Beacons)) {
+        if let Some(beacons) = self.endpoints().get(name) {
+            call(beacons);
+        }
+    }
+
+    fn endpoints(&self) -> RwLockReadGuard<'_, BTreeMap<String, Beacons>> {
+        let endpoints = self.endpoints.read();
+        endpoints.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A session of a hop over `path` brings its key. A terminal that now
     /// comes in by this listener has left the others.
     pub(super) fn add_key(&self, path: &str, hop: HopId, key: &ExportedKey) {
         let peer = PeerId(hop.0);
-        for (name, beacons) in &self.endpoints {
+        for (name, beacons) in &*self.endpoints() {
             if name == path {
                 beacons.add_key(peer, Key::new(&key.0));
             } else {
@@ -36,9 +57,12 @@ impl LinkBeacons {
     }
 
     /// Datagrams in numbers, by path or listener.
-    pub fn counters(&self) -> impl Iterator<Item = (&str, Counters)> {
-        let endpoints = self.endpoints.iter();
-        endpoints.map(|(name, beacons)| (name.as_str(), beacons.counters()))
+    pub fn counters(&self) -> Vec<(String, Counters)> {
+        let endpoints = self.endpoints();
+        let counters = endpoints.iter();
+        counters
+            .map(|(name, beacons)| (name.clone(), beacons.counters()))
+            .collect()
     }
 }
 
@@ -84,15 +108,11 @@ impl Shell {
         self.beacons.get()
     }
 
-    fn sessions_of(&self, hop: HopId) -> Vec<Arc<dyn Session>> {
+    /// The sessions of a hop; no other is looked at.
+    pub(super) fn sessions_of(&self, hop: HopId) -> Vec<Arc<dyn Session>> {
         let inner = self.lock();
-        let sessions = inner.sessions.iter();
-        sessions
-            .filter(|(id, _)| {
-                let place = inner.engine.session_place(**id);
-                place.is_some_and(|place| place.hop == hop)
-            })
-            .map(|(_, session)| session.clone())
+        let ids = inner.engine.sessions_of(hop).into_iter();
+        ids.filter_map(|id| inner.sessions.get(&id).cloned())
             .collect()
     }
 

@@ -28,7 +28,7 @@ pub async fn watch(
     plain_ip_bytes: impl Fn(HopId) -> Option<u64> + Send + 'static,
 ) {
     let mut traffic: HashMap<HopId, UnscheduledTraffic> = HashMap::new();
-    let few = shell.read(|engine| engine.hops().len() <= FEW_HOPS);
+    let few = shell.read(|engine| engine.hop_ids().len() <= FEW_HOPS);
     let interval = if few { INTERVAL } else { INTERVAL_OF_MANY };
     let mut ticks = tokio::time::interval(interval);
     loop {
@@ -114,9 +114,9 @@ impl Shell {
 
     /// The least round-trip time that the sessions of a hop have measured.
     pub fn least_rtt(&self, hop: HopId) -> Option<Duration> {
-        let readings = self.session_figures().into_iter();
-        let of_hop = readings.filter(|reading| reading.place.hop == hop);
-        let measured = of_hop.map(|reading| reading.figures.min_rtt);
+        // The transports are asked outside of the lock.
+        let sessions = self.sessions_of(hop).into_iter();
+        let measured = sessions.map(|session| session.figures().min_rtt);
         measured.filter(|rtt| !rtt.is_zero()).min()
     }
 

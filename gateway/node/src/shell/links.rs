@@ -59,6 +59,12 @@ impl LinkLedger {
         Some(*at)
     }
 
+    /// Forgets all hops but these.
+    pub fn retain(&mut self, hops: &[HopId]) {
+        self.totals.retain(|hop, _| hops.contains(hop));
+        self.sent.retain(|hop, _| hops.contains(hop));
+    }
+
     fn note(&mut self, hop: HopId, change: LinkChange) {
         let totals = self.totals.entry(hop).or_default();
         match change {

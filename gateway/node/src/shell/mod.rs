@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, broadcast, mpsc};
 use underpass_bundle as bundle;
-use underpass_cla::{Session, SessionId, Transfer};
-use underpass_engine::{Action, Engine, Message, PlanChange, StreamKey};
+use underpass_cla::{Class, Session, SessionId, Transfer};
+use underpass_engine::{Action, Engine, HopSnapshot, Message, PlanChange, StreamKey, StreamTotals};
 use underpass_streams::Open;
 
 pub use beacons::{Ear, LinkBeacons};
@@ -54,13 +54,13 @@ pub struct Inbound {
 pub struct Shell {
     inner: Mutex<Inner>,
     timer: Notify,
-    names: NeighbourNames,
     inbound: mpsc::UnboundedSender<Inbound>,
     beacons: OnceLock<LinkBeacons>,
 }
 
 struct Inner {
     engine: Engine,
+    names: NeighbourNames,
     /// What is to be done outside, in the order in which the engine wanted it.
     effects: VecDeque<Effect>,
     /// Whether a caller is at it.
@@ -85,6 +85,9 @@ struct Inner {
 
 /// Forgeries are told to the log so seldom.
 const TELL_FORGERY_AFTER: Duration = Duration::from_secs(10);
+
+/// Hops or peers that are looked at under the lock at one time.
+const PORTION: usize = 32;
 
 /// What the shell has seen in all.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,6 +124,7 @@ impl Shell {
         Arc::new(Shell {
             inner: Mutex::new(Inner {
                 engine,
+                names,
                 effects: VecDeque::new(),
                 acting: false,
                 streams: StreamTable::default(),
@@ -134,7 +138,6 @@ impl Shell {
                 link_events: broadcast::channel(links::EVENTS).0,
             }),
             timer: Notify::new(),
-            names,
             inbound,
             beacons: OnceLock::new(),
         })
@@ -143,6 +146,38 @@ impl Shell {
     /// Calls into the engine, and does what it then wants done.
     pub fn with<R>(&self, call: impl FnOnce(&mut Engine, Instant) -> R) -> R {
         self.with_inner(|inner, now| call(&mut inner.engine, now))
+    }
+
+    /// Something of each hop. The engine is released between portions, so that
+    /// many hops hold up nobody.
+    pub fn of_each_hop<R>(&self, look: impl Fn(&Engine, HopSnapshot) -> R) -> Vec<R> {
+        let ids = self.read(Engine::hop_ids);
+        let portions = ids.chunks(PORTION).map(|portion| {
+            self.read(|engine| {
+                let hops = portion.iter().filter_map(|id| engine.hop(*id));
+                hops.map(|hop| look(engine, hop)).collect::<Vec<R>>()
+            })
+        });
+        portions.flatten().collect()
+    }
+
+    /// Every hop; as [`Shell::of_each_hop`].
+    pub fn hops(&self) -> Vec<HopSnapshot> {
+        self.of_each_hop(|_, hop| hop)
+    }
+
+    /// Streams and their bytes in numbers, for each class in turn; the engine
+    /// is released between portions of the peers.
+    pub fn stream_totals(&self) -> Vec<(Class, StreamTotals)> {
+        let peers = self.read(Engine::peers);
+        let mut totals = self.read(|engine| engine.stream_totals(&[]));
+        for portion in peers.chunks(PORTION) {
+            let of_portion = self.read(|engine| engine.stream_totals(portion));
+            for ((_, total), (_, more)) in totals.iter_mut().zip(of_portion) {
+                total.add(&more);
+            }
+        }
+        totals
     }
 
     /// Reads the engine without changing it.

@@ -1,7 +1,7 @@
 //! The way from the edge into streams: which node a connection goes to.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use ipnet::IpNet;
 use underpass_deferred::Handle;
@@ -16,13 +16,34 @@ use super::conduit::StreamConduit;
 /// there is none, connections are dialled from this node.
 pub struct StreamOutlet {
     shell: Arc<Shell>,
+    ways: RwLock<Ways>,
+    direct: DirectOutlet,
+    /// Where requests are kept for later.
+    deferred: Option<Handle>,
+}
+
+/// Which node is for which destination.
+#[derive(Debug, Default)]
+struct Ways {
     /// By length of the prefix, the longest first.
     networks: Vec<(IpNet, u64)>,
     /// For names, and for addresses in no network.
     default: Option<u64>,
-    direct: DirectOutlet,
-    /// Where requests are kept for later.
-    deferred: Option<Handle>,
+}
+
+impl Ways {
+    fn new(outlets: impl IntoIterator<Item = (u64, Vec<IpNet>)>) -> Ways {
+        let mut networks = Vec::new();
+        let mut default = None;
+        for (node, destinations) in outlets {
+            if destinations.is_empty() {
+                default.get_or_insert(node);
+            }
+            networks.extend(destinations.into_iter().map(|network| (network, node)));
+        }
+        networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix_len()));
+        Ways { networks, default }
+    }
 }
 
 impl StreamOutlet {
@@ -34,31 +55,27 @@ impl StreamOutlet {
         direct: DirectOutlet,
         deferred: Option<Handle>,
     ) -> StreamOutlet {
-        let mut networks = Vec::new();
-        let mut default = None;
-        for (node, destinations) in outlets {
-            if destinations.is_empty() {
-                default.get_or_insert(node);
-            }
-            networks.extend(destinations.into_iter().map(|network| (network, node)));
-        }
-        networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix_len()));
         StreamOutlet {
             shell,
-            networks,
-            default,
+            ways: RwLock::new(Ways::new(outlets)),
             direct,
             deferred,
         }
     }
 
+    /// Other nodes for the connections that come next.
+    pub fn set_outlets(&self, outlets: impl IntoIterator<Item = (u64, Vec<IpNet>)>) {
+        *self.ways.write().unwrap_or_else(PoisonError::into_inner) = Ways::new(outlets);
+    }
+
     /// The node for a destination.
     fn node_for(&self, target: &Target) -> Option<u64> {
+        let ways = self.ways.read().unwrap_or_else(PoisonError::into_inner);
         let inside = target.ip().and_then(|ip| {
-            let mut networks = self.networks.iter();
+            let mut networks = ways.networks.iter();
             networks.find(|(network, _)| network.contains(&ip))
         });
-        inside.map(|(_, node)| *node).or(self.default)
+        inside.map(|(_, node)| *node).or(ways.default)
     }
 }
 

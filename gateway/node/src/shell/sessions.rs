@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo};
+use underpass_engine::{EngineConfig, EngineError, HopId};
 
-use super::Shell;
+use super::{Inner, Shell};
 
 /// Which node ids the neighbours announce.
 #[derive(Clone, Debug, Default)]
@@ -31,12 +32,40 @@ impl NeighbourNames {
     }
 }
 
+impl Inner {
+    /// The hop of a session that comes up; none if its peer is no neighbour.
+    fn hop_of(&self, info: &SessionInfo) -> Option<HopId> {
+        let neighbour = self.names.number(&info.peer_node_id)?;
+        self.engine.hop_of(neighbour, &info.path)
+    }
+}
+
+impl Shell {
+    /// Takes another configuration over, with the neighbours that it names.
+    ///
+    /// # Errors
+    /// When it contradicts itself; nothing has changed then.
+    pub fn reconfigure(
+        &self,
+        config: EngineConfig,
+        names: NeighbourNames,
+    ) -> Result<(), EngineError> {
+        self.with_inner(|inner, now| {
+            inner.engine.reconfigure(now, config)?;
+            inner.names = names;
+            let hops = inner.engine.hop_ids();
+            inner.links.retain(&hops);
+            Ok(())
+        })
+    }
+}
+
 impl Node for Shell {
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) {
-        let hop = self
-            .names
-            .number(&info.peer_node_id)
-            .and_then(|neighbour| self.read(|engine| engine.hop_of(neighbour, &info.path)));
+        let hop = {
+            let inner = self.lock();
+            inner.hop_of(&info)
+        };
         let Some(hop) = hop else {
             tracing::warn!(peer = info.peer_node_id, remote = %info.remote, "not a configured neighbour");
             session.abort("not a configured neighbour");
@@ -55,10 +84,18 @@ impl Node for Shell {
         if let (Some(beacons), Some(key)) = (self.beacons.get(), &info.exported_key) {
             beacons.add_key(&info.path, hop, key);
         }
-        self.with_inner(|inner, now| {
+        let refused = self.with_inner(|inner, now| {
+            // A reload may have removed the hop by now.
+            if inner.hop_of(&info) != Some(hop) {
+                return Some(session);
+            }
             inner.sessions.insert(id, session);
             inner.engine.session_up(now, id, hop, info);
+            None
         });
+        if let Some(session) = refused {
+            session.abort("not a configured neighbour any more");
+        }
     }
 
     fn ready(&self, id: SessionId) {

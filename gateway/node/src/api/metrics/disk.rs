@@ -46,7 +46,7 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         Some(&Unit::Bytes),
         [(vec![], figures.committed_bytes)],
     )?;
-    let counts: [Row; 6] = [
+    let counts: [Row; 7] = [
         (
             "disk_committed_bundles",
             "Bundles written to the custody store",
@@ -76,6 +76,11 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
             "disk_lost_bundles",
             "Bundles found damaged since the start",
             figures.lost_bundles,
+        ),
+        (
+            "disk_failed_segments",
+            "Files of the custody store that the disk could not read, and that are emptied",
+            figures.failed_segments,
         ),
     ];
     for (name, help, count) in counts {

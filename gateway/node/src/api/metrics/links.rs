@@ -53,7 +53,7 @@ fn states(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
 }
 
 fn blockages(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
-    let hops = state.shell.read(Engine::hops);
+    let hops = state.shell.hops();
     let of = |hop: &HopSnapshot| vec![("path", hop.name.clone())];
     families.gauge(
         "path_silence",
@@ -104,7 +104,7 @@ fn blockages(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
 
 fn beacons(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let rows = state.shell.beacons().into_iter().flat_map(|beacons| {
-        let endpoints = beacons.counters();
+        let endpoints = beacons.counters().into_iter();
         endpoints.flat_map(|(name, counters)| {
             let outcomes = [
                 ("sent", counters.sent),
@@ -209,7 +209,7 @@ const BUNDLE_BYTES: [OfTraffic; 4] = [
 ];
 
 fn bundles(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
-    let hops = state.shell.read(Engine::hops);
+    let hops = state.shell.hops();
     let rows = |count: fn(&HopTraffic) -> u64| {
         let hops = hops.iter();
         hops.flat_map(move |hop| {
@@ -253,7 +253,7 @@ const TRANSPORT_SUMS: [OfTransport; 3] = [
 ];
 
 fn transports(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
-    let hops = state.shell.read(Engine::hops);
+    let hops = state.shell.hops();
     let names: BTreeMap<HopId, String> = hops.into_iter().map(|hop| (hop.id, hop.name)).collect();
     let totals = state.shell.transport_totals();
     for (name, help, sum) in TRANSPORT_SUMS {

@@ -15,6 +15,7 @@ mod traffic;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -83,13 +84,22 @@ impl Collector for NodeCollector {
 }
 
 fn process(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
-    let node = state.config.node.number.to_string();
-    let role = state.config.node.role.name().to_owned();
+    let config = state.config.get();
+    let node = config.node.number.to_string();
+    let role = config.node.role.name().to_owned();
     let version = env!("CARGO_PKG_VERSION").to_owned();
     families.info(
         "build",
         "The program and the node it runs",
         [vec![("version", version), ("node", node), ("role", role)]],
+    )?;
+    let end = state.security.not_after();
+    let end = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok());
+    families.gauge(
+        "certificate_expiry_timestamp",
+        "When this node's certificate ends, since the Unix epoch",
+        Some(&Unit::Seconds),
+        end.map(|end| (vec![], end.as_secs())),
     )?;
     families.gauge(
         "incarnation",

@@ -97,7 +97,7 @@ fn custody(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         ),
     ];
     // A class without bundles is told too: a row that vanishes is no zero.
-    let classes: Vec<(String, CustodyClassView)> = (0..state.config.classes.len())
+    let classes: Vec<(String, CustodyClassView)> = (0..state.config.get().classes.len())
         .filter_map(|number| u8::try_from(number).ok())
         .map(|number| {
             let name = state.class_name(Class(number));

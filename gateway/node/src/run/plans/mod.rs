@@ -19,7 +19,7 @@ use underpass_engine::HopId;
 use underpass_plans::{Acknowledgement, Link, Plan, PlanError, Refused};
 
 use crate::clock::ControlClock;
-use crate::config::{Config, Role};
+use crate::config::{Config, Current, Role};
 use crate::shell::Shell;
 use keeping::Keeper;
 use parts::Parts;
@@ -55,7 +55,7 @@ pub enum TakeError {
 pub struct Plans {
     shell: Arc<Shell>,
     clock: Arc<ControlClock>,
-    config: Arc<Config>,
+    config: Arc<Current>,
     acknowledge: Acknowledge,
     /// What terminals are told.
     parts: Mutex<Parts>,
@@ -67,16 +67,17 @@ pub struct Plans {
 impl Plans {
     /// Follows plans from now on: first what a terminal has kept.
     pub(crate) fn start(
-        config: &Arc<Config>,
+        current: &Arc<Current>,
         shell: &Arc<Shell>,
         clock: &Arc<ControlClock>,
         acknowledge: Acknowledge,
     ) -> (Arc<Plans>, Option<AbortOnDropHandle<()>>) {
+        let config = current.get();
         let is_terminal = config.node.role == Role::Terminal;
         let plans = Arc::new(Plans {
             shell: shell.clone(),
             clock: clock.clone(),
-            config: config.clone(),
+            config: current.clone(),
             acknowledge,
             parts: Mutex::default(),
             due: Notify::new(),
@@ -88,7 +89,7 @@ impl Plans {
             Role::Terminal => Some(super::background(keeping::run(plans.clone()))),
             Role::Relay => None,
         };
-        if takes_part(config) {
+        if takes_part(&config) {
             let service = Arc::new(taking::Receiver::of(&plans));
             shell.register(underpass_plans::SERVICE, service);
         }
@@ -114,7 +115,7 @@ impl Plans {
     }
 
     fn take_plan(&self, plan: &Arc<Plan>) -> Result<(), TakeError> {
-        match (self.config.node.role, plan.link()) {
+        match (self.config.get().node.role, plan.link()) {
             (Role::Hub, Link::Forward) => self.follow_forward(plan),
             (Role::Hub, Link::Return) => self.pass_on(plan),
             (Role::Terminal, Link::Return) => self.follow_return(plan, None),
@@ -123,7 +124,7 @@ impl Plans {
     }
 
     fn follow_forward(&self, plan: &Arc<Plan>) -> Result<(), TakeError> {
-        if let Some(beam) = &self.config.beam.id
+        if let Some(beam) = &self.config.get().beam.id
             && beam != plan.beam()
         {
             return Err(TakeError::Refused(Refused::Beam {
@@ -151,14 +152,15 @@ impl Plans {
         if let Some(keeper) = &self.keeper {
             keeper.keep(&name, plan.clone());
         }
-        self.acknowledge(plan, Some(self.config.node.number));
+        self.acknowledge(plan, Some(self.config.get().node.number));
         Ok(())
     }
 
     /// The path that follows the plans of a beam: one that names it, else the
     /// first that names none.
     fn path_for(&self, beam: &str, neighbour: Option<u64>) -> Option<(String, HopId)> {
-        let paths = self.config.paths.iter();
+        let config = self.config.get();
+        let paths = config.paths.iter();
         let there = paths.filter(|path| neighbour.is_none_or(|node| path.neighbour == node));
         let named = there
             .clone()
@@ -170,7 +172,7 @@ impl Plans {
 
     /// Passes the terminals of this hub their parts on.
     fn pass_on(&self, plan: &Arc<Plan>) -> Result<(), TakeError> {
-        let terminals = reached(&self.config);
+        let terminals = reached(&self.config.get());
         let now_ms = self.clock.now_ms().unwrap_or(0);
         self.parts().take(plan, now_ms, &terminals)?;
         self.due.notify_one();

@@ -53,7 +53,7 @@ impl Plans {
             return Err(Later);
         };
         let left = plan.end_ms().saturating_sub(control_ms);
-        let longest = Duration::from_secs(self.config.custody.lifetime_s);
+        let longest = Duration::from_secs(self.config.get().custody.lifetime_s);
         let lifetime = (Duration::from_millis(left) + USE_AFTER_END).min(longest);
         let message = Message { control_ms, plan };
         let envelope = Envelope {

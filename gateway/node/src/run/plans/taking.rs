@@ -52,7 +52,8 @@ impl Plans {
         };
         let hop = self.path_for(message.plan.beam(), Some(neighbour));
         let rtt = hop.and_then(|(name, hop)| {
-            let configured = self.config.paths.iter().find(|path| path.name == name);
+            let config = self.config.get();
+            let configured = config.paths.iter().find(|path| path.name == name);
             let measured = self.shell.least_rtt(hop);
             measured.or_else(|| configured.map(|path| Duration::from_millis(path.rtt_ms)))
         });
@@ -73,7 +74,7 @@ impl Plans {
             // After a restart it comes again; control shall know that it is
             // followed.
             Err(TakeError::Refused(Refused::Old { known, .. })) if known == version => {
-                self.acknowledge(&plan, Some(self.config.node.number));
+                self.acknowledge(&plan, Some(self.config.get().node.number));
             }
             Err(error) => tracing::info!(peer, version, %error, "plan not followed"),
         }
@@ -83,13 +84,14 @@ impl Plans {
     /// terminal its plans: a node that a path leads to, or the one that gets
     /// the reports.
     fn way_of(&self, hub: u64) -> Option<u64> {
-        if self.config.node.role != Role::Terminal {
+        let config = self.config.get();
+        if config.node.role != Role::Terminal {
             return None;
         }
-        let routed = self.config.routes.iter().find(|route| route.node == hub);
+        let routed = config.routes.iter().find(|route| route.node == hub);
         let neighbour = routed.map_or(hub, |route| route.via);
-        let direct = self.config.paths.iter().any(|path| path.neighbour == hub);
-        let reported = self.config.reports.as_ref().is_some_and(|to| to.to == hub);
+        let direct = config.paths.iter().any(|path| path.neighbour == hub);
+        let reported = config.reports.as_ref().is_some_and(|to| to.to == hub);
         (direct || reported).then_some(neighbour)
     }
 }

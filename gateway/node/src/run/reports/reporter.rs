@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use underpass_cla::Class;
 use underpass_engine::{HopId, HopSnapshot};
 use underpass_reports::{Body, Direction, LinkReport, LinkState, MAX_LINKS, Status};
 
@@ -79,27 +80,23 @@ impl Reporter {
         self.shell.session_figures();
         let sent = self.shell.transport_totals();
         let efficiencies = self.efficiencies().clone();
-        self.shell.read(|engine| {
-            let hops = engine.hops();
-            let described = hops.iter().map(|hop| {
-                let demand = engine.demand(hop.id);
-                let of_hop = sent.iter().filter(|((id, _), _)| *id == hop.id);
-                let plan = hop.plan.as_ref().filter(|plan| plan.in_force);
-                LinkReport {
-                    terminal: self.terminal_of(hop.neighbour),
-                    path: hop.name.clone(),
-                    direction: self.direction,
-                    state: state_of(hop),
-                    offered_bytes: demand.offered_bytes,
-                    backlogged_bytes: demand.backlogged_bytes,
-                    sent_bytes: of_hop.map(|(_, total)| total.sent_ip_bytes).sum(),
-                    streams: demand.streams,
-                    rate_bps: allocated_bps(hop),
-                    plan_version: plan.map(|plan| plan.plan.version()),
-                    efficiency: efficiencies.get(&hop.id).copied(),
-                }
-            });
-            described.collect()
+        self.shell.of_each_hop(|engine, hop| {
+            let demand = engine.demand(hop.id);
+            let of_hop = sent.range((hop.id, None)..=(hop.id, Some(Class(u8::MAX))));
+            let plan = hop.plan.as_ref().filter(|plan| plan.in_force);
+            LinkReport {
+                terminal: self.terminal_of(hop.neighbour),
+                path: hop.name.clone(),
+                direction: self.direction,
+                state: state_of(&hop),
+                offered_bytes: demand.offered_bytes,
+                backlogged_bytes: demand.backlogged_bytes,
+                sent_bytes: of_hop.map(|(_, total)| total.sent_ip_bytes).sum(),
+                streams: demand.streams,
+                rate_bps: allocated_bps(&hop),
+                plan_version: plan.map(|plan| plan.plan.version()),
+                efficiency: efficiencies.get(&hop.id).copied(),
+            }
         })
     }
 

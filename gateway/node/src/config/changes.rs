@@ -1,0 +1,349 @@
+//! What differs between two configurations as they are written, and whether a
+//! running node can take it over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use toml::{Table, Value};
+
+/// The most of a value that is shown, characters.
+const SHOWN: usize = 80;
+
+/// Arrays of tables whose entries have a name of their own, and the key that
+/// holds it.
+const NAMED: [(&[&str], &str); 6] = [
+    (&["class"], "name"),
+    (&["path"], "name"),
+    (&["listener"], "name"),
+    (&["terminal"], "node"),
+    (&["modem"], "path"),
+    (&["edge", "listener"], "name"),
+];
+
+/// A key and what has become of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The tables it is in, names of entries among them, and the key.
+    place: Vec<String>,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Added,
+    Removed,
+    Changed {
+        from: String,
+        to: String,
+    },
+    /// The values are not to be told.
+    Secret,
+}
+
+impl Change {
+    /// Whether a running node takes it over.
+    pub fn is_live(&self) -> bool {
+        let place: Vec<&str> = self.place.iter().map(String::as_str).collect();
+        match place[..] {
+            [
+                "terminal" | "path" | "route" | "relay" | "outlet" | "beam" | "streams",
+                ..,
+            ]
+            | ["log", "level"]
+            | ["class", _, "weight"]
+            | ["edge", "client_networks" | "rule"] => true,
+            ["custody", key] => [
+                "quota_bytes",
+                "quota_bundles",
+                "foreign_lifetime_s",
+                "hop_limit",
+            ]
+            .contains(&key),
+            ["edge", "listener", _, key] => [
+                "answer",
+                "client_networks",
+                "users",
+                "max_connections",
+                "handshake_timeout_s",
+            ]
+            .contains(&key),
+            ["edge", "dial", key] => [
+                "allow_networks",
+                "deny_networks",
+                "deny_ports",
+                "connect_timeout_s",
+                "guaranteed_dials",
+                "common_dials",
+                "families",
+            ]
+            .contains(&key),
+            _ => false,
+        }
+    }
+
+    /// The key, as an operator knows it.
+    pub fn key(&self) -> String {
+        self.place.join(".")
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key();
+        match &self.what {
+            What::Added => write!(f, "{key} added"),
+            What::Removed => write!(f, "{key} removed"),
+            What::Secret => write!(f, "{key} changed"),
+            What::Changed { from, to } => write!(f, "{key}: {from} is now {to}"),
+        }
+    }
+}
+
+/// All that differs.
+pub fn between(before: &Table, after: &Table) -> Vec<Change> {
+    let mut changes = Vec::new();
+    compare_tables(&mut Vec::new(), before, after, &mut changes);
+    changes
+}
+
+fn compare_tables(
+    place: &mut Vec<String>,
+    before: &Table,
+    after: &Table,
+    changes: &mut Vec<Change>,
+) {
+    let empty = Value::Table(Table::new());
+    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    for key in keys {
+        place.push(key.clone());
+        match (before.get(key), after.get(key)) {
+            (Some(before), Some(after)) => compare(place, before, after, changes),
+            // A table that is not written is one without keys.
+            (Some(before @ Value::Table(_)), None) => compare(place, before, &empty, changes),
+            (None, Some(after @ Value::Table(_))) => compare(place, &empty, after, changes),
+            (Some(before), None) => one_sided(place, before, true, changes),
+            (None, Some(after)) => one_sided(place, after, false, changes),
+            (None, None) => {}
+        }
+        place.pop();
+    }
+}
+
+/// A key that is written on one side only.
+fn one_sided(place: &mut Vec<String>, value: &Value, was: bool, changes: &mut Vec<Change>) {
+    let empty = Value::Array(Vec::new());
+    match (identity(place), was) {
+        (Some(_), true) => compare(place, value, &empty, changes),
+        (Some(_), false) => compare(place, &empty, value, changes),
+        (None, true) => changes.push(change(place, Some(value), None)),
+        (None, false) => changes.push(change(place, None, Some(value))),
+    }
+}
+
+fn compare(place: &mut Vec<String>, before: &Value, after: &Value, changes: &mut Vec<Change>) {
+    match (before, after) {
+        _ if before == after => {}
+        (Value::Table(before), Value::Table(after)) => {
+            compare_tables(place, before, after, changes);
+        }
+        (Value::Array(before), Value::Array(after))
+            if let Some(key) = identity(place)
+                && let (Some(before), Some(after)) =
+                    (entries(before, key), entries(after, key)) =>
+        {
+            compare_entries(place, &before, &after, changes);
+        }
+        _ => changes.push(change(place, Some(before), Some(after))),
+    }
+}
+
+/// Compares arrays whose entries have names: by these, and their order.
+fn compare_entries(
+    place: &mut Vec<String>,
+    before: &[(String, &Table)],
+    after: &[(String, &Table)],
+    changes: &mut Vec<Change>,
+) {
+    let [old, new]: [BTreeMap<&String, &Table>; 2] =
+        [before, after].map(|list| list.iter().map(|(name, table)| (name, *table)).collect());
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).copied().collect();
+    for name in names {
+        place.push(name.clone());
+        let what = match (old.get(name), new.get(name)) {
+            (Some(before), Some(after)) => {
+                compare_tables(place, before, after, changes);
+                None
+            }
+            (None, _) => Some(What::Added),
+            (_, None) => Some(What::Removed),
+        };
+        changes.extend(what.map(|what| Change {
+            place: place.clone(),
+            what,
+        }));
+        place.pop();
+    }
+    // Classes are numbered by their order.
+    let order = |list: &[(String, &Table)]| -> Vec<String> {
+        list.iter().map(|(name, _)| name.clone()).collect()
+    };
+    let (before, after) = (order(before), order(after));
+    if place == &["class"] && before != after && old.len() == new.len() {
+        changes.push(Change {
+            place: place.clone(),
+            what: What::Changed {
+                from: before.join(", "),
+                to: after.join(", "),
+            },
+        });
+    }
+}
+
+fn identity(place: &[String]) -> Option<&'static str> {
+    let named = NAMED.iter().find(|(at, _)| place == *at);
+    named.map(|(_, key)| *key)
+}
+
+/// The entries of an array of tables by their names, if all have one that is
+/// theirs alone.
+fn entries<'a>(array: &'a [Value], key: &str) -> Option<Vec<(String, &'a Table)>> {
+    let named = array.iter().map(|value| {
+        let table = value.as_table()?;
+        let name = match table.get(key)? {
+            Value::String(name) => name.clone(),
+            other => other.to_string(),
+        };
+        Some((name, table))
+    });
+    let named: Vec<_> = named.collect::<Option<_>>()?;
+    let names: BTreeSet<&String> = named.iter().map(|(name, _)| name).collect();
+    (names.len() == named.len()).then_some(named)
+}
+
+fn change(place: &[String], before: Option<&Value>, after: Option<&Value>) -> Change {
+    let secret = place.iter().any(|part| part == "users" || part == "user");
+    let shown = |value: Option<&Value>| value.map_or("the default".to_owned(), shown);
+    let what = match secret {
+        true => What::Secret,
+        false => What::Changed {
+            from: shown(before),
+            to: shown(after),
+        },
+    };
+    Change {
+        place: place.to_vec(),
+        what,
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.to_string().replace('\n', " ");
+    match text.char_indices().nth(SHOWN) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(before: &str, after: &str) -> Vec<String> {
+        told(&of(before, after))
+    }
+
+    fn of(before: &str, after: &str) -> Vec<Change> {
+        between(
+            &toml::from_str(before).unwrap(),
+            &toml::from_str(after).unwrap(),
+        )
+    }
+
+    fn told(changes: &[Change]) -> Vec<String> {
+        changes.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_same_written_otherwise_is_no_change() {
+        let one =
+            "[log]\nlevel = 'info'\n[[terminal]]\nnode = 10\nweight = 2\n[[terminal]]\nnode = 11\n";
+        let other =
+            "terminal = [{ node = 11 }, { weight = 2, node = 10 }]\nlog.level = \"info\"\n[edge]\n";
+        assert!(changes(one, other).is_empty(), "{:?}", changes(one, other));
+    }
+
+    #[test]
+    fn each_key_is_told_with_both_values() {
+        let before =
+            "log.level = 'info'\n[[terminal]]\nnode = 10\nweight = 2\n[[terminal]]\nnode = 11\n";
+        let after = "[[terminal]]\nnode = 10\nweight = 3\nrtt_ms = 500\n[[terminal]]\nnode = 501\n";
+        assert_eq!(
+            changes(before, after),
+            [
+                "log.level: \"info\" is now the default",
+                "terminal.10.rtt_ms: the default is now 500",
+                "terminal.10.weight: 2 is now 3",
+                "terminal.11 removed",
+                "terminal.501 added",
+            ]
+        );
+        let first = changes("", "terminal = [{ node = 1 }]");
+        assert_eq!(first, ["terminal.1 added"]);
+    }
+
+    #[test]
+    fn passwords_are_not_told() {
+        let listener = |password: &str| {
+            format!(
+                "[[edge.listener]]\nname = 'in'\nusers = [{{ name = 'a', password = '{password}' }}]"
+            )
+        };
+        let told = changes(&listener("first"), &listener("second"));
+        assert_eq!(told, ["edge.listener.in.users changed"]);
+    }
+
+    #[test]
+    fn what_a_running_node_takes_over_is_told_from_what_it_cannot() {
+        for (before, after, live) in [
+            ("", "terminal = [{ node = 501 }]", true),
+            ("", "log.level = 'debug'", true),
+            ("", "log.format = 'json'", false),
+            ("node.number = 1", "node.number = 2", false),
+            ("", "api.listen = '127.0.0.1:1'", false),
+            ("listener = [{ name = 'a' }]", "listener = []", false),
+            (
+                "class = [{ name = 'a', weight = 1 }]",
+                "class = [{ name = 'a', weight = 2 }]",
+                true,
+            ),
+            (
+                "class = [{ name = 'a', priority = 1 }]",
+                "class = [{ name = 'a', priority = 2 }]",
+                false,
+            ),
+            (
+                "class = [{ name = 'a' }, { name = 'b' }]",
+                "class = [{ name = 'b' }, { name = 'a' }]",
+                false,
+            ),
+            (
+                "class = [{ name = 'a' }]",
+                "class = [{ name = 'a' }, { name = 'b' }]",
+                false,
+            ),
+            ("", "[[edge.rule]]\nclass = 'bulk'", true),
+            ("", "edge.dial.deny_ports = [25]", true),
+            ("", "edge.dial.origin_source = 'client'", false),
+            ("", "custody.quota_bytes = 5000000", true),
+            ("", "custody.dir = '/x'", false),
+        ] {
+            let changes = of(before, after);
+            assert!(!changes.is_empty(), "{before} / {after}");
+            assert!(
+                changes.iter().all(|change| change.is_live() == live),
+                "{before} / {after}: {:?}",
+                told(&changes)
+            );
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The configuration in force.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::Config;
+
+/// The configuration in force, which a reload replaces.
+#[derive(Debug)]
+pub struct Current(RwLock<Arc<Config>>);
+
+impl Current {
+    /// The one that the node starts with.
+    pub fn new(config: Config) -> Arc<Current> {
+        Arc::new(Current(RwLock::new(Arc::new(config))))
+    }
+
+    /// What holds now.
+    pub fn get(&self) -> Arc<Config> {
+        let current = self.0.read();
+        current.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces it.
+    pub fn set(&self, config: Arc<Config>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+}

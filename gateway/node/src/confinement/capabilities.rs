@@ -1,0 +1,109 @@
+//! Capabilities (capabilities(7)): those that the configuration uses at run
+//! time are kept.
+
+use std::collections::HashSet;
+use std::io;
+
+use caps::errors::CapsError;
+use caps::{CapSet, Capability};
+use underpass_edge::config::{ListenerProtocol, OriginSource};
+
+use crate::config::{Config, Source};
+
+/// The last port that needs CAP_NET_BIND_SERVICE (ip_unprivileged_port_start).
+const LAST_PRIVILEGED_PORT: u16 = 1023;
+
+/// What a node of this configuration uses after its start.
+pub fn needed(config: &Config) -> HashSet<Capability> {
+    let mut needed = HashSet::new();
+    if administers_sockets(config) {
+        needed.insert(Capability::CAP_NET_ADMIN);
+    }
+    let low = |port: u16| (1..=LAST_PRIVILEGED_PORT).contains(&port);
+    if ports(config).into_iter().any(low) {
+        needed.insert(Capability::CAP_NET_BIND_SERVICE);
+    }
+    needed
+}
+
+/// Whether its sockets have options that need CAP_NET_ADMIN: congestion
+/// controls that are not for everybody, buffers above the system's bound,
+/// marks, addresses of others.
+fn administers_sockets(config: &Config) -> bool {
+    let edge = &config.edge;
+    let sessions = !config.paths.is_empty() || !config.listeners.is_empty();
+    let listens = edge.listener.iter().any(|listener| {
+        listener.protocol == ListenerProtocol::Transparent
+            || !listener.congestion_control.is_empty()
+    });
+    let dials = edge.dial.mark.is_some()
+        || edge.dial.origin_source == OriginSource::Client
+        || !edge.dial.congestion_control.is_empty();
+    sessions || listens || dials
+}
+
+/// Every local port that the configuration names.
+fn ports(config: &Config) -> Vec<u16> {
+    let positions = config.positions.as_ref().and_then(|p| match p.source {
+        Source::Udp { listen, .. } => Some(listen.port()),
+        _ => None,
+    });
+    let sessions = config.listeners.iter().map(|l| l.listen.port());
+    let edge = config.edge.listener.iter().map(|l| l.address.port());
+    let modems = config.modems.iter().map(|m| m.listen.port());
+    sessions
+        .chain(edge)
+        .chain(modems)
+        .chain(positions)
+        .chain(config.api.listen.map(|address| address.port()))
+        .chain(config.beacons.port)
+        .collect()
+}
+
+/// Keeps no capability but those of `wanted` that this thread has, in any set.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn keep(wanted: &HashSet<Capability>) -> Result<(), CapsError> {
+    // The bounding set is what an executed program could have. Without
+    // CAP_SETPCAP it stays, and no_new_privs has the last word.
+    if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
+        for capability in caps::read(None, CapSet::Bounding)?.difference(wanted) {
+            caps::drop(None, CapSet::Bounding, *capability)?;
+        }
+    }
+    caps::clear(None, CapSet::Ambient)?;
+    let permitted = caps::read(None, CapSet::Permitted)?;
+    let kept: HashSet<Capability> = permitted.intersection(wanted).copied().collect();
+    caps::clear(None, CapSet::Inheritable)?;
+    caps::set(None, CapSet::Effective, &kept)?;
+    caps::set(None, CapSet::Permitted, &kept)
+}
+
+/// Lets programs that this thread executes have what it has.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn raise_ambient() -> Result<(), CapsError> {
+    let permitted = caps::read(None, CapSet::Permitted)?;
+    caps::set(None, CapSet::Inheritable, &permitted)?;
+    caps::set(None, CapSet::Ambient, &permitted)
+}
+
+/// Has no executed program gain rights by its file.
+pub fn forbid_new() -> io::Result<()> {
+    // SAFETY: the call takes numbers alone.
+    let result = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What this thread may use, by name.
+pub fn held() -> Vec<String> {
+    let held = caps::read(None, CapSet::Permitted).unwrap_or_default();
+    let mut names: Vec<String> = held.iter().map(ToString::to_string).collect();
+    names.sort();
+    names
+}

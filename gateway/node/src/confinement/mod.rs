@@ -1,0 +1,120 @@
+//! What the process that parses may still do after its start.
+//!
+//! It keeps the capabilities that its configuration uses at run time, reads
+//! and writes the folders that it names (Landlock), and is refused the system
+//! calls of administration (seccomp). All of it goes with the thread, and to
+//! the threads that it starts: [`confine`] belongs before the first. Nothing
+//! is ever killed for what it tries; it gets an error and the kernel's audit
+//! log a line. What needs more is done by the helper of
+//! [`crate::privileged`], which is started before.
+
+mod capabilities;
+mod files;
+mod system_calls;
+
+use std::fmt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+
+pub use capabilities::{keep, raise_ambient};
+
+/// What was found and done at the start, as the local API shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Confinement {
+    /// Whether it is wanted (`node.confine`).
+    pub wanted: bool,
+    /// Capabilities that the process has, as `CAP_NET_ADMIN`.
+    pub capabilities: Vec<String>,
+    /// Whether no program that it starts could have more.
+    pub no_new_privileges: bool,
+    /// `full`, `partly` or `none`: files by Landlock.
+    pub files: String,
+    /// Whether system calls are filtered.
+    pub system_calls: bool,
+    /// Whether a helper does what needs more.
+    pub helper: bool,
+    /// What this machine lacks for it.
+    pub missing: Vec<String>,
+}
+
+/// Takes from this thread, and those that it starts, what the node of this
+/// configuration does not need; what cannot be taken is told.
+pub fn confine(config: &Config, file: &Path, helper: bool) -> Confinement {
+    let mut done = Confinement {
+        wanted: config.node.confine,
+        files: "none".to_owned(),
+        helper,
+        ..Confinement::default()
+    };
+    if !done.wanted {
+        tracing::warn!(
+            "node.confine = false: the process keeps all rights that it was started with"
+        );
+        done.capabilities = capabilities::held();
+        return done;
+    }
+    done.no_new_privileges = match capabilities::forbid_new() {
+        Ok(()) => true,
+        Err(error) => {
+            done.lacks(format!("no_new_privs: {error}"));
+            false
+        }
+    };
+    if let Err(error) = keep(&capabilities::needed(config)) {
+        done.lacks(format!("dropping capabilities: {error}"));
+    }
+    done.capabilities = capabilities::held();
+    match files::restrict(config, file) {
+        Ok(files::Reach::Full) => done.files = "full".to_owned(),
+        Ok(files::Reach::Partly) => {
+            done.files = "partly".to_owned();
+            done.lacks("Landlock of this kernel is an older one (Linux 6.12 has all)".to_owned());
+        }
+        Ok(files::Reach::None) => done.lacks("this kernel has no Landlock".to_owned()),
+        Err(error) => done.lacks(format!("Landlock: {error}")),
+    }
+    match system_calls::restrict() {
+        Ok(()) => done.system_calls = true,
+        Err(error) => done.lacks(format!("seccomp: {error}")),
+    }
+    tracing::info!(
+        capabilities = done.capabilities.join(" "),
+        files = done.files,
+        system_calls = done.system_calls,
+        helper,
+        "confined"
+    );
+    done
+}
+
+impl fmt::Display for Confinement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.wanted {
+            return f.write_str("none (node.confine = false)");
+        }
+        let capabilities = match &self.capabilities[..] {
+            [] => "no capabilities".to_owned(),
+            some => some.join(" "),
+        };
+        let system_calls = if self.system_calls { "filtered" } else { "all" };
+        let files = &self.files;
+        write!(
+            f,
+            "{capabilities}; files by Landlock: {files}; system calls: {system_calls}"
+        )?;
+        self.missing
+            .iter()
+            .try_for_each(|what| write!(f, "; {what}"))
+    }
+}
+
+impl Confinement {
+    fn lacks(&mut self, what: String) {
+        tracing::warn!(what, "confinement is not complete");
+        self.missing.push(what);
+    }
+}

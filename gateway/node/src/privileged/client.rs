@@ -1,0 +1,184 @@
+//! The node's end of the helper.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufReader};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use thiserror::Error;
+use underpass_edge::Switch;
+use underpass_edge::dial::Families;
+use underpass_edge::transparent::{Beyond, PlainBytes};
+use underpass_hybla::{Choice, Refused};
+
+use super::requests::{Answer, Begin, Intercept, Request, receive, send};
+use crate::cli::HELPER;
+
+/// nft waits for the kernel to take rules, and a BPF program is verified: some
+/// seconds on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why the helper did not do it.
+#[derive(Debug, Error)]
+pub enum HelperError {
+    /// It cannot be started.
+    #[error("the helper for interception and congestion controls does not start: {0}")]
+    Start(io::Error),
+    /// It has ended, or does not answer.
+    #[error("the helper for interception and congestion controls has ended")]
+    Lost,
+    /// It tried.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The running helper; it ends when this is dropped. Calls block for some
+/// milliseconds.
+#[derive(Debug)]
+pub struct Helper {
+    socket: Mutex<Option<BufReader<UnixStream>>>,
+    child: Child,
+}
+
+impl Helper {
+    /// Starts it, with the rights of this thread.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn start(begin: Begin) -> Result<Helper, HelperError> {
+        let (socket, its) = UnixStream::pair().map_err(HelperError::Start)?;
+        let child = Command::new("/proc/self/exe")
+            .arg(HELPER)
+            .stdin(Stdio::from(OwnedFd::from(its)))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(HelperError::Start)?;
+        socket
+            .set_read_timeout(Some(PATIENCE))
+            .map_err(HelperError::Start)?;
+        let helper = Helper {
+            socket: Mutex::new(Some(BufReader::new(socket))),
+            child,
+        };
+        helper.done(&Request::Begin(begin))?;
+        Ok(helper)
+    }
+
+    /// Makes the first congestion control of `list` usable that can be.
+    ///
+    /// # Errors
+    /// When the helper has ended.
+    pub fn choose(&self, list: &[String]) -> Result<Choice, HelperError> {
+        match self.ask(&Request::Choose(list.to_vec()))? {
+            Answer::Choice { name, refused } => {
+                let refused = refused.into_iter();
+                let refused = refused.map(|(name, reason)| Refused { name, reason });
+                Ok(Choice {
+                    name,
+                    refused: refused.collect(),
+                })
+            }
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Installs the interception rules.
+    ///
+    /// # Errors
+    /// When nft or ip fail.
+    pub fn intercept(&self, intercept: Intercept) -> Result<(), HelperError> {
+        self.done(&Request::Intercept(Box::new(intercept)))
+    }
+
+    /// Changes what they take in.
+    ///
+    /// # Errors
+    /// When nft refuses; what was in force then stays.
+    pub fn switch(&self, switch: Switch, families: Families) -> Result<(), HelperError> {
+        self.done(&Request::Switch { switch, families })
+    }
+
+    /// Changes the hops whose plain IP they count.
+    ///
+    /// # Errors
+    /// When nft refuses; what was in force then stays.
+    pub fn set_hops(
+        &self,
+        switch: Switch,
+        families: Families,
+        hops: BTreeMap<u64, Beyond>,
+    ) -> Result<(), HelperError> {
+        self.done(&Request::Hops {
+            switch,
+            families,
+            hops,
+        })
+    }
+
+    /// Whether the rules are in force.
+    pub fn is_in_force(&self) -> bool {
+        matches!(self.ask(&Request::InForce), Ok(Answer::InForce(true)))
+    }
+
+    /// What the rules have counted.
+    ///
+    /// # Errors
+    /// When nft fails.
+    pub fn count(&self) -> Result<PlainBytes, HelperError> {
+        match self.ask(&Request::Count)? {
+            Answer::Count(bytes) => Ok(bytes),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Removes the rules.
+    ///
+    /// # Errors
+    /// When the helper has ended.
+    pub fn release(&self) -> Result<(), HelperError> {
+        self.done(&Request::Release)
+    }
+
+    fn done(&self, request: &Request) -> Result<(), HelperError> {
+        match self.ask(request)? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn ask(&self, request: &Request) -> Result<Answer, HelperError> {
+        let mut place = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = place.as_mut().ok_or(HelperError::Lost)?;
+        let sent = send(socket.get_mut(), request);
+        match sent.and_then(|()| receive(socket)) {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) | Err(_) => {
+                // A late answer would be taken for the next one.
+                *place = None;
+                tracing::error!("the helper for interception and congestion controls has ended");
+                Err(HelperError::Lost)
+            }
+        }
+    }
+}
+
+fn unexpected(answer: Answer) -> HelperError {
+    match answer {
+        Answer::Failed(reason) => HelperError::Failed(reason),
+        other => HelperError::Failed(format!("the helper's answer is {other:?}")),
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let place = self.socket.get_mut();
+        if let Some(socket) = place.unwrap_or_else(PoisonError::into_inner) {
+            let _ = socket.get_ref().shutdown(Shutdown::Both);
+        }
+        let _ = self.child.wait();
+    }
+}

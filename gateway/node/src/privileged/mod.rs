@@ -1,0 +1,39 @@
+//! What needs rights that the process which parses must not have.
+//!
+//! `nft` and `ip` change the system's rules, and BPF programs are loaded into
+//! its kernel. A helper does that: the same program, started before the node
+//! gives its rights away, with a few requests over a socket pair and nothing
+//! else to listen to. It makes the rules itself from typed values, so that a
+//! request cannot say more than what a switch of the local API can, and it
+//! ends when the node does, however that ends.
+
+mod client;
+mod helper;
+mod requests;
+
+use crate::config::Config;
+use crate::run::preferences;
+
+pub use client::{Helper, HelperError};
+pub use helper::serve;
+pub use requests::{Begin, Intercept};
+
+/// Starts the helper, where the configuration needs one.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start(config: &Config) -> Result<Option<Helper>, HelperError> {
+    let intercepts = config.edge.interception.is_some();
+    let lists = preferences(config);
+    let mut names = lists.iter().flat_map(|(_, list)| list);
+    let loads = names.any(|name| underpass_hybla::Control::from_name(name).is_some());
+    if !intercepts && !loads {
+        return Ok(None);
+    }
+    let begin = Begin {
+        log: config.log.clone(),
+        intercepts,
+        loads,
+    };
+    Helper::start(begin).map(Some)
+}

@@ -1,0 +1,25 @@
+//! `underpass reload`: has a running node read its configuration again.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::client::{self, ClientError};
+
+#[derive(Deserialize)]
+struct Answer {
+    changes: Vec<String>,
+}
+
+/// Prints what has changed.
+///
+/// # Errors
+/// When no node answers, or it refuses the configuration.
+pub fn execute(socket: &Path) -> Result<(), ClientError> {
+    let answer = client::ask(socket, "POST", "/v1/reload", None)?;
+    let answer: Answer = serde_json::from_slice(&answer)?;
+    match answer.changes.is_empty() {
+        true => client::print("nothing has changed"),
+        false => client::print(&answer.changes.join("\n")),
+    }
+}

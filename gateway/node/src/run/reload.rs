@@ -1,0 +1,334 @@
+//! Another configuration while the node runs: all of it or nothing, and without
+//! a cut for whom it does not concern.
+//!
+//! First everything is done that may fail: the files are read and checked, it
+//! is looked whether a running node can take the changes over, sockets of new
+//! paths are opened, the rules of interception are replaced. What follows
+//! cannot fail.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use thiserror::Error;
+use tokio::signal::unix::Signal;
+use tokio::task::JoinHandle;
+use underpass_beacon::{Beacons, PeerId};
+use underpass_edge::classify::UnknownClass;
+use underpass_edge::dial::Dialler;
+use underpass_edge::{Edge, EdgeError};
+use underpass_engine::{EngineError, HopId};
+
+use super::inbound::NamedClients;
+use super::links::Links;
+use super::{RunError, beacons, custody, engine};
+use crate::config::{
+    Change, Config, ConfigError, Current, Document, Durability, PathConfig, between,
+};
+use crate::interception::Interceptor;
+use crate::logging::Level;
+use crate::privileged::HelperError;
+use crate::shell::{NeighbourNames, Shell, StreamOutlet};
+
+/// Why what runs stays as it is.
+#[derive(Debug, Error)]
+pub enum ReloadError {
+    /// The files cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A running node cannot take this over.
+    #[error("{} cannot change while the node runs: restart it", .0.join(", "))]
+    Restart(Vec<String>),
+    /// The node would get its first neighbour, or lose its last one.
+    #[error(
+        "the first [[path]] or [[terminal]] cannot come, nor the last one go, while the node runs: restart it"
+    )]
+    Alone,
+    /// A rule names no class.
+    #[error("edge.rule: {0}")]
+    Class(#[from] UnknownClass),
+    /// The users of a proxy cannot be told apart.
+    #[error(transparent)]
+    Edge(#[from] EdgeError),
+    /// The sockets of a path cannot be opened.
+    #[error(transparent)]
+    Run(#[from] Box<RunError>),
+    /// The rules of interception cannot be replaced.
+    #[error("edge.interception: {0}")]
+    Interception(#[from] HelperError),
+    /// Rates, classes or custody contradict themselves.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Begins to read the configuration again; gives a line for each change.
+pub type Reload = Box<dyn Fn() -> JoinHandle<Result<Vec<String>, ReloadError>> + Send + Sync>;
+
+/// What takes another configuration over.
+pub(super) struct Parts {
+    pub shell: Arc<Shell>,
+    pub links: Arc<Links>,
+    pub beacons: beacons::Opener,
+    pub dialler: Arc<Dialler>,
+    pub outlet: Arc<StreamOutlet>,
+    pub clients: Arc<NamedClients>,
+    pub edge: Arc<Edge>,
+    pub interceptor: Option<Arc<Interceptor>>,
+    pub log: Level,
+    pub incarnation: u64,
+}
+
+/// Takes another configuration over.
+pub(super) struct Reloader {
+    path: PathBuf,
+    current: Arc<Current>,
+    state: Mutex<State>,
+    parts: Parts,
+}
+
+struct State {
+    /// What runs, as it is written.
+    written: Document,
+    /// The hops' numbers, by name.
+    numbers: BTreeMap<String, u64>,
+    /// The next number: none is used twice.
+    next_number: u64,
+}
+
+/// What has to be done to the hops.
+struct Hops {
+    numbers: BTreeMap<String, u64>,
+    next_number: u64,
+    /// Names of paths that are to be closed, by what they were.
+    closed: Vec<String>,
+    /// Paths that are to be opened, with their beacons.
+    opened: Vec<(PathConfig, Option<Beacons>)>,
+}
+
+impl Reloader {
+    /// `written` is what runs.
+    pub fn new(written: Document, current: Arc<Current>, parts: Parts) -> Arc<Reloader> {
+        let numbers: BTreeMap<String, u64> = current.get().hop_names().zip(0..).collect();
+        Arc::new(Reloader {
+            path: written.path().to_owned(),
+            current,
+            state: Mutex::new(State {
+                written,
+                next_number: numbers.len() as u64,
+                numbers,
+            }),
+            parts,
+        })
+    }
+
+    /// Reads the configuration again, on a thread that may wait.
+    pub fn reload(self: &Arc<Self>) -> JoinHandle<Result<Vec<String>, ReloadError>> {
+        let reloader = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let begun = Instant::now();
+            let reloaded = reloader.take_over();
+            match &reloaded {
+                Ok(changes) => {
+                    for change in changes {
+                        tracing::info!(change, "configuration changed");
+                    }
+                    let (changes, took_ms) = (changes.len(), begun.elapsed().as_millis());
+                    tracing::info!(changes, took_ms, "configuration read again");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "configuration not taken: all stays as it was")
+                }
+            }
+            reloaded
+        })
+    }
+
+    fn take_over(&self) -> Result<Vec<String>, ReloadError> {
+        // One reload at a time.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = Document::read(&self.path)?;
+        let mut config = Config::of(&written)?;
+        let running = self.current.get();
+        let changes = between(state.written.table(), written.table());
+        let fixed = changes.iter().filter(|change| !change.is_live());
+        let fixed: Vec<String> = fixed.map(Change::key).collect();
+        if !fixed.is_empty() {
+            return Err(ReloadError::Restart(fixed));
+        }
+        if config.neighbours().is_empty() != running.neighbours().is_empty() {
+            return Err(ReloadError::Alone);
+        }
+        let classifier = config.classifier()?;
+        keep_custody(&mut config, &running, &changes);
+        let config = Arc::new(config);
+        let edge = self.parts.edge.prepare(&config.edge)?;
+        let hops = self.prepare(&state, &running, &config)?;
+
+        let parts = &self.parts;
+        let networks_changed =
+            networks(&config, &hops.numbers) != networks(&running, &state.numbers);
+        if let Some(interceptor) = parts.interceptor.as_ref().filter(|_| networks_changed) {
+            interceptor.set_hops(&config, &hops.numbers)?;
+        }
+        parts.dialler.reconfigure(config.edge.dial.clone());
+        let families = parts.dialler.families();
+        let engine =
+            engine::configure_numbered(&config, parts.incarnation, families, &hops.numbers);
+        let names = NeighbourNames::new(config.neighbours());
+        for name in &hops.closed {
+            parts.links.remove_path(name);
+        }
+        // The classes and their order are as before, and the scheduler asks for
+        // no more: this does not fail.
+        parts.shell.reconfigure(engine, names)?;
+        self.change_beacons(&state, &running, &config, &hops);
+        for (path, beacons) in hops.opened {
+            if let (Some(all), Some(beacons)) = (parts.shell.beacons(), beacons) {
+                all.insert(&path.name, beacons);
+            }
+            parts.links.add_path(&config, &path);
+        }
+        parts.links.reconfigure(&config);
+        parts.edge.reconfigure(edge, classifier);
+        let outlets = config.outlets.iter();
+        let outlets = outlets.map(|outlet| (outlet.node, outlet.destinations.clone()));
+        parts.outlet.set_outlets(outlets);
+        parts.clients.set(&config);
+        if config.log.level != running.log.level
+            && let Err(error) = parts.log.set(&config.log.level)
+        {
+            // It was read when the configuration was checked.
+            tracing::error!(%error, "log level");
+        }
+        self.current.set(config);
+        state.written = written;
+        (state.numbers, state.next_number) = (hops.numbers, hops.next_number);
+        Ok(changes.iter().map(ToString::to_string).collect())
+    }
+
+    /// Numbers the hops, and opens what may fail to open.
+    fn prepare(
+        &self,
+        state: &State,
+        running: &Config,
+        config: &Config,
+    ) -> Result<Hops, ReloadError> {
+        let mut hops = Hops {
+            numbers: BTreeMap::new(),
+            next_number: state.next_number,
+            closed: Vec::new(),
+            opened: Vec::new(),
+        };
+        let same = |path: &PathConfig| {
+            let mut before = running.paths.iter();
+            before.any(|before| before.is_same_way(path))
+        };
+        let moved = config.paths.iter().filter(|path| !same(path));
+        let moved: Vec<&PathConfig> = moved.collect();
+        for name in config.hop_names() {
+            let known = state.numbers.get(&name).copied();
+            let known = known.filter(|_| !moved.iter().any(|path| path.name == name));
+            let number = known.unwrap_or_else(|| {
+                hops.next_number += 1;
+                hops.next_number - 1
+            });
+            hops.numbers.insert(name, number);
+        }
+        for before in &running.paths {
+            if !config.paths.iter().any(|path| before.is_same_way(path)) {
+                hops.closed.push(before.name.clone());
+            }
+        }
+        let key = beacons::usable_key(config).map_err(Box::new)?;
+        for path in moved {
+            let opened = key.as_ref().map(|key| {
+                let hop = HopId(hops.numbers[&path.name]);
+                self.parts
+                    .beacons
+                    .open_path(config, path, hop, key.as_ref())
+            });
+            let opened = opened.transpose().map_err(Box::new)?;
+            hops.opened.push((path.clone(), opened));
+        }
+        Ok(hops)
+    }
+
+    /// Ends the beacons of what is gone, and hears those of new terminals.
+    fn change_beacons(&self, state: &State, running: &Config, config: &Config, hops: &Hops) {
+        let Some(all) = self.parts.shell.beacons() else {
+            return;
+        };
+        // It was read before.
+        let key = beacons::usable_key(config).ok().flatten().flatten();
+        for name in &hops.closed {
+            all.remove(name);
+        }
+        for path in &config.paths {
+            let peer = PeerId(hops.numbers[&path.name]);
+            let rtt = std::time::Duration::from_millis(path.rtt_ms);
+            all.at(&path.name, |beacons| beacons.set_rtt(peer, rtt));
+        }
+        for listener in &config.listeners {
+            all.at(&listener.name, |beacons| {
+                for terminal in &running.terminals {
+                    let name = terminal.name();
+                    if !hops.numbers.contains_key(&name)
+                        && let Some(number) = state.numbers.get(&name)
+                    {
+                        beacons.remove_peer(PeerId(*number));
+                    }
+                }
+                for terminal in &config.terminals {
+                    let name = terminal.name();
+                    let number = hops.numbers[&name];
+                    let rtt = std::time::Duration::from_millis(terminal.rtt_ms);
+                    match state.numbers.contains_key(&name) {
+                        true => beacons.set_rtt(PeerId(number), rtt),
+                        false => beacons::add_terminal(
+                            beacons,
+                            config,
+                            terminal,
+                            HopId(number),
+                            key.as_ref(),
+                        ),
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// What custody is kept in stays; its quota is judged anew if it was changed.
+fn keep_custody(config: &mut Config, running: &Config, changes: &[Change]) {
+    let quota_bytes = match changes.iter().any(|c| c.key() == "custody.quota_bytes") {
+        false => running.custody.quota_bytes,
+        true => {
+            let choice = custody::choose(config);
+            match choice.durability == Durability::Disk && running.custody.is_durable() {
+                true => choice.quota_bytes,
+                false => config.custody.quota_bytes,
+            }
+        }
+    };
+    config.custody.quota_bytes = quota_bytes;
+    config.custody.durability = running.custody.durability;
+}
+
+/// What interception counts by.
+fn networks(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<(u64, Vec<ipnet::IpNet>)> {
+    let paths = config.paths.iter().map(|path| &path.networks);
+    let terminals = config.terminals.iter().map(|terminal| &terminal.networks);
+    let named = config.hop_names().zip(paths.chain(terminals));
+    named
+        .filter_map(|(name, networks)| Some((*numbers.get(&name)?, networks.clone())))
+        .collect()
+}
+
+/// Reads the configuration again at each SIGHUP. Runs until dropped.
+pub(super) async fn at_signals(mut hangups: Signal, reloader: Arc<Reloader>) {
+    while hangups.recv().await.is_some() {
+        // Its end is in the log.
+        let _ = reloader.reload().await;
+    }
+}

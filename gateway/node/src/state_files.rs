@@ -1,0 +1,147 @@
+//! Who may read what a node keeps: its owner alone, whatever the umask.
+
+use std::fs::{self, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::{Mode, umask};
+
+use crate::config::{Config, Durability};
+
+/// What group and others may do.
+const FOREIGN: u32 = 0o077;
+
+/// Has the process make files for its owner alone, makes its folders, and takes
+/// away what group and others may do with files of former runs. Belongs
+/// before the first thread: the umask is the process's.
+///
+/// # Errors
+/// When the folder cannot be made.
+pub fn protect(config: &Config) -> io::Result<()> {
+    umask(Mode::from_bits_truncate(FOREIGN));
+    let state_dir = &config.node.state_dir;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(state_dir)?;
+    make_others(config);
+    for path in kept_by(config) {
+        match tighten(&path) {
+            Ok(None) => {}
+            Ok(Some(former)) => tracing::warn!(
+                path = %path.display(), mode = format!("{former:04o}"),
+                "others could use what this node keeps: now its owner alone can"
+            ),
+            Err(error) => tracing::error!(
+                path = %path.display(), %error,
+                "others can use what this node keeps, and that cannot be changed"
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// Makes folders that hold something of the node elsewhere. Who uses one that
+/// cannot be made says so.
+fn make_others(config: &Config) {
+    let state_dir = &config.node.state_dir;
+    let spool = config.control.as_ref().map(|c| c.spool_file(state_dir));
+    let files = [Some(config.deferred.settings(state_dir).path), spool];
+    let folders = files.iter().flatten().filter_map(|file| file.parent());
+    let is_wanted = config.custody.durability != Some(Durability::Memory);
+    let custody = config.custody.dir.as_deref().filter(|_| is_wanted);
+    for folder in folders.chain(custody) {
+        let _ = fs::create_dir_all(folder);
+    }
+    let socket = config.api.socket.parent();
+    if let Some(folder) = socket.filter(|folder| !folder.exists())
+        && fs::create_dir_all(folder).is_ok()
+    {
+        // Members of the group are to reach the socket.
+        let _ = fs::set_permissions(folder, Permissions::from_mode(0o750));
+    }
+}
+
+/// The folders and files that hold state, as far as they are there. The files
+/// of a folder belong to it, its folders do not: the folder may be a wrong one,
+/// such as `/var/lib`.
+fn kept_by(config: &Config) -> Vec<PathBuf> {
+    let state_dir = &config.node.state_dir;
+    let mut paths = Vec::new();
+    for folder in [state_dir.clone(), config.custody.dir(state_dir)] {
+        let files = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let files = files.map(|entry| entry.path());
+        paths.extend(files.filter(|path| is_file(path)));
+        paths.push(folder);
+    }
+    let spool = config.control.as_ref().map(|c| c.spool_file(state_dir));
+    let databases = [Some(config.deferred.settings(state_dir).path), spool];
+    for database in databases.into_iter().flatten() {
+        // SQLite keeps a log and an index beside it.
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let mut path = database.clone().into_os_string();
+            path.push(suffix);
+            paths.push(path.into());
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+}
+
+/// Takes rights of group and others away; gives the former mode where there
+/// were any.
+fn tighten(path: &Path) -> io::Result<Option<u32>> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found?,
+    };
+    let mode = found.permissions().mode() & 0o7777;
+    if mode & FOREIGN == 0 || !is_owned(&found) {
+        return Ok(None);
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode & !FOREIGN))?;
+    Ok(Some(mode))
+}
+
+/// A link's own mode means nothing, and a sticky folder is everybody's.
+fn is_owned(found: &Metadata) -> bool {
+    const STICKY: u32 = 0o1000;
+    found.is_file() || (found.is_dir() && found.permissions().mode() & STICKY == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn rights_of_others_are_taken_away_and_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("incarnation");
+        fs::write(&file, "1").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o664)).unwrap();
+        assert_eq!(tighten(&file).unwrap(), Some(0o664));
+        assert_eq!(mode(&file), 0o600);
+        assert_eq!(tighten(&file).unwrap(), None);
+        assert_eq!(tighten(&folder.path().join("absent")).unwrap(), None);
+    }
+
+    #[test]
+    fn links_and_folders_of_everybody_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, link) = (folder.path().join("shared"), folder.path().join("link"));
+        fs::create_dir(&shared).unwrap();
+        fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+        std::os::unix::fs::symlink(&shared, &link).unwrap();
+        assert_eq!(tighten(&shared).unwrap(), None);
+        assert_eq!(tighten(&link).unwrap(), None);
+        assert_eq!(mode(&shared), 0o1777);
+    }
+}

@@ -1,0 +1,167 @@
+//! What a running node may still do.
+
+use std::fs;
+use std::path::Path;
+
+use crate::node::Node;
+
+/// A hub whose sessions would like a congestion control of its own, and
+/// which listens on a privileged port where it may.
+const HUB: &str = r#"
+[node]
+number = 1
+role = "hub"
+state_dir = "@/state"
+CONFINE
+[api]
+socket = "@/run/api.sock"
+[tls]
+plain = true
+[tcp]
+congestion_control = ["hybla_dama", "cubic"]
+[[listener]]
+name = "sat"
+listen = "127.0.0.1:0"
+[[terminal]]
+node = 10
+send_rate_bps = 2_000_000
+"#;
+
+/// A node without sessions, whose sockets need no rights.
+const ALONE: &str = r#"
+[node]
+number = 1
+role = "hub"
+state_dir = "@/state"
+[api]
+socket = "@/run/api.sock"
+[edge]
+client_networks = ["127.0.0.0/8"]
+[[edge.listener]]
+name = "in"
+protocol = "socks5"
+address = "127.0.0.1:PORT"
+"#;
+
+const NET_ADMIN: u64 = 1 << 12;
+const NET_BIND_SERVICE: u64 = 1 << 10;
+const PERFMON: u64 = 1 << 38;
+const BPF: u64 = 1 << 39;
+
+fn field(status: &Path, name: &str) -> String {
+    let text = fs::read_to_string(status).unwrap();
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    let mut values = lines.filter(|(key, _)| *key == name);
+    values.next().unwrap().1.trim().to_owned()
+}
+
+fn mask(status: &Path, name: &str) -> u64 {
+    u64::from_str_radix(&field(status, name), 16).unwrap()
+}
+
+/// The status of each thread of a process.
+fn threads(id: u32) -> Vec<std::path::PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    tasks
+        .map(|task| task.unwrap().path().join("status"))
+        .collect()
+}
+
+/// That every thread has these capabilities in every set, and can gain none.
+fn assert_has(id: u32, capabilities: u64) {
+    let threads = threads(id);
+    assert!(threads.len() > 1);
+    for thread in threads {
+        for set in ["CapPrm", "CapEff", "CapBnd"] {
+            assert_eq!(mask(&thread, set), capabilities, "{set} of {thread:?}");
+        }
+        for set in ["CapInh", "CapAmb"] {
+            assert_eq!(mask(&thread, set), 0, "{set} of {thread:?}");
+        }
+        assert_eq!(field(&thread, "NoNewPrivs"), "1");
+        assert_eq!(field(&thread, "Seccomp"), "2");
+    }
+}
+
+/// The processes that `id` has started.
+fn children(id: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    text.split_whitespace()
+        .map(|id| id.parse().unwrap())
+        .collect()
+}
+
+fn is_privileged() -> bool {
+    let privileged = nix::unistd::geteuid().is_root();
+    if !privileged {
+        eprintln!("skipped: only root has capabilities to give away");
+    }
+    privileged
+}
+
+#[test]
+fn a_hub_keeps_what_its_sockets_need_and_its_helper_the_rest() {
+    if !is_privileged() {
+        return;
+    }
+    let node = Node::start(&HUB.replace("CONFINE", ""), |_| {});
+    assert_has(node.id(), NET_ADMIN);
+    let helpers = children(node.id());
+    let [helper] = helpers[..] else {
+        panic!("children: {helpers:?}");
+    };
+    for thread in threads(helper) {
+        let kept = mask(&thread, "CapPrm");
+        assert_eq!(kept & !(NET_ADMIN | BPF | PERFMON), 0, "{kept:x}");
+        assert_eq!(kept & NET_ADMIN, NET_ADMIN);
+    }
+    let status = node.ask("GET", "/v1/status", "");
+    for part in [r#""capabilities":["CAP_NET_ADMIN"]"#, r#""helper":true"#] {
+        assert!(status.body.contains(part), "no {part} in {}", status.body);
+    }
+    // Where they can be loaded, the controls are.
+    let log = node.log();
+    assert!(log.contains("congestion control whom"), "{log}");
+}
+
+#[test]
+fn the_helper_ends_with_a_node_that_is_killed() {
+    if !is_privileged() {
+        return;
+    }
+    let node = Node::start(&HUB.replace("CONFINE", ""), |_| {});
+    let helper = children(node.id())[0];
+    drop(node);
+    let started = std::time::Instant::now();
+    while Path::new(&format!("/proc/{helper}/exe")).exists() {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_node_whose_sockets_need_nothing_has_no_capability_and_no_helper() {
+    if !is_privileged() {
+        return;
+    }
+    let node = Node::start(&ALONE.replace("PORT", "0"), |_| {});
+    assert_has(node.id(), 0);
+    assert!(children(node.id()).is_empty());
+    // Any free port below 1024 would do.
+    let node = Node::start(&ALONE.replace("PORT", "1021"), |_| {});
+    assert_has(node.id(), NET_BIND_SERVICE);
+}
+
+#[test]
+fn an_operator_may_leave_all_rights_to_a_node_and_is_told() {
+    let node = Node::start(&HUB.replace("CONFINE", "confine = false"), |_| {});
+    let status = format!("/proc/{}/status", node.id());
+    assert_eq!(field(Path::new(&status), "Seccomp"), "0");
+    assert!(
+        node.log().contains("node.confine = false"),
+        "{}",
+        node.log()
+    );
+    let told = node.ask("GET", "/v1/status", "");
+    assert!(told.body.contains(r#""wanted":false"#), "{}", told.body);
+}

@@ -1,0 +1,1 @@
+"""What the packages and images say of a node's rights."""

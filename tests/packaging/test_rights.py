@@ -1,0 +1,77 @@
+"""The systemd unit leaves a node few rights, and image and documentation name the same."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "packaging" / "systemd" / "underpass.service"
+MOST_EXPOSURE = 2.0
+
+_ANALYZE = shutil.which("systemd-analyze")
+_needs_analyze = pytest.mark.skipif(
+    _ANALYZE is None, reason="systemd-analyze is not installed (Debian package systemd)"
+)
+
+
+def _analyze(*arguments: str) -> str:
+    assert _ANALYZE is not None
+    command = [_ANALYZE, "--no-pager", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def _values(key: str) -> list[str]:
+    """Return the words of all lines of a key of the unit."""
+    lines = UNIT.read_text().splitlines()
+    values = [line.partition("=")[2] for line in lines if line.startswith(f"{key}=")]
+    return " ".join(values).split()
+
+
+@_needs_analyze
+def test_the_unit_exposes_little() -> None:
+    """By systemd's own measure, of 0 (nothing) to 10 (everything)."""
+    told = _analyze("security", "--offline=true", str(UNIT))
+    level = re.search(r"Overall exposure level for \S+: ([\d.]+)", told)
+    assert level, told
+    assert float(level[1]) <= MOST_EXPOSURE, told
+
+
+@_needs_analyze
+def test_systemd_knows_every_line_of_the_unit() -> None:
+    """A typing mistake in a unit is a warning, and the right stays."""
+    told = _analyze("verify", str(UNIT)).splitlines()
+    # The program is not installed here.
+    assert [line for line in told if "is not executable" not in line] == []
+
+
+def test_unit_documentation_and_image_name_the_same_capabilities() -> None:
+    """What a node may be given, in the three places that operators read."""
+    given = set(_values("AmbientCapabilities"))
+    assert set(_values("CapabilityBoundingSet")) == given
+    operation = (ROOT / "docs" / "operation.md").read_text()
+    table = re.findall(r"^\| ((?:CAP_\w+(?:, )?)+)", operation, re.MULTILINE)
+    documented = {name for row in table for name in row.split(", ")}
+    # For ports below 1024, which no default needs.
+    assert documented - {"CAP_NET_BIND_SERVICE"} == given
+    image = (ROOT / "docker" / "README.md").read_text()
+    added = re.search(r"cap_add: \[([^]]+)\]", image)
+    assert added
+    assert {f"CAP_{name.strip()}" for name in added[1].split(",")} == given
+
+
+def test_the_image_gives_no_more_than_the_unit() -> None:
+    """By default a container has less: nobody's rights, and nothing to write but its volume."""
+    compose = (ROOT / "docker" / "compose.yaml").read_text()
+    for line in ["cap_drop: [ALL]", '"no-new-privileges:true"', "read_only: true"]:
+        assert line in compose, line
+    assert "cap_add" not in compose
+    assert "USER underpass" in (ROOT / "docker" / "gateway" / "Dockerfile").read_text()
+    assert _values("NoNewPrivileges") == ["yes"]
+    assert _values("ProtectSystem") == ["strict"]
+    assert _values("User") == ["underpass"]
