@@ -91,6 +91,14 @@ def serve(
             help="Delete plans that ended longer ago, all but each link's newest; 0 keeps them.",
         ),
     ] = 2,
+    keep_ledger_days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            envvar="UNDERPASS_KEEP_LEDGER_DAYS",
+            help="Delete older entries of the ledger, balances unchanged; 0 keeps them.",
+        ),
+    ] = 400,
     settle_within_s: Annotated[
         float,
         typer.Option(
@@ -145,6 +153,7 @@ def serve(
         keep_positions_s=keep_positions_days * 86_400 or None,
         keep_usage_s=keep_usage_days * 86_400 or None,
         keep_plans_s=keep_plans_days * 86_400 or None,
+        keep_ledger_s=keep_ledger_days * 86_400 or None,
         settle_within_s=settle_within_s,
         forgive_after_s=forgive_after_hours * 3_600 or None,
         token_requests_per_s=token_requests_per_s,

@@ -166,6 +166,11 @@ class Metrics:
             "Plans deleted for their age",
             registry=self.registry,
         )
+        self.ledger_pruned = Counter(
+            "underpass_control_ledger_pruned",
+            "Rows of the ledger deleted for their age; balances are unchanged",
+            registry=self.registry,
+        )
         self.planning_seconds = Histogram(
             "underpass_control_planning_seconds",
             "Time to work out a plan, without storing it",

@@ -1,4 +1,4 @@
-"""What is old is deleted: position reports, blockages, plans, and what links carried."""
+"""What is old is deleted: position reports, blockages, plans, what links carried, the ledger."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import structlog
 from prometheus_client import Counter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from dama.ledger import LedgerError
 from underpass_control.metrics import Metrics
 from underpass_control.planning import stored as plans
 from underpass_control.settings import Settings
-from underpass_control.storage import history, positions, settled_usage, usage
+from underpass_control.storage import history, ledger, positions, settled_usage, usage
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.portions import delete_all
 
@@ -57,6 +58,7 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
             metrics.acknowledgements_pruned,
         ),
         _Kind("plans", settings.keep_plans_s, [plans.prune], metrics.plans_pruned),
+        _Kind("ledger", settings.keep_ledger_s, [ledger.prune], metrics.ledger_pruned),
     )
     while True:
         for kind in kinds:
@@ -70,7 +72,7 @@ async def _prune_kind(database: Database, kind: _Kind) -> None:
     before_ms = time.time_ns() // 1_000_000 - round(kind.keep_s * 1000)
     try:
         count = sum([await prune(database, one, before_ms) for one in kind.prunes])
-    except DatabaseLostError as error:
+    except (DatabaseLostError, LedgerError, ledger.PruneError) as error:
         _LOG.warning("what is old could not be deleted", what=kind.name, error=str(error))
         return
     if count:

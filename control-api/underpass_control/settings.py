@@ -22,6 +22,9 @@ class Settings:
     forgive_after_s: float | None = 86_400.0
     # Plans that ended before this are deleted, but for the newest; None keeps them for ever.
     keep_plans_s: float | None = 2 * 86_400.0
+    # Entries of the ledger that are older are deleted, and what they came to is kept; None keeps
+    # them for ever.
+    keep_ledger_s: float | None = 400 * 86_400.0
     # Requests per second that one token may make, and four times as many at once.
     token_requests_per_s: float = 500.0
     # The same for all without a known token, by the address that they come from.

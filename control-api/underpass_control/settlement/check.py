@@ -1,5 +1,5 @@
-"""The audit of the ledger: all entries are applied again from the first, and the result is compared
-with the open lots that are stored."""
+"""The audit of the ledger: all entries are applied again, from what the deleted ones came to, and
+the result is compared with the open lots that are stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Audit:
     Attributes:
         entries: how many there are.
         postings: how many they have together.
-        balances: by terminal, in bits of capacity, what the entries come to.
+        balances: by terminal, in bits of capacity, what the entries come to, deleted ones included.
         faults: what is wrong; nothing, if all is well.
     """
 
@@ -46,7 +46,15 @@ async def audit(connection: AsyncConnection) -> AsyncIterator[Audit]:
 
 async def _audit(connection: AsyncConnection, beam: str, link: Link) -> Audit:
     found = Audit(beam, link)
-    ledger = Ledger()
+    opening = await stored.opening_of(connection, beam, link)
+    found.balances = {
+        int(name): sum(lot.bits for lot in account) for name, account in opening.items()
+    }
+    try:
+        ledger = Ledger(opening)
+    except LedgerError as error:
+        found.faults.append(f"what deleted entries came to: {error}")
+        return found
     last = 0
     while batch := await stored.replay(connection, beam, link, last, _AT_ONCE):
         for one in batch:

@@ -1,5 +1,8 @@
 """The ledger as it is stored: entries, never changed, and the open lots that they come to.
 
+Old entries are deleted, the first ones first. What they came to is kept as the opening lots, which
+the entries behind them go on from: so balances and audit stay exact, to the bit.
+
 Whoever writes the ledger of a beam's link first changes its row in `settled` (`advance`, `hold`),
 in the same transaction: so writers follow each other, and entries are in the order of their ids.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, insert, literal, select, tuple_, update
@@ -19,12 +23,26 @@ from dama.planner import Link
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Publish
-from underpass_control.storage.models import Beam, LedgerEntry, LedgerLot, LedgerPosting, Settled
+from underpass_control.storage.models import (
+    Beam,
+    LedgerEntry,
+    LedgerLot,
+    LedgerOpening,
+    LedgerPosting,
+    Settled,
+)
 
 _POSTINGS = BulkInsert(LedgerPosting, ("entry_id", "terminal", "bits"))
 _LOTS = BulkInsert(LedgerLot, ("beam_id", "link", "terminal", "since_ms", "bits"))
+_OPENING = BulkInsert(LedgerOpening, ("beam_id", "link", "terminal", "since_ms", "bits"))
+# Entries that are deleted with one reading of what those before came to.
+_PRUNED_AT_ONCE = 100
 # Postings in a page of entries: a beam of 10,000 terminals has as many in one entry.
 _MOST_POSTINGS = 20_000
+
+
+class PruneError(RuntimeError):
+    """What is old could not be deleted this time; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +146,14 @@ async def hold(connection: AsyncConnection, beam: str, link: Link) -> bool:
 
 async def lots_of(connection: AsyncConnection, beam: str, link: Link) -> dict[str, tuple[Lot, ...]]:
     """Return the open lots of each terminal, oldest first."""
-    query = select(LedgerLot.terminal, LedgerLot.since_ms, LedgerLot.bits)
-    query = query.where(_of(LedgerLot, beam, link)).order_by("terminal", "since_ms")
-    lots: dict[str, list[Lot]] = {}
-    for terminal, since_ms, bits in await connection.execute(query):
-        lots.setdefault(str(terminal), []).append(Lot(since_ms, bits))
-    return {name: tuple(account) for name, account in lots.items()}
+    return await _lots(connection, LedgerLot, beam, link)
+
+
+async def opening_of(
+    connection: AsyncConnection, beam: str, link: Link
+) -> dict[str, tuple[Lot, ...]]:
+    """Return the lots that the deleted entries came to, of each terminal, oldest first."""
+    return await _lots(connection, LedgerOpening, beam, link)
 
 
 async def ledger_of(connection: AsyncConnection, beam: str, link: Link) -> Ledger:
@@ -180,6 +200,63 @@ async def write(
     if changed:
         await _replace_lots(connection, beam, link, changed, ledger.lots())
     return made
+
+
+async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Delete the first entries, those that ended before a time; keep what they came to.
+
+    Returns:
+        How many rows: entries and postings. At least `limit` if there may be more.
+
+    Raises:
+        LedgerError: An entry is wrong. It and those behind it stay, for whoever looks into it.
+        PruneError: Another process deletes, too; this one does not.
+    """
+    deleted = 0
+    for beam, link in await books(connection):
+        while deleted < limit and (rows := await _prune_some(connection, beam, link, before_ms)):
+            deleted += rows
+    return deleted
+
+
+async def _prune_some(connection: AsyncConnection, beam: str, link: Link, before_ms: int) -> int:
+    """Delete the first entries of a link, some at a time; return how many rows."""
+    first = await replay(connection, beam, link, 0, _PRUNED_AT_ONCE)
+    old = list(takewhile(lambda one: one.to_ms < before_ms, first))
+    if not old:
+        return 0
+    ids = [one.id for one in old]
+    of_entries = LedgerPosting.entry_id.in_(ids)
+    await connection.execute(delete(LedgerPosting).where(of_entries))
+    gone = await connection.execute(delete(LedgerEntry).where(LedgerEntry.id.in_(ids)))
+    if gone.rowcount != len(ids):
+        raise PruneError(f"another process deletes entries of {beam}, {link.value}")
+    # Read behind the deletion: who deleted before has ended, and what it left is seen.
+    ledger = Ledger(await opening_of(connection, beam, link))
+    for one in old:
+        ledger.apply(one.entry())
+    await connection.execute(delete(LedgerOpening).where(_of(LedgerOpening, beam, link)))
+    rows = [
+        (beam, link.value, int(name), lot.since_ms, lot.bits)
+        for name, account in ledger.lots().items()
+        for lot in account
+    ]
+    await _OPENING.execute(connection, rows)
+    return len(ids) + sum(len(one.postings) for one in old)
+
+
+async def _lots(
+    connection: AsyncConnection,
+    table: type[LedgerLot] | type[LedgerOpening],
+    beam: str,
+    link: Link,
+) -> dict[str, tuple[Lot, ...]]:
+    query = select(table.terminal, table.since_ms, table.bits)
+    query = query.where(_of(table, beam, link)).order_by("terminal", "since_ms")
+    lots: dict[str, list[Lot]] = {}
+    for terminal, since_ms, bits in await connection.execute(query):
+        lots.setdefault(str(terminal), []).append(Lot(since_ms, bits))
+    return {name: tuple(account) for name, account in lots.items()}
 
 
 async def _replace_lots(
@@ -253,10 +330,11 @@ async def replay(
 
 
 async def books(connection: AsyncConnection) -> list[tuple[str, Link]]:
-    """Return all beams and links that have entries or open lots."""
+    """Return all beams and links that have entries, or lots that such came to."""
     of_entries = select(LedgerEntry.beam_id, LedgerEntry.link)
     of_lots = select(LedgerLot.beam_id, LedgerLot.link)
-    rows = await connection.execute(of_entries.union(of_lots))
+    of_opening = select(LedgerOpening.beam_id, LedgerOpening.link)
+    rows = await connection.execute(of_entries.union(of_lots, of_opening))
     return sorted((beam, Link(link)) for beam, link in rows)
 
 
@@ -282,7 +360,9 @@ async def _with_postings(connection: AsyncConnection, rows: Sequence[Any]) -> li
     return [_stored(row, postings[row.id]) for row in rows]
 
 
-def _of(table: type[Settled] | type[LedgerLot], beam: str, link: Link) -> ColumnElement[bool]:
+def _of(
+    table: type[Settled] | type[LedgerLot] | type[LedgerOpening], beam: str, link: Link
+) -> ColumnElement[bool]:
     return (table.beam_id == beam) & (table.link == link.value)
 
 

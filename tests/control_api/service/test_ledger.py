@@ -8,12 +8,19 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import delete, update
 from underpass_control.instants import moment_of, rfc3339
+from underpass_control.pruning import prune
+from underpass_control.settlement.check import Audit, audit
 from underpass_control.settlement.period import Counted
 from underpass_control.storage import ledger as stored
 from underpass_control.storage import settled_usage, usage
-from underpass_control.storage.models import LedgerLot, LedgerPosting
+from underpass_control.storage.models import (
+    LedgerEntry,
+    LedgerLot,
+    LedgerOpening,
+    LedgerPosting,
+)
 
-from dama.ledger import Entry, Kind, Ledger, Posting
+from dama.ledger import Entry, Kind, Ledger, LedgerError, Lot, Posting
 from dama.planner import Link
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_events import following
@@ -314,3 +321,96 @@ def test_balances_are_what_the_ledger_says(api: Api) -> None:
 
     balances, ledger = api.run(read())
     assert {str(terminal): bits for terminal, bits in balances.items()} == ledger.balances()
+
+
+def audits(api: Api) -> list[Audit]:
+    async def read() -> list[Audit]:
+        async with api.database.reading() as connection:
+            return [one async for one in audit(connection)]
+
+    return api.run(read())
+
+
+def lots(api: Api) -> dict[str, tuple[Lot, ...]]:
+    async def read() -> dict[str, tuple[Lot, ...]]:
+        async with api.database.reading() as connection:
+            return await stored.lots_of(connection, "ku-1", Link.FORWARD)
+
+    return api.run(read())
+
+
+def pruned(api: Api, before_s: int) -> int:
+    """Delete what ended before a time, s from the first entry's beginning; return the rows."""
+    return api.run(prune(api.database, stored.prune, START_MS + 1000 * before_s))
+
+
+def test_old_entries_are_deleted_and_no_balance_changes(api: Api) -> None:
+    # Lent, lent, repaid in part, and lent again: the lots depend on the order.
+    lend(api, [100, 200, -150, 70])
+    balances, kept = api.get(BALANCES).json, lots(api)
+    assert pruned(api, 31) == 3 * (1 + 2)
+    assert starts(api.get(LEDGER).json["entries"]) == [moment(30)]
+    assert api.get(BALANCES).json == balances
+    assert lots(api) == kept
+    [found] = audits(api)
+    assert found.faults == []
+    assert found.entries == 1
+    assert found.balances == {FIRST: -220, SECOND: 220}
+
+
+def test_what_was_deleted_in_portions_comes_to_the_same(api: Api) -> None:
+    lend(api, [number * (-1) ** number for number in range(1, 260)])
+    kept = lots(api)
+    assert pruned(api, 1_000) + pruned(api, 2_500) == 249 * 3
+    assert pruned(api, 2_500) == 0
+    assert lots(api) == kept
+    lend(api, [5])
+    assert audits(api)[0].faults == []
+
+
+def test_a_ledger_of_which_every_entry_is_deleted_is_still_audited(api: Api) -> None:
+    lend(api, [100, 200])
+    assert pruned(api, 3_600) == 6
+    [found] = audits(api)
+    assert (found.entries, found.balances) == (0, {FIRST: -300, SECOND: 300})
+    assert found.faults == []
+
+
+def test_an_opening_that_does_not_balance_is_found(api: Api) -> None:
+    lend(api, [100, 200])
+    pruned(api, 11)
+
+    async def change() -> None:
+        async with api.database.transaction() as connection:
+            statement = update(LedgerOpening).where(LedgerOpening.terminal == FIRST)
+            await connection.execute(statement.values(bits=-99))
+
+    api.run(change())
+    assert "deleted entries" in audits(api)[0].faults[0]
+
+
+def test_a_wrong_entry_is_not_deleted(api: Api) -> None:
+    lend(api, [100, 200])
+
+    async def change() -> None:
+        async with api.database.transaction() as connection:
+            statement = update(LedgerPosting).where(LedgerPosting.terminal == FIRST)
+            await connection.execute(statement.values(bits=-1))
+
+    api.run(change())
+    with pytest.raises(LedgerError):
+        pruned(api, 3_600)
+    assert len(api.get(LEDGER).json["entries"]) == 2
+
+
+def test_the_newest_entry_in_between_keeps_those_behind_it(api: Api) -> None:
+    lend(api, [100, 200, 300])
+
+    async def change() -> None:
+        async with api.database.transaction() as connection:
+            statement = update(LedgerEntry).where(LedgerEntry.from_ms == START_MS + 10_000)
+            await connection.execute(statement.values(to_ms=START_MS + 900_000))
+
+    api.run(change())
+    assert pruned(api, 600) == 3
+    assert starts(api.get(LEDGER).json["entries"]) == [moment(10), moment(20)]

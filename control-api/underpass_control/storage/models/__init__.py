@@ -14,6 +14,7 @@ from underpass_control.storage.models.blockages import (
 from underpass_control.storage.models.ledger import (
     LedgerEntry,
     LedgerLot,
+    LedgerOpening,
     LedgerPosting,
     Settled,
     SettledUsage,
@@ -34,6 +35,7 @@ __all__ = [
     "Lease",
     "LedgerEntry",
     "LedgerLot",
+    "LedgerOpening",
     "LedgerPosting",
     "LinkState",
     "LinkUsage",

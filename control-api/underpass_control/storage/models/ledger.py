@@ -9,7 +9,7 @@ from underpass_control.storage.models.base import Base, OfBeamLink, OfNamedLink,
 
 
 class LedgerEntry(Base):
-    """What changed hands in a period; written once and never changed.
+    """What changed hands in a period; written once, never changed, and deleted when it is old.
 
     No foreign keys: the ledger outlives the beams and terminals that it tells of.
     """
@@ -55,6 +55,16 @@ class LedgerLot(OfNamedLink, Base):
     """A part of a terminal's balance with its age: what all entries come to, kept at hand."""
 
     __tablename__ = "ledger_lot"
+
+    terminal: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    since_ms: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    bits: Mapped[int]
+
+
+class LedgerOpening(OfNamedLink, Base):
+    """The lots that the deleted entries of a link came to: what its first entry goes on from."""
+
+    __tablename__ = "ledger_opening"
 
     terminal: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     since_ms: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
