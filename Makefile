@@ -8,19 +8,19 @@ PYTHON := .venv/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 export UNDERPASS_BIN ?= $(abspath $(TARGET))/release
 
-# Arguments of `make bench`, for example ARGS="run first-byte --runs 5".
+# Arguments of `make bench`: tests/benchmarks/README.md.
 ARGS ?= run
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 5
 
-# $(call timed,what,command): runs the command and says how long it took.
+# $(call timed,what,command): runs the command and says how long it took. No comma in `what`.
 timed = @printf '== %s\n' "$(1)"; start=$$SECONDS; $(2) && printf '== done in %d s: %s\n' $$((SECONDS - start)) "$(1)"
 
 help:
 	@echo "make demo    the whole system on an emulated satellite hop, until Ctrl-C (root)"
 	@echo "make test    every test; those that make network namespaces need root"
 	@echo "make lint    formatting, clippy, ruff, mypy"
-	@echo "make bench   the benchmarks, with report (root, hours; ARGS='run first-byte --runs 5')"
+	@echo "make bench   the benchmarks, by themselves (root; ARGS=campaign: all of them, six hours, with report)"
 	@echo "make images  the container images of gateway, control service and PostgreSQL (docker/)"
 	@echo "make test-images   builds them and runs the composed system (minutes; its engine: root)"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
@@ -31,8 +31,8 @@ setup:
 	@.ci/setup
 
 build: setup
-	$(call timed,building underpass and satlink (first time: some minutes),\
-	    cargo build --locked --release -p underpass -p satlink)
+	$(call timed,building underpass with satlink and swarm (first time: some minutes),\
+	    cargo build --locked --release -p underpass -p satlink -p swarm)
 
 demo: build
 	@PYTHONPATH=control-api $(PYTHON) -m tests.testbed.demo

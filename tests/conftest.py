@@ -15,7 +15,11 @@ settings.register_profile("underpass", deadline=None)
 settings.load_profile("underpass")
 
 # The programs that a marker's tests start.
-_PROGRAMS = {"testbed": ("satlink",), "node": ("satlink", "underpass")}
+_PROGRAMS = {
+    "testbed": ("satlink",),
+    "node": ("satlink", "underpass"),
+    "swarm": ("satlink", "underpass", "swarm"),
+}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

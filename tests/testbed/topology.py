@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +47,8 @@ class Testbed:
     With `wan`, a router stands between hub and origin: the link from it to the origin is
     emulated too, and shared with the terrestrial clients in the namespace `ground`.
 
+    `sysctls` are set in every namespace, over the test bed's own.
+
     Logs stay in `log_dir` when it is given or when the end is an error; else they go too.
     """
 
@@ -61,6 +63,7 @@ class Testbed:
         terrestrial: Profile | None = None,
         wan: Profile | None = None,
         origin_congestion_control: str | None = None,
+        sysctls: Mapping[str, str] | None = None,
         seed: int = 1,
         log_dir: Path | None = None,
     ) -> None:
@@ -75,6 +78,7 @@ class Testbed:
         self._terrestrial_profile = terrestrial
         self._wan_profile = wan
         self._origin_congestion_control = origin_congestion_control
+        self._sysctls = dict(sysctls or {})
         self._seed = seed
         self.terminals: list[Terminal] = []
         self.terrestrial: Satlink | None = None
@@ -103,6 +107,8 @@ class Testbed:
         """Make a namespace that is removed with the test bed."""
         namespace = Namespace(self.prefix + name, forwarding=forwarding)
         self._stack.callback(namespace.delete)
+        if self._sysctls:
+            namespace.sysctl(**self._sysctls)
         return namespace
 
     def start(

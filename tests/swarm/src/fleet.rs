@@ -1,0 +1,238 @@
+//! A swarm of light terminals, and what it makes of its hub.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::time::sleep;
+
+use crate::terminal::{Config, Figures, Terminal, TerminalError};
+
+/// Sessions of a terminal: four classes with their standbys.
+const SESSIONS: usize = 8;
+
+/// What the swarm does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many terminals.
+    pub terminals: usize,
+    /// Node number of the first; the others follow.
+    pub first_node: u64,
+    /// How each is made.
+    pub config: Config,
+    /// Terminals that begin to dial in a second.
+    pub per_s: f64,
+    /// How long all may take to be connected.
+    pub patience: Duration,
+    /// How long to leave the hub alone before it is measured.
+    pub settle: Duration,
+    /// For how long it is measured.
+    pub measure: Duration,
+    /// Bytes that each downloads at once, where it does.
+    pub download: Option<(SocketAddr, u64)>,
+    /// The hub's process, where it is on this machine.
+    pub hub_pid: Option<u32>,
+}
+
+/// What came of it.
+#[derive(Debug, Default, Serialize)]
+pub struct Outcome {
+    pub terminals: usize,
+    /// Terminals with all sessions up.
+    pub connected: usize,
+    /// Terminals that have a session and are not blocked, at the end.
+    pub alive: usize,
+    /// From the first dial until all were connected, s.
+    pub connecting_s: f64,
+    /// Blockages that terminals have seen while they were measured.
+    pub blockages: u64,
+    /// Memory of the hub before the first terminal, bytes.
+    pub hub_before_bytes: Option<u64>,
+    /// Memory of the hub beyond that for each terminal at the end, bytes.
+    pub hub_bytes_per_terminal: Option<f64>,
+    /// Processor time that the hub took for connecting, s.
+    pub hub_connecting_cpu_s: Option<f64>,
+    /// Processor time that it took while measured, s.
+    pub hub_cpu_s: Option<f64>,
+    /// The same as a share of one core, percent.
+    pub hub_cpu_percent: Option<f64>,
+    /// How long was measured, s.
+    pub measured_s: f64,
+    /// Bytes delivered in that time.
+    pub delivered_bytes: u64,
+    /// Their rate from the first download's begin to its last byte, bit/s.
+    pub goodput_bps: Option<f64>,
+    pub complete: u64,
+    pub broken: u64,
+    /// Jain's index of the terminals' rates.
+    pub jain: Option<f64>,
+}
+
+/// Plays the plan.
+///
+/// # Errors
+/// When a terminal cannot be made, or the hub's process is not there.
+pub async fn play(plan: &Plan) -> Result<Outcome, TerminalError> {
+    let before = plan.hub_pid.map(Usage::of).transpose()?;
+    let start = Instant::now();
+    let mut terminals = Vec::with_capacity(plan.terminals);
+    for (number, node) in (plan.first_node..).take(plan.terminals).enumerate() {
+        let due = Duration::from_secs_f64(number as f64 / plan.per_s);
+        sleep(due.saturating_sub(start.elapsed())).await;
+        terminals.push(Terminal::start(&plan.config, node)?);
+    }
+    let connected = |terminals: &[Terminal]| {
+        let up = terminals
+            .iter()
+            .filter(|t| t.figures().sessions >= SESSIONS);
+        up.count()
+    };
+    while connected(&terminals) < plan.terminals && start.elapsed() < plan.patience {
+        sleep(Duration::from_millis(100)).await;
+    }
+    let connecting_s = start.elapsed().as_secs_f64();
+    sleep(plan.settle).await;
+
+    let first = plan.hub_pid.map(Usage::of).transpose()?;
+    let begun: Vec<Figures> = terminals.iter().map(Terminal::figures).collect();
+    let began = Instant::now();
+    if let Some((origin, bytes)) = plan.download {
+        for terminal in &terminals {
+            terminal.download(origin, bytes);
+        }
+    }
+    while began.elapsed() < plan.measure {
+        sleep(Duration::from_millis(100)).await;
+        let done = |t: &Terminal| t.figures().complete + t.figures().broken > 0;
+        if plan.download.is_some() && terminals.iter().all(done) {
+            break;
+        }
+    }
+    let measured_s = began.elapsed().as_secs_f64();
+    let last = plan.hub_pid.map(Usage::of).transpose()?;
+    let ended: Vec<Figures> = terminals.iter().map(Terminal::figures).collect();
+
+    let cpu = |from: &Option<Usage>, to: &Option<Usage>| {
+        from.as_ref()
+            .zip(to.as_ref())
+            .map(|(a, b)| b.cpu_s - a.cpu_s)
+    };
+    let hub_cpu_s = cpu(&first, &last);
+    let delivered: Vec<u64> = begun
+        .iter()
+        .zip(&ended)
+        .map(|(a, b)| b.received_bytes - a.received_bytes)
+        .collect();
+    let last_byte = ended.iter().filter_map(|f| f.last_byte).max();
+    let sum: u64 = delivered.iter().sum();
+    Ok(Outcome {
+        terminals: plan.terminals,
+        connected: connected(&terminals),
+        alive: ended
+            .iter()
+            .filter(|f| f.sessions > 0 && !f.blocked)
+            .count(),
+        connecting_s,
+        blockages: blockages(&ended) - blockages(&begun),
+        hub_before_bytes: before.as_ref().map(|usage| usage.memory_bytes),
+        hub_bytes_per_terminal: before
+            .as_ref()
+            .zip(last.as_ref())
+            .map(|(a, b)| (b.memory_bytes as f64 - a.memory_bytes as f64) / plan.terminals as f64),
+        hub_connecting_cpu_s: cpu(&before, &first),
+        hub_cpu_s,
+        hub_cpu_percent: hub_cpu_s.map(|cpu| 100.0 * cpu / measured_s),
+        measured_s,
+        delivered_bytes: sum,
+        goodput_bps: plan
+            .download
+            .and(last_byte)
+            .map(|at| sum as f64 * 8.0 / (at - began).as_secs_f64()),
+        complete: ended.iter().map(|f| f.complete).sum(),
+        broken: ended.iter().map(|f| f.broken).sum(),
+        jain: plan.download.and_then(|_| jain(&began, &ended, &delivered)),
+    })
+}
+
+fn blockages(figures: &[Figures]) -> u64 {
+    figures.iter().map(|f| f.blockages).sum()
+}
+
+/// Jain's index of rates: 1 where all are equal, 1/n where one has all.
+fn jain(began: &Instant, ended: &[Figures], delivered: &[u64]) -> Option<f64> {
+    let rates = ended.iter().zip(delivered).map(|(figures, bytes)| {
+        let took = figures
+            .last_byte
+            .map_or(0.0, |at| (at - *began).as_secs_f64());
+        if took > 0.0 {
+            *bytes as f64 / took
+        } else {
+            0.0
+        }
+    });
+    let rates: Vec<f64> = rates.collect();
+    index(&rates)
+}
+
+fn index(rates: &[f64]) -> Option<f64> {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+}
+
+/// What a process has used.
+#[derive(Debug)]
+struct Usage {
+    /// Memory that is its own, bytes.
+    memory_bytes: u64,
+    /// Processor time, s.
+    cpu_s: f64,
+}
+
+impl Usage {
+    fn of(pid: u32) -> io::Result<Usage> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let bad = || io::Error::other(format!("/proc/{pid} is not as expected"));
+        let memory = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = memory.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        // The name before may have any character, the parenthesis too.
+        let fields = stat
+            .rsplit_once(") ")
+            .map(|(_, rest)| rest.split_whitespace());
+        // utime and stime are fields 14 and 15 (proc(5)); the first here is 3.
+        let ticks: Option<f64> = fields.map(|fields| {
+            let times = fields.skip(11).take(2);
+            times.filter_map(|text| text.parse::<f64>().ok()).sum()
+        });
+        let per_s = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
+            .map_err(io::Error::from)?
+            .ok_or_else(bad)?;
+        Ok(Usage {
+            memory_bytes: kib.ok_or_else(bad)? * 1024,
+            cpu_s: ticks.ok_or_else(bad)? / per_s as f64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jain_tells_equal_from_unequal() {
+        assert_eq!(index(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(index(&[8.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!(index(&[0.0, 0.0]), None);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        let usage = Usage::of(std::process::id()).expect("this process");
+        assert!(usage.memory_bytes > 0);
+    }
+}

@@ -1,0 +1,80 @@
+"""A hub for many light terminals, which `swarm` plays in one process."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tests.testbed import addresses
+from tests.testbed.loopback import Loopback
+from tests.testbed.namespace import command
+from tests.testbed.node import HUB_NODE, TCPCL_PORT, Node, merged, terminal_node
+from tests.testbed.process import Process, ProcessError
+from tests.testbed.programs import built
+
+HUB = f"{addresses.HUB_SAT}:{TCPCL_PORT}"
+
+
+class SwarmHub:
+    """A hub on the loopback, which knows so many terminals, with certificates for all of them."""
+
+    def __init__(
+        self,
+        bed: Loopback,
+        terminals: int,
+        *,
+        rtt_ms: int = 600,
+        hub: Mapping[str, object] | None = None,
+    ) -> None:
+        self.bed = bed
+        self.pki = bed.dir / "pki-swarm"
+        # Each terminal has eight sessions, with two descriptors each at the hub.
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 20 * terminals:
+            raise ProcessError(f"{hard} open files are too few for {terminals} terminals")
+        last = terminal_node(terminals)
+        command([built("swarm"), "certificates", "--pki", str(self.pki), "--count", str(last)])
+        config: dict[str, object] = {
+            "node": {
+                "number": HUB_NODE,
+                "role": "hub",
+                "state_dir": bed.dir / "state-swarm-hub",
+                "drain_s": 2,
+            },
+            "tls": {"pki_dir": self.pki / "nodes" / str(HUB_NODE)},
+            "edge": {"dial": {"allow_networks": [addresses.WAN_NETWORK]}},
+            "listener": [{"name": "beam", "listen": HUB}],
+            "terminal": [
+                {"node": terminal_node(index), "rtt_ms": rtt_ms} for index in range(terminals)
+            ],
+        }
+        self.node = Node(bed, "swarm-hub", bed.hub, merged(config, hub or {}))
+        self.node.process.wait_until(lambda: self.node.carries(0), timeout_s=60.0)
+
+    def start(self, name: str, *arguments: str) -> Process:
+        """Start `swarm` with the arguments that all its commands have in common."""
+        argv = [built("swarm"), *arguments, "--hub", HUB, "--pki", str(self.pki)]
+        return self.bed.start(name, argv, self.bed.hub)
+
+    def terminals(self, count: int, *arguments: str, name: str = "swarm") -> Process:
+        """Start light terminals; what came of them is read by `outcome`."""
+        pid = str(self.node.process.pid)
+        return self.start(name, "terminals", "--count", str(count), "--hub-pid", pid, *arguments)
+
+
+def outcome(process: Process, *, timeout_s: float) -> dict[str, Any]:
+    """Wait for the end of light terminals; return what came of them."""
+    deadline = time.monotonic() + timeout_s
+    while process.running():
+        if time.monotonic() > deadline:
+            raise ProcessError(f"{process.name} is not over after {timeout_s} s")
+        time.sleep(0.2)
+    lines = process.log_path.read_text().splitlines()
+    told = [line for line in lines if line.startswith("{")]
+    if not told:
+        raise ProcessError(f"{process.name} ended without a word:\n{process.log_tail()}")
+    result: dict[str, Any] = json.loads(told[-1])
+    return result
