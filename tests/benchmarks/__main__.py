@@ -6,14 +6,30 @@ import argparse
 import signal
 import sys
 import time
+from pathlib import Path
 
 from tests.benchmarks import subjects
 from tests.benchmarks.bench import Settings, say
+from tests.benchmarks.campaign.course import (
+    Course,
+    begun_or_resumed,
+    broken_off_by_signals,
+    launcher,
+    replace_results,
+)
+from tests.benchmarks.campaign.manifest import CampaignError, made_now
+from tests.benchmarks.campaign.plan import CAMPAIGN, chosen
 from tests.benchmarks.experiments import EXPERIMENTS
 from tests.benchmarks.figures import FIGURES
-from tests.benchmarks.report import summary, write_report
+from tests.benchmarks.readme import write_readme
+from tests.benchmarks.records import RESULTS
+from tests.benchmarks.report import MixedError, summary, write_report
 from tests.testbed import namespace
 from tests.testbed.programs import missing
+
+# What is measured and is not, or not yet, the results of the project; git ignores it.
+_OWN = Path(__file__).parents[2] / ".bench"
+_IDLE_S = 60.0
 
 
 def main() -> int:
@@ -24,16 +40,22 @@ def main() -> int:
         print("subjects:", *subjects.NAMES, sep="\n  ")
         print("figures:", *FIGURES, sep="\n  ")
         return 0
-    if arguments.command == "report":
-        say(f"written: {write_report()}")
-        return 0
-    reason = namespace.unprivileged_reason() or missing("satlink")
-    if reason:
-        print(f"the benchmarks cannot run: {reason}", file=sys.stderr)
+    try:
+        if arguments.command == "report":
+            _write(arguments.folder)
+            return 0
+        reason = namespace.unprivileged_reason() or missing("satlink")
+        if reason:
+            print(f"the benchmarks cannot run: {reason}", file=sys.stderr)
+            return 1
+        namespace.sweep()
+        if arguments.command == "campaign":
+            return _campaign(arguments)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        return _run(arguments)
+    except (CampaignError, MixedError) as error:
+        print(error, file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    namespace.sweep()
-    return _run(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -52,21 +74,55 @@ def _run(arguments: argparse.Namespace) -> int:
         runs = f"runs {settings.runs or 'as the experiment has it'}"
         if settings.peer_runs:
             runs += f", of the others at most {settings.peer_runs}"
-        result.notes["settings"] = (
-            f"{runs}, idle {settings.idle_s:g} s, seeds from {settings.seed}, "
-            f"{time.monotonic() - began:.0f} s in all"
-        )
-        say(f"== {name} took {time.monotonic() - began:.0f} s: {result.save()}")
+        result.notes["settings"] = f"{runs}, idle {settings.idle_s:g} s, seeds from {settings.seed}"
+        result.campaign = arguments.campaign
+        result.took_s = round(time.monotonic() - began, 1)
+        say(f"== {name} took {result.took_s:.0f} s: {result.save(arguments.into)}")
         results.append(result)
-        write_report()
+        # The experiments of a campaign run beside each other: it makes the report at its end.
+        if arguments.campaign is None:
+            write_report(arguments.into)
     print(summary(results))
     return 0
+
+
+def _campaign(arguments: argparse.Namespace) -> int:
+    entries = chosen(arguments.experiments, arguments.scale)
+    trial = len(entries) < len(CAMPAIGN) or arguments.scale < 1
+    folder = arguments.into or _OWN / ("trial" if trial else "campaign")
+    fresh = made_now(entries, seed=arguments.seed, trial=trial)
+    manifest = begun_or_resumed(folder, fresh, anew=arguments.anew)
+    portion_s = None if arguments.portion is None else 60 * arguments.portion
+    # Short trials need no minute of idleness.
+    launch = launcher(folder, manifest, _IDLE_S * arguments.scale)
+    course = Course(folder, manifest, entries, launch, portion_s=portion_s)
+    with broken_off_by_signals(course):
+        course.run()
+    if manifest.ended is None:
+        say(f"not complete: the same command goes on with it, in {folder}")
+        return 1
+    _write(folder)
+    if not trial and arguments.into is None:
+        _install(folder)
+    return 0
+
+
+def _install(folder: Path) -> None:
+    """Have a complete campaign take the place of the project's results."""
+    replace_results(folder, RESULTS, _OWN)
+    _write(RESULTS)
+
+
+def _write(folder: Path) -> None:
+    say(f"written: {write_report(folder)}")
+    if folder == RESULTS:
+        say(f"written: {write_readme()}")
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="measure, save as JSON, and write the report")
+    run = commands.add_parser("run", help="measure by itself, save as JSON, and write a report")
     run.add_argument(
         "experiments", nargs="*", metavar="NAME", help="experiments by name; all if none is given"
     )
@@ -77,17 +133,44 @@ def _parse() -> argparse.Namespace:
     run.add_argument(
         "--subjects", nargs="+", choices=subjects.NAMES, default=subjects.NAMES, metavar="SUBJECT"
     )
-    run.add_argument("--idle-s", type=float, default=60.0, help="idle time before each series")
-    run.add_argument("--seed", type=int, default=1, help="seed of the first run of each series")
+    run.add_argument("--idle-s", type=float, default=_IDLE_S, help="idle time before first runs")
+    run.add_argument("--into", type=Path, default=_OWN / "runs", help="folder of the results")
+    # What a campaign starts its experiments with.
+    run.add_argument("--campaign", help=argparse.SUPPRESS)
+    campaign = commands.add_parser(
+        "campaign", help="measure everything on this commit, or go on with it; some six hours"
+    )
+    campaign.add_argument(
+        "--portion", type=float, metavar="MINUTES", help="begin only what is done within them"
+    )
+    campaign.add_argument("--anew", action="store_true", help="forget what was begun")
+    campaign.add_argument(
+        "--experiments", nargs="+", default=[], metavar="NAME", help="only these: a trial"
+    )
+    campaign.add_argument(
+        "--scale", type=_part, default=1.0, help="this part of the runs and the idle time: a trial"
+    )
+    campaign.add_argument("--into", type=Path, help="keep it in this folder, and only there")
+    for command in (run, campaign):
+        command.add_argument("--seed", type=int, default=1, help="seed of the first run of each")
     commands.add_parser("list", help="show the names of experiments, subjects and figures")
-    commands.add_parser("report", help="write the report again from the saved JSON")
+    report = commands.add_parser("report", help="write a folder's report again from its JSON")
+    report.add_argument("folder", nargs="?", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    if arguments.command == "run":
+    if arguments.command in ("run", "campaign"):
         unknown = set(arguments.experiments) - set(EXPERIMENTS)
         if unknown:
             parser.error(f"no such experiment: {', '.join(sorted(unknown))}; see `list`")
+    if arguments.command == "run":
         arguments.experiments = arguments.experiments or list(EXPERIMENTS)
     return arguments
+
+
+def _part(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError("more than 0, at most 1")
+    return value
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""The course of a series: warm up, idle, runs with the same seeds, censoring, draining."""
+"""The course of an experiment: idle, runs in turn with the same seeds, censoring, draining."""
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tests.benchmarks import subjects
 from tests.benchmarks.subjects import Access, Subject, Unavailable
@@ -19,6 +18,11 @@ from tests.testbed.topology import Testbed
 _QUIET_BYTES_PER_S = 20_000
 _DRAIN_LIMIT_S = 90.0
 _CENSOR_FACTOR = 10
+# The receive buffer that a socket begins with decides how fast a download can begin, so its
+# default is raised as its maximum is: for every subject, client and origin alike. Send buffers
+# follow the congestion window by themselves.
+WIDE_WINDOWS = {"net.ipv4.tcp_rmem": "4096 33554432 134217728"}
+OURS = "underpass"
 # TCP/IP headers with timestamps leave this part of a packet of 1500 bytes.
 HEADERS_LEAVE = 1448 / 1500
 
@@ -41,12 +45,32 @@ class Settings:
     subjects: Sequence[str] = field(default_factory=lambda: list(subjects.NAMES))
     # None: as each experiment has it.
     runs: int | None = None
-    # At most so many for the subjects that are not our own.
+    # At most so many for the subjects that are not `underpass`.
     peer_runs: int | None = None
     idle_s: float = 60.0
     seed: int = 1
-    # How long a run may take while our own median is not known.
+    # How long a run may take while that of ours is not known, and then at most.
     cap_s: float = 120.0
+    most_s: float = 180.0
+
+    def runs_of(self, subject: str, default: int) -> int:
+        """Return how many runs a subject has, where the experiment itself has `default`."""
+        runs = self.runs or default
+        if subject != OURS and self.peer_runs:
+            runs = min(runs, self.peer_runs)
+        return runs
+
+
+@dataclass(frozen=True)
+class Series(Generic[R]):
+    """Runs of one subject: `one(access, seed, deadline_s)` is one of them.
+
+    `prepare` is called before each, for series that share a subject and differ in its state.
+    """
+
+    subject: Subject
+    one: Callable[[Access, int, float], R]
+    prepare: Callable[[], None] | None = None
 
 
 def say(text: str) -> None:
@@ -78,44 +102,50 @@ class Bench:
             self.left_out[subject.name] = str(error)
             say(f"{subject.name} is left out: {error}")
             return
+        self.add_started(subject)
+
+    def add_started(self, subject: Subject) -> None:
+        """Take a subject in that runs already; it is idle from now on."""
         self.subjects.append(subject)
         self._idle_since[subject.name] = time.monotonic()
 
-    def runs(self, default: int) -> int:
-        """Return how many runs a series has."""
-        return self.settings.runs or default
+    def in_turn(
+        self, series: Sequence[Series[R]], default: int, *, idle_before_each: bool = False
+    ) -> list[list[R]]:
+        """Make the runs of all series in rounds, each subject once in a round.
 
-    def series(
-        self,
-        subject: Subject,
-        runs: int,
-        one: Callable[[Access, int, float], R],
-        *,
-        idle_before_each: bool = False,
-    ) -> list[R]:
-        """Run `one(access, seed, deadline_s)` so many times after an idle time.
-
-        The first subject's median bounds the later ones' runs at ten times of it.
+        So all meet the same hours and the same seeds: round n has seed n. A series with fewer
+        runs than another has them spread evenly over the rounds. Each subject is idle for the
+        time of the settings before its first run; between two of its runs, for as long as the
+        others' take, or with `idle_before_each` for that time too. Our first run bounds all
+        later ones: they may take ten times as long.
         """
-        if subject.name != "underpass" and self.settings.peer_runs:
-            runs = min(runs, self.settings.peer_runs)
-        subject.before_series()
-        # The first connection may find caches, ARP and code cold: it is no part of the series.
-        self.rest(subject)
-        results: list[R] = []
-        for number in range(runs):
-            if idle_before_each and number:
-                self.rest(subject)
-            self.testbed.satlink.seed(self.settings.seed + number)
-            results.append(one(subject.access(), self.settings.seed + number, self.deadline_s()))
-            self.drain()
-            self.rested_from_now(subject)
-        subject.after_series()
-        if subject.name == "underpass":
-            done = [result.last_byte_s for result in results if result.last_byte_s is not None]
-            if done:
-                self._limit_s = _CENSOR_FACTOR * statistics.median(done)
+        wanted = [self.settings.runs_of(each.subject.name, default) for each in series]
+        rounds = max(wanted, default=0)
+        results: list[list[R]] = [[] for _ in series]
+        for number in range(rounds):
+            for place, each in enumerate(series):
+                if number not in spread(wanted[place], rounds):
+                    continue
+                idle = idle_before_each or not results[place]
+                results[place].append(self._one(each, self.settings.seed + number, idle=idle))
         return results
+
+    def _one(self, series: Series[R], seed: int, *, idle: bool) -> R:
+        subject = series.subject
+        if series.prepare:
+            series.prepare()
+        subject.before_run()
+        if idle:
+            self.rest(subject)
+        self.testbed.satlink.seed(seed)
+        result = series.one(subject.access(), seed, self.deadline_s())
+        self.drain()
+        self.rested_from_now(subject)
+        subject.after_run()
+        if subject.name == OURS and self._limit_s is None and result.last_byte_s is not None:
+            self._limit_s = min(_CENSOR_FACTOR * result.last_byte_s, self.settings.most_s)
+        return result
 
     def deadline_s(self) -> float:
         """Return how long a run may take."""
@@ -142,6 +172,14 @@ class Bench:
         """Return what the hop carried beyond payload in full TCP/IP packets, in percent of it."""
         least = payload_bytes / HEADERS_LEAVE
         return 100 * (self.sent_bytes(direction) - least) / least if least else 0.0
+
+    def way_back_percent(self, direction: str, payload_bytes: int) -> float:
+        """Return what the hop carried against the payload's direction, in percent of that."""
+        return 100 * self.sent_bytes(direction) / payload_bytes if payload_bytes else 0.0
+
+    def told(self) -> dict[str, str]:
+        """Return what each subject was told of the hop, and in what state it was."""
+        return {subject.name: subject.told for subject in self.subjects}
 
     def notes(self) -> dict[str, object]:
         """Return what a reader has to know: who is missing, and how true satlink was."""
@@ -177,7 +215,12 @@ class Bench:
 @contextmanager
 def bench(profile: Profile, settings: Settings, *, terminals: int = 1) -> Iterator[Bench]:
     """Build a test bed for a profile with all subjects of the settings up."""
-    with Testbed(profile, terminals=terminals, seed=settings.seed) as testbed:
+    with Testbed(profile, terminals=terminals, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:
         bench = Bench(testbed, settings)
         bench.start(settings.subjects)
         yield bench
+
+
+def spread(count: int, rounds: int) -> set[int]:
+    """Return in which of the rounds, from 0, so many runs are: evenly, and in the first."""
+    return {place * rounds // count for place in range(min(count, rounds))} if count else set()

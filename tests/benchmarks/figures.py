@@ -186,6 +186,28 @@ _ALL = [
         target=2.0,
     ),
     Figure(
+        "overhead-download-back.g",
+        "The same: bytes that the hop carries the other way, of the payload",
+        "%",
+    ),
+    Figure(
+        "overhead-upload-back.v",
+        "The upload: bytes that the hop carries the other way, of the payload",
+        "%",
+    ),
+    Figure(
+        "restart-blocked.v",
+        "Node killed and started again inside a blockage: from the link's return to the client's "
+        "first new byte, profile V",
+        "s",
+    ),
+    Figure(
+        "restart-blocked-p95.v",
+        "The same, p95 of all: 0.5 s and 5 RTT are allowed",
+        "s",
+        target=0.5 + 5 * 0.56,
+    ),
+    Figure(
         "echo.v",
         "64-byte echo in a higher class while bulk saturates the link, p95 beyond the RTT, "
         "profile V",
@@ -227,6 +249,39 @@ _ALL = [
         "KiB per stream",
         target=48.0,
     ),
+    Figure(
+        "swarm-idle.memory",
+        "2,000 idle terminals with eight sessions each, ten minutes: the hub's memory",
+        "KiB per terminal",
+        target=256.0,
+    ),
+    Figure("swarm-idle.cpu", "The same: the hub's processor time", "% of a core", target=15.0),
+    Figure(
+        "swarm-idle.alive",
+        "The same: terminals connected and not taken for blocked at the end",
+        "%",
+        target=100.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "swarm-active.use",
+        "250 terminals, 5 MB each at once, beam of 400 Mbit/s: payload",
+        "% of the beam",
+        target=92.0,
+        more_is_better=True,
+    ),
+    Figure("swarm-active.cpu", "The same: the hub's processor time", "s per 100 MB", target=0.6),
+    Figure("swarm-active.jain", "The same: Jain's index", "", more_is_better=True),
+    Figure("swarm-active.broken", "The same: broken downloads", "", target=0.0),
+    Figure(
+        "hostile.goodput",
+        "20 terminals that download beside one that attacks, against beside a bulk user",
+        "",
+        target=0.99,
+        more_is_better=True,
+    ),
+    Figure("hostile.broken", "The same: broken downloads", "", target=0.0),
+    Figure("hostile.memory", "The same: the hub's memory behind it", "MiB", target=768.0),
     Figure(
         "pep-and-cc.after-5s",
         "iperf3 of 1 GB, profile G: bytes after 5 s",
@@ -293,7 +348,8 @@ _ALL = [
     *(
         Figure(
             f"position-reports.{database}",
-            f"Position reports stored, batches of 100 over HTTP with a token, one process, {name}",
+            "Position reports stored, batches of 100 over HTTP with a token, one process that "
+            f"plans for 1,000 reporting terminals meanwhile, {name}",
             "1/s",
             target=target,
             more_is_better=True,
@@ -501,6 +557,21 @@ _ALL = [
         )
         for role in ("terminal", "hub")
     ),
+    Figure(
+        "idle-beam.upload",
+        "200 idle terminals on a return link of 10 Mbit/s, 560 ms, and one that uploads: its "
+        "upload, of what headers leave of the beam",
+        "%",
+        target=90.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "idle-beam.plan",
+        "The same: what the plan gives to the one that uploads, of the beam",
+        "%",
+        more_is_better=True,
+    ),
+    Figure("idle-beam.idle", "The same: what the 200 send, of the beam", "%"),
     *_allocation(),
     Figure("resumption-p95.v", "The same, p95 of all", "RTT", target=1.5),
     Figure(

@@ -20,23 +20,42 @@ from matplotlib import pyplot as plt  # noqa: E402 - after the choice of what it
 _WIDTH, _HEIGHT = 8.0, 4.5
 
 
-def plot_all(result: Result, folder: Path) -> list[Path]:
-    """Plot a result's curves and its figures with several subjects; return the files."""
-    files = [
-        _lines(result.experiment, title, lines, folder) for title, lines in result.curves.items()
-    ]
+def plot_all(result: Result, folder: Path) -> None:
+    """Plot a result's curves and its figures with several subjects."""
+    for title, lines in result.curves.items():
+        _lines(result.experiment, title, lines, folder)
+    for entries in _barred(result):
+        _bars(entries, folder)
+
+
+def plot_names(result: Result) -> list[str]:
+    """Return the names of the files that `plot_all` makes."""
+    curves = [_curve_name(result.experiment, title) for title in result.curves]
+    return curves + [_bar_name(entries) for entries in _barred(result)]
+
+
+def _barred(result: Result) -> list[list[Record]]:
+    """Return the records of each figure that is shown as bars."""
     by_figure: dict[str, list[Record]] = {}
     for entry in result.records:
         by_figure.setdefault(entry.id, []).append(entry)
-    # A figure in many variants is better seen as the curves above.
-    if len(by_figure) <= 6:
-        files += [_bars(entries, folder) for entries in by_figure.values() if len(entries) > 1]
-    return files
+    # A figure in many variants is better seen as curves.
+    if len(by_figure) > 6:
+        return []
+    return [entries for entries in by_figure.values() if len(entries) > 1]
+
+
+def _curve_name(experiment: str, title: str) -> str:
+    return f"{experiment}-{_slug(title)}.svg"
+
+
+def _bar_name(entries: list[Record]) -> str:
+    return f"{_slug(entries[0].id)}.svg"
 
 
 def _lines(
     experiment: str, title: str, lines: dict[str, list[tuple[float, float]]], folder: Path
-) -> Path:
+) -> None:
     figure, axes = plt.subplots(figsize=(_WIDTH, _HEIGHT))
     for name, points in lines.items():
         few = len(points) < 20
@@ -52,10 +71,10 @@ def _lines(
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()
-    return _save(figure, folder / f"{experiment}-{_slug(title)}.svg")
+    _save(figure, folder / _curve_name(experiment, title))
 
 
-def _bars(entries: list[Record], folder: Path) -> Path:
+def _bars(entries: list[Record], folder: Path) -> None:
     about = FIGURES[entries[0].id]
     figure, axes = plt.subplots(figsize=(_WIDTH, 0.45 * len(entries) + 1.5))
     names = [entry.subject for entry in entries]
@@ -78,14 +97,13 @@ def _bars(entries: list[Record], folder: Path) -> Path:
     axes.invert_yaxis()
     axes.set_xlabel(f"{about.unit}: median, and the value that nine of ten runs reach or better")
     axes.set_title(about.title, fontsize=10)
-    return _save(figure, folder / f"{_slug(about.id)}.svg")
+    _save(figure, folder / _bar_name(entries))
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def _save(figure: Figure, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
-    return path
 
 
 def _slug(text: str) -> str:

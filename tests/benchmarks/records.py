@@ -83,33 +83,75 @@ class Result:
     # By plot, then by line: pairs of x and y.
     curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
     notes: dict[str, object] = field(default_factory=dict)
+    # By subject: what it was told of the hop, and whether it began warm or cold.
+    told: dict[str, str] = field(default_factory=dict)
+    # The campaign that it is part of, None for a run by itself.
+    campaign: str | None = None
+    # How long it took in all; None where nobody noted it.
+    took_s: float | None = None
+    # What a record's values were worked out from, by series and run, where they are not the
+    # samples themselves. In a file of its own.
+    samples: dict[str, list[list[float]]] = field(default_factory=dict)
 
-    def save(self, folder: Path = RESULTS) -> Path:
-        """Write it to `<experiment>.json`."""
+    def save(self, folder: Path) -> Path:
+        """Write it to `<experiment>.json`, and its samples to `<experiment>.samples.json`.
+
+        The former is whole or not there, whenever the process is killed.
+        """
         folder.mkdir(parents=True, exist_ok=True)
+        document = dataclasses.asdict(self)
+        samples = {
+            name: [[round(value, 6) for value in run] for run in runs]
+            for name, runs in document.pop("samples").items()
+        }
+        if samples:
+            of_samples = {"campaign": self.campaign, "samples": samples}
+            (folder / f"{self.experiment}.samples.json").write_text(json.dumps(of_samples) + "\n")
         path = folder / f"{self.experiment}.json"
-        text = json.dumps({"machine": machine(), **dataclasses.asdict(self)}, indent=1)
-        path.write_text(text + "\n")
+        write_whole(path, json.dumps({"machine": machine(), **document}, indent=1) + "\n")
         return path
 
 
 def load(path: Path) -> tuple[Result, dict[str, Any]]:
-    """Read a saved result, and the machine it was measured on."""
+    """Read a saved result without its samples, and the machine it was measured on."""
     document = json.loads(path.read_text())
     where: dict[str, Any] = document.pop("machine")
     document["records"] = [Record(**entry) for entry in document["records"]]
     return Result(**document), where
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is as before until all of it is there."""
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(text)
+    unfinished.replace(path)
+
+
 def machine() -> dict[str, object]:
     """Describe this machine, as far as figures depend on it."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
     return {
         "kernel": platform.release(),
+        "cpu": _first("/proc/cpuinfo", "model name"),
         "cores": os.cpu_count(),
+        "memory_kib": int(_first("/proc/meminfo", "MemTotal").split()[0]),
         "default_congestion_control": (_SYSCTL / "ipv4/tcp_congestion_control").read_text().strip(),
         "rmem_max": int((_SYSCTL / "core/rmem_max").read_text()),
-        "commit": commit,
+        "commit": git("rev-parse", "--short", "HEAD"),
     }
+
+
+def git(*arguments: str) -> str:
+    """Return what git says in this repository; nothing where it is none."""
+    done = subprocess.run(
+        ["git", "-C", str(RESULTS.parent), *arguments], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def _first(path: str, name: str) -> str:
+    """Return the first value of a name in a file of `name : value` lines; "" if there is none."""
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return ""

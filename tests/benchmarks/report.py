@@ -1,77 +1,151 @@
-"""The report: one Markdown page of all saved results."""
+"""The report: one Markdown page of the results of one campaign."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from tests.benchmarks.bench import OURS
+from tests.benchmarks.campaign.manifest import FILE, load_manifest
 from tests.benchmarks.experiments import EXPERIMENTS
 from tests.benchmarks.figures import FIGURES
-from tests.benchmarks.plots import plot_all
+from tests.benchmarks.plots import plot_all, plot_names
 from tests.benchmarks.records import RESULTS, Record, Result, load
-
-_OURS = "underpass"
 
 _INTRODUCTION = """# What Underpass reaches
 
-Made by `make bench` from the JSON files beside it; each experiment can be run alone by
-`make bench ARGS="run NAME"`.
-
 How it is measured: client, terminal, satlink, hub and origin in network namespaces of one
 machine; all subjects of an experiment are up on the same satlink and meet the same seeds of loss;
-before a series a subject has been idle for a minute; every byte is checked. A run that takes ten
-times our median is ended (*censored*): a time then counts as the end's, a goodput by the bytes
-until then. *p90* is the value that nine of ten runs reach or better. Profile G: 140 Mbit/s both
-ways, 600 ms, 0.05 % loss, 2 s queue. Profile V: 40/2 Mbit/s, 560 ms, no loss, 1 s queue.
-MB = 10⁶ bytes. *Ratio* is the other subject's median against ours, turned so that above 1 ours is
-the better.
+before its first run a subject has been idle for a minute; every byte is checked. A run that takes
+ten times our first, or three minutes, is ended (*censored*): a time then counts as the end's, a
+goodput by the bytes until then. *p90* is the value that nine of ten runs reach or better.
+Profile G: 140 Mbit/s both ways, 600 ms, 0.05 % loss, 2 s queue. Profile V: 40/2 Mbit/s, 560 ms, no
+loss, 1 s queue. MB = 10⁶ bytes. *Ratio* is the other subject's median against ours, turned so that
+above 1 ours is the better. *Told* is what a subject knew of the hop, and whether its connections
+were there before a run (warm) or not (cold).
 """
+
+_NO_CAMPAIGN = """## No campaign
+
+These are single runs, not one campaign: each experiment names its commit and machine at its end.
+"""
+
+
+class MixedError(RuntimeError):
+    """Results in one folder are not of one campaign; the text names the first that is not."""
+
+
+def saved_results(folder: Path) -> list[tuple[Result, dict[str, Any]]]:
+    """Return a folder's results with their machines, if all are of the campaign that it has.
+
+    A folder without a manifest has runs by themselves, and none of a campaign.
+    """
+    manifest = load_manifest(folder)
+    found = []
+    for path in sorted(folder.glob("*.json"), key=_place):
+        if path.name == FILE or path.name.endswith(".samples.json"):
+            continue
+        result, where = load(path)
+        if result.campaign != (manifest.id if manifest else None):
+            raise MixedError(
+                f"{path} is of {_which(result.campaign)}, its folder of "
+                f"{_which(manifest.id if manifest else None)}"
+            )
+        if manifest and where != manifest.machine:
+            raise MixedError(f"{path} was measured on {where}, the campaign on {manifest.machine}")
+        found.append((result, where))
+    return found
 
 
 def write_report(folder: Path = RESULTS) -> Path:
     """Plot every saved result and write the page that shows them."""
     path = folder / "REPORT.md"
-    parts = [_INTRODUCTION]
-    for name in EXPERIMENTS:
-        saved = folder / f"{name}.json"
-        if saved.exists():
-            parts.append("\n".join(_section(saved, folder)))
-    path.write_text("\n".join(parts))
+    text = report(folder)
+    for result, _ in saved_results(folder):
+        plot_all(result, folder)
+    path.write_text(text)
     return path
 
 
-def _section(saved: Path, folder: Path) -> Iterator[str]:
-    result, machine = load(saved)
+def report(folder: Path = RESULTS) -> str:
+    """Return the page that shows a folder's results."""
+    results = saved_results(folder)
+    parts = [_INTRODUCTION, _origin(folder, results)]
+    parts += ["\n".join(_section(result, where)) for result, where in results]
+    return "\n".join(parts)
+
+
+def _place(path: Path) -> tuple[int, str]:
+    names = list(EXPERIMENTS)
+    return names.index(path.stem) if path.stem in names else len(names), path.stem
+
+
+def _which(campaign: str | None) -> str:
+    return f"campaign {campaign}" if campaign else "no campaign"
+
+
+def _origin(folder: Path, results: Sequence[tuple[Result, dict[str, Any]]]) -> str:
+    """Say what all results have in common, or that they do not."""
+    manifest = load_manifest(folder)
+    if manifest is None:
+        before = folder / "BEFORE_CAMPAIGNS.md"
+        commits = sorted({str(where["commit"]) for _, where in results})
+        text = before.read_text() if before.exists() else _NO_CAMPAIGN
+        return f"{text}\nCommits of these results, {len(commits)}: {', '.join(commits)}.\n"
+    lines = [
+        f"## Campaign {manifest.id}{': a trial' if manifest.trial else ''}\n",
+        f"- commit {manifest.commit}, of a clean tree",
+        f"- from {manifest.started} to {manifest.ended or '(not ended)'}, in "
+        f"{len(manifest.portions)} portions; seeds from {manifest.seed}",
+        *(f"- {name}: {value}" for name, value in manifest.machine.items() if name != "commit"),
+        *(f"- {name} {version or '(not installed)'}" for name, version in manifest.peers.items()),
+    ]
+    missing = sorted(set(manifest.experiments) - {result.experiment for result, _ in results})
+    if missing:
+        lines.append(f"- not measured yet: {', '.join(missing)}")
+    beside = [name for name, told in manifest.experiments.items() if told["beside others"]]
+    if beside:
+        lines.append(f"- measured beside each other, for they load the machine little: {beside}")
+    return "\n".join(lines) + "\n"
+
+
+def _section(result: Result, machine: dict[str, Any]) -> Iterator[str]:
     yield f"## {result.experiment}\n"
     by_figure: dict[str, list[Record]] = {}
     for entry in result.records:
         by_figure.setdefault(entry.id, []).append(entry)
     for figure_id, entries in by_figure.items():
-        yield from _table(figure_id, entries)
-    yield from (f"![{plot.stem}]({plot.name})\n" for plot in plot_all(result, folder))
+        yield from _table(figure_id, entries, result.told)
+    yield from (f"![{name.removesuffix('.svg')}]({name})\n" for name in plot_names(result))
     for key, note in result.notes.items():
         if note:
             yield f"- {key}: {note}"
-    yield (
-        f"- machine: {machine['cores']} cores, Linux {machine['kernel']}, default "
-        f"congestion control {machine['default_congestion_control']}, commit {machine['commit']}\n"
-    )
+    if result.took_s is not None:
+        yield f"- took: {result.took_s:.0f} s"
+    if result.campaign is None:
+        yield (
+            f"- machine: {machine['cores']} cores, Linux {machine['kernel']}, default congestion "
+            f"control {machine['default_congestion_control']}, commit {machine['commit']}"
+        )
+    yield ""
 
 
-def _table(figure_id: str, entries: list[Record]) -> Iterator[str]:
+def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Iterator[str]:
     figure = FIGURES[figure_id]
     target = "" if figure.target is None else f" Target: {figure.target:g} {figure.unit}"
     if figure.target_p90 is not None:
         target += f", p90 {figure.target_p90:g}"
     elsewhere = f" Elsewhere: {figure.elsewhere}." if figure.elsewhere else ""
     yield f"**{figure.title}** (`{figure.id}`).{target + '.' if target else ''}{elsewhere}\n"
-    yield f"| subject | n | median, {figure.unit} | p90 | ratio | met | censored |"
-    yield "|---|---|---|---|---|---|---|"
-    ours = next((entry.median for entry in entries if entry.subject == _OURS), None)
+    yield f"| subject | told | n | median, {figure.unit} | p90 | ratio | met | censored |"
+    yield "|---|---|---|---|---|---|---|---|"
+    ours = next((entry.median for entry in entries if entry.subject == OURS), None)
     for entry in entries:
         met = {None: "", True: "yes", False: "no"}[entry.met]
         yield (
-            f"| {entry.subject} | {entry.n} | {entry.median:.4g} | {entry.p90:.4g} "
+            f"| {entry.subject} | {told.get(entry.subject, 'not noted')} | {entry.n} "
+            f"| {entry.median:.4g} | {entry.p90:.4g} "
             f"| {_ratio(entry, ours, more_is_better=figure.more_is_better)} | {met} "
             f"| {entry.censored or ''} |"
         )
@@ -79,7 +153,7 @@ def _table(figure_id: str, entries: list[Record]) -> Iterator[str]:
 
 
 def _ratio(entry: Record, ours: float | None, *, more_is_better: bool) -> str:
-    if ours is None or entry.subject == _OURS:
+    if ours is None or entry.subject == OURS:
         return ""
     numerator, denominator = (ours, entry.median) if more_is_better else (entry.median, ours)
     return f"{numerator / denominator:.2f}" if denominator > 0 else ""
@@ -92,6 +166,6 @@ def summary(results: list[Result]) -> str:
         f"(p90 {entry.p90:.4g}; target {entry.target:g})"
         for result in results
         for entry in result.records
-        if entry.subject == _OURS and entry.target is not None
+        if entry.subject == OURS and entry.target is not None
     ]
     return "\n".join(lines)

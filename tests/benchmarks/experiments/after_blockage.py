@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.records import Result, quantile, record
+from tests.benchmarks.subjects.underpass import TOLD_PAIR
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.node import Options, Pair
@@ -42,6 +43,7 @@ class _Behind:
 def run(settings: Settings) -> Result:
     """Block twelve uploads, then twelve downloads, and time new exchanges from the return on."""
     result = Result("after-blockage")
+    result.told["underpass"] = TOLD_PAIR
     if reason := missing("underpass"):
         result.notes["left out"] = reason
         return result
@@ -54,6 +56,7 @@ def run(settings: Settings) -> Result:
                 runs.append(_one(pair, way, settings.seed + number))
                 say(f"after a blockage, {way}: {_told(runs[-1])}")
         for kind in _KINDS:
+            result.samples[f"{way}, {kind}"] = [one.beyond_ms[kind] for one in runs]
             values = [quantile(one.beyond_ms[kind], 0.95) for one in runs]
             result.records.append(record(f"after-blockage.{way}.{kind}", "underpass", values))
             result.curves.setdefault("ms beyond the RTT over s", {})[f"{kind}, backlog {way}"] = [

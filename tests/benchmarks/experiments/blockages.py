@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
-from tests.benchmarks.bench import HEADERS_LEAVE, Bench, Settings, bench, say
+from tests.benchmarks.bench import HEADERS_LEAVE, OURS, Bench, Series, Settings, bench, say
 from tests.benchmarks.experiments.downloads import (
     download_by,
     seconds,
@@ -54,15 +56,17 @@ def run_object(settings: Settings) -> Result:
     size = 24 * _MB
     blockages = [Blockage(_TUNNEL_AT_S, _TUNNEL_S)]
     with bench(PROFILE_V, settings) as on:
-        for subject, planned, label in _variants(on):
 
-            def one(
-                access: Access, seed: int, deadline_s: float, planned: Underpass | None = planned
-            ) -> Transfer:
-                _arrange(on, time.monotonic(), blockages, planned)
+        def one(
+            planned: Underpass | None, access: Access, seed: int, deadline_s: float
+        ) -> Transfer:
+            with _arranged(on, blockages, planned):
                 return download_by(access, size, seed, deadline_s)
 
-            transfers = on.series(subject, on.runs(30), one)
+        variants = _variants(on)
+        series = [Series(subject, partial(one, planned)) for subject, planned, _ in variants]
+        done = on.in_turn(series, 30)
+        for (subject, _, label), transfers in zip(variants, done, strict=True):
             made = transfer_record(
                 "blockage-24mb.v" + label,
                 subject,
@@ -72,8 +76,8 @@ def run_object(settings: Settings) -> Result:
             result.records.append(made)
             curves = result.curves.setdefault("received, MB over s", {})
             curves[subject.name + label] = typical_curve(transfers)
-            _clear(on, planned)
         result.notes |= on.notes()
+        result.told |= on.told()
     result.notes["ideal, s"] = round(_ideal_s(size, blockages), 2)
     return result
 
@@ -101,45 +105,45 @@ def run_real_drive(settings: Settings) -> Result:
 def run_resumption(settings: Settings) -> Result:
     """Time from the link's return to the first new byte at the client, without a plan."""
     result = Result("resumption")
-    count = settings.runs or _RESUMPTIONS
     with bench(PROFILE_V, settings) as on:
-        for subject in on.subjects:
-            number = count
-            if subject.name != "underpass" and settings.peer_runs:
-                number = min(count, settings.peer_runs)
-            values = _resumptions(on, subject, number)
+        values_of = _resumptions(on, settings.runs or _RESUMPTIONS)
+        for subject, values in zip(on.subjects, values_of, strict=True):
             result.records.append(record("resumption.v", subject.name, values))
             p95 = quantile(values, 0.95)
             result.records.append(record("resumption-p95.v", subject.name, [p95]))
             say(f"resumption  {subject.name}: p95 {p95:.2f} RTT over {len(values)} blockages")
         result.notes |= on.notes()
+        result.told |= on.told()
     return result
 
 
-def _resumptions(on: Bench, subject: Subject, count: int) -> list[float]:
-    """Return the times in RTT; a connection that broke meanwhile counts as the longest wait."""
+def _resumptions(on: Bench, count: int) -> list[list[float]]:
+    """Return each subject's times in RTT, by blockages of `count` lengths, by logarithm even.
+
+    A connection that broke meanwhile counts as the longest wait.
+    """
     rtt_s = on.testbed.profile.rtt_s
     lengths = [
         _SHORTEST_S * (_LONGEST_S / _SHORTEST_S) ** (number / max(1, count - 1))
         for number in range(count)
     ]
-    values: list[float] = []
+    values: dict[str, list[float]] = {subject.name: [] for subject in on.subjects}
 
-    def one(access: Access, seed: int, _deadline_s: float) -> Transfer:
-        length = lengths[(seed - on.settings.seed) % len(lengths)]
+    def one(name: str, access: Access, seed: int, _deadline_s: float) -> Transfer:
+        length = lengths[seed - on.settings.seed]
         blockage = Blockage(_LEAD_S, length)
         # A peer may need minutes to notice that the link is back.
         patience = 60.0 + _BETWEEN_S
-        _arrange(on, time.monotonic(), [blockage], None)
         back = blockage.start_s + blockage.duration_s
-        transfer = download_by(access, _ENDLESS, seed, back + (_BETWEEN_S if ours else patience))
+        after_s = _BETWEEN_S if name == OURS else patience
+        with _arranged(on, [blockage], None):
+            transfer = download_by(access, _ENDLESS, seed, back + after_s)
         first = next((at for at, _ in transfer.curve if at > back), math.inf)
-        values.append((min(first, back + patience) - back) / rtt_s)
+        values[name].append((min(first, back + patience) - back) / rtt_s)
         return transfer
 
-    ours = subject.name == "underpass"
-    on.series(subject, count, one)
-    return values
+    on.in_turn([Series(each, partial(one, each.name)) for each in on.subjects], count)
+    return list(values.values())
 
 
 def _drive(
@@ -152,15 +156,15 @@ def _drive(
     clear_s = length_s - sum(blockage.duration_s for blockage in blockages)
     later = [Blockage(_LEAD_S + b.start_s, b.duration_s) for b in blockages]
     with bench(PROFILE_V, settings) as on:
-        for subject, planned, label in _variants(on):
 
-            def one(
-                access: Access, seed: int, _: float, planned: Underpass | None = planned
-            ) -> Transfer:
-                _arrange(on, time.monotonic(), later, planned)
+        def one(planned: Underpass | None, access: Access, seed: int, _: float) -> Transfer:
+            with _arranged(on, later, planned):
                 return download_by(access, _ENDLESS, seed, _LEAD_S + length_s)
 
-            transfers = on.series(subject, on.runs(runs), one)
+        variants = _variants(on)
+        series = [Series(subject, partial(one, planned)) for subject, planned, _ in variants]
+        done = on.in_turn(series, runs)
+        for (subject, _, label), transfers in zip(variants, done, strict=True):
             for transfer in transfers:
                 if transfer.error and not transfer.error.startswith("TimeoutError"):
                     say(f"{subject.name}: {transfer.error} at {transfer.curve[-1][0]:.0f} s")
@@ -173,8 +177,8 @@ def _drive(
             result.records.append(made)
             curves = result.curves.setdefault("received, MB over s", {})
             curves[subject.name + label] = typical_curve(transfers)
-            _clear(on, planned)
         result.notes |= on.notes()
+        result.told |= on.told()
     return result
 
 
@@ -188,19 +192,18 @@ def _variants(on: Bench) -> list[tuple[Subject, Underpass | None, str]]:
     return variants
 
 
-def _arrange(
-    on: Bench, start: float, blockages: Sequence[Blockage], planned: Underpass | None
-) -> None:
-    """Have satlink block at these times after `start`, and tell the nodes where they plan."""
-    terminal = on.testbed.terminal.name
+@contextmanager
+def _arranged(
+    on: Bench, blockages: Sequence[Blockage], planned: Underpass | None
+) -> Iterator[None]:
+    """Have satlink block at these times from now, and tell the nodes where they plan."""
+    start, terminal = time.monotonic(), on.testbed.terminal.name
     on.testbed.satlink.schedule(terminal, [(start + b.start_s, b.duration_s) for b in blockages])
     if planned:
         since_epoch = time.time() - time.monotonic() + start
         planned.pair.plan_blockages([(since_epoch + b.start_s, b.duration_s) for b in blockages])
-
-
-def _clear(on: Bench, planned: Underpass | None) -> None:
-    on.testbed.satlink.schedule(on.testbed.terminal.name, [])
+    yield
+    on.testbed.satlink.schedule(terminal, [])
     if planned:
         planned.pair.plan_blockages([])
 

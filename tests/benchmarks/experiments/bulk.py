@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
-from tests.benchmarks.bench import HEADERS_LEAVE, Settings, bench
+from tests.benchmarks.bench import HEADERS_LEAVE, Series, Settings, bench
 from tests.benchmarks.experiments.downloads import (
+    Overheads,
+    download_by,
     seconds,
     transfer_record,
     typical_curve,
 )
-from tests.benchmarks.records import Result, record
+from tests.benchmarks.records import Result
 from tests.benchmarks.subjects import Access
-from tests.testbed.client.transfer import Transfer, download
+from tests.testbed.client.transfer import Transfer
 from tests.testbed.profile import PROFILE_G, Profile
 
 _MB = 1_000_000
@@ -47,27 +49,14 @@ def _bulk(
     rate_bps = profile.forward.rate_bps
     assert rate_bps is not None
     with bench(profile, settings) as on:
-        for subject in on.subjects:
-            overheads: list[float] = []
+        overheads = Overheads(on, "forward", "return")
 
-            def one(
-                access: Access, seed: int, deadline_s: float, into: list[float] = overheads
-            ) -> Transfer:
-                on.testbed.satlink.reset_statistics()
-                transfer = download(
-                    access.client,
-                    access.host,
-                    size,
-                    port=access.port,
-                    route=access.route,
-                    seed=seed,
-                    deadline_s=deadline_s,
-                )
-                time.sleep(profile.rtt_s)
-                into.append(on.overhead_percent("forward", transfer.bytes))
-                return transfer
+        def one(name: str, access: Access, seed: int, deadline_s: float) -> Transfer:
+            return overheads.of(name, lambda: download_by(access, size, seed, deadline_s))
 
-            transfers = on.series(subject, on.runs(3), one)
+        series = [Series(subject, partial(one, subject.name)) for subject in on.subjects]
+        done = on.in_turn(series, 3)
+        for subject, transfers in zip(on.subjects, done, strict=True):
             result.records.append(
                 transfer_record(
                     figure_id,
@@ -77,9 +66,12 @@ def _bulk(
                 )
             )
             if overhead and all(transfer.complete for transfer in transfers):
-                result.records.append(record("overhead-download.g", subject.name, overheads))
+                result.records += overheads.records(
+                    subject.name, "overhead-download.g", "overhead-download-back.g"
+                )
             result.curves.setdefault("received, MB over s", {})[subject.name] = typical_curve(
                 transfers
             )
         result.notes |= on.notes()
+        result.told |= on.told()
     return result

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.records import Result, record
+from tests.benchmarks.subjects.underpass import TOLD_PAIR
 from tests.control_api import postgresql
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download
@@ -53,6 +54,7 @@ class _Loss:
 def run(settings: Settings) -> Result:
     """Stop and start the service, then its database, for a minute each."""
     result = Result("control-loss")
+    result.told["underpass"] = TOLD_PAIR
     if reason := missing("underpass") or postgresql.missing():
         result.notes["left out"] = reason
         return result

@@ -6,7 +6,7 @@ import statistics
 import time
 from dataclasses import dataclass
 
-from tests.benchmarks.bench import HEADERS_LEAVE, Settings, bench, say
+from tests.benchmarks.bench import HEADERS_LEAVE, Series, Settings, bench, say
 from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects import Access
 from tests.testbed.client.crowd import crowd
@@ -37,8 +37,9 @@ def run(settings: Settings) -> Result:
     rate_bps = PROFILE_G.forward.rate_bps
     assert rate_bps is not None
     with bench(PROFILE_G, settings) as on:
-        for subject in on.subjects:
-            runs = on.series(subject, on.runs(30), _one)
+        done = on.in_turn([Series(subject, _one) for subject in on.subjects], 30)
+        for subject, runs in zip(on.subjects, done, strict=True):
+            result.samples[subject.name] = [run.times for run in runs]
             ended = [run.last_byte_s or on.deadline_s() for run in runs]
             use = [
                 100 * run.bytes * 8 / HEADERS_LEAVE / (rate_bps * (end - PROFILE_G.rtt_s))
@@ -60,6 +61,7 @@ def run(settings: Settings) -> Result:
                 (round(at, 3), float(count)) for count, at in enumerate(sorted(runs[0].times), 1)
             ][::10]
         result.notes |= on.notes()
+        result.told |= on.told()
     return result
 
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
-from tests.benchmarks.bench import Bench, say
+from tests.benchmarks.bench import Bench, Series, say
 from tests.benchmarks.records import Record, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.testbed.client.transfer import Transfer, download
 
 
 def download_series(
-    bench: Bench, subject: Subject, size: int, runs: int, *, idle_before_each: bool = False
-) -> list[Transfer]:
-    """Download an object so many times by way of a subject."""
+    bench: Bench, size: int, runs: int, *, idle_before_each: bool = False
+) -> Iterator[tuple[Subject, list[Transfer]]]:
+    """Download an object so many times by way of every subject; return each one's transfers."""
 
     def one(access: Access, seed: int, deadline_s: float) -> Transfer:
         return download_by(access, size, seed, deadline_s)
 
-    transfers = bench.series(subject, runs, one, idle_before_each=idle_before_each)
-    for transfer in transfers:
-        if transfer.error and not transfer.error.startswith("TimeoutError"):
-            say(f"{subject.name}: {transfer.error}")
-    return transfers
+    series = [Series(subject, one) for subject in bench.subjects]
+    done = bench.in_turn(series, runs, idle_before_each=idle_before_each)
+    for each, transfers in zip(series, done, strict=True):
+        for transfer in transfers:
+            if transfer.error and not transfer.error.startswith("TimeoutError"):
+                say(f"{each.subject.name}: {transfer.error}")
+        yield each.subject, transfers
 
 
 def download_by(access: Access, size: int, seed: int, deadline_s: float) -> Transfer:
@@ -36,6 +39,36 @@ def download_by(access: Access, size: int, seed: int, deadline_s: float) -> Tran
         seed=seed,
         deadline_s=deadline_s,
     )
+
+
+class Overheads:
+    """What each subject's transfers cost on the hop: with the data, and against it."""
+
+    def __init__(self, bench: Bench, there: str, back: str) -> None:
+        self._bench = bench
+        self._there, self._back = there, back
+        self._percent: dict[str, list[tuple[float, float]]] = {}
+
+    def of(self, subject: str, transfer: Callable[[], Transfer]) -> Transfer:
+        """Make a transfer and note what it cost; what is still on its way at its end counts."""
+        self._bench.testbed.satlink.reset_statistics()
+        done = transfer()
+        time.sleep(self._bench.testbed.profile.rtt_s)
+        self._percent.setdefault(subject, []).append(
+            (
+                self._bench.overhead_percent(self._there, done.bytes),
+                self._bench.way_back_percent(self._back, done.bytes),
+            )
+        )
+        return done
+
+    def records(self, subject: str, there: str, back: str) -> list[Record]:
+        """Return a subject's records of the two figures."""
+        values = self._percent[subject]
+        return [
+            record(there, subject, [percent for percent, _ in values]),
+            record(back, subject, [percent for _, percent in values]),
+        ]
 
 
 def seconds(bench: Bench, transfer: Transfer) -> float:

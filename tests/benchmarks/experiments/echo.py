@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 
-from tests.benchmarks.bench import Bench, Settings, bench, say
+from tests.benchmarks.bench import Bench, Series, Settings, bench, say
 from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.testbed import ports
@@ -22,37 +25,51 @@ _HUGE = 100_000_000_000
 _LOAD_S = 3600.0
 
 
+@dataclass(frozen=True)
+class _Echoes:
+    """The times of one run's echoes, and the load beside them."""
+
+    times_s: list[float]
+    load_bps: float
+    last_byte_s: float | None = None
+
+    @property
+    def p95_ms(self) -> float:
+        """Return the 95th percentile of the times beyond the round trip."""
+        return 1000 * (quantile(self.times_s, 0.95) - PROFILE_V.rtt_s)
+
+
 def run(settings: Settings) -> Result:
     """Measure per run the 95th percentile of the echoes' times beyond the round trip."""
     result = Result("echo")
     with bench(PROFILE_V, settings) as on:
-        for subject in on.subjects:
-            on.rest(subject)
-            with _saturated(on, subject):
-                began = time.monotonic()
-                times = [_one(subject.access(ports.ECHO)) for _ in range(on.runs(30))]
-                load_bps = on.sent_bytes("forward") * 8 / (time.monotonic() - began)
+        series = [Series(subject, partial(_one, on, subject)) for subject in on.subjects]
+        for subject, runs in zip(on.subjects, on.in_turn(series, 30), strict=True):
+            result.samples[subject.name] = [one.times_s for one in runs]
+            load_bps = statistics.median(one.load_bps for one in runs)
             result.notes[f"load beside {subject.name}, Mbit/s"] = round(load_bps / 1e6, 2)
-            on.drain()
-            made = record("echo.v", subject.name, times)
+            made = record("echo.v", subject.name, [one.p95_ms for one in runs])
             say(f"echo  {subject.name}: p95 is RTT + {made.median:.0f} ms")
             result.records.append(made)
         result.notes |= on.notes()
+        result.told |= on.told()
     return result
 
 
-def _one(access: Access) -> float:
-    with access.route.connect(access.client, access.host, access.port, timeout_s=60) as sock:
-        times = echo_times(sock, count=_ECHOES, interval_s=_INTERVAL_S, timeout_s=60)
-    return 1000 * (quantile(times, 0.95) - PROFILE_V.rtt_s)
+def _one(on: Bench, subject: Subject, bulk: Access, _seed: int, _deadline_s: float) -> _Echoes:
+    access = subject.access(ports.ECHO)
+    with _saturated(on, bulk):
+        began = time.monotonic()
+        with access.route.connect(access.client, access.host, access.port, timeout_s=60) as sock:
+            times = echo_times(sock, count=_ECHOES, interval_s=_INTERVAL_S, timeout_s=60)
+        load_bps = on.sent_bytes("forward") * 8 / (time.monotonic() - began)
+    return _Echoes(times, load_bps)
 
 
 @contextmanager
-def _saturated(on: Bench, subject: Subject) -> Iterator[None]:
+def _saturated(on: Bench, access: Access) -> Iterator[None]:
     """Keep a download going in a thread, and begin when the link has had time to fill."""
-    subject.before_series()
     stop = threading.Event()
-    access = subject.access()
 
     def load() -> None:
         while not stop.is_set():
@@ -75,4 +92,3 @@ def _saturated(on: Bench, subject: Subject) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
-        subject.after_series()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dama.formulas import jain_index
-from tests.benchmarks.bench import Bench, Settings, say
+from tests.benchmarks.bench import WIDE_WINDOWS, Bench, Series, Settings, say
 from tests.benchmarks.experiments.flows import run_flows, steady_bps
 from tests.benchmarks.experiments.goodput_rtt import WAN, satellite
 from tests.benchmarks.records import Result, record
@@ -18,34 +20,41 @@ _SECONDS = 120.0
 _SUBJECTS = ["underpass", "single-box", "no-proxy-cubic", "no-proxy-hybla"]
 
 
+@dataclass(frozen=True)
+class _Six:
+    """What the six flows of one run got, bit/s, those by satellite first."""
+
+    rates_bps: list[float]
+    last_byte_s: float | None = None
+
+
 def run(settings: Settings) -> Result:
     """Measure Jain's index over the six, each flow's share, and the satellite flows' part."""
     result = Result("fairness")
-    with Testbed(satellite(_RTT_MS), wan=WAN, seed=settings.seed) as testbed:
-        bench = Bench(testbed, settings)
-        bench.start([name for name in _SUBJECTS if name in settings.subjects])
+    with Testbed(satellite(_RTT_MS), wan=WAN, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:
+        on = Bench(testbed, settings)
+        on.start([name for name in _SUBJECTS if name in settings.subjects])
         ground = Access(testbed.ground, DIRECT, addresses.ORIGIN, ports.HTTP)
-        for subject in bench.subjects:
-            indices, parts = [], []
-            subject.before_series()
-            bench.rest(subject)
-            for number in range(bench.runs(3)):
-                testbed.satlink.seed(settings.seed + number)
-                ways = [subject.access()] * _FLOWS + [ground] * _FLOWS
-                rates = [steady_bps(flow, _SECONDS) for flow in run_flows(ways, _SECONDS, 1)]
-                indices.append(float(jain_index(rates)))
-                parts.append(100 * sum(rates[:_FLOWS]) / sum(rates))
+
+        def one(access: Access, _seed: int, _deadline_s: float) -> _Six:
+            ways = [access] * _FLOWS + [ground] * _FLOWS
+            return _Six([steady_bps(flow, _SECONDS) for flow in run_flows(ways, _SECONDS, 1)])
+
+        done = on.in_turn([Series(subject, one) for subject in on.subjects], 3)
+        for subject, runs in zip(on.subjects, done, strict=True):
+            title = "share of each flow, Mbit/s; 1 to 3 by satellite"
+            result.curves.setdefault(title, {})[subject.name] = [
+                (place, rate / 1e6) for place, rate in enumerate(runs[-1].rates_bps, 1)
+            ]
+            for number, six in enumerate(runs):
                 result.notes[f"{subject.name}, run {number}: Mbit/s, satellite flows first"] = [
-                    round(rate / 1e6, 3) for rate in rates
+                    round(rate / 1e6, 3) for rate in six.rates_bps
                 ]
-                result.curves["share of each flow, Mbit/s; 1 to 3 by satellite"] = {
-                    **result.curves.get("share of each flow, Mbit/s; 1 to 3 by satellite", {}),
-                    subject.name: [(place, rate / 1e6) for place, rate in enumerate(rates, 1)],
-                }
-                bench.drain()
-            subject.after_series()
-            result.records.append(record("fairness.jain", subject.name, indices))
+            jain = [float(jain_index(six.rates_bps)) for six in runs]
+            parts = [100 * sum(six.rates_bps[:_FLOWS]) / sum(six.rates_bps) for six in runs]
+            result.records.append(record("fairness.jain", subject.name, jain))
             result.records.append(record("fairness.satellite-share", subject.name, parts))
-            say(f"fairness  {subject.name}: Jain {indices[0]:.3f}, satellite {parts[0]:.0f} %")
-        result.notes |= bench.notes()
+            say(f"fairness  {subject.name}: Jain {jain[0]:.3f}, satellite {parts[0]:.0f} %")
+        result.notes |= on.notes()
+        result.told |= on.told()
     return result

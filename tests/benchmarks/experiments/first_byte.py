@@ -14,8 +14,7 @@ def run(settings: Settings) -> Result:
     """Measure each subject's first byte, in round-trip times of the hop."""
     result = Result("first-byte")
     with bench(PROFILE_G, settings) as on:
-        for subject in on.subjects:
-            transfers = download_series(on, subject, _SIZE, on.runs(30))
+        for subject, transfers in download_series(on, _SIZE, 30):
             result.records.append(
                 transfer_record(
                     "first-byte.g",
@@ -25,4 +24,5 @@ def run(settings: Settings) -> Result:
                 )
             )
         result.notes |= on.notes()
+        result.told |= on.told()
     return result

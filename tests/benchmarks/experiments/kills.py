@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.kills.load import Load
 from tests.benchmarks.records import Result, record
+from tests.benchmarks.subjects.underpass import TOLD_PAIR
 from tests.testbed.custody_files import content_on_disk
 from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
 from tests.testbed.profile import Link, symmetric
@@ -64,6 +65,7 @@ class _Plan:
 def run(settings: Settings) -> Result:
     """Kill and count what does not hold."""
     result = Result("kill-9")
+    result.told["underpass"] = TOLD_PAIR
     if reason := missing("underpass"):
         result.notes["left out"] = reason
         return result

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.records import Result, record
+from tests.benchmarks.subjects.subject import COLD
+from tests.benchmarks.subjects.underpass import TOLD_NOTHING
 from tests.testbed import addresses, ports
 from tests.testbed.client.drain import drain_bps
 from tests.testbed.client.route import DIRECT, Route
@@ -56,6 +58,7 @@ def run(settings: Settings) -> Result:
 
 def _start(bed: Loopback, result: Result) -> dict[str, Way]:
     ways: dict[str, Way] = {"no-proxy": (DIRECT, addresses.ORIGIN, ports.HTTP)}
+    result.told["no-proxy"] = COLD
     starts: list[tuple[str, Callable[[], Way], str | None]] = [
         ("underpass", lambda: _pair(bed, "plain", 0, tls=False), missing("underpass")),
         ("underpass-tls", lambda: _pair(bed, "tls", 1, tls=True), missing("underpass")),
@@ -68,6 +71,7 @@ def _start(bed: Loopback, result: Result) -> dict[str, Way]:
             result.notes[f"{name} left out"] = reason
         else:
             ways[name] = start()
+            result.told[name] = TOLD_NOTHING if name.startswith("underpass") else COLD
     return ways
 
 

@@ -54,10 +54,7 @@ def _objects(
 ) -> Result:
     result = Result(name)
     with bench(profile, settings) as on:
-        for subject in on.subjects:
-            transfers = download_series(
-                on, subject, size, on.runs(30), idle_before_each=idle_before_each
-            )
+        for subject, transfers in download_series(on, size, 30, idle_before_each=idle_before_each):
             result.records.append(
                 transfer_record(figure_id, subject, transfers, lambda t: seconds(on, t))
             )
@@ -65,4 +62,5 @@ def _objects(
                 transfers
             )
         result.notes |= on.notes()
+        result.told |= on.told()
     return result

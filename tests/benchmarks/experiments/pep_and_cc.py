@@ -7,11 +7,12 @@ import shutil
 import signal
 import subprocess
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tests.benchmarks.bench import HEADERS_LEAVE, Bench, Settings, say
+from tests.benchmarks.bench import HEADERS_LEAVE, WIDE_WINDOWS, Bench, Series, Settings, say
 from tests.benchmarks.records import Result, record
-from tests.benchmarks.subjects import Access, Subject
+from tests.benchmarks.subjects import Access
 from tests.benchmarks.subjects.direct import NoProxy
 from tests.benchmarks.subjects.underpass import TransparentUnderpass
 from tests.testbed import ports
@@ -91,7 +92,7 @@ def run(settings: Settings) -> Result:
     if not shutil.which("iperf3"):
         result.notes["left out"] = "iperf3 is not installed (.ci/setup --bench)"
         return result
-    with Testbed(PROFILE_G, seed=settings.seed) as testbed:
+    with Testbed(PROFILE_G, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:
         on = Bench(testbed, settings)
         ours = TransparentUnderpass()
         plain = [NoProxy("bbr"), NoProxy("cubic"), NoProxy("hybla_bpf", "no-proxy-hybla")]
@@ -99,14 +100,19 @@ def run(settings: Settings) -> Result:
             if subject.name in settings.subjects:
                 on.add(subject)
         testbed.start("iperf3", ["iperf3", "-s", "-p", str(ports.IPERF)], testbed.origin)
+        series: list[Series[Course]] = []
+        labels: list[str] = []
         for direct in plain:
             if direct not in on.subjects:
                 continue
-            control = direct.congestion_control
             if ours in on.subjects:
-                ours.origin_as = direct
-                _measure(on, result, ours, f"underpass, origin {control}")
-            _measure(on, result, direct, f"no-proxy, origin {control}")
+                series.append(Series(ours, _iperf, partial(ours.behind, direct)))
+                labels.append(f"underpass, origin {direct.congestion_control}")
+            series.append(Series(direct, _iperf))
+            labels.append(f"no-proxy, origin {direct.congestion_control}")
+        for each, label, runs in zip(series, labels, on.in_turn(series, 3), strict=True):
+            _report(result, label, runs)
+            result.told[label] = each.subject.told
         result.notes |= on.notes()
     result.notes["measured"] = (
         "the client's bytes by iperf3 each tenth of a second; `to-90` and the plot count them no "
@@ -115,8 +121,7 @@ def run(settings: Settings) -> Result:
     return result
 
 
-def _measure(on: Bench, result: Result, subject: Subject, label: str) -> None:
-    runs = on.series(subject, on.runs(3), _iperf)
+def _report(result: Result, label: str, runs: list[Course]) -> None:
     cut = [course.total for course in runs if course.last_byte_s is None]
     for figure_id, values in (
         ("pep-and-cc.after-5s", [course.bytes_at(5) / 1e6 for course in runs]),

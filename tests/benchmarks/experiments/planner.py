@@ -22,6 +22,7 @@ _SIZES = (1_000, 10_000)
 def run(settings: Settings) -> Result:
     """Plan beams of both sizes in turns, a new one each time, and take the processor's time."""
     result = Result("planner")
+    result.told["underpass"] = "the beam as it is"
     # Its linear algebra takes all cores there are; how many, a process says before it begins.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     spawn = multiprocessing.get_context("spawn")

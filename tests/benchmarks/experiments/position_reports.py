@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -26,11 +27,24 @@ _TERMINALS = 1_000
 _BATCH = 100
 _SENDERS = 16
 _RUN_S = 10.0
+# What the service does beside it.
+_GATEWAY = 100_000
+_LINKS_IN_A_STATUS = 250
+_ACTIVE, _ACTIVE_S = 50, 5.0
+_BEAM_BPS = 400_000_000
+_BACKLOG_BYTES = 1_000_000
+# Until it plans.
+_WARM_S = 6.0
 
 
 def run(settings: Settings) -> Result:
-    """Send batches for ten seconds a run, all new, and count what was answered as stored."""
+    """Send batches for ten seconds a run, all new, and count what was answered as stored.
+
+    The service is as busy as with all its terminals on: each second it takes what the links of
+    all of them do, and plans both links of their beam by it.
+    """
     result = Result("position-reports")
+    result.told["underpass"] = "nothing"
     with tempfile.TemporaryDirectory() as folder:
         _measure(result, "sqlite", f"sqlite:///{folder}/control.db", settings)
     reason = postgresql.missing()
@@ -43,56 +57,163 @@ def run(settings: Settings) -> Result:
         _measure(result, "postgresql", server.url("control"), settings)
     result.notes["measured"] = (
         f"{_SENDERS} senders and, beside it, the database on this machine; a report counts once "
-        "its transaction is on disk and answered"
+        f"its transaction is on disk and answered. Each second comes the status of the links of "
+        f"{_TERMINALS:,} terminals too, of which another {_ACTIVE} have a backlog each "
+        f"{_ACTIVE_S:.0f} s, and their beam is planned by that"
     )
     return result
 
 
 def _measure(result: Result, database: str, url: str, settings: Settings) -> None:
-    with _service(url) as (port, token):
-        values = asyncio.run(_runs(port, token, settings.runs or 5))
+    with _service(url) as service:
+        values, plans = asyncio.run(_runs(service, settings.runs or 5))
+    if not plans:
+        raise RuntimeError("the service planned nothing meanwhile, so it was not busy")
+    result.notes[f"plans made meanwhile, {database}"] = plans
     made = record(f"position-reports.{database}", "underpass", values)
     result.records.append(made)
     say(f"{made.id}: {made.median:.0f} {made.unit}")
 
 
+@dataclass(frozen=True)
+class _Service:
+    """Where it is, and a token for each who asks."""
+
+    port: int
+    operator: str
+    gateway: str
+
+
 @contextmanager
-def _service(url: str) -> Iterator[tuple[int, str]]:
+def _service(url: str) -> Iterator[_Service]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     environment = os.environ | {
         "UNDERPASS_DATABASE": url,
         "PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}",
+        # The planner's matrices are small: more threads only wait for each other.
+        "OPENBLAS_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", "underpass_control"]
     subprocess.run([*command, "migrate"], env=environment, check=True)
-    create = [*command, "token", "create", "benchmark", "--role", "operator"]
-    token = subprocess.run(create, env=environment, check=True, capture_output=True, text=True)
+
+    def token(role: str) -> str:
+        create = [*command, "token", "create", role, "--role", role]
+        made = subprocess.run(create, env=environment, check=True, capture_output=True, text=True)
+        return made.stdout.strip()
+
+    operator, gateway = token("operator"), token("gateway")
     serve = [*command, "serve", "--port", str(port), "--no-migrate"]
     with subprocess.Popen(serve, env=environment) as process:
         try:
-            yield port, token.stdout.strip()
+            yield _Service(port, operator, gateway)
         finally:
             process.terminate()
 
 
-async def _runs(port: int, token: str, runs: int) -> list[float]:
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    base = f"http://127.0.0.1:{port}"
-    async with aiohttp.ClientSession(base, headers=headers) as session:
+async def _runs(service: _Service, runs: int) -> tuple[list[float], int]:
+    """Return the rates, and how many plans were made while they were measured."""
+    base = f"http://127.0.0.1:{service.port}"
+    async with (
+        aiohttp.ClientSession(base, headers=_headers(service.operator)) as session,
+        aiohttp.ClientSession(base, headers=_headers(service.gateway)) as gateway,
+    ):
         await _ready(session)
-        beam = {"name": "beam", "forward_capacity_bps": 0, "return_capacity_bps": 0}
-        async with session.put("/v1/beams/beam", json=beam) as answer:
-            answer.raise_for_status()
-        for node in range(1, _TERMINALS + 1):
-            terminal = {"beam": "beam", "name": str(node)}
-            async with session.put(f"/v1/terminals/{node}", json=terminal) as answer:
-                answer.raise_for_status()
+        await _put_beam(session, 0)
+        for first in range(1, _TERMINALS + 1, _BATCH):
+            nodes = range(first, min(first + _BATCH, _TERMINALS + 1))
+            await asyncio.gather(*(_put_terminal(session, node) for node in nodes))
+        await _put_beam(session, _BEAM_BPS)
         start_ms = time.time_ns() // 1_000_000 - 86_400_000
         bodies = _bodies(start_ms)
-        await _rate(session, bodies, 1.0)
-        return [await _rate(session, bodies, _RUN_S) for _ in range(runs)]
+        beside = asyncio.create_task(_report_links(gateway))
+        try:
+            await _rate(session, bodies, _WARM_S)
+            before = await _newest_plan(session)
+            rates = [await _rate(session, bodies, _RUN_S) for _ in range(runs)]
+            plans = await _newest_plan(session) - before
+            if beside.done():
+                beside.result()
+        finally:
+            beside.cancel()
+        return rates, plans
+
+
+async def _put_beam(session: aiohttp.ClientSession, forward_bps: int) -> None:
+    beam = {
+        "name": "beam",
+        "forward_capacity_bps": forward_bps,
+        "return_capacity_bps": forward_bps // 10,
+    }
+    async with session.put("/v1/beams/beam", json=beam) as answer:
+        answer.raise_for_status()
+
+
+async def _put_terminal(session: aiohttp.ClientSession, node: int) -> None:
+    terminal = {"beam": "beam", "name": str(node), "gateway": _GATEWAY}
+    async with session.put(f"/v1/terminals/{node}", json=terminal) as answer:
+        answer.raise_for_status()
+
+
+def _headers(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+
+async def _newest_plan(session: aiohttp.ClientSession) -> int:
+    async with session.get("/v1/beams/beam/plans/forward") as answer:
+        answer.raise_for_status()
+        return int((await answer.json())["plan"])
+
+
+async def _report_links(gateway: aiohttp.ClientSession) -> None:
+    """Post each second what the links of all terminals do, as their gateway would."""
+    began_s = time.monotonic()
+    sent = dict.fromkeys(range(1, _TERMINALS + 1), 0)
+    while True:
+        since_s = time.monotonic() - began_s
+        first = round(since_s / _ACTIVE_S) * _ACTIVE % _TERMINALS
+        links = []
+        for node in sent:
+            active = first < node <= first + _ACTIVE
+            sent[node] += _BEAM_BPS // 8 // _ACTIVE if active else 100
+            links.append(
+                {
+                    "terminal": node,
+                    "path": "beam",
+                    "direction": "forward",
+                    "state": "up",
+                    "offered_bytes": sent[node] + _BACKLOG_BYTES,
+                    "backlogged_bytes": _BACKLOG_BYTES if active else 0,
+                    "sent_bytes": sent[node],
+                    "streams": int(active),
+                }
+            )
+        now_ms = time.time_ns() // 1_000_000
+        reports = [
+            {
+                "node": _GATEWAY,
+                "age_ms": 0,
+                "report": {
+                    "kind": "status",
+                    "time_ms": now_ms,
+                    "clock_offset_ms": 0,
+                    "synchronised": True,
+                    "links": links[place : place + _LINKS_IN_A_STATUS],
+                    # No two reports of a kind have the same.
+                    "uptime_ms": round(1000 * since_s) + place // _LINKS_IN_A_STATUS,
+                    "incarnation": 1,
+                },
+            }
+            for place in range(0, _TERMINALS, _LINKS_IN_A_STATUS)
+        ]
+        post = {"version": 1, "node": _GATEWAY, "sent_ms": now_ms, "reports": reports}
+        async with gateway.post("/v1/reports", json=post) as answer:
+            answer.raise_for_status()
+            refused = (await answer.json())["refused"]
+            if refused:
+                raise RuntimeError(f"the service refuses reports: {refused[0]}")
+        await asyncio.sleep(max(0.0, began_s + since_s + 1.0 - time.monotonic()))
 
 
 async def _ready(session: aiohttp.ClientSession) -> None:

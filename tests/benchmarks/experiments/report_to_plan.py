@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.records import Result, record
+from tests.benchmarks.subjects.underpass import TOLD_PAIR
 from tests.control_api import postgresql
 from tests.testbed.control import REPORTS, Control
 from tests.testbed.following import Event, Follower
@@ -70,6 +71,7 @@ class _Course:
 def run(settings: Settings) -> Result:
     """Announce blockages one after another, over SQLite and over PostgreSQL."""
     result = Result("report-to-plan")
+    result.told["underpass"] = TOLD_PAIR
     if reason := missing("underpass"):
         result.notes["left out"] = reason
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from tests.benchmarks.bench import Settings, bench
+from tests.benchmarks.bench import Series, Settings, bench
 from tests.benchmarks.experiments.downloads import typical_curve
 from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects import Access
@@ -34,8 +34,8 @@ def run(settings: Settings) -> Result:
         )
 
     with bench(PROFILE_G, settings) as on:
-        for subject in on.subjects:
-            transfers = on.series(subject, on.runs(30), one)
+        done = on.in_turn([Series(subject, one) for subject in on.subjects], 30)
+        for subject, transfers in zip(on.subjects, done, strict=True):
             values[subject.name] = [transfer.bytes / 1e6 for transfer in transfers]
             medians[subject.name] = statistics.median(values[subject.name])
             result.records.append(record("start-up.g", subject.name, values[subject.name]))
@@ -43,6 +43,7 @@ def run(settings: Settings) -> Result:
                 transfers
             )
         result.notes |= on.notes()
+        result.told |= on.told()
     if medians.get(_BASE):
         for name, of_subject in values.items():
             ratios = [value / medians[_BASE] for value in of_subject]

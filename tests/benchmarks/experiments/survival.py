@@ -44,11 +44,12 @@ def run(settings: Settings) -> Result:
             on.add(_subject(name))
             left_out |= on.left_out
             for subject in on.subjects:
-                subject.before_series()
+                subject.before_run()
                 alive, errors = _one(on, subject.access())
                 result.records.append(record("survival.v", name, [float(alive)]))
                 result.notes[name] = errors
                 say(f"survival  {name}: {alive} of {_CLIENTS} {errors or ''}")
+                result.told |= on.told()
     result.notes["left out"] = left_out
     return result
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
-from tests.benchmarks.bench import HEADERS_LEAVE, Settings, bench
-from tests.benchmarks.experiments.downloads import seconds, transfer_record
-from tests.benchmarks.records import Result, record
+from tests.benchmarks.bench import HEADERS_LEAVE, Series, Settings, bench
+from tests.benchmarks.experiments.downloads import Overheads, seconds, transfer_record
+from tests.benchmarks.records import Result
 from tests.benchmarks.subjects import Access
 from tests.testbed.client.transfer import Transfer, upload
 from tests.testbed.profile import PROFILE_V
@@ -20,27 +20,14 @@ def run(settings: Settings) -> Result:
     rate_bps = PROFILE_V.return_.rate_bps
     assert rate_bps is not None
     with bench(PROFILE_V, settings) as on:
-        for subject in on.subjects:
-            overheads: list[float] = []
+        overheads = Overheads(on, "return", "forward")
 
-            def one(
-                access: Access, seed: int, deadline_s: float, into: list[float] = overheads
-            ) -> Transfer:
-                on.testbed.satlink.reset_statistics()
-                transfer = upload(
-                    access.client,
-                    access.host,
-                    _SIZE,
-                    port=access.port,
-                    route=access.route,
-                    seed=seed,
-                    deadline_s=deadline_s,
-                )
-                time.sleep(PROFILE_V.rtt_s)
-                into.append(on.overhead_percent("return", transfer.bytes))
-                return transfer
+        def one(name: str, access: Access, seed: int, deadline_s: float) -> Transfer:
+            return overheads.of(name, lambda: _upload(access, seed, deadline_s))
 
-            transfers = on.series(subject, on.runs(30), one)
+        series = [Series(subject, partial(one, subject.name)) for subject in on.subjects]
+        done = on.in_turn(series, 30)
+        for subject, transfers in zip(on.subjects, done, strict=True):
             result.records.append(
                 transfer_record(
                     "upload-10mb.v",
@@ -50,6 +37,21 @@ def run(settings: Settings) -> Result:
                 )
             )
             if all(transfer.complete for transfer in transfers):
-                result.records.append(record("overhead-upload.v", subject.name, overheads))
+                result.records += overheads.records(
+                    subject.name, "overhead-upload.v", "overhead-upload-back.v"
+                )
         result.notes |= on.notes()
+        result.told |= on.told()
     return result
+
+
+def _upload(access: Access, seed: int, deadline_s: float) -> Transfer:
+    return upload(
+        access.client,
+        access.host,
+        _SIZE,
+        port=access.port,
+        route=access.route,
+        seed=seed,
+        deadline_s=deadline_s,
+    )

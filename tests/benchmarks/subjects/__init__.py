@@ -18,6 +18,7 @@ _KINDS = {
     "no-proxy-bbr": lambda: NoProxy("bbr"),
     "no-proxy-hybla": lambda: NoProxy("hybla_bpf", "no-proxy-hybla"),
     "kcptun": Kcptun,
+    "kcptun-fast3": lambda: Kcptun(eager=True),
     "shadowsocks": Shadowsocks,
 }
 NAMES = list(_KINDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.benchmarks.subjects.subject import Access, Subject, UnavailableError
+from tests.benchmarks.subjects.subject import COLD, Access, Subject, UnavailableError
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
 from tests.testbed.node import Node, lone_hub
@@ -19,6 +19,8 @@ _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 class NoProxy(Subject):
     """TCP end to end."""
+
+    told = COLD
 
     def __init__(self, congestion_control: str, name: str | None = None) -> None:
         self.name = name or f"no-proxy-{congestion_control}"
@@ -57,7 +59,7 @@ class NoProxy(Subject):
         holder = self._holder
         holder.process.wait_until(lambda: holder.carries(0))
 
-    def before_series(self) -> None:
+    def before_run(self) -> None:
         """Give the congestion control to both ends."""
         set_end_to_end(self._testbed, self.congestion_control)
 

@@ -17,6 +17,7 @@ class Shadowsocks(TerminalRelay):
     """A split proxy; its sockets have the machine's default congestion control."""
 
     name = "shadowsocks"
+    told = "nothing; cold: a new connection across the hop each run"
 
     def start(self, testbed: Testbed) -> None:
         """Start its server at the hub and a tunnel at the terminal for each port."""

@@ -10,6 +10,9 @@ from tests.testbed.client.route import DIRECT, Route
 from tests.testbed.namespace import Namespace
 from tests.testbed.topology import Testbed
 
+# What a subject of plain TCP is told.
+COLD = "nothing; cold: a new connection each run"
+
 
 class UnavailableError(RuntimeError):
     """This machine cannot run the subject; the text says what is missing."""
@@ -32,6 +35,8 @@ class Subject(ABC):
     """A way for TCP across the hop; started once per test bed, then measured in series."""
 
     name: str
+    # What it is told of the hop, and whether its connections are there before a run.
+    told: str
 
     @abstractmethod
     def start(self, testbed: Testbed) -> None:
@@ -41,11 +46,11 @@ class Subject(ABC):
     def access(self, origin_port: int = ports.HTTP) -> Access:
         """Return the way to a port of the origin."""
 
-    # Most subjects have nothing to do before a series.
-    def before_series(self) -> None:  # noqa: B027
+    # Most subjects have nothing to do around a run.
+    def before_run(self) -> None:  # noqa: B027
         """Make ready what subjects share, such as the origin's congestion control."""
 
-    def after_series(self) -> None:  # noqa: B027
+    def after_run(self) -> None:  # noqa: B027
         """Leave plain IP alone again, for the subjects that are measured on it."""
 
 

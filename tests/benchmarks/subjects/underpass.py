@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.benchmarks.subjects.direct import NoProxy, set_end_to_end
-from tests.benchmarks.subjects.subject import Access, Subject, UnavailableError
+from tests.benchmarks.subjects.subject import COLD, Access, Subject, UnavailableError
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
 from tests.testbed.node import Node, Options, Pair, lone_hub, transparent
 from tests.testbed.programs import missing
 from tests.testbed.topology import Testbed
+
+# What the test bed's pairs of nodes are told.
+TOLD_PAIR = "rate of both directions and RTT; warm: sessions up"
+# And where they are on one loopback, without a hop.
+TOLD_NOTHING = "nothing; warm: sessions up"
 
 _OFFSETS = {"underpass": 0, "underpass-hybla": 1}
 _SINGLE_BOX_PORT = 4600
@@ -18,6 +23,8 @@ _SINGLE_BOX_PORT = 4600
 
 class Underpass(Subject):
     """A terminal's and a hub's node, TLS on; clients use the terminal's HTTP proxy."""
+
+    told = TOLD_PAIR
 
     def __init__(
         self,
@@ -44,7 +51,7 @@ class Underpass(Subject):
             port_offset=_OFFSETS[self.name],
         )
 
-    def before_series(self) -> None:
+    def before_run(self) -> None:
         """Leave the origin its kernel's default."""
         set_end_to_end(self._testbed, "cubic")
 
@@ -59,34 +66,37 @@ class TransparentUnderpass(Underpass):
 
     def __init__(self) -> None:
         super().__init__("underpass", None)
-        # The subject without a proxy whose congestion control the origin has.
-        self.origin_as: NoProxy | None = None
+        self._origin_as: NoProxy | None = None
 
     def start(self, testbed: Testbed) -> None:
-        """Start the pair with interception, which is off between series."""
+        """Start the pair with interception, which is off between runs."""
         reason = missing("underpass")
         if reason:
             raise UnavailableError(reason)
         self._client = testbed.terminal.client
         self._testbed = testbed
         self.pair = Pair(testbed, Options(terminal={"edge": transparent("lan")}))
-        self.after_series()
+        self.after_run()
 
-    def before_series(self) -> None:
+    def before_run(self) -> None:
         """Take the client's connections in."""
-        super().before_series()
-        if self.origin_as:
-            self.origin_as.before_series()
+        super().before_run()
+        if self._origin_as:
+            self._origin_as.before_run()
         self.pair.terminal.api.intercept(enabled=True)
 
-    def after_series(self) -> None:
+    def after_run(self) -> None:
         """Let them pass."""
         self.pair.terminal.api.intercept(enabled=False)
 
+    def behind(self, origin_as: NoProxy) -> None:
+        """Have the origin use the congestion control of a subject without a proxy."""
+        self._origin_as = origin_as
+
     def access(self, origin_port: int = ports.HTTP) -> Access:
         """Return the origin itself: the terminal takes the connection in on its way."""
-        if self.origin_as:
-            return self.origin_as.access(origin_port)
+        if self._origin_as:
+            return self._origin_as.access(origin_port)
         return Access(self._client, DIRECT, addresses.ORIGIN, origin_port)
 
 
@@ -94,9 +104,10 @@ class SingleBox(Subject):
     """A hub alone: it takes in TCP that passes it and splits it, with Hybla to the satellite."""
 
     name = "single-box"
+    told = COLD
 
     def start(self, testbed: Testbed) -> None:
-        """Start the hub's node, with interception off between series."""
+        """Start the hub's node, with interception off between runs."""
         reason = missing("underpass")
         if reason:
             raise UnavailableError(reason)
@@ -115,14 +126,14 @@ class SingleBox(Subject):
         }
         self._node = Node(testbed, "single-box", testbed.hub, config)
         self._node.process.wait_until(lambda: self._node.carries(0))
-        self.after_series()
+        self.after_run()
 
-    def before_series(self) -> None:
+    def before_run(self) -> None:
         """Take the clients' connections in at the hub."""
         set_end_to_end(self._testbed, "cubic")
         self._node.api.intercept(enabled=True)
 
-    def after_series(self) -> None:
+    def after_run(self) -> None:
         """Let them pass."""
         self._node.api.intercept(enabled=False)
 

@@ -1,0 +1,239 @@
+"""A campaign's course: experiments as processes, in portions that can be broken off."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from tests.benchmarks.bench import say
+from tests.benchmarks.campaign.manifest import CampaignError, Manifest, load_manifest, now
+from tests.benchmarks.campaign.plan import Entry, duration_s, startable
+from tests.benchmarks.records import load
+
+_LOOK_S = 0.5
+_TELL_S = 60.0
+# A test bed is taken down after SIGTERM.
+_END_S = 60.0
+
+
+class Child(Protocol):
+    """A running experiment."""
+
+    def poll(self) -> int | None:
+        """Return its exit status, None while it runs."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+Launch = Callable[[Entry], Child]
+
+
+def begun_or_resumed(folder: Path, fresh: Manifest, *, anew: bool) -> Manifest:
+    """Return the manifest of the campaign in a folder, or begin one there.
+
+    What was measured with anything else is not gone on with.
+    """
+    if anew:
+        shutil.rmtree(folder, ignore_errors=True)
+    begun = load_manifest(folder)
+    if begun is None:
+        fresh.save(folder)
+        return fresh
+    if different := begun.differences(fresh):
+        raise CampaignError(
+            f"the campaign {begun.id} in {folder} was begun otherwise: {'; '.join(different)}.\n"
+            "Go back to that, or begin a new one with --anew."
+        )
+    return begun
+
+
+def done(folder: Path, manifest: Manifest) -> set[str]:
+    """Return the experiments whose results are there; those of another campaign are refused."""
+    found = set()
+    for name in manifest.experiments:
+        path = folder / f"{name}.json"
+        if path.exists():
+            result, _ = load(path)
+            if result.campaign != manifest.id:
+                raise CampaignError(f"{path} is of campaign {result.campaign}, not {manifest.id}")
+            found.add(name)
+    return found
+
+
+class Course:
+    """One portion of a campaign."""
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        entries: Sequence[Entry],
+        launch: Launch,
+        *,
+        portion_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        there = done(folder, manifest)
+        self.pending = [entry for entry in entries if entry.name not in there]
+        self.failed: list[str] = []
+        self._entries, self._folder, self._manifest = entries, folder, manifest
+        self._launch, self._clock, self._sleep = launch, clock, sleep
+        self._running: dict[str, tuple[Entry, Child, float]] = {}
+        self._began = clock()
+        self._portion_s = portion_s
+        self._started = self._stopping = False
+
+    def stop(self) -> None:
+        """Break the portion off: what runs is ended and measured again in the next one."""
+        self._stopping = True
+
+    def remaining_s(self) -> float:
+        """Return how long the rest takes, by what experiments are known to take."""
+        passed = [
+            (entry, entry.expected_s - (self._clock() - began))
+            for entry, _, began in self._running.values()
+        ]
+        return duration_s(self.pending, passed)
+
+    def run(self) -> None:
+        """Run experiments until all are done, the portion is over, or it is broken off."""
+        portion = {"began": now(), "ended": ""}
+        self._manifest.portions.append(portion)
+        self._tell()
+        told = self._clock()
+        try:
+            while not self._stopping and (self._start() or self._running):
+                self._sleep(_LOOK_S)
+                if self._reap() or self._clock() - told >= _TELL_S:
+                    self._tell()
+                    told = self._clock()
+        finally:
+            self._end_all()
+            portion["ended"] = now()
+            if not self.pending and not self.failed:
+                self._manifest.ended = now()
+            self._manifest.save(self._folder)
+
+    def _start(self) -> bool:
+        """Start what there is room and time for; tell whether anything was started."""
+        started = False
+        while (entry := self._next()) is not None:
+            self.pending.remove(entry)
+            say(f"begins: {entry.name}, some {_duration(entry.expected_s)}")
+            self._running[entry.name] = entry, self._launch(entry), self._clock()
+            started = self._started = True
+        return started
+
+    def _next(self) -> Entry | None:
+        running = [entry for entry, _, _ in self._running.values()]
+        left_s = None
+        if self._portion_s is not None:
+            left_s = self._portion_s - (self._clock() - self._began)
+        entry = startable(self.pending, running, left_s)
+        if entry is None and not self._started:
+            # Each portion does something, however short it is.
+            entry = startable(self.pending, running, None)
+        return entry
+
+    def _reap(self) -> bool:
+        """Take note of what has ended; tell whether anything has."""
+        ended = [name for name, (_, child, _) in self._running.items() if child.poll() is not None]
+        for name in ended:
+            _, child, began = self._running.pop(name)
+            took = _duration(self._clock() - began)
+            if child.poll() == 0 and (self._folder / f"{name}.json").exists():
+                say(f"done: {name}, {took}")
+            else:
+                self.failed.append(name)
+                say(f"FAILED: {name} after {took}, see {self._folder / 'logs' / name}.log")
+        return bool(ended)
+
+    def _tell(self) -> None:
+        ready = len(self._entries) - len(self.pending) - len(self._running) - len(self.failed)
+        end = time.strftime("%H:%M", time.localtime(time.time() + self.remaining_s()))
+        say(
+            f"campaign {self._manifest.id}: {ready} of {len(self._entries)} done"
+            + (f", running {', '.join(self._running)}" if self._running else "")
+            + (f", failed {', '.join(self.failed)}" if self.failed else "")
+            + f"; some {_duration(self.remaining_s())} left without a break, until {end}"
+        )
+
+    def _end_all(self) -> None:
+        for _, child, _ in self._running.values():
+            child.terminate()
+        for name, (_, child, _) in self._running.items():
+            try:
+                child.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+            say(f"broken off: {name}")
+        self._running.clear()
+
+
+def launcher(folder: Path, manifest: Manifest, idle_s: float) -> Launch:
+    """Return what starts an experiment as a process, which ends with this one."""
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+
+    def launch(entry: Entry) -> Child:
+        argv = [
+            *("setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", "tests.benchmarks"),
+            *("run", entry.name, "--subjects", *entry.subjects, "--runs", str(entry.runs)),
+            *("--peer-runs", str(entry.peer_runs), "--idle-s", str(idle_s)),
+            *("--seed", str(manifest.seed), "--into", str(folder), "--campaign", manifest.id),
+        ]
+        with (logs / f"{entry.name}.log").open("ab") as log:
+            # Ctrl-C is for the campaign, which then ends its experiments in order.
+            return subprocess.Popen(argv, stdout=log, stderr=log, process_group=0)
+
+    return launch
+
+
+def replace_results(folder: Path, results: Path, aside: Path) -> None:
+    """Put a complete campaign in the place of the results as a whole; nothing of them remains.
+
+    What was there before, and the campaign's logs, are put aside, until the next time.
+    """
+    for source, name in (
+        (folder / "logs", "logs-of-the-last-campaign"),
+        (results, "results-before"),
+    ):
+        shutil.rmtree(aside / name, ignore_errors=True)
+        if source.exists():
+            shutil.move(source, aside / name)
+    shutil.move(folder, results)
+
+
+@contextmanager
+def broken_off_by_signals(course: Course) -> Iterator[None]:
+    """Have SIGINT and SIGTERM break a course off, so that it can be resumed."""
+    names = (signal.SIGINT, signal.SIGTERM)
+    before = {name: signal.signal(name, lambda *_: course.stop()) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"

@@ -1,0 +1,117 @@
+"""The manifest: what a campaign was measured with, so that nothing else comes into its report."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.benchmarks import subjects
+from tests.benchmarks.campaign.plan import Entry
+from tests.benchmarks.records import git, machine, write_whole
+from tests.testbed.programs import built
+
+FILE = "manifest.json"
+_PROGRAMS = ("underpass", "satlink")
+# Debian's packages of the peers and of what loads them.
+_PEERS = ("kcptun", "shadowsocks-libev", "haproxy", "iperf3", "postgresql")
+
+
+class CampaignError(RuntimeError):
+    """A campaign cannot begin or go on; the text says why, and what to do."""
+
+
+@dataclass
+class Manifest:
+    """One commit, one machine, one list of experiments; and when which portion ran."""
+
+    id: str
+    commit: str
+    # SHA-256 of what was measured.
+    programs: dict[str, str]
+    machine: dict[str, object]
+    peers: dict[str, str]
+    # By experiment: what it was started with.
+    experiments: dict[str, dict[str, object]]
+    seed: int
+    # A trial has not all experiments, or not all runs: it never takes the results' place.
+    trial: bool
+    started: str
+    ended: str | None = None
+    portions: list[dict[str, str]] = field(default_factory=list)
+
+    def save(self, folder: Path) -> None:
+        """Write it into the campaign's folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+    def differences(self, other: Manifest) -> list[str]:
+        """Return what another one has otherwise, of what must be the same to go on."""
+        names = ("commit", "programs", "machine", "peers", "experiments", "seed", "trial")
+        return [
+            f"{name} (was {getattr(self, name)}, is {getattr(other, name)})"
+            for name in names
+            if getattr(self, name) != getattr(other, name)
+        ]
+
+
+def load_manifest(folder: Path) -> Manifest | None:
+    """Read a folder's manifest; None if it has none."""
+    path = folder / FILE
+    return Manifest(**json.loads(path.read_text())) if path.exists() else None
+
+
+def made_now(entries: Sequence[Entry], *, seed: int, trial: bool) -> Manifest:
+    """Describe what a campaign that begins now measures; refuse a tree with changes."""
+    if changed := git("status", "--porcelain"):
+        raise CampaignError(f"a campaign is of one commit; commit or stash first:\n{changed}")
+    commit = git("rev-parse", "HEAD")
+    if not commit:
+        raise CampaignError("a campaign is of one commit, and this is no git repository")
+    moment = now()
+    return Manifest(
+        id=f"{moment[:16].replace(':', '')}-{commit[:7]}",
+        commit=commit,
+        programs={name: _sha256(Path(built(name))) for name in _PROGRAMS},
+        machine=machine(),
+        peers={name: _version(name) for name in _PEERS},
+        experiments={entry.name: described(entry) for entry in entries},
+        seed=seed,
+        trial=trial,
+        started=moment,
+    )
+
+
+def described(entry: Entry) -> dict[str, object]:
+    """Return what an experiment is started with."""
+    return {
+        "subjects": [name for name in subjects.NAMES if name in entry.subjects],
+        "runs": entry.runs,
+        "peer_runs": entry.peer_runs,
+        "beside others": entry.share < 1,
+        "expected_s": round(entry.expected_s),
+    }
+
+
+def now() -> str:
+    """Return the time of day, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _version(package: str) -> str:
+    """Return an installed Debian package's version, "" if it is not there."""
+    if not shutil.which("dpkg-query"):
+        return ""
+    query = ["dpkg-query", "-W", "-f=${Version}", package]
+    return subprocess.run(query, capture_output=True, text=True, check=False).stdout

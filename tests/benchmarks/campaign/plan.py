@@ -1,0 +1,155 @@
+"""Which experiments a campaign has, how often each subject runs, and how long that takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tests.benchmarks import subjects
+from tests.benchmarks.bench import OURS
+
+LIMIT_S = 6 * 3600.0
+# The beds are built, the first idle time passes, the beds are taken down.
+_AROUND_S = 90.0
+
+_WITHOUT_PROXY = ("no-proxy-cubic", "no-proxy-bbr")
+_KCPTUN = ("kcptun", "kcptun-fast3")
+_SHARING = (OURS, "single-box", "no-proxy-cubic", "no-proxy-hybla")
+_RIVALS = (OURS, *_WITHOUT_PROXY, *_KCPTUN)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One experiment of a campaign.
+
+    `ours_s` and `peer_s` are what one run is known to take, `fixed_s` what does not depend on
+    their number. `at_once` is how many runs an experiment makes side by side. `share` is the
+    part of the machine that it needs: 1 is measured alone, others beside each other.
+    """
+
+    name: str
+    ours_s: float
+    peer_s: float = 0.0
+    subjects: tuple[str, ...] = (OURS,)
+    # How many series of each run there are: with and without a plan, both ways, by cell.
+    ours_times: int = 1
+    peer_times: int = 1
+    fixed_s: float = _AROUND_S
+    # Between two runs the hop falls quiet.
+    between_s: float = 2.0
+    at_once: int = 1
+    share: float = 1.0
+    # More runs than the rule asks for, where a run is short or its 95th percentile is the figure.
+    runs_at_least: int = 0
+    # Replaced in a trial.
+    scale: float = 1.0
+
+    @property
+    def runs(self) -> int:
+        """Return how many runs ours has."""
+        least = 10 if self.ours_s < 30 else 5 if self.ours_s < 120 else 3
+        return self._scaled(max(least, self.runs_at_least))
+
+    @property
+    def peer_runs(self) -> int:
+        """Return how many runs each other subject has."""
+        return self._scaled(5 if self.peer_s < 30 else 2)
+
+    @property
+    def expected_s(self) -> float:
+        """Return how long the experiment takes."""
+        peers = len(self.subjects) - 1
+        ours_s = self.runs * self.ours_times * (self.ours_s + self.between_s)
+        peers_s = peers * self.peer_runs * self.peer_times * (self.peer_s + self.between_s)
+        return self.fixed_s + (ours_s + peers_s) / self.at_once
+
+    def _scaled(self, runs: int) -> int:
+        return max(1, math.ceil(runs * self.scale))
+
+
+# What a run takes was measured on two cores. The long ones, and those that a smaller part of the
+# machine is enough for, come last: the latter fill each other's gaps.
+CAMPAIGN = (
+    Entry("satlink", 0.0, fixed_s=60.0, between_s=0.0),
+    Entry("first-byte", 1.5, 2.0, tuple(subjects.NAMES)),
+    Entry("object-1mb", 1.0, 5.0, tuple(subjects.NAMES)),
+    Entry("object-1mb-idle", 60.0, 0.0, _RIVALS, runs_at_least=10),
+    Entry("object-8mb-no-loss", 1.5, 7.0, tuple(subjects.NAMES)),
+    Entry("object-8mb", 2.0, 7.0, tuple(subjects.NAMES)),
+    Entry("object-8mb-vehicle", 3.0, 7.0, tuple(subjects.NAMES)),
+    Entry("bulk-200mb", 15.0, 70.0, (*_RIVALS, "underpass-hybla", "no-proxy-hybla")),
+    Entry("bulk-1gb", 64.0, 150.0, (OURS, *_WITHOUT_PROXY, "kcptun-fast3")),
+    Entry("bulk-1gb-loss", 68.0, 165.0, (OURS, *_WITHOUT_PROXY, "kcptun-fast3")),
+    Entry("upload", 45.0, 60.0, _RIVALS),
+    Entry("start-up", 6.0, 8.0, _RIVALS),
+    Entry("crowd", 9.0, 20.0, _RIVALS),
+    Entry("echo", 26.0, 28.0, _RIVALS),
+    Entry("loopback", 14.0, fixed_s=20.0),
+    Entry("idle-streams", 19.0, fixed_s=0.0),
+    Entry("disk-throughput", 14.0, fixed_s=20.0),
+    Entry("disk-restart", 17.0, fixed_s=0.0),
+    Entry("restart-blocked", 16.0, runs_at_least=20),
+    Entry("pep-and-cc", 66.0, 150.0, (OURS, *_WITHOUT_PROXY), ours_times=2),
+    Entry("prediction", 0.05, fixed_s=2.0, between_s=0.0, runs_at_least=100),
+    Entry("planner", 0.1, fixed_s=5.0, between_s=0.0, runs_at_least=30),
+    Entry("position-reports", 11.0, ours_times=2, fixed_s=90.0),
+    Entry("report-to-plan", 5.0, ours_times=2, runs_at_least=25),
+    # Three of its 25 minutes at once, on a machine of its own.
+    Entry("soak", 1350.0, at_once=3),
+    Entry("allocation", 320.0, 320.0, (OURS, "single-box"), 12, 8, at_once=6, share=0.5),
+    # A run of 25 s in 15 cells; those of the five round-trip times side by side.
+    Entry("goodput-rtt", 30.0, 30.0, _SHARING, 15, 15, at_once=5, share=0.5),
+    Entry("real-drive", 357.0, 357.0, (OURS, "no-proxy-bbr", "kcptun"), ours_times=2, share=0.25),
+    # Ten minutes of each are idle; what counts is the hub's own processor time.
+    Entry("swarm", 700.0, share=0.25),
+    Entry("survival", 760.0, fixed_s=30.0, share=0.25),
+    Entry("resumption", 33.0, 90.0, _RIVALS, runs_at_least=30, share=0.25),
+    Entry("highway", 125.0, 125.0, _RIVALS, ours_times=2, share=0.25),
+    Entry("fairness", 125.0, 125.0, _SHARING, share=0.25),
+    Entry("blockage-24mb", 28.0, 45.0, _RIVALS, ours_times=2, share=0.25),
+    Entry("control-loss", 145.0, ours_times=2, fixed_s=0.0, share=0.25),
+    Entry("after-blockage", 130.0, ours_times=2, share=0.25),
+    Entry("idle-beam", 75.0, share=0.25),
+    Entry("hostile", 120.0, share=0.25),
+    Entry("kill-9", 6.2, runs_at_least=100, share=0.25),
+)
+
+
+def chosen(names: Iterable[str], scale: float) -> tuple[Entry, ...]:
+    """Return these of the campaign's entries, all if none is named, with fewer runs."""
+    wanted = list(names)
+    return tuple(
+        dataclasses.replace(entry, scale=scale)
+        for entry in CAMPAIGN
+        if not wanted or entry.name in wanted
+    )
+
+
+def startable(
+    pending: Sequence[Entry], running: Iterable[Entry], left_s: float | None
+) -> Entry | None:
+    """Return what to start next: the first that the machine has room for.
+
+    With `left_s`, the time until a portion's end, only what is expected to be done by then.
+    """
+    free = 1.0 - sum(entry.share for entry in running)
+    for entry in pending:
+        if entry.share <= free + 1e-9 and (left_s is None or entry.expected_s <= left_s):
+            return entry
+    return None
+
+
+def duration_s(pending: Sequence[Entry], running: Sequence[tuple[Entry, float]] = ()) -> float:
+    """Return how long these take, as they are started; of those that run, what they have left."""
+    now, waiting = 0.0, list(pending)
+    ends = [(max(0.0, left_s), entry) for entry, left_s in running]
+    while waiting or ends:
+        while (entry := startable(waiting, [one for _, one in ends], None)) is not None:
+            waiting.remove(entry)
+            ends.append((now + entry.expected_s, entry))
+        first = min(ends, key=lambda end: end[0])
+        ends.remove(first)
+        now = first[0]
+    return now

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.campaign.course import (
+    Course,
+    begun_or_resumed,
+    broken_off_by_signals,
+    replace_results,
+)
+from tests.benchmarks.campaign.manifest import (
+    CampaignError,
+    Manifest,
+    described,
+    load_manifest,
+    made_now,
+)
+from tests.benchmarks.campaign.plan import Entry
+from tests.benchmarks.records import Result
+
+_ENTRIES = tuple(Entry(name, 10.0, fixed_s=0.0) for name in ("first", "second", "third"))
+
+
+def manifest(**changed: object) -> Manifest:
+    made = Manifest(
+        id="now-abc",
+        commit="abc",
+        programs={"underpass": "00"},
+        machine={"kernel": "6.1"},
+        peers={},
+        experiments={entry.name: described(entry) for entry in _ENTRIES},
+        seed=1,
+        trial=False,
+        started="2026-01-01T00:00:00Z",
+    )
+    return dataclasses.replace(made, **changed)  # type: ignore[arg-type]
+
+
+class Machine:
+    """Time, and experiments that take as long as is expected and save a result, in virtual time."""
+
+    def __init__(self, folder: Path, campaign: str = "now-abc") -> None:
+        self.folder, self.campaign, self.now = folder, campaign, 0.0
+        self.launched: list[str] = []
+        self.terminated: list[str] = []
+        self.breaks: set[str] = set()
+        self.at: list[tuple[float, Callable[[], None]]] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        for due, then in [one for one in self.at if one[0] <= self.now]:
+            self.at.remove((due, then))
+            then()
+
+    def launch(self, entry: Entry) -> _Child:
+        self.launched.append(entry.name)
+        return _Child(self, entry)
+
+    def course(self, portion_s: float | None = None, begun: Manifest | None = None) -> Course:
+        return Course(
+            self.folder,
+            begun or begun_or_resumed(self.folder, manifest(), anew=False),
+            _ENTRIES,
+            self.launch,
+            portion_s=portion_s,
+            clock=lambda: self.now,
+            sleep=self.sleep,
+        )
+
+
+class _Child:
+    def __init__(self, machine: Machine, entry: Entry) -> None:
+        self._machine, self._entry = machine, entry
+        self._end = machine.now + entry.expected_s
+        self._saved = self._dead = False
+
+    def poll(self) -> int | None:
+        if self._dead:
+            return 143
+        if self._machine.now < self._end:
+            return None
+        if self._entry.name in self._machine.breaks:
+            return 1
+        if not self._saved:
+            Result(self._entry.name, campaign=self._machine.campaign).save(self._machine.folder)
+            self._saved = True
+        return 0
+
+    def terminate(self) -> None:
+        self._machine.terminated.append(self._entry.name)
+        self._dead = True
+
+    def wait(self, timeout: float | None = None) -> int:
+        del timeout
+        return 143
+
+    def kill(self) -> None:
+        raise AssertionError("it ended when it was asked")
+
+
+def test_a_campaign_is_complete_when_every_experiment_is_there(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.course().run()
+    assert machine.launched == ["first", "second", "third"]
+    saved = load_manifest(tmp_path)
+    assert saved
+    assert saved.ended
+    assert len(saved.portions) == 1
+
+
+def test_a_portion_ends_in_time_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    each_s = _ENTRIES[0].expected_s
+    machine.course(portion_s=2.5 * each_s).run()
+    assert machine.launched == ["first", "second"]
+    between = load_manifest(tmp_path)
+    assert between
+    assert between.ended is None
+    machine.course(portion_s=2.5 * each_s).run()
+    assert machine.launched == ["first", "second", "third"]
+    saved = load_manifest(tmp_path)
+    assert saved
+    assert saved.ended
+    assert len(saved.portions) == 2
+
+
+def test_a_portion_too_short_for_anything_does_one_experiment(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.course(portion_s=1.0).run()
+    assert machine.launched == ["first"]
+
+
+def test_what_was_broken_off_is_measured_again(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    course = machine.course()
+    machine.at.append((1.5 * _ENTRIES[0].expected_s, course.stop))
+    course.run()
+    assert machine.terminated == ["second"]
+    machine.course().run()
+    assert machine.launched == ["first", "second", "second", "third"]
+
+
+def test_what_fails_does_not_stop_the_rest_and_is_tried_again(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.breaks = {"second"}
+    course = machine.course()
+    course.run()
+    assert course.failed == ["second"]
+    between = load_manifest(tmp_path)
+    assert between
+    assert between.ended is None
+    machine.breaks = set()
+    machine.course().run()
+    assert machine.launched == ["first", "second", "third", "second"]
+
+
+def test_the_time_left_shrinks_as_experiments_run(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    course = machine.course()
+    each_s = _ENTRIES[0].expected_s
+    assert course.remaining_s() == 3 * each_s
+    left: list[float] = []
+    machine.at.append((1.5 * each_s, lambda: left.append(course.remaining_s())))
+    course.run()
+    assert left[0] == pytest.approx(1.5 * each_s, abs=1.0)
+    assert course.remaining_s() == 0
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_breaks_a_course_off_in_order(tmp_path: Path, sent: signal.Signals) -> None:
+    machine = Machine(tmp_path)
+    course = machine.course()
+    machine.at.append((1.0, lambda: os.kill(os.getpid(), sent)))
+    with broken_off_by_signals(course):
+        course.run()
+    assert machine.terminated == ["first"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"commit": "def"},
+        {"programs": {"underpass": "01"}},
+        {"machine": {"kernel": "6.2"}},
+        {"peers": {"kcptun": "2"}},
+        {"experiments": {}},
+        {"seed": 2},
+        {"trial": True},
+    ],
+)
+def test_nothing_else_is_gone_on_with(tmp_path: Path, changed: dict[str, object]) -> None:
+    begun_or_resumed(tmp_path, manifest(), anew=False)
+    with pytest.raises(CampaignError, match=next(iter(changed))):
+        begun_or_resumed(tmp_path, manifest(**changed), anew=False)
+    fresh = manifest(**changed)
+    assert begun_or_resumed(tmp_path, fresh, anew=True) == fresh
+
+
+def test_another_campaigns_result_is_not_taken_for_done(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    begun = begun_or_resumed(tmp_path, manifest(), anew=False)
+    Result("second", campaign="another").save(tmp_path)
+    with pytest.raises(CampaignError, match="another"):
+        machine.course(begun=begun)
+
+
+def test_a_tree_with_changes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"status": " M README.md", "rev-parse": "abc"}
+    monkeypatch.setattr("tests.benchmarks.campaign.manifest.git", lambda verb, *_: told[verb])
+    with pytest.raises(CampaignError, match="README"):
+        made_now(_ENTRIES, seed=1, trial=False)
+
+
+def test_a_campaign_takes_the_place_of_all_results(tmp_path: Path) -> None:
+    results, aside = tmp_path / "results", tmp_path / "aside"
+    aside.mkdir()
+    for number in range(2):
+        campaign = tmp_path / "campaign"
+        (campaign / "logs").mkdir(parents=True)
+        (campaign / "logs" / "first.log").write_text("")
+        (campaign / f"new-{number}.json").write_text("")
+        replace_results(campaign, results, aside)
+        assert [path.name for path in results.iterdir()] == [f"new-{number}.json"]
+        assert not campaign.exists()
+    assert [path.name for path in (aside / "results-before").iterdir()] == ["new-0.json"]
+    assert [p.name for p in (aside / "logs-of-the-last-campaign").iterdir()] == ["first.log"]

@@ -1,0 +1,81 @@
+"""Many light terminals at one hub: what they cost it while idle, and what they get at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.benchmarks.bench import Settings, say
+from tests.benchmarks.records import Result, record
+from tests.testbed import addresses
+from tests.testbed.loopback import Loopback
+from tests.testbed.programs import missing
+from tests.testbed.swarm import SwarmHub, outcome
+
+_IDLE = 2000
+_IDLE_S = 600.0
+_ACTIVE = 250
+_BYTES = 5_000_000
+_BEAM_BPS = 400_000_000
+_PER_S = 20.0
+
+
+def run(settings: Settings) -> Result:
+    """Leave 2,000 terminals idle for ten minutes; have 250 download 5 MB each at once."""
+    result = Result("swarm")
+    result.told["underpass"] = "nothing; warm: sessions up"
+    reason = missing("underpass", "swarm")
+    if reason:
+        say(f"swarm is left out: {reason}")
+        result.notes["left out"] = reason
+        return result
+    runs = settings.runs or 1
+    idle = [measure_idle(_IDLE, _IDLE_S) for _ in range(runs)]
+    active = [measure_active() for _ in range(runs)]
+    for figure, values in {
+        "swarm-idle.memory": [run["hub_bytes_per_terminal"] / 1024 for run in idle],
+        "swarm-idle.cpu": [run["hub_cpu_percent"] for run in idle],
+        "swarm-idle.alive": [100 * run["alive"] / run["terminals"] for run in idle],
+        "swarm-active.use": [100 * run["goodput_bps"] / _BEAM_BPS for run in active],
+        "swarm-active.cpu": [1e8 * run["hub_cpu_s"] / run["delivered_bytes"] for run in active],
+        "swarm-active.jain": [run["jain"] for run in active],
+        "swarm-active.broken": [float(run["broken"]) for run in active],
+    }.items():
+        result.records.append(record(figure, "underpass", values))
+    result.notes["idle"] = idle
+    result.notes["active"] = active
+    return result
+
+
+def measure_idle(terminals: int, seconds: float) -> dict[str, Any]:
+    """Connect so many, leave them alone, and say what the hub used for them."""
+    with Loopback() as bed:
+        hub = SwarmHub(bed, terminals)
+        swarm = hub.terminals(terminals, "--per-s", str(_PER_S), "--measure-s", str(seconds))
+        told = outcome(swarm, timeout_s=600 + seconds)
+    say(
+        f"swarm  {told['alive']} of {terminals} alive: "
+        f"{told['hub_bytes_per_terminal'] / 1024:.0f} KiB each, "
+        f"{told['hub_cpu_percent']:.1f} % of a core"
+    )
+    return told
+
+
+def measure_active(terminals: int = _ACTIVE, size: int = _BYTES) -> dict[str, Any]:
+    """Have so many download at once through a beam, and say what came."""
+    with Loopback() as bed:
+        hub = SwarmHub(bed, terminals, hub={"beam": {"rate_bps": _BEAM_BPS}})
+        swarm = hub.terminals(
+            terminals,
+            "--per-s",
+            str(_PER_S),
+            "--origin",
+            f"{addresses.ORIGIN}:80",
+            "--bytes",
+            str(size),
+            "--measure-s",
+            "300",
+        )
+        told = outcome(swarm, timeout_s=900)
+    rate = told["goodput_bps"] / 1e6
+    say(f"swarm  {terminals} at once: {rate:.0f} Mbit/s, Jain's index {told['jain']:.4f}")
+    return told

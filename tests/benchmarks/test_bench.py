@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.benchmarks.bench import Bench, Series, Settings, spread
+from tests.benchmarks.subjects import Access, Subject
+from tests.testbed.profile import PERFECT
+
+
+@dataclass(frozen=True)
+class Took:
+    last_byte_s: float | None
+
+
+class Quiet(Bench):
+    """A bench whose hop is always quiet."""
+
+    def drain(self) -> None:
+        pass
+
+
+class Named(Subject):
+    told = "nothing"
+
+    def __init__(self, name: str, course: list[str]) -> None:
+        self.name, self.course = name, course
+
+    def start(self, testbed: Any) -> None:
+        del testbed
+
+    def access(self, origin_port: int = 80) -> Access:
+        del origin_port
+        return cast("Access", self.name)
+
+    def before_run(self) -> None:
+        self.course.append(f"+{self.name}")
+
+    def after_run(self) -> None:
+        self.course.append(f"-{self.name}")
+
+
+def in_turn(
+    settings: Settings, one: Callable[[str, int, float], float | None]
+) -> tuple[list[list[Took]], list[str]]:
+    course: list[str] = []
+    seeds: list[int] = []
+    bed = SimpleNamespace(satlink=SimpleNamespace(seed=seeds.append), profile=PERFECT)
+    on = Quiet(cast("Any", bed), dataclasses.replace(settings, idle_s=0.0))
+    for name in ("underpass", "kcptun"):
+        on.add_started(Named(name, course))
+    series = [
+        Series(each, lambda access, seed, limit: Took(one(str(access), seed, limit)))
+        for each in on.subjects
+    ]
+    return on.in_turn(series, 4), course
+
+
+def test_subjects_run_by_turns_with_the_same_seeds() -> None:
+    met: list[tuple[str, int]] = []
+
+    def one(name: str, seed: int, _limit: float) -> float:
+        met.append((name, seed))
+        return 1.0
+
+    _, course = in_turn(Settings(seed=7, runs=2), one)
+    assert met == [("underpass", 7), ("kcptun", 7), ("underpass", 8), ("kcptun", 8)]
+    assert course == ["+underpass", "-underpass", "+kcptun", "-kcptun"] * 2
+
+
+def test_fewer_runs_of_the_others_are_spread_over_the_rounds() -> None:
+    met: list[int] = []
+
+    def one(name: str, seed: int, _limit: float) -> float:
+        if name == "kcptun":
+            met.append(seed)
+        return 1.0
+
+    done, _ = in_turn(Settings(runs=10, peer_runs=2), one)
+    assert [len(runs) for runs in done] == [10, 2]
+    assert met == [1, 6]
+
+
+def test_our_first_run_bounds_the_others_and_never_above_the_most() -> None:
+    limits: list[float] = []
+
+    def one(_name: str, _seed: int, limit: float) -> float:
+        limits.append(limit)
+        return 3.0
+
+    in_turn(Settings(runs=2, cap_s=99.0, most_s=180.0), one)
+    assert limits == [99.0, 30.0, 30.0, 30.0]
+    limits.clear()
+    in_turn(Settings(runs=1, cap_s=99.0, most_s=20.0), one)
+    assert limits == [99.0, 20.0]
+
+
+@pytest.mark.parametrize(
+    ("count", "rounds", "where"),
+    [(0, 5, set()), (1, 5, {0}), (2, 5, {0, 2}), (5, 5, {0, 1, 2, 3, 4}), (5, 10, {0, 2, 4, 6, 8})],
+)
+def test_runs_are_spread_evenly(count: int, rounds: int, where: set[int]) -> None:
+    assert spread(count, rounds) == where

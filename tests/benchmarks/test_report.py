@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.campaign.manifest import Manifest
+from tests.benchmarks.readme import README, MarkerError, collect, rewritten
+from tests.benchmarks.records import RESULTS, Result, machine, record
+from tests.benchmarks.report import MixedError, report, write_report
+
+
+def manifest(**changed: object) -> Manifest:
+    told: dict[str, object] = {
+        "id": "now-abc",
+        "commit": "abcdef0123",
+        "programs": {},
+        "machine": machine(),
+        "peers": {"kcptun": "1.0", "haproxy": ""},
+        "experiments": {"first-byte": {"beside others": False}, "crowd": {"beside others": True}},
+        "seed": 1,
+        "trial": False,
+        "started": "then",
+        **changed,
+    }
+    return Manifest(**told)  # type: ignore[arg-type]
+
+
+def first_byte(campaign: str | None) -> Result:
+    records = [
+        record("first-byte.g", "underpass", [1.0, 1.01]),
+        record("first-byte.g", "no-proxy-bbr", [2.0]),
+    ]
+    told = {"underpass": "rate and RTT; warm"}
+    return Result("first-byte", records, campaign=campaign, told=told)
+
+
+def test_a_report_of_one_campaign_names_it_and_what_is_missing(tmp_path: Path) -> None:
+    manifest().save(tmp_path)
+    first_byte("now-abc").save(tmp_path)
+    page = report(tmp_path)
+    assert "## Campaign now-abc" in page
+    assert "abcdef0123" in page
+    assert "not measured yet: crowd" in page
+    assert "haproxy (not installed)" in page
+
+
+def test_each_row_says_what_its_subject_was_told(tmp_path: Path) -> None:
+    manifest().save(tmp_path)
+    first_byte("now-abc").save(tmp_path)
+    page = report(tmp_path)
+    assert "| underpass | rate and RTT; warm | 2 |" in page
+    assert "| no-proxy-bbr | not noted | 1 |" in page
+
+
+@pytest.mark.parametrize("of", [None, "another"])
+def test_a_result_of_no_or_another_campaign_is_refused(tmp_path: Path, of: str | None) -> None:
+    manifest().save(tmp_path)
+    first_byte(of).save(tmp_path)
+    with pytest.raises(MixedError, match="first-byte"):
+        report(tmp_path)
+    with pytest.raises(MixedError):
+        write_report(tmp_path)
+    with pytest.raises(MixedError):
+        collect(tmp_path)
+
+
+def test_a_campaigns_result_is_refused_where_there_is_no_manifest(tmp_path: Path) -> None:
+    first_byte("now-abc").save(tmp_path)
+    with pytest.raises(MixedError, match="now-abc"):
+        report(tmp_path)
+
+
+def test_a_result_of_another_machine_or_commit_is_refused(tmp_path: Path) -> None:
+    manifest(machine={**machine(), "commit": "0000000"}).save(tmp_path)
+    first_byte("now-abc").save(tmp_path)
+    with pytest.raises(MixedError, match="0000000"):
+        report(tmp_path)
+
+
+def test_runs_by_themselves_are_called_so(tmp_path: Path) -> None:
+    first_byte(None).save(tmp_path)
+    assert "## No campaign" in report(tmp_path)
+
+
+def test_samples_are_kept_beside_the_result(tmp_path: Path) -> None:
+    result = first_byte(None)
+    result.samples["underpass"] = [[0.1, 0.2]]
+    result.save(tmp_path)
+    assert "[[0.1, 0.2]]" in (tmp_path / "first-byte.samples.json").read_text()
+    assert "first-byte" in report(tmp_path)
+
+
+def test_the_plots_that_a_page_shows_are_there(tmp_path: Path) -> None:
+    result = first_byte(None)
+    result.curves["received, MB over s"] = {"underpass": [(0.0, 0.0), (1.0, 1.0)]}
+    result.save(tmp_path)
+    page = write_report(tmp_path).read_text()
+    for path in tmp_path.glob("*.svg"):
+        assert f"]({path.name})" in page
+    assert page.count("![") == len(list(tmp_path.glob("*.svg"))) == 2
+
+
+def test_the_readme_has_a_column_for_each_subject_that_was_measured(tmp_path: Path) -> None:
+    first_byte(None).save(tmp_path)
+    page = "before\n<!-- figures: way-of-the-data -->\nold\n<!-- end of figures -->\nbehind"
+    made = rewritten(page, collect(tmp_path))
+    assert made.startswith("before\n<!-- figures: way-of-the-data -->\n")
+    assert made.endswith("\n<!-- end of figures -->\nbehind")
+    assert "| | Underpass | no proxy, BBR |" in made
+    assert "| first byte on a new connection | 1.0 RTT | 2.0 RTT |" in made
+    assert "old" not in made
+
+
+@pytest.mark.parametrize("page", ["no markers", "<!-- figures: odd -->\n<!-- end of figures -->"])
+def test_a_page_without_its_markers_is_refused(tmp_path: Path, page: str) -> None:
+    with pytest.raises(MarkerError):
+        rewritten(page, collect(tmp_path))
+
+
+def test_the_readme_shows_what_the_records_say() -> None:
+    page = README.read_text()
+    assert rewritten(page, collect()) == page, "make bench ARGS=report"
+
+
+def test_the_report_shows_what_the_records_say() -> None:
+    assert report() == (RESULTS / "REPORT.md").read_text(), "make bench ARGS=report"
