@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use underpass_bundle as bundle;
 use underpass_cla::Class;
-use underpass_plans::Link;
+use underpass_plans::Direction;
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
@@ -80,7 +80,7 @@ pub struct HopConfig {
 pub struct PlanLine {
     /// The forward link: the line gives the hop its share of the beam. The
     /// return link: the line gives the hop its rate.
-    pub link: Link,
+    pub link: Direction,
     /// The terminal's ipn node number.
     pub terminal: u64,
 }

@@ -44,7 +44,7 @@ impl Engine {
         if risen {
             self.widen(id);
         }
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// An operator keeps the rate from this node as it is, over any plan.
@@ -60,7 +60,7 @@ impl Engine {
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.by_operator = None;
             self.apply_rate(now, id);
-            self.settle(now);
+            self.after_change(now);
         }
     }
 
@@ -82,7 +82,7 @@ impl Engine {
         hop.config.receive_rate_bps = rate_bps;
         if Hop::raise(&mut hop.ceiling.receive_rate_bps, rate_bps) {
             self.widen(id);
-            self.settle(now);
+            self.after_change(now);
         }
     }
 
@@ -116,14 +116,14 @@ impl Engine {
     pub fn set_beam_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
         self.beam_by_operator = Some(rate_bps);
         self.apply_beam_rate(now);
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// An operator leaves that capacity to plan and configuration again.
     pub fn reset_beam_rate(&mut self, now: Instant) {
         self.beam_by_operator = None;
         self.apply_beam_rate(now);
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// Holds or releases what goes to a neighbour.
@@ -136,10 +136,10 @@ impl Engine {
             }
             self.scheduler.set_blocked(id.terminal(), blocked);
             if was_blocked && !blocked {
-                self.link_back(now, id);
+                self.link_unblocked(now, id);
             }
             self.reconsider_reading(now, neighbour);
-            self.settle(now);
+            self.after_change(now);
         }
     }
 
@@ -156,7 +156,7 @@ impl Engine {
             if moved {
                 self.pace(id);
             }
-            self.settle(now);
+            self.after_change(now);
         }
     }
 
@@ -164,7 +164,7 @@ impl Engine {
     /// reset. Tells whether there was such a bundle.
     pub fn cancel(&mut self, now: Instant, id: BundleId) -> bool {
         let found = self.agent.cancel(now, id);
-        self.settle(now);
+        self.after_change(now);
         found
     }
 }

@@ -233,7 +233,7 @@ impl Engine {
             ahead: ReadAhead::default(),
         };
         engine.agent.restore(now);
-        engine.settle(now);
+        engine.after_change(now);
         Ok(engine)
     }
 
@@ -260,13 +260,13 @@ impl Engine {
         self.flush(now);
         self.read_ahead(now);
         self.end_expired(now);
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// The store has done something: to be called when it says so.
     pub fn store_moved(&mut self, now: Instant) {
         self.agent.handle_store(now);
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// Has all that is in custody made durable: the node ends.
@@ -309,7 +309,7 @@ impl Engine {
     }
 
     /// After any change: hands on what happened, and sends what may be sent.
-    pub(crate) fn settle(&mut self, now: Instant) {
+    pub(crate) fn after_change(&mut self, now: Instant) {
         self.drain_agent(now);
         self.pump(now);
         self.feed(now);

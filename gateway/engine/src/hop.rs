@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use underpass_cla::{Class, SessionId};
-use underpass_plans::{Link, Segment, State};
+use underpass_plans::{Direction, Segment, State};
 use underpass_scheduler::{TcpWire, TerminalId};
 
 use crate::config::HopConfig;
-use crate::link::Link as LinkState;
+use crate::link::LinkState;
 use crate::planned::Followed;
 
 /// TCPCL segments hold this much at most; it only rounds the estimate of what
@@ -148,7 +148,7 @@ impl Hop {
             return rate_bps;
         }
         let most = self.config.send_rate_bps;
-        let planned = self.follows(Link::Return).and_then(|_| {
+        let planned = self.follows(Direction::Return).and_then(|_| {
             let without = self.guaranteed_bps.or(self.config.guaranteed_rate_bps);
             self.planned_bps().or(without)
         });
@@ -156,7 +156,7 @@ impl Hop {
     }
 
     /// The terminal whose line in the plans of a link it follows.
-    pub fn follows(&self, link: Link) -> Option<u64> {
+    pub fn follows(&self, link: Direction) -> Option<u64> {
         let line = self.config.line.filter(|line| line.link == link);
         line.map(|line| line.terminal)
     }

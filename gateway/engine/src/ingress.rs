@@ -53,7 +53,7 @@ impl Engine {
             hop.count_received(class, bytes);
         }
         self.heard(now, id, now, Sign::Session);
-        self.settle(now);
+        self.after_change(now);
         outcome.map_err(Refusal::from)
     }
 

@@ -124,7 +124,7 @@ impl Utc {
 
 /// One hop's link.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct LinkState {
     rtt: Duration,
     operator: bool,
     modem: bool,
@@ -144,9 +144,9 @@ pub(crate) struct Link {
     state: Option<(Source, Instant)>,
 }
 
-impl Link {
-    pub fn new(now: Instant, rtt: Duration) -> Link {
-        Link {
+impl LinkState {
+    pub fn new(now: Instant, rtt: Duration) -> LinkState {
+        LinkState {
             rtt,
             operator: false,
             modem: false,
@@ -300,7 +300,7 @@ impl Link {
         (false, (!told).then_some(change))
     }
 
-    /// When [`Link::update`] may find a change without being told anything.
+    /// When [`LinkState::update`] may find a change without being told anything.
     pub fn next_timeout(&self, now: Instant, utc: Option<Utc>) -> Option<Instant> {
         let silent = self.silent_at().filter(|at| *at > now);
         let planned = utc.and_then(|utc| {

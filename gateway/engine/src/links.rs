@@ -7,7 +7,7 @@ use underpass_work::each;
 
 use crate::engine::{Action, Engine};
 use crate::hop::HopId;
-use crate::link::{Link, LinkChange, PlannedBlockage, Planner, Sign, Source, Utc};
+use crate::link::{LinkChange, LinkState, PlannedBlockage, Planner, Sign, Source, Utc};
 
 /// What the peer of a stream is told that was held too long.
 const HELD_TOO_LONG: &str = "the link was blocked for longer than connections are held";
@@ -21,7 +21,7 @@ impl Engine {
         for id in each(self.hop_ids()) {
             self.judge(now, id);
         }
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// The peer of a hop was heard at `at`, now or shortly before.
@@ -33,7 +33,7 @@ impl Engine {
             // is too early now, is set right when it comes.
             if first || hop.link.blocked().is_some() {
                 self.judge(now, id);
-                self.settle(now);
+                self.after_change(now);
             }
         }
     }
@@ -59,11 +59,11 @@ impl Engine {
         self.on_link(now, id, |link| link.set_plan(Planner::Operator, planned));
     }
 
-    fn on_link(&mut self, now: Instant, id: HopId, call: impl FnOnce(&mut Link)) {
+    fn on_link(&mut self, now: Instant, id: HopId, call: impl FnOnce(&mut LinkState)) {
         if let Some(hop) = self.hops.get_mut(&id) {
             call(&mut hop.link);
             self.judge(now, id);
-            self.settle(now);
+            self.after_change(now);
         }
     }
 
@@ -174,7 +174,7 @@ pub struct LinkSnapshot {
     pub plan_contradicted: bool,
 }
 
-impl Link {
+impl LinkState {
     pub(crate) fn snapshot(&self) -> LinkSnapshot {
         let (planned, plan_contradicted) = self.plan();
         LinkSnapshot {

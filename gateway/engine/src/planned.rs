@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use underpass_plans::{Link, Plan, Refused, Schedule, State};
+use underpass_plans::{Direction, Plan, Refused, Schedule, State};
 use underpass_work::each;
 
 use crate::config::PlanLine;
@@ -32,7 +32,7 @@ pub struct PlanChange {
     /// The beam.
     pub beam: String,
     /// The link.
-    pub link: Link,
+    pub link: Direction,
     /// The plan's version.
     pub version: u64,
     /// Whether it is over, and none has taken its place.
@@ -143,7 +143,7 @@ impl Engine {
     /// When it is not newer than what is followed, or not for this node's
     /// link and beam.
     pub fn follow_forward(&mut self, now: Instant, plan: Arc<Plan>) -> Result<(), Refused> {
-        if plan.link() != Link::Forward {
+        if plan.link() != Direction::Forward {
             return Err(Refused::Link(plan.link()));
         }
         let now_ms = self.utc_ms(now).unwrap_or(0);
@@ -162,7 +162,7 @@ impl Engine {
             self.plan_blockages_of_line(now, id);
         }
         self.apply_plans(now);
-        self.settle(now);
+        self.after_change(now);
         Ok(())
     }
 
@@ -178,7 +178,8 @@ impl Engine {
     ) -> Result<(), Refused> {
         let now_ms = self.utc_ms(now).unwrap_or(0);
         let line = self.hops.get(&id).and_then(|hop| hop.config.line);
-        let line = line.filter(|line| line.link == Link::Return && plan.link() == Link::Return);
+        let line =
+            line.filter(|line| line.link == Direction::Return && plan.link() == Direction::Return);
         let (Some(line), Some(hop)) = (line, self.hops.get_mut(&id)) else {
             return Err(Refused::Link(plan.link()));
         };
@@ -188,20 +189,20 @@ impl Engine {
         hop.followed.schedule.take(plan, now_ms)?;
         self.plan_blockages_of_line(now, id);
         self.apply_plans(now);
-        self.settle(now);
+        self.after_change(now);
         Ok(())
     }
 
     /// The plans of each link that this node sends on.
     pub fn plans(&self, now: Instant) -> Vec<PlanSnapshot> {
         let now_ms = self.utc_ms(now);
-        let of = |link: Link| {
+        let of = |link: Direction| {
             let hops = self.hops.iter();
             let hops = hops.filter(move |(_, hop)| hop.follows(link).is_some());
             hops.map(|(id, _)| *id)
         };
-        let beam = (&self.beam.schedule, of(Link::Forward).collect());
-        let paths = of(Link::Return).filter_map(|id| {
+        let beam = (&self.beam.schedule, of(Direction::Forward).collect());
+        let paths = of(Direction::Return).filter_map(|id| {
             let hop = self.hops.get(&id)?;
             Some((&hop.followed.schedule, vec![id]))
         });
@@ -219,7 +220,7 @@ impl Engine {
         let until_ms = hop.segment.map(|segment| segment.end_ms);
         Some(HopPlan {
             plan: plan.clone(),
-            in_force: self.beam.is_in_force() && line.link == Link::Forward
+            in_force: self.beam.is_in_force() && line.link == Direction::Forward
                 || hop.followed.is_in_force(),
             terminal: line.terminal,
             state: hop.segment.map(|segment| segment.state),
@@ -231,8 +232,8 @@ impl Engine {
 
     fn schedule_of<'a>(&'a self, hop: &'a Hop, line: PlanLine) -> &'a Schedule {
         match line.link {
-            Link::Forward => &self.beam.schedule,
-            Link::Return => &hop.followed.schedule,
+            Direction::Forward => &self.beam.schedule,
+            Direction::Return => &hop.followed.schedule,
         }
     }
 

@@ -111,7 +111,7 @@ impl Engine {
             self.apply_rate(now, id);
             self.update_leaves(id);
         }
-        self.settle(now);
+        self.after_change(now);
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Engine {
             self.apply_stream_limits(peer);
             self.gather(peer);
         }
-        self.settle(now);
+        self.after_change(now);
         true
     }
 

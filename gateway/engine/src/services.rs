@@ -57,7 +57,7 @@ impl Engine {
             reports: None,
         };
         let sent = self.agent.send(now, send);
-        self.settle(now);
+        self.after_change(now);
         sent
     }
 
@@ -65,7 +65,7 @@ impl Engine {
     /// custody of it may forget it.
     pub fn confirm(&mut self, now: Instant, ticket: u64) {
         self.agent.confirm(now, ticket);
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// Whether this node still keeps a bundle: it has not been handed on.

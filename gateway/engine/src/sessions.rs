@@ -101,7 +101,7 @@ impl Engine {
             self.ask_about_held_back(now, neighbour);
             self.gather(neighbour);
         }
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// A session can take a bundle.
@@ -111,7 +111,7 @@ impl Engine {
             session.room_bytes = SHORT_BUNDLES_BYTES;
             let hop = session.hop;
             self.update_leaves(hop);
-            self.settle(now);
+            self.after_change(now);
         }
     }
 
@@ -137,7 +137,7 @@ impl Engine {
             session.stale &= matches!(outcome, Outcome::Broken { .. });
         }
         self.agent.transfer_finished(now, key, outcome);
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// A session is gone. Most of its transfers have been reported; one that
@@ -158,7 +158,7 @@ impl Engine {
         if !hops.iter().any(up) {
             self.agent.neighbour_down(now, NeighbourId(neighbour));
         }
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// Takes all that was offered to a session and not ended from it: it is

@@ -184,7 +184,7 @@ impl Engine {
     /// may be sent.
     pub(crate) fn touched(&mut self, now: Instant, peer: u64) {
         self.gather(peer);
-        self.settle(now);
+        self.after_change(now);
     }
 
     /// Ends streams whose bundles have expired on the way.

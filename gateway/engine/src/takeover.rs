@@ -16,13 +16,13 @@ use underpass_cla::{Class, SessionId};
 use crate::engine::{Action, Engine};
 use crate::hop::HopId;
 
-const LINK_BACK: &str = "the link is back and the standby goes on";
+const LINK_UNBLOCKED: &str = "the link is back and the standby goes on";
 const PEER_MOVED: &str = "the peer goes on with another session";
 const PEER_RESTARTED: &str = "the peer has started anew";
 
 impl Engine {
     /// The link of a hop is back: what was in flight goes on elsewhere.
-    pub(crate) fn link_back(&mut self, now: Instant, id: HopId) {
+    pub(crate) fn link_unblocked(&mut self, now: Instant, id: HopId) {
         let Some(hop) = self.hops.get(&id) else {
             return;
         };
@@ -39,14 +39,14 @@ impl Engine {
                 sessions.into_iter().partition(|id| self.has_in_flight(*id));
             for session in waiting {
                 match idle.is_empty() {
-                    false => self.give_up_session(now, session, LINK_BACK),
+                    false => self.give_up_session(now, session, LINK_UNBLOCKED),
                     true => self.mark_stale(session),
                 }
             }
         }
         for session in classless {
             if self.has_in_flight(session) {
-                self.give_up_session(now, session, LINK_BACK);
+                self.give_up_session(now, session, LINK_UNBLOCKED);
             }
         }
     }
@@ -85,7 +85,7 @@ impl Engine {
             if earlier.is_some() && earlier < incarnation {
                 self.give_up_session(now, id, PEER_RESTARTED);
             } else if session.stale && session.info.class == class && !blocked {
-                self.give_up_session(now, id, LINK_BACK);
+                self.give_up_session(now, id, LINK_UNBLOCKED);
             }
         }
     }
@@ -106,7 +106,7 @@ impl Engine {
             self.give_up_session(now, *older, PEER_MOVED);
         }
         if !given_up.is_empty() {
-            self.settle(now);
+            self.after_change(now);
         }
     }
 

@@ -28,8 +28,7 @@ use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
 use underpass_edge::{Edge, EdgeError};
 use underpass_engine::{Engine, EngineError};
-use underpass_plans::Link;
-use underpass_reports::{Body, Direction, PlanAcknowledgement};
+use underpass_reports::{Body, PlanAcknowledgement};
 use underpass_store::OpenError;
 
 use crate::api::{self, ApiError, ApiState};
@@ -360,10 +359,7 @@ pub(crate) fn acknowledge_plans(reports: Option<ReportSender>) -> Acknowledge {
         if let Some(reports) = &reports {
             reports.send(Body::Plan(PlanAcknowledgement {
                 beam: taken.beam,
-                link: match taken.link {
-                    Link::Forward => Direction::Forward,
-                    Link::Return => Direction::Return,
-                },
+                link: taken.link,
                 plan: taken.version,
                 applied_ms: taken.applied_ms,
                 terminal: taken.terminal,

@@ -19,7 +19,7 @@ macro_rules! named {
 named!(
     version: u64,
     beam: String,
-    link: Link,
+    link: Direction,
     plan: u64,
     issued_ms: u64,
     start_ms: u64,
@@ -37,19 +37,19 @@ named!(
 /// The direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Link {
+pub enum Direction {
     /// From the hub to the terminals: the hub sends.
     Forward,
     /// From the terminals to the hub: each terminal sends.
     Return,
 }
 
-impl Link {
+impl Direction {
     /// Its name in documents, API and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Link::Forward => "forward",
-            Link::Return => "return",
+            Direction::Forward => "forward",
+            Direction::Return => "return",
         }
     }
 }
@@ -164,7 +164,7 @@ pub(crate) struct Document {
     #[serde(deserialize_with = "named::beam")]
     pub beam: String,
     #[serde(deserialize_with = "named::link")]
-    pub link: Link,
+    pub link: Direction,
     /// The plan's own version.
     #[serde(rename = "plan", deserialize_with = "named::plan")]
     pub version: u64,

@@ -15,7 +15,7 @@ mod plan;
 mod schedule;
 
 pub use clock::ControlTime;
-pub use document::{CapacityStep, Line, Link, Segment, State};
+pub use document::{CapacityStep, Direction, Line, Segment, State};
 pub use error::PlanError;
 pub use message::{MAX_MESSAGE_BYTES, Message, SERVICE};
 pub use plan::{MAX_DOCUMENT_BYTES, MAX_RATE_BPS, MAX_SEGMENTS, MAX_TERMINALS, Plan};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Document, Head, Link};
+use crate::document::{Direction, Document, Head};
 use crate::error::PlanError;
 use crate::plan::{Plan, VERSION, is_object};
 
@@ -61,7 +61,7 @@ impl Message {
         }
         let incoming: Incoming = serde_json::from_slice(payload)?;
         let plan = Plan::of(incoming.plan)?;
-        if plan.link() != Link::Return || plan.terminals().count() != 1 {
+        if plan.link() != Direction::Return || plan.terminals().count() != 1 {
             return Err(PlanError::NoPart);
         }
         Ok(Message {

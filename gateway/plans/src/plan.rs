@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::document::{CapacityStep, Document, Head, Line, Link, State};
+use crate::document::{CapacityStep, Direction, Document, Head, Line, State};
 use crate::error::PlanError;
 
 /// The largest document, bytes.
@@ -114,7 +114,7 @@ impl Plan {
     }
 
     /// The link it is for.
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> Direction {
         self.document.link
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::document::{Link, Segment};
+use crate::document::{Direction, Segment};
 use crate::plan::Plan;
 
 /// A plan that a link follows from now on, for control to know.
@@ -13,7 +13,7 @@ pub struct Acknowledgement {
     /// The beam.
     pub beam: String,
     /// The link.
-    pub link: Link,
+    pub link: Direction,
     /// The plan's version.
     pub version: u64,
     /// When it was taken over, ms of control's time.
@@ -43,7 +43,7 @@ pub enum Refused {
     },
     /// It is another link's.
     #[error("it is for the {} link, which this node does not send on", .0.name())]
-    Link(Link),
+    Link(Direction),
     /// It does not concern this node.
     #[error("it has no line for terminal {0}")]
     Nobody(u64),

@@ -9,13 +9,13 @@ const NOON: u64 = 1_800_000_000_000;
 /// A link at noon, with its peer heard by a beacon just now.
 struct Bench {
     start: Instant,
-    link: Link,
+    link: LinkState,
 }
 
 impl Bench {
     fn new() -> Bench {
         let start = Instant::now();
-        let mut link = Link::new(start, RTT);
+        let mut link = LinkState::new(start, RTT);
         link.heard(start, Sign::Beacon);
         Bench { start, link }
     }
@@ -76,7 +76,7 @@ fn silence_of_a_round_trip_and_half_a_second_is_a_blockage() {
 #[test]
 fn a_peer_without_beacons_is_never_blocked_by_probing() {
     let start = Instant::now();
-    let mut link = Link::new(start, RTT);
+    let mut link = LinkState::new(start, RTT);
     link.heard(start, Sign::Session);
     assert_eq!(link.next_timeout(start, None), None);
     link.update(start + Duration::from_secs(3600), None);

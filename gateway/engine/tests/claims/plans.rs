@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use underpass_engine::{EngineConfig, HopId, LinkChange, PlanLine, Sign, Source, StreamKey};
-use underpass_plans::{Link, Plan, Refused, State};
+use underpass_plans::{Direction, Plan, Refused, State};
 
 use crate::bench::{BULK, Node, config};
 
@@ -22,13 +22,13 @@ const HOP: HopId = HopId(0);
 type Part = (u64, u64, State);
 
 /// A plan from noon on, with the lines of terminals 10 and 11.
-fn plan(link: Link, version: u64, lines: &[&[Part]]) -> Arc<Plan> {
+fn plan(link: Direction, version: u64, lines: &[&[Part]]) -> Arc<Plan> {
     plan_of(version, link, lines, CAPACITY, |_| {})
 }
 
 fn plan_of(
     version: u64,
-    link: Link,
+    link: Direction,
     lines: &[&[Part]],
     capacity_bps: u64,
     change: impl FnOnce(&mut serde_json::Value),
@@ -74,7 +74,7 @@ struct Beam {
 
 impl Beam {
     fn new(change: impl Fn(&mut EngineConfig)) -> Beam {
-        let node = |number: u64, neighbours: &[u64], link: Link| {
+        let node = |number: u64, neighbours: &[u64], link: Direction| {
             let mut config = config(number, neighbours);
             config.window_bytes = Some(64 << 20);
             // What an application that ends has left soon gone.
@@ -86,10 +86,10 @@ impl Beam {
             change(&mut config);
             Node::new(Instant::now(), config)
         };
-        let mut hub = node(1, &TERMINALS, Link::Forward);
+        let mut hub = node(1, &TERMINALS, Direction::Forward);
         let mut terminals: Vec<Node> = TERMINALS
             .iter()
-            .map(|number| node(*number, &[1], Link::Return))
+            .map(|number| node(*number, &[1], Direction::Return))
             .collect();
         for (hop, terminal) in terminals.iter_mut().enumerate() {
             let base = 100 * (hop as u64 + 1);
@@ -226,7 +226,7 @@ fn terminals_of_a_busy_beam_have_what_the_plan_gives_each() {
     let mut beam = Beam::new(|config| config.beam_rate_bps = Some(CAPACITY));
     (0..2).for_each(|terminal| beam.busy_forward(terminal));
     beam.assert_rates(5, [4_000, 4_000]);
-    beam.follow_forward(plan(Link::Forward, 1, &[&BORROWER, &LENDER]));
+    beam.follow_forward(plan(Direction::Forward, 1, &[&BORROWER, &LENDER]));
     beam.assert_rates(10, [6_000, 2_000]);
     beam.assert_rates(15, [0, 8_000]);
     beam.assert_rates(20, [4_000, 4_000]);
@@ -237,7 +237,7 @@ fn terminals_of_a_busy_beam_have_what_the_plan_gives_each() {
 #[test]
 fn rate_that_a_terminal_leaves_unused_goes_to_the_other_at_once() {
     let mut beam = Beam::new(|_| {});
-    beam.follow_forward(plan(Link::Forward, 1, &[&BORROWER, &LENDER]));
+    beam.follow_forward(plan(Direction::Forward, 1, &[&BORROWER, &LENDER]));
     beam.busy_forward(1);
     beam.assert_rates(3, [0, 8_000]);
     beam.busy_forward(0);
@@ -254,7 +254,7 @@ fn a_terminal_is_never_above_its_own_bound() {
             hop.send_rate_bps = Some(5_000 * KBIT);
         }
     });
-    beam.follow_forward(plan(Link::Forward, 1, &[&BORROWER, &LENDER]));
+    beam.follow_forward(plan(Direction::Forward, 1, &[&BORROWER, &LENDER]));
     (0..2).for_each(|terminal| beam.busy_forward(terminal));
     beam.assert_rates(5, [5_000, 3_000]);
 }
@@ -267,7 +267,7 @@ fn capacity_changes_at_its_steps() {
         let step = serde_json::json!({ "from_ms": NOON + 5_000, "rate_bps": 4_000 * KBIT });
         document["capacity"].as_array_mut().unwrap().push(step);
     };
-    beam.follow_forward(plan_of(1, Link::Forward, &lines, CAPACITY, weather));
+    beam.follow_forward(plan_of(1, Direction::Forward, &lines, CAPACITY, weather));
     (0..2).for_each(|terminal| beam.busy_forward(terminal));
     beam.assert_rates(5, [2_000, 6_000]);
     beam.assert_rates(10, [1_000, 3_000]);
@@ -279,7 +279,7 @@ fn capacity_changes_at_its_steps() {
 #[test]
 fn a_terminal_that_no_line_names_has_what_the_others_leave() {
     let mut beam = Beam::new(|_| {});
-    beam.follow_forward(plan(Link::Forward, 1, &[&[(20, 8_000, Fair)]]));
+    beam.follow_forward(plan(Direction::Forward, 1, &[&[(20, 8_000, Fair)]]));
     (0..2).for_each(|terminal| beam.busy_forward(terminal));
     let rates = beam.rates(5_000 * MS);
     assert!(rates[0] > 7_500 && (1..50).contains(&rates[1]), "{rates:?}");
@@ -298,7 +298,7 @@ fn terminals_send_exactly_at_their_planned_rates_by_absolute_time() {
     });
     (0..2).for_each(|terminal| beam.busy_back(terminal));
     beam.assert_back(3, [500, 500]);
-    let plan = plan(Link::Return, 1, &[&BORROWER, &LENDER]);
+    let plan = plan(Direction::Return, 1, &[&BORROWER, &LENDER]);
     beam.follow_return(&plan);
     beam.assert_back(10, [6_000, 2_000]);
     beam.assert_back(15, [0, 8_000]);
@@ -319,7 +319,7 @@ fn no_plan_exceeds_what_the_path_is_configured_to_carry() {
         }
     });
     (0..2).for_each(|terminal| beam.busy_back(terminal));
-    beam.follow_return(&plan(Link::Return, 1, &[&BORROWER, &LENDER]));
+    beam.follow_return(&plan(Direction::Return, 1, &[&BORROWER, &LENDER]));
     beam.assert_back(5, [3_000, 2_000]);
 }
 
@@ -327,7 +327,7 @@ fn no_plan_exceeds_what_the_path_is_configured_to_carry() {
 fn an_operators_rate_counts_until_it_is_left_to_the_plan_again() {
     let mut beam = Beam::new(|config| config.beam_rate_bps = Some(CAPACITY));
     (0..2).for_each(|terminal| beam.busy_back(terminal));
-    beam.follow_return(&plan(Link::Return, 1, &[&BORROWER, &LENDER]));
+    beam.follow_return(&plan(Direction::Return, 1, &[&BORROWER, &LENDER]));
     let node = &mut beam.terminals[0];
     node.engine.set_rate(node.now, HOP, Some(1_500 * KBIT));
     beam.assert_back(3, [1_500, 2_000]);
@@ -337,7 +337,7 @@ fn an_operators_rate_counts_until_it_is_left_to_the_plan_again() {
     beam.hub
         .engine
         .set_beam_rate(beam.hub.now, Some(2_000 * KBIT));
-    beam.follow_forward(plan(Link::Forward, 1, &[&BORROWER, &LENDER]));
+    beam.follow_forward(plan(Direction::Forward, 1, &[&BORROWER, &LENDER]));
     assert_eq!(beam.hub.engine.beam_rate_bps(), Some(2_000 * KBIT));
     beam.hub.engine.reset_beam_rate(beam.hub.now);
     assert_eq!(beam.hub.engine.beam_rate_bps(), Some(CAPACITY));
@@ -348,8 +348,8 @@ fn heard_in_its_blockage_a_link_goes_on_at_what_is_guaranteed() {
     let mut beam = Beam::new(|_| {});
     (0..2).for_each(|terminal| beam.busy_back(terminal));
     (0..2).for_each(|terminal| beam.busy_forward(terminal));
-    beam.follow_return(&plan(Link::Return, 1, &[&BORROWER, &LENDER]));
-    beam.follow_forward(plan(Link::Forward, 1, &[&BORROWER, &LENDER]));
+    beam.follow_return(&plan(Direction::Return, 1, &[&BORROWER, &LENDER]));
+    beam.follow_forward(plan(Direction::Forward, 1, &[&BORROWER, &LENDER]));
     beam.pass(11_000 * MS);
     let now = beam.hub.now;
     let blocked = beam.terminals[0].engine.hops()[0].link.blocked;
@@ -364,7 +364,7 @@ fn heard_in_its_blockage_a_link_goes_on_at_what_is_guaranteed() {
     assert_eq!(beam.hub.changes.iter().filter(contradicted).count(), 1);
     // A later plan that tells of the same blockage is no news.
     let later: [Part; 3] = [(10, 6_000, Borrowing), (16, 0, Blocked), (20, 4_000, Fair)];
-    beam.follow_forward(plan(Link::Forward, 2, &[&later, &LENDER]));
+    beam.follow_forward(plan(Direction::Forward, 2, &[&later, &LENDER]));
     beam.pass(15_500 * MS);
     assert_eq!(beam.hub.changes.iter().filter(contradicted).count(), 1);
 }
@@ -376,11 +376,17 @@ fn the_newest_version_counts_from_its_start_on() {
     let at = |rate: u64| -> [Part; 1] { [(30, rate, Fair)] };
     let plan = |version: u64, kbps: u64, start_s: u64| {
         let lines: [&[Part]; 1] = [&at(kbps)];
-        plan_of(version, Link::Forward, &lines, kbps * KBIT, |document| {
-            let start_ms = NOON + start_s * 1000;
-            document["start_ms"] = start_ms.into();
-            document["lines"][0]["segments"][0]["start_ms"] = start_ms.into();
-        })
+        plan_of(
+            version,
+            Direction::Forward,
+            &lines,
+            kbps * KBIT,
+            |document| {
+                let start_ms = NOON + start_s * 1000;
+                document["start_ms"] = start_ms.into();
+                document["lines"][0]["segments"][0]["start_ms"] = start_ms.into();
+            },
+        )
     };
     beam.follow_forward(plan(5, 2_000, 0));
     beam.follow_forward(plan(7, 6_000, 10));
@@ -403,7 +409,7 @@ fn the_newest_version_counts_from_its_start_on() {
 fn a_clock_that_is_set_right_moves_the_plan_and_breaks_nothing() {
     let mut beam = Beam::new(|_| {});
     beam.busy_back(0);
-    beam.follow_return(&plan(Link::Return, 1, &[&BORROWER, &LENDER]));
+    beam.follow_return(&plan(Direction::Return, 1, &[&BORROWER, &LENDER]));
     beam.assert_back(5, [6_000, 0]);
     // In the midst of its blockage by the new time, and just heard.
     beam.set_utc(NOON + 12_000);
@@ -425,20 +431,20 @@ fn a_clock_that_is_set_right_moves_the_plan_and_breaks_nothing() {
 fn plans_of_other_links_beams_and_terminals_are_refused() {
     let mut beam = Beam::new(|_| {});
     let now = beam.hub.now;
-    let forward = plan(Link::Forward, 1, &[&BORROWER, &LENDER]);
-    let back = plan(Link::Return, 1, &[&BORROWER]);
+    let forward = plan(Direction::Forward, 1, &[&BORROWER, &LENDER]);
+    let back = plan(Direction::Return, 1, &[&BORROWER]);
     let hub = &mut beam.hub.engine;
     assert_eq!(
         hub.follow_forward(now, back.clone()),
-        Err(Refused::Link(Link::Return))
+        Err(Refused::Link(Direction::Return))
     );
     assert_eq!(
         hub.follow_return(now, HOP, back.clone()),
-        Err(Refused::Link(Link::Return))
+        Err(Refused::Link(Direction::Return))
     );
     hub.follow_forward(now, forward.clone()).unwrap();
     let west = |document: &mut serde_json::Value| document["beam"] = "west".into();
-    let west = plan_of(9, Link::Forward, &[&BORROWER], CAPACITY, west);
+    let west = plan_of(9, Direction::Forward, &[&BORROWER], CAPACITY, west);
     let refused = hub.follow_forward(now, west.clone());
     assert!(matches!(refused, Err(Refused::Beam { .. })), "{refused:?}");
     let other = &mut beam.terminals[1].engine;
@@ -448,7 +454,7 @@ fn plans_of_other_links_beams_and_terminals_are_refused() {
     );
     assert_eq!(
         other.follow_return(now, HOP, forward),
-        Err(Refused::Link(Link::Forward))
+        Err(Refused::Link(Direction::Forward))
     );
     // When the one that was followed is over, the beam may be another one.
     beam.pass(20_000 * MS);

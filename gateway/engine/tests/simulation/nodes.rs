@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use underpass_bundle::{self as bundle, Store};
 use underpass_cla::{Class, SessionInfo};
 use underpass_engine::{Engine, EngineConfig, HopConfig, HopId, PlanLine, RouteEntry};
-use underpass_plans::Link;
+use underpass_plans::Direction;
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::Announcement;
 
@@ -77,9 +77,9 @@ fn hops(schedule: &Schedule, node: usize) -> Vec<HopConfig> {
         .filter_map(|(number, link)| {
             let end = link.ends.iter().position(|end| *end == node)?;
             let side = if end == 0 {
-                Link::Forward
+                Direction::Forward
             } else {
-                Link::Return
+                Direction::Return
             };
             let line = PlanLine {
                 link: side,

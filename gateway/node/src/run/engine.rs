@@ -10,7 +10,7 @@ use underpass_bundle::{self as bundle, NeighbourId};
 use underpass_cla::Class;
 use underpass_edge::dial::Families;
 use underpass_engine::{EngineConfig, HopConfig, HopId, PlanLine, RouteEntry};
-use underpass_plans::Link;
+use underpass_plans::Direction;
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
@@ -135,10 +135,10 @@ fn classes(config: &Config) -> Vec<scheduler::ClassConfig> {
 }
 
 /// Hubs send on the forward link, terminals on the return link.
-fn line_of(config: &Config, link: Link, terminal: u64) -> Option<PlanLine> {
+fn line_of(config: &Config, link: Direction, terminal: u64) -> Option<PlanLine> {
     let sends_on = match config.node.role {
-        Role::Hub => Link::Forward,
-        Role::Terminal => Link::Return,
+        Role::Hub => Direction::Forward,
+        Role::Terminal => Direction::Return,
         Role::Relay => return None,
     };
     (sends_on == link).then_some(PlanLine { link, terminal })
@@ -153,7 +153,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         weight: 1,
         send_rate_bps: path.send_rate_bps,
         guaranteed_rate_bps: path.guaranteed_rate_bps,
-        line: line_of(config, Link::Return, config.node.number),
+        line: line_of(config, Direction::Return, config.node.number),
         receive_rate_bps: path.receive_rate_bps,
         rtt: Duration::from_millis(path.rtt_ms),
         mtu_bytes: path.mtu_bytes,
@@ -167,7 +167,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         weight: terminal.weight.into(),
         send_rate_bps: terminal.send_rate_bps.or(config.beam.rate_bps),
         guaranteed_rate_bps: None,
-        line: line_of(config, Link::Forward, terminal.node),
+        line: line_of(config, Direction::Forward, terminal.node),
         receive_rate_bps: terminal.receive_rate_bps,
         rtt: Duration::from_millis(terminal.rtt_ms),
         mtu_bytes: terminal.mtu_bytes,

@@ -1,6 +1,7 @@
 //! Of links: how they are, and when they are blocked.
 
 use serde::{Deserialize, Serialize};
+use underpass_plans::Direction;
 
 /// What a node's links do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,16 +69,6 @@ impl Status {
                 .eq(earlier.links.iter().map(plain))
             || self.links.iter().any(|link| link.backlogged_bytes > 0)
     }
-}
-
-/// The direction of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// From the hub to a terminal.
-    Forward,
-    /// From a terminal to the hub.
-    Return,
 }
 
 /// The state of a link.

@@ -4,6 +4,6 @@ mod link;
 mod place;
 mod plan;
 
-pub use link::{Blockage, BlockageSource, Direction, LinkReport, LinkState, Status};
+pub use link::{Blockage, BlockageSource, LinkReport, LinkState, Status};
 pub use place::{Announcement, Position};
 pub use plan::PlanAcknowledgement;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Direction;
+use underpass_plans::Direction;
 
 /// A plan that a node follows from now on; told at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

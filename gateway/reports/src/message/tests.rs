@@ -2,6 +2,7 @@
 //! no message.
 
 use serde_json::Value;
+use underpass_plans::Direction;
 
 use super::*;
 use crate::kinds::*;

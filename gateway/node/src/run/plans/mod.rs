@@ -16,7 +16,7 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 use underpass_engine::HopId;
-use underpass_plans::{Acknowledgement, Link, Plan, PlanError, Refused};
+use underpass_plans::{Acknowledgement, Direction, Plan, PlanError, Refused};
 
 use crate::clock::ControlClock;
 use crate::config::{Config, Current, Role};
@@ -116,9 +116,9 @@ impl Plans {
 
     fn take_plan(&self, plan: &Arc<Plan>) -> Result<(), TakeError> {
         match (self.config.get().node.role, plan.link()) {
-            (Role::Hub, Link::Forward) => self.follow_forward(plan),
-            (Role::Hub, Link::Return) => self.pass_on(plan),
-            (Role::Terminal, Link::Return) => self.follow_return(plan, None),
+            (Role::Hub, Direction::Forward) => self.follow_forward(plan),
+            (Role::Hub, Direction::Return) => self.pass_on(plan),
+            (Role::Terminal, Direction::Return) => self.follow_return(plan, None),
             (_, link) => Err(Refused::Link(link).into()),
         }
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use underpass_cla::Class;
 use underpass_engine::{HopId, HopSnapshot};
-use underpass_reports::{Body, Direction, LinkReport, LinkState, MAX_LINKS, Status};
+use underpass_plans::Direction;
+use underpass_reports::{Body, LinkReport, LinkState, MAX_LINKS, Status};
 
 use super::ReportSender;
 use crate::clock::{self, ControlClock};
