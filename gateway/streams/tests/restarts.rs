@@ -160,7 +160,7 @@ fn an_upload_in_custody_is_delivered_to_a_hub_that_never_heard_the_run() {
 }
 
 #[test]
-fn an_estate_ends_when_its_bundles_have_expired() {
+fn a_former_run_ends_when_its_bundles_have_expired() {
     let config = Config {
         bundle_lifetime: Duration::from_secs(60),
         ..Config::default()
@@ -178,7 +178,7 @@ fn an_estate_ends_when_its_bundles_have_expired() {
 }
 
 #[test]
-fn restarts_without_end_cost_a_bounded_number_of_estates() {
+fn restarts_without_end_cost_a_bounded_number_of_former_runs() {
     let mut pair = Pair::acquainted(Config::default());
     for run in 201..250 {
         pair.terminal.open(pair.now, open()).unwrap();

@@ -100,7 +100,7 @@ impl Mux {
         if last {
             self.reset_behind_last(id);
         }
-        self.settle(id);
+        self.close_if_done(id);
         Some(Ahead {
             class,
             end,
@@ -144,7 +144,7 @@ impl Mux {
             _ => self.enqueue(id, Place::First),
         }
         self.look_at_writer(id);
-        self.settle(id);
+        self.close_if_done(id);
     }
 
     /// Has the next payload leave that is held back, where there is no room to
@@ -185,7 +185,7 @@ impl Mux {
         for id in ids {
             if let Some(stream) = self.streams.get_mut(id) {
                 stream.unacknowledged = stream.unacknowledged.saturating_sub(1);
-                self.settle(*id);
+                self.close_if_done(*id);
             }
         }
     }

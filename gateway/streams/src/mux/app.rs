@@ -240,7 +240,7 @@ impl Mux {
         }
         self.reset_if_read_out(id);
         self.note_end(id);
-        self.settle(id);
+        self.close_if_done(id);
         Ok(())
     }
 
@@ -283,7 +283,7 @@ impl Mux {
         self.reset_if_read_out(id);
         self.end_if_cut(id);
         self.note_end(id);
-        self.settle(id);
+        self.close_if_done(id);
     }
 
     /// Carries out a reset that waited for the bytes before it.

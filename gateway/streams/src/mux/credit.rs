@@ -103,7 +103,7 @@ impl Mux {
         stream.send.returned = consumed;
         self.charged += stream.send.outstanding().saturating_sub(floor);
         if stream.life == Life::Draining {
-            self.settle(id);
+            self.close_if_done(id);
         }
         self.look_again(id);
         self.credit_changed = true;

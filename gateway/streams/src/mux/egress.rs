@@ -13,7 +13,7 @@ const MIN_PAYLOAD_BYTES: usize = 512;
 
 /// Frames about no stream that wait at most. They answer a peer that asks about
 /// each stream once.
-const MAX_SAID: usize = 65_536;
+const MAX_LOOSE: usize = 65_536;
 
 /// A payload that has something already is not ended with less of a stream
 /// than this.
@@ -72,7 +72,7 @@ impl Mux {
                 streams.push(id);
             }
             self.look_at_writer(id);
-            self.settle(id);
+            self.close_if_done(id);
             if !goes_on {
                 break;
             }
@@ -94,8 +94,8 @@ impl Mux {
     }
 
     /// Sends a control frame that is about no stream of these.
-    pub(crate) fn say(&mut self, frame: Frame) {
-        if self.loose.len() < MAX_SAID {
+    pub(crate) fn send_loose(&mut self, frame: Frame) {
+        if self.loose.len() < MAX_LOOSE {
             self.loose.push_back(frame);
         }
     }
@@ -135,7 +135,7 @@ impl Mux {
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.control.listed = false;
             }
-            self.settle(id);
+            self.close_if_done(id);
         }
         true
     }

@@ -47,8 +47,8 @@ pub enum Event {
     },
     /// Both directions ended in order.
     Closed(StreamId),
-    /// The peer has a new incarnation. The streams of the former one are its
-    /// estate: they receive what is still on its way, and then end.
+    /// The peer has a new incarnation. The streams of the former run
+    /// receive what is still on its way, and then end.
     PeerRestarted {
         /// The new incarnation.
         incarnation: u64,

@@ -136,7 +136,7 @@ impl Mux {
             .map(|(id, _)| *id)
             .collect();
         for id in draining {
-            self.settle(id);
+            self.close_if_done(id);
         }
     }
 
@@ -261,7 +261,7 @@ impl Mux {
             self.events.push_back(Event::Stopped { id, code });
         }
         self.credit_returned(id, sent);
-        self.settle(id);
+        self.close_if_done(id);
     }
 
     fn on_reset(&mut self, id: StreamId, code: ResetCode, end: u64, at_once: bool, reason: String) {
@@ -402,7 +402,7 @@ impl Mux {
         self.early -= usize::from(stream.life == Life::Early);
         stream.life = Life::Draining;
         self.credit_returned(id, sent);
-        self.settle(id);
+        self.close_if_done(id);
     }
 
     fn receiving_done_if_open(&mut self, id: StreamId) {

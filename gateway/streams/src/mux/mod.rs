@@ -332,13 +332,13 @@ impl Mux {
         stream.control.reset = Some(Box::new((code, limited_reason(reason), at_once)));
         self.counters.resets_sent += 1;
         self.list_control(id);
-        self.settle(id);
+        self.close_if_done(id);
     }
 
     /// Closes the stream for the application if both directions are done, and
     /// forgets it once all of it is acknowledged and the peer holds nothing of
     /// it either.
-    fn settle(&mut self, id: StreamId) {
+    fn close_if_done(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };

@@ -84,7 +84,7 @@ impl Peer {
         if self.peer_incarnation() == Some(header.sender) {
             return Ok(Some(&mut self.current));
         }
-        Ok(self.estate(now, header.sender))
+        Ok(self.former_run(now, header.sender))
     }
 
     /// Hears of a run of the peer that is later than what is known.

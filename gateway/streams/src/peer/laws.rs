@@ -327,7 +327,7 @@ impl World {
         let Some(key) = self.ends[node].get(&id).map(|end| end.key) else {
             return;
         };
-        // Streams of an estate have been promised before.
+        // Streams of a former run have been promised before.
         if id.0 == self.nodes[node].epoch()
             && let Some(there) = self.ends[1 - node].values_mut().find(|end| end.key == key)
         {
@@ -526,10 +526,10 @@ impl World {
 
 impl Peer {
     fn check(&mut self) {
-        self.forget_empty_estates();
+        self.forget_empty_runs();
         self.current.check();
-        for (incarnation, estate) in &self.estates {
-            estate.mux.check();
+        for (incarnation, former) in &self.former_runs {
+            former.mux.check();
             assert!(Some(*incarnation) < self.peer_incarnation());
         }
     }
@@ -552,7 +552,7 @@ proptest! {
             let peer = &mut world.nodes[node];
             prop_assert_eq!(peer.streams().count(), 0);
             peer.check();
-            prop_assert_eq!(peer.estates.len(), 0, "every estate is settled");
+            prop_assert_eq!(peer.former_runs.len(), 0, "every former run is settled");
         }
         // Streams that ended in order at both ends are complete.
         for (node, end) in &world.past {

@@ -1,20 +1,20 @@
 //! All streams with one peer node, over its runs and this node's.
 //!
 //! Each run of the peer has a [`Mux`] of its own, so that nothing that a
-//! former run has sealed can touch a stream of the present one. What a former
-//! run leaves is its *estate*: its streams here go on to receive what custody
-//! still brings, in the windows they had, and send nothing. An estate is
-//! *settled* when the peer says that all its former runs' payloads have been
-//! released (SETTLED), or when its time is over; what has not ended in order
-//! by then is reset behind its last contiguous byte.
+//! former run has sealed can touch a stream of the present one. The
+//! streams of a former run go on to receive what custody still brings, in the
+//! windows they had, and send nothing. A former run is *settled* when the peer
+//! says that all payloads of its former runs have been released (SETTLED), or
+//! when its time is over. Streams that have not ended in order by then are
+//! reset behind their last contiguous byte.
 
 #[cfg(test)]
 mod bounded;
-mod estate;
-mod held;
+mod former_run;
 mod ingress;
 #[cfg(test)]
 mod laws;
+mod sealed_ahead;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -27,8 +27,8 @@ use crate::mux::{
     Backlog, Config, Counters, Event, Flow, Mux, OpenError, Sealed, Side, StreamInfo, Windows,
 };
 use crate::wire::{Announcement, Frame, HEADER_BYTES, Open, ResetCode, Sealer, StreamId};
-use estate::Estate;
-pub use held::FormerLimit;
+use former_run::FormerRun;
+pub use sealed_ahead::FormerLimit;
 
 /// Tells apart the streams of the peer's runs, whose ids begin anew: a number
 /// of this process for each run of the peer that it hears of.
@@ -53,7 +53,7 @@ pub struct Peer {
     epoch: Epoch,
     next_epoch: Epoch,
     /// What former runs of the peer have left, by their incarnation.
-    estates: BTreeMap<u64, Estate>,
+    former_runs: BTreeMap<u64, FormerRun>,
     /// Runs below have nothing on its way any more.
     settled_below: u64,
     /// When bundles sealed before the last look have ended.
@@ -80,7 +80,7 @@ impl Peer {
             current: Mux::new(config, side, incarnation),
             epoch: Epoch(0),
             next_epoch: Epoch(1),
-            estates: BTreeMap::new(),
+            former_runs: BTreeMap::new(),
             settled_below: 0,
             look_at: None,
             settled_due: false,
@@ -101,14 +101,14 @@ impl Peer {
         self.current.peer_announcement()
     }
 
-    /// Changes the credit given to the peer; it is told. Estates keep theirs.
+    /// Changes the credit given to the peer; it is told. Former runs keep theirs.
     pub fn set_windows(&mut self, windows: Windows) {
         self.config.windows = windows;
         self.current.set_windows(windows);
     }
 
     /// Changes how much written data may wait to be sealed, bytes: of one
-    /// stream, and of all together. Estates keep theirs.
+    /// stream, and of all together. Former runs keep theirs.
     pub fn set_send_buffers(&mut self, stream_bytes: usize, total_bytes: usize) {
         self.config.send_buffer_bytes = stream_bytes;
         self.config.send_buffer_total_bytes = total_bytes;
@@ -157,21 +157,21 @@ impl Peer {
         if epoch == self.epoch {
             return Some(&mut self.current);
         }
-        let estate = self.estates.values_mut().find(|e| e.epoch == epoch);
-        estate.map(|estate| &mut estate.mux)
+        let former = self.former_runs.values_mut().find(|e| e.epoch == epoch);
+        former.map(|former| &mut former.mux)
     }
 
     /// All streams, in no order.
     pub fn streams(&self) -> impl Iterator<Item = (Epoch, StreamInfo)> + '_ {
         let current = self.current.streams().map(|info| (self.epoch, info));
-        let estates = self.estates.values();
-        current.chain(estates.flat_map(|e| e.mux.streams().map(|info| (e.epoch, info))))
+        let former_runs = self.former_runs.values();
+        current.chain(former_runs.flat_map(|e| e.mux.streams().map(|info| (e.epoch, info))))
     }
 
     /// Streams, as long as anything is known of them.
     pub fn stream_count(&self) -> usize {
-        let estates = self.estates.values().map(|estate| estate.mux.count());
-        self.current.count() + estates.sum::<usize>()
+        let former_runs = self.former_runs.values().map(|former| former.mux.count());
+        self.current.count() + former_runs.sum::<usize>()
     }
 
     /// Resets all streams that began at `before` or earlier; tells which of
@@ -182,8 +182,8 @@ impl Peer {
         code: ResetCode,
         reason: &str,
     ) -> Vec<(Epoch, StreamId)> {
-        let estates = self.estates.values_mut().map(|e| (e.epoch, &mut e.mux));
-        let runs = estates.chain([(self.epoch, &mut self.current)]);
+        let former_runs = self.former_runs.values_mut().map(|e| (e.epoch, &mut e.mux));
+        let runs = former_runs.chain([(self.epoch, &mut self.current)]);
         let reset = runs.flat_map(|(epoch, mux)| {
             let ids = mux.reset_older(before, code, reason);
             ids.into_iter().map(move |id| (epoch, id))
@@ -193,16 +193,16 @@ impl Peer {
 
     /// When the oldest of the others began.
     pub fn oldest_stream(&self) -> Option<Instant> {
-        let estates = self.estates.values().map(|estate| &estate.mux);
-        let runs = estates.chain([&self.current]);
+        let former_runs = self.former_runs.values().map(|former| &former.mux);
+        let runs = former_runs.chain([&self.current]);
         runs.filter_map(Mux::oldest).min()
     }
 
     /// Sums since the start.
     pub fn counters(&self) -> Counters {
         let mut sums = self.past.clone();
-        let estates = self.estates.values().map(|estate| &estate.mux);
-        for mux in estates.chain([&self.current]) {
+        let former_runs = self.former_runs.values().map(|former| &former.mux);
+        for mux in former_runs.chain([&self.current]) {
             sums.absorb(mux.counters());
         }
         sums
@@ -210,16 +210,16 @@ impl Peer {
 
     /// The next event, and the epoch of its stream.
     pub fn poll_event(&mut self) -> Option<(Epoch, Event)> {
-        self.tell_limits();
+        self.send_raised_limits();
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        for estate in self.estates.values_mut() {
-            if let Some(event) = estate.mux.poll_event() {
-                return Some((estate.epoch, event));
+        for former in self.former_runs.values_mut() {
+            if let Some(event) = former.mux.poll_event() {
+                return Some((former.epoch, event));
             }
         }
-        self.forget_empty_estates();
+        self.forget_empty_runs();
         let event = self.current.poll_event()?;
         Some((self.epoch, event))
     }
@@ -289,8 +289,8 @@ impl Peer {
         if let Some(unwanted) = self.unwanted.pop() {
             return Some(unwanted);
         }
-        let estates = self.estates.values_mut().map(|e| (e.epoch, &mut e.mux));
-        let mut runs = estates.chain([(self.epoch, &mut self.current)]);
+        let former_runs = self.former_runs.values_mut().map(|e| (e.epoch, &mut e.mux));
+        let mut runs = former_runs.chain([(self.epoch, &mut self.current)]);
         runs.find_map(|(epoch, mux)| Some((epoch, mux.poll_unwanted()?)))
     }
 

@@ -25,7 +25,7 @@ impl Peer {
     /// run of this node has sealed ahead. The answers come by
     /// [`Peer::poll_limit`]: one soon, others as its bytes are consumed.
     pub fn ask(&mut self, run: u64, id: StreamId) {
-        self.current.say(Frame::Held { run, id });
+        self.current.send_loose(Frame::Held { run, id });
     }
 
     /// An answer to [`Peer::ask`].
@@ -45,11 +45,11 @@ impl Peer {
             Frame::Held { run, id } if self.peer_incarnation() == Some(header.sender) => {
                 let below = match run < header.sender && run >= self.settled_below {
                     true => self
-                        .estate(now, run)
-                        .and_then(|estate| estate.limit(now, class, id)),
+                        .former_run(now, run)
+                        .and_then(|former| former.limit(now, class, id)),
                     false => None,
                 };
-                self.current.say(Frame::Limit { run, id, below });
+                self.current.send_loose(Frame::Limit { run, id, below });
             }
             Frame::Limit { run, id, below } if header.receiver == self.incarnation() => {
                 self.limits.push_back(FormerLimit { run, id, below });
@@ -59,18 +59,18 @@ impl Peer {
     }
 
     /// Tells what more of former runs may leave.
-    pub(super) fn tell_limits(&mut self) {
-        let estates = self.estates.iter_mut();
-        let found = estates.map(|(run, estate)| (*run, estate.mux.take_limits()));
+    pub(super) fn send_raised_limits(&mut self) {
+        let former_runs = self.former_runs.iter_mut();
+        let found = former_runs.map(|(run, former)| (*run, former.mux.take_limits()));
         let found: Vec<_> = found.filter(|(_, limits)| !limits.is_empty()).collect();
         for (run, limits) in found {
-            self.say_limits(run, limits);
+            self.send_limits(run, limits);
         }
     }
 
-    pub(super) fn say_limits(&mut self, run: u64, limits: Vec<(StreamId, Option<u64>)>) {
+    pub(super) fn send_limits(&mut self, run: u64, limits: Vec<(StreamId, Option<u64>)>) {
         for (id, below) in limits {
-            self.current.say(Frame::Limit { run, id, below });
+            self.current.send_loose(Frame::Limit { run, id, below });
         }
     }
 }

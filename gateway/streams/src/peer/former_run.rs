@@ -1,16 +1,16 @@
-//! What a former run of the peer has left.
+//! The streams of former runs of the peer.
 
 use std::time::Instant;
 
 use super::{Epoch, Peer};
 use crate::mux::{Event, Mux};
 
-/// Estates that are kept; one more ends the oldest at once. Each is bounded
-/// by the windows and streams of its run.
-const MAX_ESTATES: usize = 8;
+/// At most so many former runs are remembered; one more ends the oldest at
+/// once. Each is bounded by its windows and count of streams.
+const MAX_FORMER_RUNS: usize = 8;
 
 /// The streams of a former run of the peer.
-pub(super) struct Estate {
+pub(super) struct FormerRun {
     pub epoch: Epoch,
     pub mux: Mux,
     /// When it is settled at the latest.
@@ -18,43 +18,43 @@ pub(super) struct Estate {
 }
 
 impl Peer {
-    /// The peer is heard in a later run than before: its streams become an
-    /// estate.
+    /// The peer is heard in a later run than before: its streams become those
+    /// of a former run.
     pub(super) fn succeed(&mut self, now: Instant, former: u64, incarnation: u64) {
         let next = self.current.successor(self.incarnation());
         let mut mux = std::mem::replace(&mut self.current, next);
         mux.retire();
         let epoch = std::mem::replace(&mut self.epoch, self.next_epoch);
         self.next_epoch.0 += 1;
-        self.keep(now, former, epoch, mux);
+        self.remember(now, former, epoch, mux);
         let restarted = Event::PeerRestarted { incarnation };
         self.events.push_back((self.epoch, restarted));
     }
 
-    /// The estate of a former run whose payloads count; made if it was never
+    /// The streams of a former run whose payloads count; made if it was never
     /// heard of.
-    pub(super) fn estate(&mut self, now: Instant, incarnation: u64) -> Option<&mut Mux> {
-        if !self.estates.contains_key(&incarnation) {
+    pub(super) fn former_run(&mut self, now: Instant, incarnation: u64) -> Option<&mut Mux> {
+        if !self.former_runs.contains_key(&incarnation) {
             let mux = self.current.predecessor(incarnation);
             let epoch = self.next_epoch;
             self.next_epoch.0 += 1;
-            self.keep(now, incarnation, epoch, mux);
+            self.remember(now, incarnation, epoch, mux);
             // A peer that has lost count of its runs learns of it.
             self.current.renew_hello();
         }
-        Some(&mut self.estates.get_mut(&incarnation)?.mux)
+        Some(&mut self.former_runs.get_mut(&incarnation)?.mux)
     }
 
-    fn keep(&mut self, now: Instant, incarnation: u64, epoch: Epoch, mux: Mux) {
+    fn remember(&mut self, now: Instant, incarnation: u64, epoch: Epoch, mux: Mux) {
         let until = now + self.config.bundle_lifetime;
-        self.estates
-            .insert(incarnation, Estate { epoch, mux, until });
-        while self.estates.len() > MAX_ESTATES
-            && let Some((oldest, mut estate)) = self.estates.pop_first()
+        self.former_runs
+            .insert(incarnation, FormerRun { epoch, mux, until });
+        while self.former_runs.len() > MAX_FORMER_RUNS
+            && let Some((oldest, mut former)) = self.former_runs.pop_first()
         {
-            estate.mux.end_all("too many restarts of the peer node");
-            self.say_limits(oldest, estate.mux.take_limits());
-            self.bury(estate.epoch, estate.mux);
+            former.mux.end_all("too many restarts of the peer node");
+            self.send_limits(oldest, former.mux.take_limits());
+            self.forget_run(former.epoch, former.mux);
             self.settled_below = self.settled_below.max(oldest + 1);
         }
     }
@@ -66,27 +66,28 @@ impl Peer {
         }
         let settled = self.settled_below..incarnation;
         self.settled_below = incarnation;
-        for (_, estate) in self.estates.range_mut(settled) {
-            estate.mux.conclude();
+        for (_, former) in self.former_runs.range_mut(settled) {
+            former.mux.conclude();
         }
     }
 
-    /// Estates stay while they may still receive, so that a repetition opens
-    /// no stream again; and then until the applications have read all.
-    pub(super) fn forget_empty_estates(&mut self) {
-        let over = |(incarnation, estate): (&u64, &Estate)| {
-            (*incarnation < self.settled_below && estate.mux.is_empty()).then_some(*incarnation)
+    /// A former run is remembered while it may still receive, so that a
+    /// repeated payload opens no stream again; and then until the applications
+    /// have read everything.
+    pub(super) fn forget_empty_runs(&mut self) {
+        let over = |(incarnation, former): (&u64, &FormerRun)| {
+            (*incarnation < self.settled_below && former.mux.is_empty()).then_some(*incarnation)
         };
-        let over: Vec<u64> = self.estates.iter().filter_map(over).collect();
+        let over: Vec<u64> = self.former_runs.iter().filter_map(over).collect();
         for incarnation in over {
-            if let Some(estate) = self.estates.remove(&incarnation) {
-                self.bury(estate.epoch, estate.mux);
+            if let Some(former) = self.former_runs.remove(&incarnation) {
+                self.forget_run(former.epoch, former.mux);
             }
         }
     }
 
-    /// Keeps what is left to tell of a run that is gone.
-    fn bury(&mut self, epoch: Epoch, mut mux: Mux) {
+    /// Adds up what a run has counted, and queues its last events.
+    fn forget_run(&mut self, epoch: Epoch, mut mux: Mux) {
         self.past.absorb(mux.counters());
         while let Some(id) = mux.poll_unwanted() {
             self.unwanted.push((epoch, id));
@@ -106,11 +107,11 @@ impl Peer {
         let former = std::mem::replace(&mut self.current, next);
         let epoch = std::mem::replace(&mut self.epoch, self.next_epoch);
         self.next_epoch.0 += 1;
-        let estates = std::mem::take(&mut self.estates).into_values();
-        let estates: Vec<(Epoch, Mux)> = estates.map(|e| (e.epoch, e.mux)).collect();
-        for (epoch, mut mux) in estates.into_iter().chain([(epoch, former)]) {
+        let former_runs = std::mem::take(&mut self.former_runs).into_values();
+        let former_runs: Vec<(Epoch, Mux)> = former_runs.map(|e| (e.epoch, e.mux)).collect();
+        for (epoch, mut mux) in former_runs.into_iter().chain([(epoch, former)]) {
             mux.end_all("the peer knows a later incarnation of this node");
-            self.bury(epoch, mux);
+            self.forget_run(epoch, mux);
         }
         let raised = Event::IncarnationRaised { incarnation };
         self.events.push_back((self.epoch, raised));
@@ -119,16 +120,16 @@ impl Peer {
 
     /// When [`Peer::handle_timeout`] must be called at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let open = self.estates.range(self.settled_below..);
+        let open = self.former_runs.range(self.settled_below..);
         let look = self.look_at.filter(|_| !self.current.is_empty());
-        open.map(|(_, estate)| estate.until).chain(look).min()
+        open.map(|(_, former)| former.until).chain(look).min()
     }
 
-    /// Settles estates whose time is over: what custody had of them has
+    /// Settles former runs whose time is over: what custody had of them has
     /// expired. Tells the peer what else may have.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let open = self.estates.range(self.settled_below..);
-        let due = open.filter(|(_, estate)| estate.until <= now);
+        let open = self.former_runs.range(self.settled_below..);
+        let due = open.filter(|(_, former)| former.until <= now);
         if let Some(last) = due.map(|(incarnation, _)| *incarnation).max() {
             self.settle_below(last + 1);
         }
