@@ -27,8 +27,8 @@ mod store;
 pub mod wire;
 
 pub use agent::{
-    Agent, BundleId, ClassFigures, Config, CustodyFigures, CustodyTimer, DeleteReason, Delivery,
-    DuplicateLimits, Event, Forgery, HeldBundle, Limits, NeighbourId, Note, Offer, Reject,
-    Relaying, ReportRequest, Route, Send, SendError,
+    Agent, BundleId, BundleInfo, ClassFigures, Config, CustodyFigures, CustodyTimer, DeleteReason,
+    Delivery, DuplicateLimits, Event, Forgery, Limits, NeighbourId, Note, Offer, Reject, Relaying,
+    ReportRequest, Route, Send, SendError,
 };
-pub use store::{Keep, MemoryStore, Payload, Restored, Store, StoreEvent};
+pub use store::{DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent};

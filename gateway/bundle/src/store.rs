@@ -11,9 +11,9 @@ use bytes::Bytes;
 
 use crate::agent::BundleId;
 
-/// How a bundle is kept beyond the end of the process.
+/// What makes a bundle survive the end of the process.
 #[derive(Clone, Debug)]
-pub struct Keep {
+pub struct DurableRecord {
     /// All that makes the bundle but its payload, as [`Restored::record`]
     /// gives it back.
     pub record: Bytes,
@@ -28,12 +28,12 @@ pub struct Keep {
 pub struct Restored {
     /// Its name in the store, and so in the agent.
     pub id: BundleId,
-    /// [`Keep::record`] as it was given.
+    /// [`DurableRecord::record`] as it was given.
     pub record: Bytes,
     /// Its payload's bytes.
     pub payload_bytes: u64,
-    /// For how long it has been kept, as far as that is known.
-    pub kept_for: Duration,
+    /// For how long it has been stored, as far as that is known.
+    pub stored_for: Duration,
 }
 
 /// Where a payload is.
@@ -71,7 +71,7 @@ pub enum StoreEvent {
 /// payloads in memory, and rebuilds headers at each transmission.
 pub trait Store: Send {
     /// Whether it keeps anything beyond the end of the process: else it is
-    /// given no [`Keep`], and custody is signalled at once.
+    /// given no [`DurableRecord`], and custody is signalled at once.
     fn is_durable(&self) -> bool;
 
     /// What an earlier run has left, oldest first. Asked once, at the start.
@@ -86,8 +86,14 @@ pub trait Store: Send {
     /// Bytes that can be taken at once when nothing waits to be written.
     fn burst_bytes(&self) -> u64;
 
-    /// Keeps a bundle; without `keep` no longer than the process lives.
-    fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>);
+    /// Stores a bundle; without `durable` no longer than the process lives.
+    fn put(
+        &mut self,
+        now: Instant,
+        id: BundleId,
+        durable: Option<DurableRecord>,
+        payload: Vec<Bytes>,
+    );
 
     /// A payload that is to be sent, by reference.
     fn payload(&mut self, id: BundleId) -> Payload;
@@ -138,7 +144,13 @@ impl Store for MemoryStore {
         u64::MAX
     }
 
-    fn put(&mut self, _now: Instant, id: BundleId, _keep: Option<Keep>, payload: Vec<Bytes>) {
+    fn put(
+        &mut self,
+        _now: Instant,
+        id: BundleId,
+        _durable: Option<DurableRecord>,
+        payload: Vec<Bytes>,
+    ) {
         self.payloads.insert(id, payload);
     }
 

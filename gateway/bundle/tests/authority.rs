@@ -189,7 +189,7 @@ fn what_is_kept_for_others_is_kept_for_a_day_at_most() {
     agent.handle_timeout(net.now + Duration::from_secs(3601));
     let left = agent.list(net.now, None, 10);
     assert!(
-        left.iter().all(|held| held.class == Class::SIGNALLING),
+        left.iter().all(|stored| stored.class == Class::SIGNALLING),
         "{left:?}"
     );
     net.finish(0, &offer, Outcome::Acknowledged);

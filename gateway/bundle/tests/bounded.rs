@@ -27,7 +27,7 @@ const ONE: u64 = 10;
 struct Hub {
     agent: Agent,
     now: Instant,
-    held: Vec<BundleId>,
+    stored: Vec<BundleId>,
 }
 
 impl Hub {
@@ -51,7 +51,7 @@ impl Hub {
         let mut hub = Hub {
             agent,
             now,
-            held: Vec::new(),
+            stored: Vec::new(),
         };
         for number in 1..neighbours {
             for _ in 0..each {
@@ -82,7 +82,7 @@ impl Hub {
             reports: None,
         };
         let id = self.agent.send(self.now, send).unwrap();
-        self.held.push(id);
+        self.stored.push(id);
         id
     }
 
@@ -191,11 +191,11 @@ fn a_bundle_that_must_not_overtake() {
     });
     // Bundles of all neighbours are kept back.
     let [few, many] = Hub::small_and_large().map(|mut hub| {
-        let others = (hub.held.len() / 10) as u64;
+        let others = (hub.stored.len() / 10) as u64;
         for number in 0..others {
             hub.send(ONE + number, true);
         }
-        let gone = hub.held[hub.held.len() - others as usize - 1];
+        let gone = hub.stored[hub.stored.len() - others as usize - 1];
         underpass_work::of(|| assert!(hub.agent.cancel(hub.now, gone)))
     });
     underpass_work::assert_bounded("the release of one before it", few, many);
@@ -251,18 +251,18 @@ fn a_refusal_counts_once_for_each_transmission() {
 fn figures_and_lists_do_not_visit_every_bundle() {
     bounded("figures", |hub| {
         let figures = hub.agent.custody(hub.now);
-        assert_eq!(figures.bundles, hub.held.len());
+        assert_eq!(figures.bundles, hub.stored.len());
         let class = figures.classes[&BULK];
-        assert_eq!(class.custody_bundles as usize, hub.held.len());
-        assert_eq!(class.custody_bytes as usize, 4 * hub.held.len());
+        assert_eq!(class.custody_bundles as usize, hub.stored.len());
+        assert_eq!(class.custody_bytes as usize, 4 * hub.stored.len());
     });
     bounded("the oldest bundles", |hub| {
         let listed = hub.agent.list(hub.now, None, 20);
-        let ids: Vec<BundleId> = listed.iter().map(|held| held.id).collect();
-        assert_eq!(ids, hub.held[..20]);
-        let listed = hub.agent.list(hub.now, Some(hub.held[19]), 5);
-        let ids: Vec<BundleId> = listed.iter().map(|held| held.id).collect();
-        assert_eq!(ids, hub.held[20..25]);
+        let ids: Vec<BundleId> = listed.iter().map(|stored| stored.id).collect();
+        assert_eq!(ids, hub.stored[..20]);
+        let listed = hub.agent.list(hub.now, Some(hub.stored[19]), 5);
+        let ids: Vec<BundleId> = listed.iter().map(|stored| stored.id).collect();
+        assert_eq!(ids, hub.stored[20..25]);
     });
 }
 
@@ -270,13 +270,13 @@ fn figures_and_lists_do_not_visit_every_bundle() {
 fn the_figures_are_those_of_what_is_held() {
     let mut hub = Hub::new(3, 4);
     hub.now += Duration::from_secs(5);
-    let first = hub.held[0];
+    let first = hub.stored[0];
     assert!(hub.agent.cancel(hub.now, first));
     let figures = hub.agent.custody(hub.now);
     let class = figures.classes[&BULK];
     assert_eq!((class.bundles, class.bytes), (17, 68));
     assert_eq!(class.oldest, Duration::from_secs(5));
-    for id in hub.held.clone() {
+    for id in hub.stored.clone() {
         hub.agent.cancel(hub.now, id);
     }
     assert!(!hub.agent.custody(hub.now).classes.contains_key(&BULK));
@@ -323,8 +323,8 @@ fn bundles_of_all_classes_are_listed_in_the_order_in_which_they_came() {
     let signal = signal.expect("a custody signal").id;
     let last = hub.send(ONE, false);
     let listed = hub.agent.list(hub.now, None, 100);
-    let ids: Vec<BundleId> = listed.iter().map(|held| held.id).collect();
-    let mut expected = hub.held.clone();
+    let ids: Vec<BundleId> = listed.iter().map(|stored| stored.id).collect();
+    let mut expected = hub.stored.clone();
     expected.push(signal);
     expected.sort_unstable();
     assert_eq!(ids, expected);

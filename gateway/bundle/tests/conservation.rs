@@ -249,7 +249,7 @@ fn run(mut world: World, bundles: u64) -> Result<(), TestCaseError> {
     {
         let undelivered = world.sent.len() - world.delivered.len();
         prop_assert!(world.custodians() >= undelivered as u64, "custody was lost");
-        prop_assert!(world.step(), "bundles are held and nothing is due");
+        prop_assert!(world.step(), "bundles are stored and nothing is due");
         prop_assert!(world.expired == 0, "a bundle ended by its lifetime");
         steps += 1;
         prop_assert!(steps < 100_000, "the stores do not drain");

@@ -62,8 +62,8 @@ fn the_examples_are_what_is_sent() {
     };
     let settled = net.agents[1].next_for(now, NeighbourId(1), Class::SIGNALLING, u64::MAX);
     assert!(settled.is_none());
-    for held in net.agents[0].list(now, None, 10) {
-        net.agents[0].cancel(now, held.id);
+    for stored in net.agents[0].list(now, None, 10) {
+        net.agents[0].cancel(now, stored.id);
     }
     net.agents[0].send(now, last).unwrap();
     let header = &net.offer(0, 2).unwrap().chunks[0];

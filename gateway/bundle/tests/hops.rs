@@ -44,9 +44,9 @@ fn carry(net: &mut Net, from: usize, to: usize, class: Class) {
     }
 }
 
-fn held(net: &Net, at: usize) -> usize {
-    let held = net.agents[at].list(net.now, None, 10);
-    held.iter().filter(|held| held.custody).count()
+fn stored(net: &Net, at: usize) -> usize {
+    let stored = net.agents[at].list(net.now, None, 10);
+    stored.iter().filter(|stored| stored.custody).count()
 }
 
 #[test]
@@ -56,17 +56,17 @@ fn custody_crosses_a_forwarder_and_a_custodian_in_every_mix_of_dialects() {
         let mut net = chain(dialects);
         net.send(TERMINAL, 4, b"over three hops").unwrap();
         carry(&mut net, TERMINAL, FORWARDER, BULK);
-        assert_eq!([held(&net, TERMINAL), held(&net, FORWARDER)], [1, 0]);
+        assert_eq!([stored(&net, TERMINAL), stored(&net, FORWARDER)], [1, 0]);
         carry(&mut net, FORWARDER, CUSTODIAN, BULK);
         net.pass(Duration::from_millis(150));
         carry(&mut net, CUSTODIAN, FORWARDER, Class::SIGNALLING);
         carry(&mut net, FORWARDER, TERMINAL, Class::SIGNALLING);
-        assert_eq!([held(&net, TERMINAL), held(&net, CUSTODIAN)], [0, 1]);
+        assert_eq!([stored(&net, TERMINAL), stored(&net, CUSTODIAN)], [0, 1]);
         carry(&mut net, CUSTODIAN, HUB, BULK);
-        assert_eq!(held(&net, CUSTODIAN), 1, "{dialects:?}");
+        assert_eq!(stored(&net, CUSTODIAN), 1, "{dialects:?}");
         net.pass(Duration::from_millis(150));
         carry(&mut net, HUB, CUSTODIAN, Class::SIGNALLING);
-        assert_eq!(held(&net, CUSTODIAN), 0, "{dialects:?}");
+        assert_eq!(stored(&net, CUSTODIAN), 0, "{dialects:?}");
         assert_eq!(net.delivered(HUB), [&b"over three hops"[..]]);
     }
 }

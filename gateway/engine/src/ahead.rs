@@ -2,7 +2,7 @@
 //! minute, so with durable custody streams are read on into it, slowly, and
 //! beyond the peer's credit. And keeping what streams leave that have ended.
 //!
-//! What is sealed so is held back by the bundle node until its stream has its
+//! What is sealed so is withheld by the bundle node until its stream has its
 //! turn, and credit that covers it. Each stream may have as much beyond its
 //! credit as any other, growing with the time and bounded by its share of the
 //! store.
@@ -31,14 +31,14 @@ const AGES_PER_STEP: u64 = 4;
 /// the rest is for what others have in custody here.
 const STORE_EIGHTHS: u64 = 6;
 
-/// Bundles that are held back, and the pace of reading.
+/// Bundles that are withheld, and the pace of reading.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
     /// By stream, the oldest first.
-    held_back: BTreeMap<StreamKey, VecDeque<BundleId>>,
+    withheld: BTreeMap<StreamKey, VecDeque<BundleId>>,
     /// Streams that have ended with bytes left to seal.
     ended: Vec<StreamKey>,
-    /// Streams of which nobody wants what is held back.
+    /// Streams of which nobody wants what is withheld.
     unwanted: Vec<StreamKey>,
     /// When bytes that wait are sealed next.
     at: Option<Instant>,
@@ -152,10 +152,10 @@ impl Engine {
         {
             let send = self.stream_bundle(peer, ahead.class, ahead.payload.clone(), false);
             let note = restored::note(receiver.unwrap_or(0), key.id, ahead.end);
-            match self.agent.hold_back(now, send, note) {
+            match self.agent.withhold(now, send, note) {
                 Ok(bundle) => {
-                    let held_back = self.ahead.held_back.entry(key).or_default();
-                    held_back.push_back(bundle);
+                    let withheld = self.ahead.withheld.entry(key).or_default();
+                    withheld.push_back(bundle);
                     self.carries(bundle, (peer, key.epoch, vec![key.id]));
                 }
                 Err(_) => {
@@ -177,7 +177,7 @@ impl Engine {
             }
         }
         for key in std::mem::take(&mut self.ahead.unwanted) {
-            for bundle in self.ahead.held_back.remove(&key).unwrap_or_default() {
+            for bundle in self.ahead.withheld.remove(&key).unwrap_or_default() {
                 self.agent.discard(now, bundle);
                 self.is_acknowledged(bundle);
             }
@@ -185,7 +185,7 @@ impl Engine {
     }
 
     /// Notes which streams with a peer have ended, and of which nobody wants
-    /// what is held back.
+    /// what is withheld.
     pub(crate) fn note_ended(&mut self, peer: u64) {
         let Some(streams) = self.peers.get_mut(&peer) else {
             return;
@@ -199,19 +199,19 @@ impl Engine {
         }
     }
 
-    /// The turn of a flow whose oldest bundle is held back: has it leave.
+    /// The turn of a flow whose oldest bundle is withheld: has it leave.
     pub(crate) fn let_leave(&mut self, peer: u64, flow: Flow) -> Option<BundleId> {
         let id = match flow {
             Flow::Restored { run, id } => self.let_restored_leave((peer, run, id))?,
             Flow::Stream(id) => {
                 let epoch = self.peers.get(&peer)?.epoch();
                 let key = StreamKey { peer, epoch, id };
-                let held_back = self.ahead.held_back.get_mut(&key)?;
-                let oldest = held_back.pop_front();
-                match held_back.front() {
+                let withheld = self.ahead.withheld.get_mut(&key)?;
+                let oldest = withheld.pop_front();
+                match withheld.front() {
                     // Read while the others have their turns.
                     Some(next) => self.agent.expect(*next),
-                    None => drop(self.ahead.held_back.remove(&key)),
+                    None => drop(self.ahead.withheld.remove(&key)),
                 }
                 oldest?
             }

@@ -160,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// Gives a held bundle up; streams of this node whose bytes are in it are
+    /// Gives a stored bundle up; streams of this node whose bytes are in it are
     /// reset. Tells whether there was such a bundle.
     pub fn cancel(&mut self, now: Instant, id: BundleId) -> bool {
         let found = self.agent.cancel(now, id);

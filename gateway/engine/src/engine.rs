@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use thiserror::Error;
 use underpass_bundle::{
-    self as bundle, Agent, BundleId, CustodyFigures, HeldBundle, MemoryStore, Store,
+    self as bundle, Agent, BundleId, BundleInfo, CustodyFigures, MemoryStore, Store,
 };
 use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{self as scheduler, LinkScheduler};
@@ -285,7 +285,7 @@ impl Engine {
     }
 
     /// The oldest bundles in the store.
-    pub fn held(&self, now: Instant, limit: usize) -> Vec<HeldBundle> {
+    pub fn stored_bundles(&self, now: Instant, limit: usize) -> Vec<BundleInfo> {
         self.agent.list(now, None, limit)
     }
 

@@ -65,7 +65,7 @@ pub(crate) struct Hop {
     pub link: LinkState,
     /// When that is to be judged anew.
     pub link_at: Option<Instant>,
-    /// Sending is held.
+    /// Nothing is sent.
     pub blocked: bool,
     /// The largest bundle that the neighbour takes, as it said last.
     pub mru_bytes: Option<u64>,

@@ -73,7 +73,7 @@ impl Engine {
                     note,
                 } => {
                     if let Some(note) = note {
-                        self.restore_held_back(id, &destination, label, note);
+                        self.restore_withheld(id, &destination, label, note);
                     }
                 }
                 bundle::Event::GivenUp {
@@ -82,7 +82,7 @@ impl Engine {
                     payload,
                     ..
                 } => {
-                    self.forget_held_back(id);
+                    self.forget_withheld(id);
                     self.is_acknowledged(id);
                     if let Some((peer, STREAM_SERVICE)) = bundle::wire::ipn_parts(&destination) {
                         self.give_up(peer, &payload);
@@ -111,7 +111,7 @@ impl Engine {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
         self.heed_limits(now, peer);
-        self.ask_about_held_back(now, peer);
+        self.ask_about_withheld(now, peer);
         self.gather(peer);
     }
 

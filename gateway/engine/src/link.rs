@@ -89,7 +89,7 @@ pub enum Sign {
 /// A change of a link's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkChange {
-    /// Sending is held.
+    /// Nothing is sent.
     Blocked(Source),
     /// Another one says so now.
     Source(Source),

@@ -168,7 +168,7 @@ impl Engine {
     }
 
     /// Seals bytes of streams into a bundle, as late as possible, or has one
-    /// leave that is held back. Peers behind one neighbour take turns.
+    /// leave that is withheld. Peers behind one neighbour take turns.
     fn seal(
         &mut self,
         now: Instant,
@@ -205,7 +205,7 @@ impl Engine {
                     streams: Vec::new(),
                 }),
                 None if room => streams.poll_payload(class, limit),
-                None => streams.poll_held_back(class).map(Sealed::HeldBack),
+                None => streams.poll_withheld(class).map(Sealed::Withheld),
             };
             self.take_stock(peer);
             self.last_sealed.insert((neighbour, class), peer);
@@ -213,7 +213,7 @@ impl Engine {
                 Some(Sealed::Payload { parts, streams }) => {
                     self.originate(now, peer, class, parts, last, streams)
                 }
-                Some(Sealed::HeldBack(flow)) => self.let_leave(peer, flow),
+                Some(Sealed::Withheld(flow)) => self.let_leave(peer, flow),
                 None if !room => {
                     self.starved.insert(hop);
                     return None;
@@ -224,7 +224,7 @@ impl Engine {
                     continue;
                 }
             };
-            // What must not overtake may have to stay, and what was held back
+            // What must not overtake may have to stay, and what was withheld
             // may be gone.
             if let Some(id) = bundle.filter(|id| self.agent.is_queued(*id)) {
                 return Some((id, sparse));

@@ -17,9 +17,9 @@ use crate::engine::Engine;
 /// A stream of a former run: its peer, the run's incarnation, its id.
 pub(crate) type FormerStream = (u64, u64, StreamId);
 
-/// What is held back of a stream.
+/// What is withheld of a stream.
 #[derive(Debug, Default)]
-struct HeldBack {
+struct Withheld {
     /// The run of the peer that the stream was with; 0 if none was heard.
     receiver: u64,
     /// Bundles by the offset behind their bytes.
@@ -30,7 +30,7 @@ struct HeldBack {
     leaving: usize,
 }
 
-impl HeldBack {
+impl Withheld {
     fn may_leave(&self, end: u64) -> bool {
         self.below.is_some_and(|below| end <= below)
     }
@@ -47,7 +47,7 @@ impl HeldBack {
     }
 
     /// None may leave any more.
-    fn hold(&mut self) {
+    fn withhold_all(&mut self) {
         self.below = None;
         self.leaving = 0;
     }
@@ -66,10 +66,10 @@ impl HeldBack {
     }
 }
 
-/// What is held back of former runs.
+/// What is withheld of former runs.
 #[derive(Debug, Default)]
 pub(crate) struct RestoredStreams {
-    held_back: BTreeMap<FormerStream, HeldBack>,
+    withheld: BTreeMap<FormerStream, Withheld>,
     places: HashMap<BundleId, (FormerStream, u64)>,
     /// Which run of each peer has been asked.
     asked: BTreeMap<u64, u64>,
@@ -78,46 +78,46 @@ pub(crate) struct RestoredStreams {
 impl RestoredStreams {
     fn of_peer(&self, peer: u64) -> Vec<FormerStream> {
         let first = (peer, 0, StreamId(0));
-        let streams = each(self.held_back.range(first..)).map(|(stream, _)| *stream);
+        let streams = each(self.withheld.range(first..)).map(|(stream, _)| *stream);
         streams.take_while(|stream| stream.0 == peer).collect()
     }
 }
 
 /// What a later run has to know of a payload of `receiver`'s stream that is
-/// held back.
+/// withheld.
 pub(crate) fn note(receiver: u64, id: StreamId, end: u64) -> Note {
     [receiver, id.0, end]
 }
 
 impl Engine {
-    pub(crate) fn restore_held_back(&mut self, id: BundleId, to: &Eid, run: u64, note: Note) {
+    pub(crate) fn restore_withheld(&mut self, id: BundleId, to: &Eid, run: u64, note: Note) {
         let Some((peer, _)) = ipn_parts(to) else {
             return;
         };
         let [receiver, stream, end] = note;
         let key = (peer, run, StreamId(stream));
-        let held_back = self.restored.held_back.entry(key).or_default();
-        held_back.receiver = held_back.receiver.max(receiver);
-        held_back.bundles.insert((end, id));
+        let withheld = self.restored.withheld.entry(key).or_default();
+        withheld.receiver = withheld.receiver.max(receiver);
+        withheld.bundles.insert((end, id));
         self.restored.places.insert(id, (key, end));
     }
 
     /// A bundle is given up.
-    pub(crate) fn forget_held_back(&mut self, id: BundleId) {
+    pub(crate) fn forget_withheld(&mut self, id: BundleId) {
         let Some((key, end)) = self.restored.places.remove(&id) else {
             return;
         };
-        if let Some(held_back) = self.restored.held_back.get_mut(&key) {
-            held_back.remove(end, id);
-            if held_back.bundles.is_empty() {
-                self.restored.held_back.remove(&key);
+        if let Some(withheld) = self.restored.withheld.get_mut(&key) {
+            withheld.remove(end, id);
+            if withheld.bundles.is_empty() {
+                self.restored.withheld.remove(&key);
             }
         }
     }
 
-    /// Asks a run of a peer, once it is heard of, about what is held back for
+    /// Asks a run of a peer, once it is heard of, about what is withheld for
     /// it. What was for an earlier run of it is of no use: its sockets are gone.
-    pub(crate) fn ask_about_held_back(&mut self, now: Instant, peer: u64) {
+    pub(crate) fn ask_about_withheld(&mut self, now: Instant, peer: u64) {
         let run_of_peer = self.peers.get(&peer).and_then(|s| s.peer_incarnation());
         let Some(run_of_peer) = run_of_peer else {
             return;
@@ -128,13 +128,13 @@ impl Engine {
         let streams = self.restored.of_peer(peer);
         for key in streams {
             let (_, run, id) = key;
-            let Some(held_back) = self.restored.held_back.get_mut(&key) else {
+            let Some(withheld) = self.restored.withheld.get_mut(&key) else {
                 continue;
             };
-            held_back.hold();
-            let receiver = held_back.receiver;
+            withheld.withhold_all();
+            let receiver = withheld.receiver;
             if receiver != 0 && receiver < run_of_peer {
-                self.discard_held_back(now, key);
+                self.discard_withheld(now, key);
             } else if let Some(streams) = self.peers.get_mut(&peer) {
                 streams.ask(run, id);
             }
@@ -148,7 +148,7 @@ impl Engine {
             let key = (peer, run, id);
             match below {
                 Some(below) => self.let_leave_below(key, below),
-                None => self.discard_held_back(now, key),
+                None => self.discard_withheld(now, key),
             }
         }
     }
@@ -157,12 +157,12 @@ impl Engine {
     /// this run.
     fn let_leave_below(&mut self, key: FormerStream, below: u64) {
         let (peer, run, id) = key;
-        let Some(held_back) = self.restored.held_back.get_mut(&key) else {
+        let Some(withheld) = self.restored.withheld.get_mut(&key) else {
             return;
         };
-        held_back.raise(below);
-        let count = held_back.leaving;
-        let first = held_back.bundles.first().map(|(_, id)| *id);
+        withheld.raise(below);
+        let count = withheld.leaving;
+        let first = withheld.bundles.first().map(|(_, id)| *id);
         let class = first.and_then(|id| self.agent.class_of(id));
         if let (Some(class), Some(streams)) = (class, self.peers.get_mut(&peer)) {
             streams.let_restored_leave(run, id, class, count);
@@ -171,23 +171,23 @@ impl Engine {
 
     /// The next bundle of a stream that may leave.
     pub(crate) fn let_restored_leave(&mut self, key: FormerStream) -> Option<BundleId> {
-        let held_back = self.restored.held_back.get_mut(&key)?;
-        let id = held_back.pop_leaving()?;
+        let withheld = self.restored.withheld.get_mut(&key)?;
+        let id = withheld.pop_leaving()?;
         self.restored.places.remove(&id);
-        match held_back.bundles.first() {
+        match withheld.bundles.first() {
             // Read while the others have their turns.
             Some((_, next)) => self.agent.expect(*next),
-            None => drop(self.restored.held_back.remove(&key)),
+            None => drop(self.restored.withheld.remove(&key)),
         }
         Some(id)
     }
 
-    fn discard_held_back(&mut self, now: Instant, key: FormerStream) {
+    fn discard_withheld(&mut self, now: Instant, key: FormerStream) {
         if let Some(streams) = self.peers.get_mut(&key.0) {
             streams.forget_restored(key.1, key.2);
         }
-        let held_back = self.restored.held_back.remove(&key).unwrap_or_default();
-        for (_, id) in held_back.bundles {
+        let withheld = self.restored.withheld.remove(&key).unwrap_or_default();
+        for (_, id) in withheld.bundles {
             self.restored.places.remove(&id);
             self.agent.discard(now, id);
         }
@@ -202,23 +202,23 @@ mod tests {
     #[test]
     fn a_limit_visits_what_it_lets_leave_and_no_more() {
         let steps = |count: u64| {
-            let mut held_back = HeldBack::default();
+            let mut withheld = Withheld::default();
             let bundles = (0..count).map(|number| (number * 10, BundleId(number)));
-            held_back.bundles.extend(bundles);
+            withheld.bundles.extend(bundles);
             let steps = of(|| {
                 for below in [0, 5, 300, 300, 20, 309, 310] {
-                    held_back.raise(below);
+                    withheld.raise(below);
                 }
             });
-            assert_eq!(held_back.leaving, 32);
-            held_back.remove(300, BundleId(30));
-            held_back.remove(400, BundleId(40));
-            assert_eq!(held_back.leaving, 31);
-            let left = std::iter::from_fn(|| held_back.pop_leaving());
+            assert_eq!(withheld.leaving, 32);
+            withheld.remove(300, BundleId(30));
+            withheld.remove(400, BundleId(40));
+            assert_eq!(withheld.leaving, 31);
+            let left = std::iter::from_fn(|| withheld.pop_leaving());
             assert_eq!(left.count(), 31);
-            assert_eq!(held_back.leaving, 0);
-            held_back.hold();
-            assert_eq!(held_back.pop_leaving(), None);
+            assert_eq!(withheld.leaving, 0);
+            withheld.withhold_all();
+            assert_eq!(withheld.pop_leaving(), None);
             steps
         };
         assert_bounded("LIMIT", steps(100), steps(10_000));

@@ -69,8 +69,8 @@ impl Engine {
     }
 
     /// Whether this node still keeps a bundle: it has not been handed on.
-    pub fn holds(&self, id: BundleId) -> bool {
-        self.agent.holds(id)
+    pub fn has_bundle(&self, id: BundleId) -> bool {
+        self.agent.has_bundle(id)
     }
 
     /// A payload for a service other than streams.

@@ -98,7 +98,7 @@ impl Engine {
         }
         if let (Some(run), Some(streams)) = (incarnation, self.peers.get_mut(&neighbour)) {
             streams.peer_announced(now, run);
-            self.ask_about_held_back(now, neighbour);
+            self.ask_about_withheld(now, neighbour);
             self.gather(neighbour);
         }
         self.after_change(now);
@@ -213,11 +213,11 @@ impl Engine {
     fn is_backlogged(&self, neighbour: u64, class: Class) -> bool {
         let to = NeighbourId(neighbour);
         // Nothing is sealed for a neighbour without room: it would not leave.
-        let held_back = class != Class::SIGNALLING && self.agent.is_paused(to)
+        let paused = class != Class::SIGNALLING && self.agent.is_paused(to)
             || self.agent.is_loading(to, class);
         let sealable = self.waiting.get(&(neighbour, class));
         self.agent.has_pending(to, class)
-            || !held_back && sealable.is_some_and(|peers| !peers.is_empty())
+            || !paused && sealable.is_some_and(|peers| !peers.is_empty())
     }
 
     /// The edge nodes that a neighbour leads to get their streams, and with

@@ -22,7 +22,7 @@ pub struct HopSnapshot {
     pub neighbour: u64,
     /// Whether any session is up.
     pub up: bool,
-    /// Whether sending is held.
+    /// Whether sending is blocked.
     pub blocked: bool,
     /// What is known of the link.
     pub link: LinkSnapshot,

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle::{BundleId, Keep, Payload, Store, StoreEvent};
+use underpass_bundle::{BundleId, DurableRecord, Payload, Store, StoreEvent};
 use underpass_store::{DiskStore, Handle, Limits, open};
 
 const NODE: u64 = 20;
@@ -138,12 +138,12 @@ impl Load<'_> {
     fn put(&mut self, now: Instant) {
         let id = self.next_id;
         self.next_id += 1;
-        let keep = Keep {
+        let durable = DurableRecord {
             record: Bytes::from(vec![id as u8; 150]),
             urgent: true,
         };
         self.store
-            .put(now, BundleId(id), Some(keep), vec![content(id)]);
+            .put(now, BundleId(id), Some(durable), vec![content(id)]);
         self.submitted.push_back((now, id));
         self.kept += 1;
         self.most_kept = self.most_kept.max(self.kept);

@@ -70,7 +70,7 @@ pub struct Found {
     /// Its payload's bytes.
     pub payload_bytes: u64,
     /// For how long it has been kept, as far as that is known, ms.
-    pub kept_for_ms: u64,
+    pub stored_for_ms: u64,
 }
 
 /// What was found at a start.
@@ -359,15 +359,15 @@ impl<D: Disk> Log<D> {
                 _ => None,
             };
             // The time since the last write of another boot is not known.
-            let kept_for = until.unwrap_or(now).saturating_sub(location.stored_at_ms);
-            let kept_for = kept_for.max(0);
-            location.stored_at_ms = now.saturating_sub(kept_for);
+            let stored_for = until.unwrap_or(now).saturating_sub(location.stored_at_ms);
+            let stored_for = stored_for.max(0);
+            location.stored_at_ms = now.saturating_sub(stored_for);
             recovered.bundles.push(Found {
                 id: *id,
                 // A slice would keep the whole index in memory.
                 description: Bytes::copy_from_slice(description),
                 payload_bytes: location.payload,
-                kept_for_ms: kept_for.unsigned_abs(),
+                stored_for_ms: stored_for.unsigned_abs(),
             });
             if !*verified {
                 recovered.unverified.push(*id);

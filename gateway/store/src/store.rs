@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle::{BundleId, Keep, Payload, Restored, Store, StoreEvent};
+use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
 
 use crate::disk::Disk;
 use crate::log::{Log, Put};
@@ -148,7 +148,7 @@ impl DiskStore {
                 id: BundleId(found.id),
                 record: found.description,
                 payload_bytes: found.payload_bytes,
-                kept_for: Duration::from_millis(found.kept_for_ms),
+                stored_for: Duration::from_millis(found.stored_for_ms),
             });
         }
         Ok((store, worker, report))
@@ -311,7 +311,13 @@ impl Store for DiskStore {
         self.limits.memory_bytes
     }
 
-    fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>) {
+    fn put(
+        &mut self,
+        now: Instant,
+        id: BundleId,
+        durable: Option<DurableRecord>,
+        payload: Vec<Bytes>,
+    ) {
         let BundleId(id) = id;
         let bytes = payload.iter().map(|piece| piece.len() as u64).sum();
         let mut entry = Entry {
@@ -319,16 +325,16 @@ impl Store for DiskStore {
             payload,
             bytes,
         };
-        let Some(keep) = keep else {
+        let Some(durable) = durable else {
             self.entries.insert(id, entry);
             return;
         };
         self.uncommitted_bytes += bytes;
-        if keep.urgent {
+        if durable.urgent {
             self.entries.insert(id, entry);
-            self.submit(id, now, keep.record, true);
+            self.submit(id, now, durable.record, true);
         } else {
-            entry.state = State::Behind(keep.record);
+            entry.state = State::Behind(durable.record);
             self.entries.insert(id, entry);
             self.behind.push_back((now + self.limits.write_behind, id));
             self.behind_bytes += bytes;

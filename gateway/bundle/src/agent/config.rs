@@ -115,10 +115,10 @@ pub struct Config {
     pub lifetime: Duration,
     /// Hops a bundle of this node may take.
     pub hop_limit: u8,
-    /// Bytes held in all, queued or in custody; and, apart from these, bytes
+    /// Bytes stored in all, queued or in custody; and, apart from these, bytes
     /// that wait for their service.
     pub store_bytes: u64,
-    /// Bundles held in all, and, apart from these, waiting for their service.
+    /// Bundles stored in all, and, apart from these, waiting for their service.
     pub store_bundles: usize,
     /// Whether custody is taken of other nodes' bundles at all.
     pub accept_custody: bool,

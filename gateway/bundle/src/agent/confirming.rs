@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use super::Agent;
 use super::event::Reject;
-use super::held::WireName;
 use super::receive::Arrival;
 use super::signals::Way;
+use super::stored::WireName;
 use crate::wire::Cteb;
 
 /// Bundles that wait for their service's word at most; more are not taken.

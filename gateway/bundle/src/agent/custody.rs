@@ -10,8 +10,8 @@ use underpass_work::each;
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::BundleId;
-use super::held::Phase;
 use super::neighbour::backed_off;
+use super::stored::Phase;
 use crate::wire::{ACCEPTED, CodePoints, CustodyDialect, Disposition, REFUSED, SequenceName};
 
 /// The code points in which a custodian of a dialect is answered.
@@ -73,24 +73,24 @@ impl Agent {
 
     /// The next custodian has the bundle: nothing keeps it here.
     fn custody_accepted(&mut self, now: Instant, id: BundleId) {
-        let Some(held) = self.remove(now, id) else {
+        let Some(stored) = self.remove(now, id) else {
             return;
         };
         // As Karn's rule for round-trip times: only a bundle sent once tells
         // which transfer the signal answers.
-        if held.transmissions == 1
-            && let Some(at) = held.acknowledged
+        if stored.transmissions == 1
+            && let Some(at) = stored.acknowledged
         {
             let sample = now.saturating_duration_since(at);
-            self.neighbour(held.neighbour).measure_delay(sample);
+            self.neighbour(stored.neighbour).measure_delay(sample);
         }
-        self.report_held(now, &held, FORWARDED_BUNDLE, 0);
-        self.tell_released(id, &held);
+        self.report_on(now, &stored, FORWARDED_BUNDLE, 0);
+        self.tell_released(id, &stored);
     }
 
     /// The next node does not take custody; it is asked again later.
     fn custody_refused(&mut self, now: Instant, id: BundleId) {
-        let phase = self.held.get(&id).map(|held| held.phase);
+        let phase = self.bundles.get(&id).map(|stored| stored.phase);
         if matches!(phase, Some(Phase::Waiting(_) | Phase::Suspended)) {
             self.try_later(now, id);
         }
@@ -98,10 +98,10 @@ impl Agent {
 
     /// Starts the custody timer of a bundle that the CL has finished.
     pub(super) fn wait_for_signal(&mut self, now: Instant, id: BundleId) {
-        let Some(held) = self.held.get(&id) else {
+        let Some(stored) = self.bundles.get(&id) else {
             return;
         };
-        let (via, number, unanswered) = (held.neighbour, held.number, held.unanswered);
+        let (via, number, unanswered) = (stored.neighbour, stored.number, stored.unanswered);
         let timer = self.config.custody_timer;
         let neighbour = self.neighbour(via);
         neighbour.answerable.extend(number);
@@ -114,25 +114,25 @@ impl Agent {
     /// they need.
     pub(super) fn try_later(&mut self, now: Instant, id: BundleId) {
         let timer = self.config.custody_timer;
-        if let Some(held) = self.held.get_mut(&id) {
-            let delay = backed_off(timer.min, held.unanswered, timer.max);
-            let delay = spread(delay, id.0 ^ u64::from(held.unanswered) << 32);
-            held.unanswered += 1;
+        if let Some(stored) = self.bundles.get_mut(&id) {
+            let delay = backed_off(timer.min, stored.unanswered, timer.max);
+            let delay = spread(delay, id.0 ^ u64::from(stored.unanswered) << 32);
+            stored.unanswered += 1;
             self.wait_until(now + delay, id);
         }
     }
 
     fn wait_until(&mut self, until: Instant, id: BundleId) {
-        let Some(held) = self.held.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(&id) else {
             return;
         };
-        if let Phase::Waiting(before) = held.phase {
+        if let Phase::Waiting(before) = stored.phase {
             self.custody_timers.remove(&(before, id));
         }
         // Only custody stands still: the rest waits for no signal.
-        let neighbour = self.neighbours.get(&held.neighbour);
-        let down = held.custody && neighbour.is_some_and(|neighbour| neighbour.down);
-        held.phase = match down {
+        let neighbour = self.neighbours.get(&stored.neighbour);
+        let down = stored.custody && neighbour.is_some_and(|neighbour| neighbour.down);
+        stored.phase = match down {
             true => Phase::Suspended,
             false => Phase::Waiting(until),
         };
@@ -142,8 +142,8 @@ impl Agent {
     }
 
     pub(super) fn custody_timer_fired(&mut self, id: BundleId) {
-        if let Some(held) = self.held.get_mut(&id) {
-            held.unanswered += 1;
+        if let Some(stored) = self.bundles.get_mut(&id) {
+            stored.unanswered += 1;
             self.enqueue(id);
         }
     }
@@ -156,10 +156,10 @@ impl Agent {
         neighbour.routed = true;
         let waiting: Vec<BundleId> = each(neighbour.unsignalled.values()).copied().collect();
         for id in waiting {
-            if let Some(held) = self.held.get_mut(&id)
-                && held.phase == Phase::Suspended
+            if let Some(stored) = self.bundles.get_mut(&id)
+                && stored.phase == Phase::Suspended
             {
-                held.unanswered = 0;
+                stored.unanswered = 0;
                 self.wait_for_signal(now, id);
             }
         }
@@ -176,12 +176,12 @@ impl Agent {
         neighbour.down = true;
         let waiting: Vec<BundleId> = each(neighbour.unsignalled.values()).copied().collect();
         for id in waiting {
-            let Some(held) = self.held.get_mut(&id) else {
+            let Some(stored) = self.bundles.get_mut(&id) else {
                 continue;
             };
-            if let Phase::Waiting(until) = held.phase {
+            if let Phase::Waiting(until) = stored.phase {
                 self.custody_timers.remove(&(until, id));
-                held.phase = Phase::Suspended;
+                stored.phase = Phase::Suspended;
             }
         }
     }

@@ -6,8 +6,8 @@ use bp7::administrative_record::DELIVERED_BUNDLE;
 
 use super::Agent;
 use super::event::{DeleteReason, Delivery, Event, Reject};
-use super::held::quota_bytes;
 use super::receive::Arrival;
+use super::stored::quota_bytes;
 use crate::wire::{Malformed, Record, decode_record, is_null};
 
 /// Events that wait for the node at most, where they come from strangers and

@@ -10,10 +10,10 @@ use underpass_cla::{Class, Refusal, Resume};
 
 use super::authority::Forgery;
 use super::config::NeighbourId;
-use super::held::Note;
+use super::stored::Note;
 use crate::wire::{Disposition, Eid, Malformed};
 
-/// The agent's own name for a bundle it holds or held.
+/// The agent's own name for a bundle in its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BundleId(pub u64);
 
@@ -198,7 +198,8 @@ pub enum Event {
         service: u64,
         /// [`Send::label`].
         label: u64,
-        /// Of [`Agent::hold_back`](super::Agent::hold_back): it is held back.
+        /// What was given to [`Agent::withhold`](super::Agent::withhold), if the
+        /// bundle was withheld; it is again.
         note: Option<Note>,
     },
     /// A bundle in the store is of a form that this version does not know.
@@ -238,7 +239,7 @@ pub enum Event {
     },
     /// A bundle was deleted.
     Deleted {
-        /// The bundle, if it was held.
+        /// The bundle, if it was stored.
         id: Option<BundleId>,
         /// Who sent it.
         source: Eid,

@@ -1,4 +1,4 @@
-//! What the agent holds, in figures and as a list: neither visits every
+//! What the agent has stored, in figures and as a list: neither visits every
 //! bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +11,17 @@ use underpass_work::each;
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::BundleId;
-use super::held::{Held, Phase};
+use super::stored::{Phase, StoredBundle};
 use crate::wire::Eid;
 
 /// Custody and store, in figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CustodyFigures {
-    /// Bytes held in all, as the quota counts them.
+    /// Bytes stored in all, as the quota counts them.
     pub used_bytes: u64,
     /// Bytes that wait for their service, as the quota counts them.
     pub undelivered_bytes: u64,
-    /// Bundles held in all.
+    /// Bundles stored in all.
     pub bundles: usize,
     /// By class.
     pub classes: BTreeMap<Class, ClassFigures>,
@@ -30,21 +30,21 @@ pub struct CustodyFigures {
 /// Bundles of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClassFigures {
-    /// Bundles held.
+    /// Bundles stored.
     pub bundles: u64,
-    /// Payload bytes held.
+    /// Payload bytes stored.
     pub bytes: u64,
     /// Bundles in this node's custody.
     pub custody_bundles: u64,
     /// Payload bytes in this node's custody.
     pub custody_bytes: u64,
-    /// For how long the oldest has been held.
+    /// For how long the oldest has been stored.
     pub oldest: Duration,
 }
 
-/// A held bundle, for the API.
+/// A stored bundle, for the API.
 #[derive(Clone, Debug)]
-pub struct HeldBundle {
+pub struct BundleInfo {
     /// The bundle.
     pub id: BundleId,
     /// Who sent it.
@@ -59,8 +59,8 @@ pub struct HeldBundle {
     pub class: Class,
     /// Its payload's bytes.
     pub bytes: u64,
-    /// For how long it has been held.
-    pub held_for: Duration,
+    /// For how long it has been stored.
+    pub stored_for: Duration,
     /// Whether this node has custody of it.
     pub custody: bool,
     /// Transfers begun.
@@ -69,7 +69,7 @@ pub struct HeldBundle {
     pub in_transmission: bool,
 }
 
-/// The held bundles of each class, with their sums.
+/// The stored bundles of each class, with their sums.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     classes: BTreeMap<Class, OfClass>,
@@ -85,28 +85,28 @@ struct OfClass {
 }
 
 impl Tally {
-    pub fn add(&mut self, id: BundleId, held: &Held) {
-        let class = self.classes.entry(held.class).or_default();
+    pub fn add(&mut self, id: BundleId, stored: &StoredBundle) {
+        let class = self.classes.entry(stored.class).or_default();
         class.ids.insert(id);
-        class.bytes += held.bytes;
-        if held.custody {
+        class.bytes += stored.bytes;
+        if stored.custody {
             class.custody_bundles += 1;
-            class.custody_bytes += held.bytes;
+            class.custody_bytes += stored.bytes;
         }
     }
 
-    pub fn remove(&mut self, id: BundleId, held: &Held) {
-        let Some(class) = self.classes.get_mut(&held.class) else {
+    pub fn remove(&mut self, id: BundleId, stored: &StoredBundle) {
+        let Some(class) = self.classes.get_mut(&stored.class) else {
             return;
         };
         class.ids.remove(&id);
-        class.bytes -= held.bytes;
-        if held.custody {
+        class.bytes -= stored.bytes;
+        if stored.custody {
             class.custody_bundles -= 1;
-            class.custody_bytes -= held.bytes;
+            class.custody_bytes -= stored.bytes;
         }
         if class.ids.is_empty() {
-            self.classes.remove(&held.class);
+            self.classes.remove(&stored.class);
         }
     }
 
@@ -128,14 +128,14 @@ impl Agent {
     /// Custody and store, in figures.
     pub fn custody(&self, now: Instant) -> CustodyFigures {
         let figures = |class: &OfClass| {
-            let oldest = class.ids.first().and_then(|id| self.held.get(id));
+            let oldest = class.ids.first().and_then(|id| self.bundles.get(id));
             ClassFigures {
                 bundles: class.ids.len() as u64,
                 bytes: class.bytes,
                 custody_bundles: class.custody_bundles,
                 custody_bytes: class.custody_bytes,
-                oldest: oldest.map_or(Duration::ZERO, |held| {
-                    now.saturating_duration_since(held.since)
+                oldest: oldest.map_or(Duration::ZERO, |stored| {
+                    now.saturating_duration_since(stored.since)
                 }),
             }
         };
@@ -143,27 +143,27 @@ impl Agent {
         CustodyFigures {
             used_bytes: self.used_bytes,
             undelivered_bytes: self.undelivered_bytes,
-            bundles: self.held.len(),
+            bundles: self.bundles.len(),
             classes: classes.map(|(class, of)| (*class, figures(of))).collect(),
         }
     }
 
-    /// At most `limit` held bundles, oldest first, from behind `after` on.
-    pub fn list(&self, now: Instant, after: Option<BundleId>, limit: usize) -> Vec<HeldBundle> {
+    /// At most `limit` stored bundles, oldest first, from behind `after` on.
+    pub fn list(&self, now: Instant, after: Option<BundleId>, limit: usize) -> Vec<BundleInfo> {
         let described = |id: BundleId| {
-            let held = self.held.get(&id)?;
-            Some(HeldBundle {
+            let stored = self.bundles.get(&id)?;
+            Some(BundleInfo {
                 id,
-                source: held.primary.source.clone(),
-                timestamp: held.primary.creation_timestamp.clone(),
-                destination: held.primary.destination.clone(),
-                neighbour: held.neighbour,
-                class: held.class,
-                bytes: held.bytes,
-                held_for: now.saturating_duration_since(held.since),
-                custody: held.custody,
-                transmissions: held.transmissions,
-                in_transmission: matches!(held.phase, Phase::InTransmission(_)),
+                source: stored.primary.source.clone(),
+                timestamp: stored.primary.creation_timestamp.clone(),
+                destination: stored.primary.destination.clone(),
+                neighbour: stored.neighbour,
+                class: stored.class,
+                bytes: stored.bytes,
+                stored_for: now.saturating_duration_since(stored.since),
+                custody: stored.custody,
+                transmissions: stored.transmissions,
+                in_transmission: matches!(stored.phase, Phase::InTransmission(_)),
             })
         };
         let ids = self.tally.oldest(after, limit).into_iter();

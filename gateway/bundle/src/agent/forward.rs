@@ -11,9 +11,9 @@ use underpass_work::each;
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event, Offer};
-use super::held::{Held, Phase, Sent};
 use super::neighbour::backed_off;
 use super::originate::Draft;
+use super::stored::{Phase, Sent, StoredBundle};
 use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
 
 /// Bundles that are looked at for one that the peer's MRU allows.
@@ -88,8 +88,8 @@ impl Agent {
 
     /// Whether a bundle waits to be offered.
     pub fn is_queued(&self, id: BundleId) -> bool {
-        let held = self.held.get(&id);
-        held.is_some_and(|held| held.phase == Phase::Queued)
+        let stored = self.bundles.get(&id);
+        stored.is_some_and(|stored| stored.phase == Phase::Queued)
     }
 
     /// Whether the session that takes bundles for a neighbour in `class` can go
@@ -103,12 +103,12 @@ impl Agent {
     }
 
     fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
-        let Some(held) = self.held.get(&id) else {
+        let Some(stored) = self.bundles.get(&id) else {
             return false;
         };
-        let passed_on: usize = held.others.iter().map(|block| block.raw.len()).sum();
-        let header = (held.primary_raw.len() + passed_on) as u64 + REWRITTEN_BYTES;
-        held.bytes.saturating_add(header) <= max_bytes
+        let passed_on: usize = stored.others.iter().map(|block| block.raw.len()).sum();
+        let header = (stored.primary_raw.len() + passed_on) as u64 + REWRITTEN_BYTES;
+        stored.bytes.saturating_add(header) <= max_bytes
     }
 
     /// Makes bundles of the neighbour's first signal whose time has come.
@@ -146,19 +146,19 @@ impl Agent {
     }
 
     fn offer(&mut self, now: Instant, id: BundleId, payload: Vec<Bytes>) -> Option<Offer> {
-        let held = self.held.get_mut(&id)?;
-        let neighbour = self.neighbours.get_mut(&held.neighbour)?;
-        if let Some(queue) = neighbour.queues.get_mut(&held.class) {
-            queue.remove(id, held.bytes);
+        let stored = self.bundles.get_mut(&id)?;
+        let neighbour = self.neighbours.get_mut(&stored.neighbour)?;
+        if let Some(queue) = neighbour.queues.get_mut(&stored.class) {
+            queue.remove(id, stored.bytes);
             if queue.begins_anew {
-                held.sent = None;
+                stored.sent = None;
             }
         }
-        if let Some(number) = held.number {
+        if let Some(number) = stored.number {
             neighbour.answerable.remove(&number);
         }
-        let own_cteb = held.custody.then(|| {
-            let number = *held.number.get_or_insert_with(|| {
+        let own_cteb = stored.custody.then(|| {
+            let number = *stored.number.get_or_insert_with(|| {
                 let number = neighbour.next_number;
                 neighbour.next_number += 1;
                 neighbour.unsignalled.insert(number, id);
@@ -171,37 +171,37 @@ impl Agent {
                 dialect: self.config.codes.dialect,
             }
         });
-        let again = held.transmissions > 0;
-        held.transmissions += 1;
+        let again = stored.transmissions > 0;
+        stored.transmissions += 1;
         let key = self.next_key;
         self.next_key += 1;
-        held.phase = Phase::InTransmission(key);
+        stored.phase = Phase::InTransmission(key);
         self.transmissions.insert(key, id);
-        let resume = held.resumable(now).map(|sent| Resume {
+        let resume = stored.resumable(now).map(|sent| Resume {
             key: sent.key,
             offset: sent.acknowledged,
         });
-        let header = if let Some(sent) = held.sent.as_ref().filter(|_| resume.is_some()) {
+        let header = if let Some(sent) = stored.sent.as_ref().filter(|_| resume.is_some()) {
             sent.header.clone()
         } else {
-            let cteb = own_cteb.as_ref().or(held.passed_cteb.as_ref());
+            let cteb = own_cteb.as_ref().or(stored.passed_cteb.as_ref());
             let hop = HopBlocks {
-                previous_node: (held.numbers.previous_node, &self.admin),
-                age_ms: (held.numbers.age, held.age_ms_at(now)),
-                hop_count: held
+                previous_node: (stored.numbers.previous_node, &self.admin),
+                age_ms: (stored.numbers.age, stored.age_ms_at(now)),
+                hop_count: stored
                     .hop_count
-                    .map(|(limit, count)| (held.numbers.hop_count, limit, count)),
-                cteb: cteb.map(|cteb| (held.numbers.cteb, cteb)),
-                creb: held.creb.as_ref().map(|creb| (held.numbers.creb, creb)),
+                    .map(|(limit, count)| (stored.numbers.hop_count, limit, count)),
+                cteb: cteb.map(|cteb| (stored.numbers.cteb, cteb)),
+                creb: stored.creb.as_ref().map(|creb| (stored.numbers.creb, creb)),
             };
             let header = write_header(
                 &self.config.codes,
-                &held.primary_raw,
+                &stored.primary_raw,
                 &hop,
-                &held.others,
-                &held.payload_head,
+                &stored.others,
+                &stored.payload_head,
             );
-            held.sent = Some(Sent {
+            stored.sent = Some(Sent {
                 key,
                 header: header.clone(),
                 encoded: now,
@@ -212,7 +212,7 @@ impl Agent {
         let mut chunks = Vec::with_capacity(payload.len() + 2);
         chunks.push(header);
         chunks.extend(payload);
-        chunks.push(held.trailer.clone());
+        chunks.push(stored.trailer.clone());
         Some(Offer {
             key,
             id,
@@ -227,7 +227,7 @@ impl Agent {
         let Some(id) = self.transmissions.remove(&key) else {
             return;
         };
-        let Some(held) = self.held.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(&id) else {
             // Released, expired or cancelled meanwhile.
             return;
         };
@@ -235,31 +235,31 @@ impl Agent {
             Outcome::Broken { acknowledged } => acknowledged,
             _ => 0,
         };
-        match &mut held.sent {
+        match &mut stored.sent {
             Some(sent) if acknowledged > 0 => sent.acknowledged = acknowledged,
             sent => *sent = None,
         }
         match outcome {
             Outcome::Acknowledged | Outcome::Refused(Refusal::Completed) => {
-                held.acknowledged = Some(now);
-                let via = held.neighbour;
+                stored.acknowledged = Some(now);
+                let via = stored.neighbour;
                 self.end_refusals(via);
-                match self.held[&id].custody {
+                match self.bundles[&id].custody {
                     true => self.wait_for_signal(now, id),
                     false => self.forwarded(now, id),
                 }
             }
             Outcome::Broken { .. } => self.enqueue(id),
             // Signalling is never paused, so it waits for itself.
-            Outcome::Refused(Refusal::NoResources) if held.class == Class::SIGNALLING => {
+            Outcome::Refused(Refusal::NoResources) if stored.class == Class::SIGNALLING => {
                 self.try_later(now, id);
             }
             Outcome::Refused(Refusal::NoResources) => {
-                let via = held.neighbour;
+                let via = stored.neighbour;
                 self.pause(now, via);
                 self.enqueue(id);
             }
-            Outcome::Refused(Refusal::NotAcceptable) if held.custody => {
+            Outcome::Refused(Refusal::NotAcceptable) if stored.custody => {
                 self.try_later(now, id);
             }
             Outcome::Refused(Refusal::NotAcceptable) => {
@@ -270,17 +270,17 @@ impl Agent {
 
     /// A bundle without custody is at the next hop: nothing keeps it here.
     fn forwarded(&mut self, now: Instant, id: BundleId) {
-        if let Some(held) = self.remove(now, id) {
-            self.report_held(now, &held, FORWARDED_BUNDLE, 0);
-            self.tell_released(id, &held);
+        if let Some(stored) = self.remove(now, id) {
+            self.report_on(now, &stored, FORWARDED_BUNDLE, 0);
+            self.tell_released(id, &stored);
         }
     }
 
-    pub(super) fn tell_released(&mut self, id: BundleId, held: &Held) {
-        if held.own {
+    pub(super) fn tell_released(&mut self, id: BundleId, stored: &StoredBundle) {
+        if stored.own {
             self.events.push_back(Event::Released {
                 id,
-                bytes: held.bytes,
+                bytes: stored.bytes,
             });
         }
     }

@@ -8,9 +8,6 @@ mod deliver;
 mod event;
 mod figures;
 mod forward;
-mod held;
-mod keeping;
-mod kept;
 mod neighbour;
 mod order;
 mod originate;
@@ -20,6 +17,9 @@ mod report;
 mod rerouting;
 mod routes;
 mod signals;
+mod storage;
+mod stored;
+mod stored_record;
 mod timestamps;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -32,21 +32,21 @@ pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
 pub use event::{
     BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,
 };
-pub use figures::{ClassFigures, CustodyFigures, HeldBundle};
-pub use held::Note;
+pub use figures::{BundleInfo, ClassFigures, CustodyFigures};
 pub use rerouting::Limits;
+pub use stored::Note;
 
 use crate::store::{MemoryStore, Store};
 use crate::wire::{Cteb, Eid, ipn, names_node};
 use confirming::Unconfirmed;
 use figures::Tally;
-use held::{Held, NameGroup, Phase, WireName, quota_bytes};
 use neighbour::{Neighbour, Queue};
 use order::Ordered;
 use ranges::Memory;
 use report::ReportRate;
 use routes::Routes;
 use signals::{Signals, Way};
+use stored::{NameGroup, Phase, StoredBundle, WireName, quota_bytes};
 use timestamps::Timestamps;
 
 /// Messages in the signalling class up to this have room where others have none.
@@ -65,7 +65,7 @@ pub struct Agent {
     admin: Eid,
     store: Box<dyn Store>,
     timestamps: Timestamps,
-    held: HashMap<BundleId, Held>,
+    bundles: HashMap<BundleId, StoredBundle>,
     next_id: u64,
     /// What this node has custody of, by its name on the wire.
     by_name: HashMap<WireName, BundleId>,
@@ -75,7 +75,7 @@ pub struct Agent {
     uncommitted: HashMap<BundleId, (Way, Cteb)>,
     /// What its service has not confirmed to be safe.
     unconfirmed: Unconfirmed,
-    /// Bytes held, as the quota counts them.
+    /// Bytes stored, as the quota counts them.
     used_bytes: u64,
     neighbours: HashMap<NeighbourId, Neighbour>,
     /// Which neighbour a custody sequence is for.
@@ -112,7 +112,7 @@ impl Agent {
             admin: ipn(config.node, 0),
             routes: Routes::new(&config.routes),
             timestamps: Timestamps::new(config.incarnation),
-            held: HashMap::new(),
+            bundles: HashMap::new(),
             next_id: store.first_free_id().0,
             store,
             by_name: HashMap::new(),
@@ -161,7 +161,7 @@ impl Agent {
 
     /// Whether a payload of so many bytes has room, to be sent or relayed.
     pub fn room(&self, bytes: u64) -> bool {
-        self.held.len() < self.config.store_bundles
+        self.bundles.len() < self.config.store_bundles
             && self.used_bytes.saturating_add(quota_bytes(bytes)) <= self.config.store_bytes
             && bytes <= self.store.free_bytes()
     }
@@ -176,7 +176,7 @@ impl Agent {
             store_bytes,
             ..
         } = self.config;
-        self.held.len() <= store_bundles + store_bundles / 8 + FEW_BUNDLES
+        self.bundles.len() <= store_bundles + store_bundles / 8 + FEW_BUNDLES
             && self.used_bytes <= store_bytes + store_bytes / 8
     }
 
@@ -191,7 +191,7 @@ impl Agent {
 
     /// The largest payload that has room, to be sent or relayed, bytes.
     pub fn free_bytes(&self) -> u64 {
-        if self.held.len() >= self.config.store_bundles {
+        if self.bundles.len() >= self.config.store_bundles {
             return 0;
         }
         let left = self.config.store_bytes.saturating_sub(self.used_bytes);
@@ -244,22 +244,22 @@ impl Agent {
         self.handle_store(now);
     }
 
-    /// Whether what is held survives the end of the process.
+    /// Whether what is stored survives the end of the process.
     pub fn is_durable(&self) -> bool {
         self.store.is_durable()
     }
 
-    /// Whether a bundle is held.
-    pub fn holds(&self, id: BundleId) -> bool {
-        self.held.contains_key(&id)
+    /// Whether a bundle is stored.
+    pub fn has_bundle(&self, id: BundleId) -> bool {
+        self.bundles.contains_key(&id)
     }
 
     /// Gives a bundle up; a transfer in progress ends without effect. Tells
     /// whether there was such a bundle.
     pub fn cancel(&mut self, now: Instant, id: BundleId) -> bool {
-        let held = self.held.contains_key(&id);
+        let stored = self.bundles.contains_key(&id);
         self.give_up(now, id, DeleteReason::Cancelled);
-        held
+        stored
     }
 
     fn neighbour(&mut self, id: NeighbourId) -> &mut Neighbour {
@@ -290,14 +290,14 @@ impl Agent {
         routed.or_else(|| itself().then_some((direct, true)))
     }
 
-    /// Queues a held bundle, among those that go again if it was sent before.
+    /// Queues a stored bundle, among those that go again if it was sent before.
     fn enqueue(&mut self, id: BundleId) {
-        let Some(held) = self.held.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(&id) else {
             return;
         };
-        held.phase = Phase::Queued;
-        let (via, class) = (held.neighbour, held.class);
-        let (again, bytes) = (held.transmissions > 0, held.bytes);
+        stored.phase = Phase::Queued;
+        let (via, class) = (stored.neighbour, stored.class);
+        let (again, bytes) = (stored.transmissions > 0, stored.bytes);
         let neighbour = self.neighbour(via);
         let queue: &mut Queue = neighbour.queues.entry(class).or_default();
         match again {

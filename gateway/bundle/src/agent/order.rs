@@ -1,6 +1,6 @@
 //! Bundles that stay behind all earlier ones between the same endpoints.
 //!
-//! A bundle with the order block is kept back until this node has released
+//! A bundle with the order block waits until this node has released
 //! every bundle that it had custody of before, from the same source endpoint
 //! to the same destination endpoint. Released means that the next custodian
 //! has it, and this one does the same: so the bundle arrives behind them all,
@@ -10,13 +10,13 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::Agent;
 use super::event::BundleId;
-use super::held::{Held, Phase};
+use super::stored::{Phase, StoredBundle};
 use crate::wire::{Eid, is_order_block};
 
 /// Bundles in custody by source and destination, the oldest first.
 pub(super) type Ordered = HashMap<(Eid, Eid), BTreeSet<BundleId>>;
 
-impl Held {
+impl StoredBundle {
     /// Whether it must not overtake.
     fn is_last(&self) -> bool {
         self.custody && self.others.iter().any(is_order_block)
@@ -29,23 +29,23 @@ impl Held {
 }
 
 impl Agent {
-    /// Puts a new bundle behind those before it, and keeps it back if it must
-    /// not overtake and there is anything to overtake.
-    pub(super) fn keep_back(&mut self, id: BundleId) -> bool {
-        let Some(held) = self.held.get_mut(&id).filter(|held| held.custody) else {
+    /// Puts a new bundle behind those before it. Tells whether it has to wait,
+    /// since it must not overtake and there is something to overtake.
+    pub(super) fn await_earlier(&mut self, id: BundleId) -> bool {
+        let Some(stored) = self.bundles.get_mut(&id).filter(|stored| stored.custody) else {
             return false;
         };
-        let among = self.ordered.entry(held.endpoints()).or_default();
+        let among = self.ordered.entry(stored.endpoints()).or_default();
         among.insert(id);
-        let kept_back = among.first() != Some(&id) && held.is_last();
-        if kept_back {
-            held.phase = Phase::KeptBack;
+        let waits = among.first() != Some(&id) && stored.is_last();
+        if waits {
+            stored.phase = Phase::AwaitingEarlier;
         }
-        kept_back
+        waits
     }
 
     /// A bundle is gone from here: the one behind it may go.
-    pub(super) fn let_pass(&mut self, id: BundleId, gone: &Held) {
+    pub(super) fn unblock_next(&mut self, id: BundleId, gone: &StoredBundle) {
         if !gone.custody {
             return;
         }
@@ -58,8 +58,8 @@ impl Agent {
             self.ordered.remove(&endpoints);
             return;
         };
-        let held = self.held.get(&first);
-        if held.is_some_and(|held| held.phase == Phase::KeptBack) {
+        let stored = self.bundles.get(&first);
+        if stored.is_some_and(|stored| stored.phase == Phase::AwaitingEarlier) {
             self.enqueue(first);
         }
     }

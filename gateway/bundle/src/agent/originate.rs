@@ -8,7 +8,7 @@ use underpass_cla::Class;
 
 use super::config::NeighbourId;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
-use super::held::{BlockNumbers, Held, Note, Phase};
+use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
 use crate::wire::{Eid, ipn, ipn_parts, order_block, seal_payload, seal_primary, write_trailer};
 
@@ -30,7 +30,7 @@ pub(super) struct Draft {
     pub own: bool,
     /// The service's own number for it.
     pub label: u64,
-    /// See [`Agent::hold_back`].
+    /// See [`Agent::withhold`].
     pub note: Option<Note>,
     /// Whether it must not overtake.
     pub last: bool,
@@ -87,17 +87,17 @@ impl Agent {
 
     /// As [`Agent::send`], but the bundle is only kept until
     /// [`Agent::let_go`], by a later run of the node too, which gets `note`
-    /// back with [`Event::Restored`]. That of one let go is held back again.
-    pub fn hold_back(
+    /// back with [`Event::Restored`]. That of one let go is withheld again.
+    pub fn withhold(
         &mut self,
         now: Instant,
         send: Send,
         note: Note,
     ) -> Result<BundleId, SendError> {
         let id = self.take_from_service(now, send, Some(note))?;
-        if let Some(held) = self.held.get_mut(&id) {
-            held.phase = Phase::HeldBack;
-            let (via, class, bytes) = (held.neighbour, held.class, held.bytes);
+        if let Some(stored) = self.bundles.get_mut(&id) {
+            stored.phase = Phase::Withheld;
+            let (via, class, bytes) = (stored.neighbour, stored.class, stored.bytes);
             if let Some(queue) = self.neighbour(via).queues.get_mut(&class) {
                 queue.remove(id, bytes);
             }
@@ -105,33 +105,33 @@ impl Agent {
         Ok(id)
     }
 
-    /// Queues a bundle that was held back; nothing happens if it is gone.
+    /// Queues a bundle that was withheld; nothing happens if it is gone.
     pub fn let_go(&mut self, id: BundleId) {
-        let held = self.held.get(&id);
-        if held.is_some_and(|held| held.phase == Phase::HeldBack) {
+        let stored = self.bundles.get(&id);
+        if stored.is_some_and(|stored| stored.phase == Phase::Withheld) {
             self.enqueue(id);
         }
     }
 
-    /// A bundle that is held back will be let go soon: its payload is read
+    /// A bundle that is withheld will be let go soon: its payload is read
     /// beforehand.
     pub fn expect(&mut self, id: BundleId) {
-        if self.store.is_durable() && self.held.contains_key(&id) {
+        if self.store.is_durable() && self.bundles.contains_key(&id) {
             self.store.expect(id);
         }
     }
 
-    /// The class of a held bundle.
+    /// The class of a stored bundle.
     pub fn class_of(&self, id: BundleId) -> Option<Class> {
-        Some(self.held.get(&id)?.class)
+        Some(self.bundles.get(&id)?.class)
     }
 
     /// Forgets a bundle that its service has no use for.
     pub fn discard(&mut self, now: Instant, id: BundleId) {
-        if let Some(held) = self.remove(now, id) {
+        if let Some(stored) = self.remove(now, id) {
             self.events.push_back(Event::Discarded {
-                source: held.primary.source,
-                timestamp: held.primary.creation_timestamp,
+                source: stored.primary.source,
+                timestamp: stored.primary.creation_timestamp,
             });
         }
     }
@@ -170,7 +170,7 @@ impl Agent {
         Ok(id)
     }
 
-    /// Seals a draft, holds and queues it.
+    /// Seals a draft, stores and queues it.
     pub(super) fn originate(&mut self, now: Instant, draft: Draft) -> BundleId {
         let lifetime = draft.lifetime.min(MAX_LIFETIME);
         let bytes = draft.payload.iter().map(|piece| piece.len() as u64).sum();
@@ -183,7 +183,7 @@ impl Agent {
             draft.flags.bits(),
         );
         let (payload_head, tail) = seal_payload(&draft.payload, self.config.payload_crc);
-        let held = Held {
+        let stored = StoredBundle {
             primary,
             primary_raw,
             others: match draft.last {
@@ -213,7 +213,7 @@ impl Agent {
             acknowledged: None,
             sent: None,
         };
-        self.hold(now, held, draft.payload)
+        self.store_bundle(now, stored, draft.payload)
     }
 }
 

@@ -11,9 +11,9 @@ use super::authority::Forgery;
 use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
-use super::held::{BlockNumbers, Held, Phase, WireName};
 use super::originate::expiry;
 use super::signals::Way;
+use super::stored::{BlockNumbers, Phase, StoredBundle, WireName};
 use crate::wire::{
     Bundle, Cteb, Eid, MAX_RECORD_BYTES, Malformed, decode, ipn_parts, is_null, write_trailer,
 };
@@ -237,7 +237,7 @@ impl Agent {
         let name = arrival.name();
         let bundle = &arrival.bundle;
         let cteb = arrival.cteb().cloned();
-        let held = Held {
+        let stored = StoredBundle {
             primary: bundle.primary.clone(),
             primary_raw: bundle.primary_raw.clone(),
             others: bundle.others.clone(),
@@ -264,7 +264,7 @@ impl Agent {
             acknowledged: None,
             sent: None,
         };
-        let id = self.hold(now, held, vec![bundle.payload.clone()]);
+        let id = self.store_bundle(now, stored, vec![bundle.payload.clone()]);
         if let Some(cteb) = cteb.filter(|_| custody) {
             self.seen.insert(now, name.group, name.sequence);
             let sequence = (cteb.custodian, cteb.sequence);

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::Agent;
-use super::held::Held;
 use super::originate::Draft;
+use super::stored::StoredBundle;
 use crate::wire::{Eid, encode_status_report, ipn_parts};
 
 /// Allows so many reports per second, and as many at once.
@@ -49,14 +49,21 @@ impl ReportRate {
 }
 
 impl Agent {
-    pub(super) fn report_held(
+    pub(super) fn report_on(
         &mut self,
         now: Instant,
-        held: &Held,
+        stored: &StoredBundle,
         status: StatusInformationPos,
         reason: u32,
     ) {
-        self.report(now, &held.primary, held.bytes, held.class, status, reason);
+        self.report(
+            now,
+            &stored.primary,
+            stored.bytes,
+            stored.class,
+            status,
+            reason,
+        );
     }
 
     /// Sends a status report on a bundle, if it asks for one.

@@ -1,4 +1,4 @@
-//! Routes and limits that change while bundles are held.
+//! Routes and limits that change while bundles are stored.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -7,16 +7,16 @@ use super::Agent;
 use super::authority::Relaying;
 use super::config::{NeighbourId, Route};
 use super::event::{BundleId, DeleteReason};
-use super::held::Phase;
 use super::routes::Routes;
+use super::stored::Phase;
 use crate::wire::ipn_parts;
 
 /// What an agent keeps of bundles at most, and how far its own may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes held in all, as [`super::Config::store_bytes`].
+    /// Bytes stored in all, as [`super::Config::store_bytes`].
     pub store_bytes: u64,
-    /// Bundles held in all, as [`super::Config::store_bundles`].
+    /// Bundles stored in all, as [`super::Config::store_bundles`].
     pub store_bundles: usize,
     /// For how long others' bundles are kept at most.
     pub foreign_lifetime: Duration,
@@ -25,7 +25,7 @@ pub struct Limits {
 }
 
 impl Agent {
-    /// Sets the limits for what comes from now on. What is held already stays,
+    /// Sets the limits for what comes from now on. What is stored already stays,
     /// also where it is more than that.
     pub fn set_limits(&mut self, limits: Limits) {
         self.config.store_bytes = limits.store_bytes;
@@ -34,7 +34,7 @@ impl Agent {
         self.config.hop_limit = limits.hop_limit;
     }
 
-    /// Replaces the routes. What is held goes by the new ones: a bundle in the
+    /// Replaces the routes. What is stored goes by the new ones: a bundle in the
     /// middle of its transfer begins anew on its new way, and the next
     /// custodian knows it again if it has come by both. What no route leads on
     /// for is given up if its neighbour is none any more.
@@ -50,7 +50,7 @@ impl Agent {
                 neighbour.signals.clear();
             }
         }
-        let mut ids: Vec<BundleId> = self.held.keys().copied().collect();
+        let mut ids: Vec<BundleId> = self.bundles.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
             self.reroute(now, id);
@@ -58,12 +58,12 @@ impl Agent {
     }
 
     fn reroute(&mut self, now: Instant, id: BundleId) {
-        let Some(held) = self.held.get(&id) else {
+        let Some(stored) = self.bundles.get(&id) else {
             return;
         };
-        let node = ipn_parts(&held.primary.destination).map(|(node, _)| node);
+        let node = ipn_parts(&stored.primary.destination).map(|(node, _)| node);
         let next = node.and_then(|node| self.route(node)).map(|(via, _)| via);
-        let before = held.neighbour;
+        let before = stored.neighbour;
         match next {
             Some(via) if via != before => self.send_by(id, via),
             Some(_) => {}
@@ -79,16 +79,16 @@ impl Agent {
         neighbour.is_some_and(|neighbour| neighbour.routed)
     }
 
-    /// Has a held bundle go by another neighbour.
+    /// Has a stored bundle go by another neighbour.
     fn send_by(&mut self, id: BundleId, via: NeighbourId) {
-        let Some(held) = self.held.get(&id) else {
+        let Some(stored) = self.bundles.get(&id) else {
             return;
         };
         let waits = matches!(
-            held.phase,
-            Phase::KeptBack | Phase::HeldBack | Phase::Ending(_)
+            stored.phase,
+            Phase::AwaitingEarlier | Phase::Withheld | Phase::Ending(_)
         );
-        let (expires, before, number) = (held.expires, held.neighbour, held.number);
+        let (expires, before, number) = (stored.expires, stored.neighbour, stored.number);
         if !waits {
             self.halt(id);
             self.expiries.insert((expires, id));
@@ -98,14 +98,14 @@ impl Agent {
             neighbour.unsignalled.remove(&number);
             neighbour.answerable.remove(&number);
         }
-        let Some(held) = self.held.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(&id) else {
             return;
         };
-        held.neighbour = via;
-        held.number = None;
-        held.sent = None;
-        held.acknowledged = None;
-        held.unanswered = 0;
+        stored.neighbour = via;
+        stored.number = None;
+        stored.sent = None;
+        stored.acknowledged = None;
+        stored.unanswered = 0;
         if !waits {
             self.enqueue(id);
         }

@@ -115,7 +115,7 @@ fn at_the_planned_end_sending_starts_without_waiting_to_hear() {
     assert_eq!(bench.at(2_000), Some(Source::Plan));
     assert_eq!(bench.at(9_999), Some(Source::Plan));
     assert_eq!(bench.at(10_000), None);
-    // And is held again if nothing is heard then.
+    // And is blocked again if nothing is heard then.
     assert_eq!(bench.at(11_059), None);
     assert_eq!(bench.at(11_060), Some(Source::Probing));
 }

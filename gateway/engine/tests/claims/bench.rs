@@ -218,11 +218,12 @@ impl Node {
         self.events.iter().any(|(_, event)| kind(event))
     }
 
-    /// Destinations of what is held, oldest first, streams' bundles only.
+    /// Destinations of what is stored, oldest first, streams' bundles only.
     pub fn destinations(&self) -> Vec<u64> {
-        let held = self.engine.held(self.now, usize::MAX);
-        let node = |held: bundle::HeldBundle| bundle::wire::ipn_parts(&held.destination);
-        held.into_iter()
+        let stored = self.engine.stored_bundles(self.now, usize::MAX);
+        let node = |stored: bundle::BundleInfo| bundle::wire::ipn_parts(&stored.destination);
+        stored
+            .into_iter()
             .filter_map(node)
             .filter(|(_, service)| *service == 80)
             .map(|(node, _)| node)

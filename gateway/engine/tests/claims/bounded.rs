@@ -296,7 +296,7 @@ fn what_operators_ask() {
         |_| (),
         |world, ()| {
             world.hub.engine.custody(world.hub.now);
-            world.hub.engine.held(world.hub.now, 10);
+            world.hub.engine.stored_bundles(world.hub.now, 10);
         },
     );
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle::{BundleId, Keep, MemoryStore, Payload, Restored, Store, StoreEvent};
+use underpass_bundle::{
+    BundleId, DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent,
+};
 
 /// What a node has on its disk: records and payloads.
 pub type Kept = BTreeMap<BundleId, (Bytes, Vec<Bytes>)>;
@@ -33,7 +35,7 @@ impl Store for Durable {
                 id,
                 record,
                 payload_bytes: payload.iter().map(|piece| piece.len() as u64).sum(),
-                kept_for: Duration::ZERO,
+                stored_for: Duration::ZERO,
             });
             self.0.put(Instant::now(), id, None, payload);
         }
@@ -49,12 +51,18 @@ impl Store for Durable {
     fn burst_bytes(&self) -> u64 {
         self.0.burst_bytes()
     }
-    fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>) {
-        if let Some(keep) = &keep {
+    fn put(
+        &mut self,
+        now: Instant,
+        id: BundleId,
+        durable: Option<DurableRecord>,
+        payload: Vec<Bytes>,
+    ) {
+        if let Some(durable) = &durable {
             self.kept()
-                .insert(id, (keep.record.clone(), payload.clone()));
+                .insert(id, (durable.record.clone(), payload.clone()));
         }
-        self.0.put(now, id, keep, payload);
+        self.0.put(now, id, durable, payload);
     }
     fn payload(&mut self, id: BundleId) -> Payload {
         self.0.payload(id)

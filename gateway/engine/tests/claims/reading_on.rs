@@ -104,8 +104,8 @@ fn a_blocked_stream_is_read_on_by_2_mb_in_each_45_s() {
             assert!((2_000_000..4_000_000).contains(&read), "{read}");
         }
     }
-    let held = terminal.engine.custody(terminal.now).used_bytes;
-    assert!(held > sources.iter().map(|source| source.written as u64).sum());
+    let stored = terminal.engine.custody(terminal.now).used_bytes;
+    assert!(stored > sources.iter().map(|source| source.written as u64).sum());
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn no_bundle_read_on_is_larger_than_the_neighbour_takes() {
     let mut sources = sources(&mut terminal, 2);
     block(&mut terminal, true);
     write_on(&mut terminal, &mut sources, 10 * SECOND);
-    let held = terminal.engine.held(terminal.now, usize::MAX);
-    assert!(held.iter().all(|held| held.bytes <= 10_000 - 100));
-    assert!(held.iter().map(|held| held.bytes).sum::<u64>() > 200_000);
+    let stored = terminal.engine.stored_bundles(terminal.now, usize::MAX);
+    assert!(stored.iter().all(|stored| stored.bytes <= 10_000 - 100));
+    assert!(stored.iter().map(|stored| stored.bytes).sum::<u64>() > 200_000);
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn a_blocked_hop_sends_nothing_and_resumes_at_once() {
     terminal.pass(terminal.now + Duration::from_secs(30));
     hub.pass(terminal.now);
     assert!(terminal.offers().is_empty());
-    // Sealed as late as possible: nothing is held yet.
+    // Sealed as late as possible: nothing is stored yet.
     assert!(terminal.destinations().is_empty());
     terminal.engine.block(terminal.now, HOP, false);
     assert_eq!(terminal.offers().len(), 1);

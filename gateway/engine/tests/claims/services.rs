@@ -38,9 +38,9 @@ fn a_message_reaches_the_same_service_and_is_held_until_then() {
     let now = terminal.now;
     let sent = terminal.engine.send_message(now, message(1, 500), HOUR);
     let id = sent.expect("there is room");
-    assert!(terminal.engine.holds(id));
+    assert!(terminal.engine.has_bundle(id));
     live(&mut terminal, &mut hub, Duration::from_millis(300));
-    assert!(!terminal.engine.holds(id));
+    assert!(!terminal.engine.has_bundle(id));
     assert_eq!(hub.messages, [message(10, 500)]);
     assert_eq!(hub.forged, 0);
 }

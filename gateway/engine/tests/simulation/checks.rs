@@ -80,8 +80,9 @@ impl World {
             let mut ends = pair.up.iter().zip(&pair.flows);
             ends.any(|(up, flow)| *up && !flow.unfinished.is_empty())
         };
-        let empty =
-            |engine: &Engine| engine.held(now, 1).is_empty() && engine.streams(1).is_empty();
+        let empty = |engine: &Engine| {
+            engine.stored_bundles(now, 1).is_empty() && engine.streams(1).is_empty()
+        };
         let sent = self.messages.iter().all(|run| run.taken.is_some());
         let ended = |run: &StreamRun| run.ends[0].ended.is_some();
         sent && self.streams.iter().all(ended)
@@ -99,8 +100,8 @@ impl World {
             let Some(engine) = &node.engine else {
                 panic!("node {number} was not started again");
             };
-            let held = engine.held(now, 10);
-            assert!(held.is_empty(), "node {number} still holds {held:?}");
+            let stored = engine.stored_bundles(now, 10);
+            assert!(stored.is_empty(), "node {number} still has {stored:?}");
             let streams = engine.streams(10);
             assert!(
                 streams.is_empty(),
@@ -169,8 +170,8 @@ impl World {
             let Some(engine) = &node.engine else { continue };
             let now = self.instant();
             text += &format!("node {number}: {:?}\n", engine.custody(now));
-            for held in engine.held(now, 20) {
-                text += &format!("  {held:?}\n");
+            for stored in engine.stored_bundles(now, 20) {
+                text += &format!("  {stored:?}\n");
             }
             for info in engine.streams(20) {
                 text += &format!("  {info:?}\n");

@@ -44,9 +44,10 @@ fn name(source: &wire::Eid, timestamp: &bp7::CreationTimestamp) -> Name {
 
 /// What an engine has custody of.
 pub fn custody_of(engine: &Engine, now: Instant) -> BTreeSet<Name> {
-    let held = engine.held(now, usize::MAX).into_iter();
-    held.filter(|held| held.custody)
-        .map(|held| name(&held.source, &held.timestamp))
+    let stored = engine.stored_bundles(now, usize::MAX).into_iter();
+    stored
+        .filter(|stored| stored.custody)
+        .map(|stored| name(&stored.source, &stored.timestamp))
         .collect()
 }
 
@@ -88,20 +89,20 @@ impl World {
     /// Every bundle has a custodian until it is delivered.
     pub fn check_custody(&mut self) {
         let now = self.instant();
-        let mut held = BTreeSet::new();
+        let mut stored = BTreeSet::new();
         for node in &self.nodes {
             if let Some(engine) = &node.engine {
-                held.extend(custody_of(engine, now));
+                stored.extend(custody_of(engine, now));
             }
         }
         let ledger = &mut self.ledger;
-        ledger.open.extend(&held);
+        ledger.open.extend(&stored);
         let delivered = &ledger.delivered;
         ledger.open.retain(|name| !delivered.contains(name));
         let stopped = |name: &Name| self.nodes.iter().any(|node| node.kept.contains(name));
         let open = ledger.open.iter();
         let lost: Vec<Name> = open
-            .filter(|name| !held.contains(*name) && !stopped(name))
+            .filter(|name| !stored.contains(*name) && !stopped(name))
             .copied()
             .collect();
         for name in &lost {

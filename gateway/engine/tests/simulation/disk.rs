@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle::{BundleId, Keep, Payload, Restored, Store, StoreEvent};
+use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
 use underpass_store::simulated::{Crash, SimulatedDisk};
 use underpass_store::{DiskStore, Identity, Limits, Next, Worker};
 
@@ -151,8 +151,14 @@ impl Store for Watched {
         self.store.burst_bytes()
     }
 
-    fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>) {
-        self.asks(|store| store.put(now, id, keep, payload));
+    fn put(
+        &mut self,
+        now: Instant,
+        id: BundleId,
+        durable: Option<DurableRecord>,
+        payload: Vec<Bytes>,
+    ) {
+        self.asks(|store| store.put(now, id, durable, payload));
     }
 
     fn payload(&mut self, id: BundleId) -> Payload {

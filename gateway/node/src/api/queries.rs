@@ -116,7 +116,7 @@ pub async fn custody(
     let now = Instant::now();
     let rows = state
         .shell
-        .read(|engine| engine.held(now, limit.limit.min(MOST_ROWS)));
+        .read(|engine| engine.stored_bundles(now, limit.limit.min(MOST_ROWS)));
     let held = rows.into_iter().map(|bundle| BundleView {
         id: bundle.id.0,
         source: bundle.source.to_string(),
@@ -124,7 +124,7 @@ pub async fn custody(
         neighbour: bundle.neighbour.0,
         class: state.class_name(bundle.class),
         bytes: bundle.bytes,
-        held_s: bundle.held_for.as_secs_f64(),
+        held_s: bundle.stored_for.as_secs_f64(),
         custody: bundle.custody,
         transmissions: bundle.transmissions,
         in_transmission: bundle.in_transmission,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use underpass_bundle::{BundleId, Keep, Payload, Restored, Store, StoreEvent};
+use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
 use underpass_store::simulated::{Crash, SimulatedDisk};
 use underpass_store::{DiskStore, Identity, Limits, Next, Worker};
 
@@ -119,9 +119,15 @@ impl Store for Asked {
         self.store.burst_bytes()
     }
 
-    fn put(&mut self, now: Instant, id: BundleId, keep: Option<Keep>, payload: Vec<Bytes>) {
+    fn put(
+        &mut self,
+        now: Instant,
+        id: BundleId,
+        durable: Option<DurableRecord>,
+        payload: Vec<Bytes>,
+    ) {
         self.asked.notify_one();
-        self.store.put(now, id, keep, payload);
+        self.store.put(now, id, durable, payload);
     }
 
     fn payload(&mut self, id: BundleId) -> Payload {

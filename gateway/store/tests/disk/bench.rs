@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle::{BundleId, Keep, Payload, Restored, Store, StoreEvent};
+use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
 use underpass_store::simulated::{Crash, SimulatedDisk};
 use underpass_store::{DiskStore, Identity, Limits, Next, Report, Worker};
 
@@ -115,14 +115,15 @@ impl Bench {
             payload: content(id, bytes),
             urgent,
         };
-        let keep = Keep {
+        let durable = DurableRecord {
             record: bundle.record.clone(),
             urgent,
         };
         // In two pieces, as streams seal them.
         let half = bundle.payload.len() / 2;
         let pieces = vec![bundle.payload.slice(..half), bundle.payload.slice(half..)];
-        self.store.put(self.now, BundleId(id), Some(keep), pieces);
+        self.store
+            .put(self.now, BundleId(id), Some(durable), pieces);
         self.kept_bytes += bundle.needed_bytes();
         self.put.insert(id, bundle);
         self.kept.insert(id);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use underpass_bundle::{BundleId, Keep, Payload, Store, StoreEvent};
+use underpass_bundle::{BundleId, DurableRecord, Payload, Store, StoreEvent};
 use underpass_store::simulated::{Crash, SimulatedDisk};
 use underpass_store::{Disk, Limits};
 
@@ -135,13 +135,13 @@ fn downtime_counts_within_a_boot_and_not_beyond() {
     bench.put(10, true);
     bench.settle();
     bench.crash(Crash::Kill, 1, Duration::from_secs(60));
-    assert_eq!(bench.restored[0].kept_for, Duration::from_secs(67));
+    assert_eq!(bench.restored[0].stored_for, Duration::from_secs(67));
     // Another boot: known is only the time up to the last write.
     bench.put(10, true);
     bench.settle();
     bench.crash(Crash::PowerInOrder, 1, Duration::from_secs(600));
-    assert_eq!(bench.restored[0].kept_for, Duration::from_secs(67));
-    assert_eq!(bench.restored[2].kept_for, Duration::ZERO);
+    assert_eq!(bench.restored[0].stored_for, Duration::from_secs(67));
+    assert_eq!(bench.restored[2].stored_for, Duration::ZERO);
 }
 
 #[test]
@@ -187,12 +187,12 @@ fn a_payload_that_looks_like_a_record_is_none() {
     let mut disk = other.disk.clone();
     let forged = disk.read(1, RECORDS_AT, 4096).unwrap();
     assert!(forged.starts_with(b"UPCR"));
-    let keep = Keep {
+    let durable = DurableRecord {
         record: Bytes::from_static(b"carrier"),
         urgent: true,
     };
     let (now, id) = (bench.now, BundleId(bench.next_id));
-    bench.store.put(now, id, Some(keep), vec![forged]);
+    bench.store.put(now, id, Some(durable), vec![forged]);
     bench.settle();
     // Whatever is flipped, nothing of the payload becomes a bundle.
     for seed in 0..300 {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use underpass_bundle::{BundleId, Keep, Store, StoreEvent};
+use underpass_bundle::{BundleId, DurableRecord, Store, StoreEvent};
 use underpass_store::Limits;
 use underpass_store::simulated::{Crash, Fault};
 
@@ -325,13 +325,13 @@ fn a_lost_head_is_passed_at_a_cost_that_its_payload_cannot_raise() {
     });
     let hostile = Bytes::from(head.repeat((2 << 20) / 48));
     let first = bench.put(1000, true);
-    let keep = Keep {
+    let durable = DurableRecord {
         record: Bytes::from_static(b"hostile"),
         urgent: true,
     };
     let (now, id) = (bench.now, BundleId(bench.next_id));
     bench.next_id += 1;
-    bench.store.put(now, id, Some(keep), vec![hostile]);
+    bench.store.put(now, id, Some(durable), vec![hostile]);
     let last = bench.put(1000, true);
     bench.settle();
     bench.disk.spoil_in(b"hostile").expect("it is written");

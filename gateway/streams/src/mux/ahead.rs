@@ -1,6 +1,6 @@
 //! Sealing ahead: what must not be lost, or what nothing can be sent of at
 //! present, is sealed into custody at once, also beyond what the peer gives
-//! credit for. It is held back there until its stream has a turn and credit.
+//! credit for. It is withheld there until its stream has a turn and credit.
 //!
 //! A payload that is sealed ahead has frames of one stream only and no more of
 //! its bytes than half a floor, so that credit covers it at last. Until
@@ -18,7 +18,7 @@ use crate::wire::{Frame, Sealer, StreamId};
 /// Room for the payload's head, an OPEN, and the heads of frames.
 const HEAD_BYTES: usize = 1024;
 
-/// A payload that must not leave before its turn: [`Sealed::HeldBack`].
+/// A payload that must not leave before its turn: [`Sealed::Withheld`].
 #[derive(Debug)]
 pub struct Ahead {
     /// Its class.
@@ -108,7 +108,7 @@ impl Mux {
         })
     }
 
-    /// Whether it is what is held back that leaves in a flow's next turn.
+    /// Whether it is what is withheld that leaves in a flow's next turn.
     pub(super) fn leaves_custody(&self, flow: Flow) -> bool {
         match flow {
             Flow::Restored { .. } => true,
@@ -119,13 +119,13 @@ impl Mux {
         }
     }
 
-    /// Has the oldest payload of a flow leave that is held back.
+    /// Has the oldest payload of a flow leave that is withheld.
     pub(super) fn let_leave(&mut self, flow: Flow, quantum: u64) -> Sealed {
         match flow {
             Flow::Restored { run, id } => self.restored_turn_over(run, id),
             Flow::Stream(id) => self.let_oldest_leave(id, quantum),
         }
-        Sealed::HeldBack(flow)
+        Sealed::Withheld(flow)
     }
 
     fn let_oldest_leave(&mut self, id: StreamId, quantum: u64) {
@@ -147,16 +147,16 @@ impl Mux {
         self.close_if_done(id);
     }
 
-    /// Has the next payload leave that is held back, where there is no room to
+    /// Has the next payload leave that is withheld, where there is no room to
     /// seal another: the flow whose it is.
-    pub(crate) fn poll_held_back(&mut self, class: Class) -> Option<Flow> {
+    pub(crate) fn poll_withheld(&mut self, class: Class) -> Option<Flow> {
         self.let_one_go_on(class);
-        let flow = self.next_held_back(class)?;
+        let flow = self.next_withheld(class)?;
         self.let_leave(flow, 1);
         Some(flow)
     }
 
-    /// Nobody wants what is held back of a stream.
+    /// Nobody wants what is withheld of a stream.
     pub(super) fn drop_ahead(&mut self, id: StreamId) {
         self.dequeue(id);
         if let Some(stream) = self.streams.get_mut(&id)
@@ -168,7 +168,7 @@ impl Mux {
         self.enqueue(id, Place::New);
     }
 
-    /// The next stream of which nobody wants what is held back.
+    /// The next stream of which nobody wants what is withheld.
     pub(crate) fn poll_unwanted(&mut self) -> Option<StreamId> {
         self.unwanted.pop()
     }

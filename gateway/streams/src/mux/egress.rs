@@ -30,13 +30,13 @@ pub enum Sealed {
         /// [`Mux::acknowledged`] has to name it.
         streams: Vec<StreamId>,
     },
-    /// The oldest payload of this flow that is held back.
-    HeldBack(Flow),
+    /// The oldest payload of this flow that is withheld.
+    Withheld(Flow),
 }
 
 impl Mux {
     /// Seals a payload of at most `max_bytes` (512 at least) with what waits
-    /// in `class`, or has one leave that is held back; `None` if nothing waits.
+    /// in `class`, or has one leave that is withheld; `None` if nothing waits.
     /// Frames without data come first, then flows in turn.
     pub(crate) fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Sealed> {
         let limit = max_bytes.max(MIN_PAYLOAD_BYTES);

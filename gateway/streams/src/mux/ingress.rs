@@ -236,7 +236,7 @@ impl Mux {
             return;
         };
         // Of a stream that was reset the peer knows the end, though what is
-        // held back before it has not left.
+        // withheld before it has not left.
         let known = match stream.life {
             Life::Draining => stream.send.sent,
             Life::Early | Life::Open => stream.send.released(),

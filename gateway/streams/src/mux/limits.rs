@@ -56,7 +56,7 @@ impl Mux {
         }
     }
 
-    /// A direction has ended here: nobody wants what is held back of it.
+    /// A direction has ended here: nobody wants what is withheld of it.
     pub(super) fn drop_limit(&mut self, id: StreamId) {
         let stream = self.streams.get(&id);
         if stream.is_some_and(|stream| stream.recv.limit.is_some()) {

@@ -99,9 +99,9 @@ pub struct Mux {
     /// What is to be told of a run that is over.
     limits: Vec<(StreamId, limits::Limit)>,
 
-    /// Bytes beyond its credit that a stream may have here, held back.
+    /// Bytes beyond its credit that a stream may have here, withheld.
     beyond_credit: u64,
-    /// Streams of which nobody wants what is held back.
+    /// Streams of which nobody wants what is withheld.
     unwanted: Vec<StreamId>,
     /// Streams that have ended for the application with bytes left to seal.
     ended: Vec<StreamId>,
@@ -284,8 +284,8 @@ impl Mux {
         }
     }
 
-    /// Drops what was written and not sealed, and takes no more. What is held
-    /// back still leaves.
+    /// Drops what was written and not sealed, and takes no more. What is
+    /// withheld still leaves.
     fn sending_done(&mut self, id: StreamId) {
         self.dequeue(id);
         if let Some(stream) = self.streams.get_mut(&id) {

@@ -2,7 +2,7 @@
 //! begin or send seldom first, then deficit round robin (RFC 8290, Shreedhar
 //! and Varghese 1995).
 //!
-//! What is held back in custody takes turns like bytes that are not sealed yet.
+//! What is withheld in custody takes turns like bytes that are not sealed yet.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -69,10 +69,10 @@ pub(super) struct ClassQueue {
     pub bytes: u64,
     /// How often it was the turn of `busy`.
     busy_turns: u64,
-    /// Those that have something held back in custody.
-    held_back: BTreeSet<Flow>,
+    /// Those that have something withheld in custody.
+    withheld: BTreeSet<Flow>,
     /// The one of them that left last for want of room.
-    last_held_back: Option<Flow>,
+    last_withheld: Option<Flow>,
 }
 
 /// Payloads of a stream of a former run that may leave.
@@ -117,7 +117,7 @@ impl Mux {
         let Some(stream) = self.streams.get(&id) else {
             return 0;
         };
-        // What is held back goes first.
+        // What is withheld goes first.
         if stream.send.state == Sending::Done || !stream.send.ahead.is_empty() {
             return 0;
         }
@@ -176,7 +176,7 @@ impl Mux {
                 if stream.busy_until <= queue.busy_turns {
                     stream.fresh = self.config.quantum_bytes;
                 }
-                // What much is held back of has been waiting for long: it would
+                // What much is withheld of has been waiting for long: it would
                 // keep those that begin from their turn.
                 stream.fresh > 0 && stream.send.ahead.bytes() <= self.config.quantum_bytes
             }
@@ -192,8 +192,8 @@ impl Mux {
         queue.opening += usize::from(stream.open.is_some());
         queue.bytes += queued.bytes;
         let entry = (Flow::Stream(id), stream.ticket);
-        let held_back = !stream.send.ahead.is_empty();
-        queue.insert(entry, stream.sparse, place, held_back);
+        let withheld = !stream.send.ahead.is_empty();
+        queue.insert(entry, stream.sparse, place, withheld);
         self.sweep(usize::from(queued.class.0));
     }
 
@@ -372,15 +372,14 @@ impl Mux {
         }
     }
 
-    /// The next flow of the class that has something held back, taken out of
+    /// The next flow of the class that has something withheld, taken out of
     /// its queue. They take turns.
-    pub(super) fn next_held_back(&mut self, class: Class) -> Option<Flow> {
+    pub(super) fn next_withheld(&mut self, class: Class) -> Option<Flow> {
         let queue = self.classes.get_mut(usize::from(class.0))?;
-        let last = queue.last_held_back;
-        let behind =
-            last.and_then(|last| queue.held_back.range((Excluded(last), Unbounded)).next());
-        let flow = *behind.or_else(|| queue.held_back.first())?;
-        queue.last_held_back = Some(flow);
+        let last = queue.last_withheld;
+        let behind = last.and_then(|last| queue.withheld.range((Excluded(last), Unbounded)).next());
+        let flow = *behind.or_else(|| queue.withheld.first())?;
+        queue.last_withheld = Some(flow);
         match flow {
             Flow::Stream(id) => self.dequeue(id),
             Flow::Restored { run, id } => {
@@ -404,9 +403,9 @@ impl ClassQueue {
         &mut classes[class]
     }
 
-    fn insert(&mut self, entry: (Flow, u32), sparse: bool, place: Place, held_back: bool) {
-        if held_back {
-            self.held_back.insert(entry.0);
+    fn insert(&mut self, entry: (Flow, u32), sparse: bool, place: Place, withheld: bool) {
+        if withheld {
+            self.withheld.insert(entry.0);
         }
         self.flows += 1;
         self.sparse_flows += usize::from(sparse);
@@ -422,7 +421,7 @@ impl ClassQueue {
 
     /// A valid entry is so no more.
     fn forget(&mut self, flow: Flow, sparse: bool) {
-        self.held_back.remove(&flow);
+        self.withheld.remove(&flow);
         self.flows -= 1;
         self.sparse_flows -= usize::from(sparse);
     }

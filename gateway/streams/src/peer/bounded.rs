@@ -336,7 +336,7 @@ fn a_peer_that_restarts_again_and_again() {
 }
 
 #[test]
-fn what_is_held_back_is_found_among_what_is_not() {
+fn what_is_withheld_is_found_among_what_is_not() {
     let make = |streams| {
         let mut node = Node::with_own(streams, |node, id| node.write(id, 100));
         for number in 50..53 {
@@ -346,7 +346,7 @@ fn what_is_held_back_is_found_among_what_is_not() {
         node
     };
     bounded("what leaves custody without room", make, |node| {
-        let flows = std::iter::from_fn(|| node.peer.poll_held_back(CLASS));
+        let flows = std::iter::from_fn(|| node.peer.poll_withheld(CLASS));
         assert_eq!(flows.count(), 3);
     });
 }

@@ -105,8 +105,8 @@ struct World {
     past: Vec<(usize, End)>,
     next_key: u64,
     channel: Vec<Sealed>,
-    /// What is sealed ahead and held back.
-    held_back: [HashMap<Key, VecDeque<Sealed>>; 2],
+    /// What is sealed ahead and withheld.
+    withheld: [HashMap<Key, VecDeque<Sealed>>; 2],
     next_serial: u64,
     /// A payload was given up.
     lossy: bool,
@@ -138,7 +138,7 @@ impl World {
             past: Vec::new(),
             next_key: 0,
             channel: Vec::new(),
-            held_back: Default::default(),
+            withheld: Default::default(),
             next_serial: 0,
             lossy: false,
         };
@@ -298,12 +298,12 @@ impl World {
     fn restart(&mut self, node: usize, durable: bool) {
         let streams: Vec<_> = self.nodes[node].streams().collect();
         for (epoch, info) in streams {
-            // What is held back is asked for by the next run: not here.
-            let held_back = self.held_back[node].get(&(epoch, info.id));
-            let durable = durable && held_back.is_none_or(VecDeque::is_empty);
+            // What is withheld is asked for by the next run: not here.
+            let withheld = self.withheld[node].get(&(epoch, info.id));
+            let durable = durable && withheld.is_none_or(VecDeque::is_empty);
             self.promise(node, (epoch, info.id), info.sent_bytes, durable);
         }
-        self.held_back[node].clear();
+        self.withheld[node].clear();
         let ids: Vec<_> = self.ends[node].keys().copied().collect();
         for id in ids {
             self.ends[node].get_mut(&id).unwrap().promised = None;
@@ -368,11 +368,11 @@ impl World {
                 assert!(sealed.bytes.len() <= max_bytes.max(512));
                 self.channel.push(sealed);
             }
-            Some(mux::Sealed::HeldBack(Flow::Stream(id))) => {
-                let held_back = self.held_back[node].get_mut(&(epoch, id)).unwrap();
-                self.channel.push(held_back.pop_front().unwrap());
+            Some(mux::Sealed::Withheld(Flow::Stream(id))) => {
+                let withheld = self.withheld[node].get_mut(&(epoch, id)).unwrap();
+                self.channel.push(withheld.pop_front().unwrap());
             }
-            Some(mux::Sealed::HeldBack(flow)) => panic!("{flow:?} is not restored here"),
+            Some(mux::Sealed::Withheld(flow)) => panic!("{flow:?} is not restored here"),
             None => return false,
         }
         true
@@ -407,8 +407,8 @@ impl World {
             let carries = (epoch, vec![id]);
             let sealed = self.sealed(node, ahead.class, &ahead.payload, carries);
             assert!(sealed.bytes.len() <= max_bytes);
-            let held_back = self.held_back[node].entry((epoch, id)).or_default();
-            held_back.push_back(sealed);
+            let withheld = self.withheld[node].entry((epoch, id)).or_default();
+            withheld.push_back(sealed);
         }
     }
 
@@ -473,7 +473,7 @@ impl World {
                 }
             }
             while let Some(key) = self.nodes[node].poll_unwanted() {
-                let discarded = self.held_back[node].remove(&key).unwrap_or_default();
+                let discarded = self.withheld[node].remove(&key).unwrap_or_default();
                 for sealed in discarded {
                     self.acknowledge(&sealed);
                 }

@@ -64,7 +64,7 @@ pub struct Peer {
     limits: VecDeque<FormerLimit>,
     /// Last events of streams that are gone with their run.
     events: VecDeque<(Epoch, Event)>,
-    /// Such streams of which nobody wants what is held back.
+    /// Such streams of which nobody wants what is withheld.
     unwanted: Vec<(Epoch, StreamId)>,
     /// Sums of the runs that are gone.
     past: Counters,
@@ -261,30 +261,30 @@ impl Peer {
     }
 
     /// Seals a payload of at most `max_bytes` (512 at least) with what waits
-    /// in `class`, or has one leave that is held back; `None` if nothing waits.
+    /// in `class`, or has one leave that is withheld; `None` if nothing waits.
     /// Frames without data come first, then streams in turn.
     pub fn poll_payload(&mut self, class: Class, max_bytes: usize) -> Option<Sealed> {
         self.current.poll_payload(class, max_bytes)
     }
 
-    /// Has the next payload leave that is held back in `class`, where there is
+    /// Has the next payload leave that is withheld in `class`, where there is
     /// no room to seal another: the flow whose it is.
-    pub fn poll_held_back(&mut self, class: Class) -> Option<Flow> {
-        self.current.poll_held_back(class)
+    pub fn poll_withheld(&mut self, class: Class) -> Option<Flow> {
+        self.current.poll_withheld(class)
     }
 
     /// So many payloads of a stream of a former run of this node, which
-    /// custody holds back in `class`, may take turns by now.
+    /// custody withholds in `class`, may take turns by now.
     pub fn let_restored_leave(&mut self, run: u64, id: StreamId, class: Class, payloads: usize) {
         self.current.let_restored_leave(run, id, class, payloads);
     }
 
-    /// Nothing of a stream of a former run of this node is held back any more.
+    /// Nothing of a stream of a former run of this node is withheld any more.
     pub fn forget_restored(&mut self, run: u64, id: StreamId) {
         self.current.forget_restored(run, id);
     }
 
-    /// The next stream of which nobody wants what is held back.
+    /// The next stream of which nobody wants what is withheld.
     pub fn poll_unwanted(&mut self) -> Option<(Epoch, StreamId)> {
         if let Some(unwanted) = self.unwanted.pop() {
             return Some(unwanted);

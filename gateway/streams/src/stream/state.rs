@@ -50,21 +50,21 @@ pub(crate) struct SendSide {
     pub returned: u64,
     /// All below was sealed when expired bundles were last looked for.
     pub marked: Option<u64>,
-    /// What is sealed and held back.
-    pub ahead: HeldBack,
+    /// What is sealed and withheld.
+    pub ahead: Withheld,
     pub state: Sending,
 }
 
-/// Payloads of a stream that are sealed and held back: the last of its bytes
+/// Payloads of a stream that are sealed and withheld: the last of its bytes
 /// sealed.
 #[derive(Debug, Default)]
-pub(crate) struct HeldBack {
+pub(crate) struct Withheld {
     /// The stream's bytes in each, the oldest first.
     payloads: VecDeque<u64>,
     bytes: u64,
 }
 
-impl HeldBack {
+impl Withheld {
     pub fn push(&mut self, bytes: u64) {
         self.payloads.push_back(bytes);
         self.bytes += bytes;
@@ -92,7 +92,7 @@ impl HeldBack {
     }
 
     pub fn clear(&mut self) {
-        *self = HeldBack::default();
+        *self = Withheld::default();
     }
 }
 
@@ -242,7 +242,7 @@ impl Stream {
                 sent: 0,
                 returned: 0,
                 marked: None,
-                ahead: HeldBack::default(),
+                ahead: Withheld::default(),
                 state: Sending::Open,
             },
             recv: RecvSide {

@@ -100,7 +100,7 @@ pub fn sealed(peer: &mut Peer, class: Class, max_bytes: usize) -> Option<Vec<Byt
             peer.current().acknowledged(&streams);
             Some(parts)
         }
-        Sealed::HeldBack(flow) => panic!("{flow:?} has nothing held back"),
+        Sealed::Withheld(flow) => panic!("{flow:?} has nothing withheld"),
     }
 }
 

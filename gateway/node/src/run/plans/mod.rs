@@ -194,7 +194,7 @@ impl Plans {
 
     /// What terminals are told, by beam.
     pub fn passed_on(&self) -> Vec<PartView> {
-        let held = |id| self.shell.read(|engine| engine.holds(id));
+        let held = |id| self.shell.read(|engine| engine.has_bundle(id));
         self.parts().views(held)
     }
 

@@ -1,4 +1,4 @@
-//! The agent and its store: what is kept, restored, fetched, and given up.
+//! The agent and its store: bundles are stored, restored, fetched and given up.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use underpass_cla::Class;
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event};
-use super::held::{Held, Phase, WireName};
-use super::kept;
 use super::originate::expiry;
-use crate::store::{Keep, Payload, Restored, StoreEvent};
+use super::stored::{Phase, StoredBundle, WireName};
+use super::stored_record;
+use crate::store::{DurableRecord, Payload, Restored, StoreEvent};
 use crate::wire::{Eid, ipn_parts};
 
 /// Bundles, and their payload bytes, whose payloads are asked for before they
@@ -21,33 +21,38 @@ const READ_AHEAD: usize = 16;
 const READ_AHEAD_BYTES: u64 = 4 << 20;
 
 impl Agent {
-    /// Holds a bundle and queues it.
-    pub(super) fn hold(&mut self, now: Instant, mut held: Held, payload: Vec<Bytes>) -> BundleId {
+    /// Stores a bundle and queues it.
+    pub(super) fn store_bundle(
+        &mut self,
+        now: Instant,
+        mut stored: StoredBundle,
+        payload: Vec<Bytes>,
+    ) -> BundleId {
         let id = BundleId(self.next_id);
         self.next_id += 1;
-        let keep = (held.custody && self.store.is_durable()).then(|| {
-            held.detach();
-            Keep {
-                record: kept::encode(&held),
-                urgent: !held.own,
+        let durable = (stored.custody && self.store.is_durable()).then(|| {
+            stored.detach();
+            DurableRecord {
+                record: stored_record::encode(&stored),
+                urgent: !stored.own,
             }
         });
-        self.store.put(now, id, keep, payload);
-        self.insert(id, held);
+        self.store.put(now, id, durable, payload);
+        self.insert(id, stored);
         id
     }
 
-    fn insert(&mut self, id: BundleId, held: Held) {
-        self.used_bytes += held.quota_bytes();
-        self.expiries.insert((held.expires, id));
-        if held.custody {
+    fn insert(&mut self, id: BundleId, stored: StoredBundle) {
+        self.used_bytes += stored.quota_bytes();
+        self.expiries.insert((stored.expires, id));
+        if stored.custody {
             self.by_name
-                .insert(WireName::of(&held.primary, held.bytes), id);
+                .insert(WireName::of(&stored.primary, stored.bytes), id);
         }
-        self.tally.add(id, &held);
-        let held_back = held.phase == Phase::HeldBack;
-        self.held.insert(id, held);
-        if !self.keep_back(id) && !held_back {
+        self.tally.add(id, &stored);
+        let withheld = stored.phase == Phase::Withheld;
+        self.bundles.insert(id, stored);
+        if !self.await_earlier(id) && !withheld {
             self.enqueue(id);
         }
     }
@@ -63,40 +68,40 @@ impl Agent {
 
     fn restore_one(&mut self, now: Instant, restored: &Restored) {
         let id = restored.id;
-        let decoded = kept::decode(
+        let decoded = stored_record::decode(
             now,
             &restored.record,
             restored.payload_bytes,
-            restored.kept_for,
+            restored.stored_for,
         );
         // The store has verified the record: only a version that this
         // program does not know ends here. It stays where it is.
-        let Ok(mut held) = decoded else {
+        let Ok(mut stored) = decoded else {
             self.events.push_back(Event::Unreadable(id));
             return;
         };
-        let destination = ipn_parts(&held.primary.destination);
+        let destination = ipn_parts(&stored.primary.destination);
         let route = destination.and_then(|(node, _)| self.route(node));
         if let Some((via, _)) = route {
-            held.neighbour = via;
+            stored.neighbour = via;
         }
-        if !held.own {
-            // Who had sent it here, and was believed what, is not kept.
-            held.primary.report_to = Eid::none();
-            let lifetime = held.primary.lifetime.min(self.config.foreign_lifetime);
-            held.expires = expiry(now, lifetime, held.age_ms).unwrap_or(now);
+        if !stored.own {
+            // Who had sent it here, and was believed what, is not stored.
+            stored.primary.report_to = Eid::none();
+            let lifetime = stored.primary.lifetime.min(self.config.foreign_lifetime);
+            stored.expires = expiry(now, lifetime, stored.age_ms).unwrap_or(now);
         }
-        if held.own {
-            let service = ipn_parts(&held.primary.source).map_or(0, |(_, service)| service);
+        if stored.own {
+            let service = ipn_parts(&stored.primary.source).map_or(0, |(_, service)| service);
             self.events.push_back(Event::Restored {
                 id,
-                destination: held.primary.destination.clone(),
+                destination: stored.primary.destination.clone(),
                 service,
-                label: held.label,
-                note: held.note,
+                label: stored.label,
+                note: stored.note,
             });
         }
-        self.insert(id, held);
+        self.insert(id, stored);
     }
 
     /// Heeds what the store has to say. To be called whenever it has done
@@ -131,8 +136,8 @@ impl Agent {
     /// its queue with it.
     pub(super) fn fetch(&mut self, now: Instant, id: BundleId) -> Option<Vec<Bytes>> {
         let payload = self.store.payload(id);
-        let held = self.held.get(&id)?;
-        let (via, class) = (held.neighbour, held.class);
+        let stored = self.bundles.get(&id)?;
+        let (via, class) = (stored.neighbour, stored.class);
         if self.store.is_durable() {
             self.read_ahead(via, class);
         }
@@ -157,7 +162,7 @@ impl Agent {
         };
         let mut bytes = 0;
         for id in queue.in_order().take(READ_AHEAD) {
-            bytes += self.held.get(&id).map_or(0, |held| held.bytes);
+            bytes += self.bundles.get(&id).map_or(0, |stored| stored.bytes);
             if bytes > READ_AHEAD_BYTES {
                 return;
             }
@@ -166,11 +171,11 @@ impl Agent {
     }
 
     fn loaded(&mut self, now: Instant, id: BundleId) {
-        let Some(held) = self.held.get(&id) else {
+        let Some(stored) = self.bundles.get(&id) else {
             return;
         };
-        let (via, class) = (held.neighbour, held.class);
-        if let Phase::Ending(reason) = held.phase {
+        let (via, class) = (stored.neighbour, stored.class);
+        if let Phase::Ending(reason) = stored.phase {
             self.give_up(now, id, reason);
             return;
         }
@@ -185,20 +190,20 @@ impl Agent {
     fn lost(&mut self, now: Instant, id: BundleId, damaged: Bytes) {
         // Nothing that was not safe is signalled.
         self.uncommitted.remove(&id);
-        let reason = match self.held.get(&id).map(|held| held.phase) {
+        let reason = match self.bundles.get(&id).map(|stored| stored.phase) {
             Some(Phase::Ending(reason)) => reason,
             _ => DeleteReason::DepletedStorage,
         };
         self.end(now, id, reason, vec![damaged]);
     }
 
-    /// Gives a held bundle up; the service that sent it is told with its
+    /// Gives a stored bundle up; the service that sent it is told with its
     /// payload, once that is here.
     pub(super) fn give_up(&mut self, now: Instant, id: BundleId, reason: DeleteReason) {
-        let Some(held) = self.held.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(&id) else {
             return;
         };
-        if !held.own {
+        if !stored.own {
             self.end(now, id, reason, Vec::new());
             return;
         }
@@ -207,46 +212,46 @@ impl Agent {
             Payload::Lost => self.end(now, id, reason, Vec::new()),
             Payload::Coming => {
                 self.halt(id);
-                if let Some(held) = self.held.get_mut(&id) {
-                    held.phase = Phase::Ending(reason);
+                if let Some(stored) = self.bundles.get_mut(&id) {
+                    stored.phase = Phase::Ending(reason);
                 }
             }
         }
     }
 
     fn end(&mut self, now: Instant, id: BundleId, reason: DeleteReason, payload: Vec<Bytes>) {
-        let Some(held) = self.remove(now, id) else {
+        let Some(stored) = self.remove(now, id) else {
             return;
         };
-        self.report_held(now, &held, DELETED_BUNDLE, reason.code());
-        self.events.push_back(match held.own {
+        self.report_on(now, &stored, DELETED_BUNDLE, reason.code());
+        self.events.push_back(match stored.own {
             true => Event::GivenUp {
                 id,
-                destination: held.primary.destination.clone(),
+                destination: stored.primary.destination.clone(),
                 reason,
                 payload,
             },
             false => Event::Deleted {
                 id: Some(id),
-                source: held.primary.source,
+                source: stored.primary.source,
                 reason,
             },
         });
     }
 
-    /// Takes a held bundle out of all that would send it.
+    /// Takes a stored bundle out of all that would send it.
     pub(super) fn halt(&mut self, id: BundleId) {
-        let Some(held) = self.held.get(&id) else {
+        let Some(stored) = self.bundles.get(&id) else {
             return;
         };
-        let (via, class, bytes) = (held.neighbour, held.class, held.bytes);
-        self.expiries.remove(&(held.expires, id));
-        match held.phase {
+        let (via, class, bytes) = (stored.neighbour, stored.class, stored.bytes);
+        self.expiries.remove(&(stored.expires, id));
+        match stored.phase {
             Phase::Waiting(until) => drop(self.custody_timers.remove(&(until, id))),
             Phase::InTransmission(key) => drop(self.transmissions.remove(&key)),
-            Phase::KeptBack
+            Phase::AwaitingEarlier
             | Phase::Queued
-            | Phase::HeldBack
+            | Phase::Withheld
             | Phase::Suspended
             | Phase::Ending(_) => {}
         }
@@ -259,24 +264,24 @@ impl Agent {
         }
     }
 
-    /// Forgets a held bundle altogether.
-    pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Held> {
+    /// Forgets a stored bundle altogether.
+    pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<StoredBundle> {
         self.halt(id);
-        let held = self.held.remove(&id)?;
-        self.used_bytes -= held.quota_bytes();
-        self.tally.remove(id, &held);
-        if held.custody {
+        let stored = self.bundles.remove(&id)?;
+        self.used_bytes -= stored.quota_bytes();
+        self.tally.remove(id, &stored);
+        if stored.custody {
             self.by_name
-                .remove(&WireName::of(&held.primary, held.bytes));
+                .remove(&WireName::of(&stored.primary, stored.bytes));
         }
-        if let Some(number) = held.number {
-            let neighbour = self.neighbour(held.neighbour);
+        if let Some(number) = stored.number {
+            let neighbour = self.neighbour(stored.neighbour);
             neighbour.unsignalled.remove(&number);
             neighbour.answerable.remove(&number);
         }
         self.signal_owed(now, id);
         self.store.remove(now, id);
-        self.let_pass(id, &held);
-        Some(held)
+        self.unblock_next(id, &stored);
+        Some(stored)
     }
 }

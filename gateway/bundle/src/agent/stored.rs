@@ -1,4 +1,4 @@
-//! A bundle that the agent holds.
+//! A bundle in the agent's store.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::config::NeighbourId;
 use super::event::DeleteReason;
 use crate::wire::{Creb, Cteb, Eid, Extension};
 
-/// See [`Held::resumable`].
+/// See [`StoredBundle::resumable`].
 const OLDER_PART: u32 = 8;
 
 /// Names a bundle on the wire (RFC 9171 §4.2.7): source, creation time,
@@ -68,11 +68,11 @@ impl BlockNumbers {
     pub const NEXT: u64 = 7;
 }
 
-/// Where a held bundle is on its way.
+/// How far a stored bundle has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Waiting for earlier bundles to be released.
-    KeptBack,
+    AwaitingEarlier,
     /// Waiting to be offered.
     Queued,
     /// Offered to a session under this transfer key.
@@ -81,20 +81,20 @@ pub(crate) enum Phase {
     /// runs until then.
     Waiting(Instant),
     /// Not to be offered before its service says so.
-    HeldBack,
+    Withheld,
     /// As `Waiting`, while the neighbour is down and the timer stands still.
     Suspended,
     /// Given up for this reason; its source is told when the payload is here.
     Ending(DeleteReason),
 }
 
-/// What a service says of a bundle that is held back, in numbers of its own: by
+/// What a service says of a bundle that is withheld, in numbers of its own: by
 /// them a later run of the node decides about it.
 pub type Note = [u64; 3];
 
-/// A bundle that the agent holds, but for its payload, which is in the store.
+/// A bundle in the agent's store; its payload is with [`crate::Store`] alone.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct StoredBundle {
     pub primary: PrimaryBlock,
     pub primary_raw: Bytes,
     pub others: Vec<Extension>,
@@ -120,7 +120,7 @@ pub(crate) struct Held {
     pub own: bool,
     /// The service's own number for it.
     pub label: u64,
-    /// Of a bundle that was held back at first.
+    /// Of a bundle that was withheld at first.
     pub note: Option<Note>,
     /// Its number in the neighbour's custody sequence, once it was offered.
     pub number: Option<u64>,
@@ -147,11 +147,11 @@ pub(crate) struct Sent {
     pub acknowledged: u64,
 }
 
-impl Held {
+impl StoredBundle {
     pub fn age_ms_at(&self, now: Instant) -> u64 {
-        let held = now.saturating_duration_since(self.since).as_millis();
+        let stored = now.saturating_duration_since(self.since).as_millis();
         self.age_ms
-            .saturating_add(u64::try_from(held).unwrap_or(u64::MAX))
+            .saturating_add(u64::try_from(stored).unwrap_or(u64::MAX))
     }
 
     /// Copies what is a slice of the received bundle: else it would keep the

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::config::NeighbourId;
-use super::held::{BlockNumbers, Held, Phase};
 use super::originate::expiry;
+use super::stored::{BlockNumbers, Phase, StoredBundle};
 use crate::wire::{
     ARRAY, BYTES, CborError, Creb, Cteb, CustodyDialect, Extension, MAX_BLOCKS, Reader, UNSIGNED,
     decode_primary, write_head,
@@ -24,16 +24,16 @@ const FIELDS: u64 = 15;
 const OWN: u64 = 1;
 
 /// Describes a bundle in custody.
-pub(super) fn encode(held: &Held) -> Bytes {
-    let mut out = Vec::with_capacity(192 + held.primary_raw.len());
+pub(super) fn encode(stored: &StoredBundle) -> Bytes {
+    let mut out = Vec::with_capacity(192 + stored.primary_raw.len());
     write_head(&mut out, ARRAY, FIELDS);
     for number in [
         VERSION,
-        if held.own { OWN } else { 0 },
-        u64::from(held.class.0),
-        held.age_ms,
-        held.neighbour.0,
-        held.label,
+        if stored.own { OWN } else { 0 },
+        u64::from(stored.class.0),
+        stored.age_ms,
+        stored.neighbour.0,
+        stored.label,
     ] {
         write_head(&mut out, UNSIGNED, number);
     }
@@ -43,16 +43,16 @@ pub(super) fn encode(held: &Held) -> Bytes {
         hop_count,
         cteb,
         creb,
-    } = held.numbers;
+    } = stored.numbers;
     write_numbers(&mut out, &[previous_node, age, hop_count, cteb, creb]);
-    match held.hop_count {
+    match stored.hop_count {
         Some((limit, count)) => write_numbers(&mut out, &[limit.into(), count.into()]),
         None => write_numbers(&mut out, &[]),
     }
-    for bytes in [&held.primary_raw, &held.payload_head, &held.trailer] {
+    for bytes in [&stored.primary_raw, &stored.payload_head, &stored.trailer] {
         write_bytes(&mut out, bytes);
     }
-    match &held.passed_cteb {
+    match &stored.passed_cteb {
         Some(cteb) => {
             write_head(&mut out, ARRAY, 2);
             write_head(&mut out, UNSIGNED, dialect_code(cteb.dialect));
@@ -60,33 +60,33 @@ pub(super) fn encode(held: &Held) -> Bytes {
         }
         None => write_numbers(&mut out, &[]),
     }
-    match &held.creb {
+    match &stored.creb {
         Some(creb) => {
             write_head(&mut out, ARRAY, 1);
             write_bytes(&mut out, &creb.encode());
         }
         None => write_numbers(&mut out, &[]),
     }
-    write_head(&mut out, ARRAY, held.others.len() as u64);
-    for block in &held.others {
+    write_head(&mut out, ARRAY, stored.others.len() as u64);
+    for block in &stored.others {
         write_head(&mut out, ARRAY, 4);
         write_head(&mut out, UNSIGNED, block.kind);
         write_head(&mut out, UNSIGNED, block.number);
         write_head(&mut out, UNSIGNED, block.flags);
         write_bytes(&mut out, &block.raw);
     }
-    write_numbers(&mut out, held.note.as_ref().map_or(&[], |note| note));
+    write_numbers(&mut out, stored.note.as_ref().map_or(&[], |note| note));
     out.into()
 }
 
-/// The bundle that `record` describes, kept for `kept_for` since; it expires
+/// The bundle that `record` describes, stored for `stored_for` since; it expires
 /// at once if its lifetime is over.
 pub(super) fn decode(
     now: Instant,
     record: &Bytes,
     payload_bytes: u64,
-    kept_for: Duration,
-) -> Result<Held, CborError> {
+    stored_for: Duration,
+) -> Result<StoredBundle, CborError> {
     let mut reader = Reader::new(record);
     let length = reader.array()?;
     if reader.unsigned()? != VERSION {
@@ -94,8 +94,8 @@ pub(super) fn decode(
     }
     let own = reader.unsigned()? & OWN != 0;
     let class = Class(small(reader.unsigned()?)?);
-    let kept_ms = u64::try_from(kept_for.as_millis()).unwrap_or(u64::MAX);
-    let age_ms = reader.unsigned()?.saturating_add(kept_ms);
+    let stored_ms = u64::try_from(stored_for.as_millis()).unwrap_or(u64::MAX);
+    let age_ms = reader.unsigned()?.saturating_add(stored_ms);
     let neighbour = NeighbourId(reader.unsigned()?);
     let label = reader.unsigned()?;
     let numbers = read_numbers(&mut reader)?.ok_or(CborError::Malformed)?;
@@ -112,7 +112,7 @@ pub(super) fn decode(
     reader.end()?;
     let primary = decode_primary(&primary_raw).map_err(|_| CborError::Malformed)?;
     let expires = expiry(now, primary.lifetime, age_ms).unwrap_or(now);
-    Ok(Held {
+    Ok(StoredBundle {
         primary,
         primary_raw,
         others,
@@ -140,7 +140,7 @@ pub(super) fn decode(
         note,
         number: None,
         phase: match note {
-            Some(_) => Phase::HeldBack,
+            Some(_) => Phase::Withheld,
             None => Phase::Queued,
         },
         transmissions: 0,
