@@ -149,7 +149,7 @@ fn what_was_not_confirmed_before_the_end_of_the_process_is_delivered_again() {
     assert_eq!(net.delivered(1).len(), 1);
     let mut restarted = node(2);
     restarted.confirming.insert(SERVICE);
-    restarted.incarnation += 1;
+    restarted.run_nonce += 1;
     net.agents[1] = Agent::new(restarted);
     let now = net.now;
     net.agents[1].neighbour_up(now, NeighbourId(1));

@@ -169,7 +169,7 @@ impl Engine {
     /// Takes into custody what is left of streams that their applications have
     /// ended in both directions: nobody waits for it any more who could notice
     /// that it is lost with the process. Forgets what nobody wants.
-    pub(crate) fn keep_ended(&mut self, now: Instant) {
+    pub(crate) fn seal_ended(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.ahead.ended) {
             if self.agent.is_durable() {
                 self.seal_stream_ahead(now, key);

@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// An operator keeps the rate from this node as it is, over any plan.
-    pub fn keep_rate(&mut self, now: Instant, id: HopId) {
+    pub fn freeze_rate(&mut self, now: Instant, id: HopId) {
         if let Some(rate_bps) = self.hops.get(&id).map(Hop::rate_bps) {
             self.set_rate(now, id, rate_bps);
         }

@@ -313,6 +313,6 @@ impl Engine {
         self.drain_agent(now);
         self.pump(now);
         self.feed(now);
-        self.keep_ended(now);
+        self.seal_ended(now);
     }
 }

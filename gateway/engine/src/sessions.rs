@@ -143,7 +143,7 @@ impl Engine {
     /// A session is gone. Most of its transfers have been reported; one that
     /// was offered while it went down may have been seen by nobody there.
     pub fn session_down(&mut self, now: Instant, id: SessionId) {
-        self.give_back_transfers(now, id);
+        self.requeue_transfers(now, id);
         let Some(session) = self.sessions.remove(&id) else {
             return;
         };
@@ -163,7 +163,7 @@ impl Engine {
 
     /// Takes all that was offered to a session and not ended from it: it is
     /// sent again, on another one.
-    pub(crate) fn give_back_transfers(&mut self, now: Instant, id: SessionId) {
+    pub(crate) fn requeue_transfers(&mut self, now: Instant, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };

@@ -117,7 +117,7 @@ impl Engine {
             return;
         };
         let (hop, class) = (session.hop, session.info.class);
-        self.give_back_transfers(now, id);
+        self.requeue_transfers(now, id);
         if let Some(state) = self.hops.get_mut(&hop) {
             state.remove(class, id);
         }

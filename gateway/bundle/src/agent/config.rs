@@ -97,7 +97,7 @@ pub struct Config {
     pub node: u64,
     /// A random number, new at each start of the process: it keeps creation
     /// timestamps and custody sequences of one run apart from another's.
-    pub incarnation: u64,
+    pub run_nonce: u64,
     /// Services that bundles to this node are delivered to.
     pub services: BTreeSet<u64>,
     /// Those among them that say themselves when a bundle is safe with them:
@@ -140,10 +140,10 @@ pub struct Config {
 
 impl Config {
     /// A node's configuration with the defaults.
-    pub fn new(node: u64, incarnation: u64) -> Config {
+    pub fn new(node: u64, run_nonce: u64) -> Config {
         Config {
             node,
-            incarnation,
+            run_nonce,
             services: BTreeSet::new(),
             confirming: BTreeSet::new(),
             codes: CodePoints::default(),

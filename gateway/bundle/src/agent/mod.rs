@@ -111,7 +111,7 @@ impl Agent {
         Agent {
             admin: ipn(config.node, 0),
             routes: Routes::new(&config.routes),
-            timestamps: Timestamps::new(config.incarnation),
+            timestamps: Timestamps::new(config.run_nonce),
             bundles: HashMap::new(),
             next_id: store.first_free_id().0,
             store,
@@ -266,7 +266,7 @@ impl Agent {
         let count = self.neighbours.len() as u64;
         // Sequences of another run never look like this one's: a late signal
         // must not release a bundle that only shares a number.
-        let base = (self.config.incarnation & 0xFFFF_FFFF).max(1);
+        let base = (self.config.run_nonce & 0xFFFF_FFFF).max(1);
         let sequences = &mut self.sequences;
         self.neighbours.entry(id).or_insert_with(|| {
             let sequence = base + count;

@@ -5,7 +5,7 @@
 //! run to run, below 2³² (ION-DTN reads 32 bits). So a receiver remembers one
 //! range of numbers per source and 10 s, and a step of the clock repeats
 //! nothing. Without a clock the time is 0, as RFC 9171 asks, and the upper
-//! half of the sequence number is the run's incarnation.
+//! half of the sequence number is the run's nonce.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(10);
 /// Gives each of the node's endpoints its next timestamp.
 #[derive(Debug)]
 pub(crate) struct Timestamps {
-    incarnation: u64,
+    run_nonce: u64,
     /// A moment and its DTN time, ms.
     clock: Option<(Instant, u64)>,
     /// The time in use and when it was read.
@@ -26,9 +26,9 @@ pub(crate) struct Timestamps {
 }
 
 impl Timestamps {
-    pub fn new(incarnation: u64) -> Self {
+    pub fn new(run_nonce: u64) -> Self {
         Timestamps {
-            incarnation,
+            run_nonce,
             clock: None,
             current: None,
             counts: HashMap::new(),
@@ -51,12 +51,12 @@ impl Timestamps {
     pub fn next(&mut self, now: Instant, service: u64) -> CreationTimestamp {
         // A 31-bit start leaves half of the 32 bits before the count wraps,
         // by which time the time has moved on.
-        let start = (self.incarnation >> 33) as u32;
+        let start = (self.run_nonce >> 33) as u32;
         let count = self.counts.entry(service).or_insert(start);
         let this = *count;
         *count = count.wrapping_add(1);
         if self.clock.is_none() {
-            let prefix = self.incarnation << 32;
+            let prefix = self.run_nonce << 32;
             return CreationTimestamp::with_time_and_seq(0, prefix | u64::from(this));
         }
         let time = match self.current {
@@ -80,8 +80,8 @@ mod tests {
     fn timestamps_are_unique_over_clock_steps_and_restarts() {
         let now = Instant::now();
         let mut seen = HashSet::new();
-        for incarnation in [0x1111_2222_3333_4444, 0x5555_6666_7777_8888] {
-            let mut timestamps = Timestamps::new(incarnation);
+        for run_nonce in [0x1111_2222_3333_4444, 0x5555_6666_7777_8888] {
+            let mut timestamps = Timestamps::new(run_nonce);
             let mut take = |timestamps: &mut Timestamps| {
                 for _ in 0..100 {
                     let next = timestamps.next(now, 64);

@@ -324,7 +324,7 @@ pub fn next_run(terminal: &Node, hub: &mut Node, disk: Arc<Mutex<Kept>>) -> Node
     let mut config = small(10, 1);
     config.incarnation = 2;
     // No two runs name bundles alike.
-    config.agent.incarnation += 1 << 30;
+    config.agent.run_nonce += 1 << 30;
     let store = Box::new(Durable(MemoryStore::default(), disk));
     let mut next = Node::with_store(terminal.now, config, store);
     hub.pass(next.now);
@@ -389,7 +389,7 @@ fn what_was_read_on_for_a_run_of_the_peer_that_is_over_is_forgotten() {
     let (mut terminal, hub, _, _) = killed_while_blocked();
     let mut config = small(1, 10);
     config.incarnation = 2;
-    config.agent.incarnation += 1 << 30;
+    config.agent.run_nonce += 1 << 30;
     let mut next = Node::new(hub.now, config);
     next.up(0, 200);
     live(&mut terminal, &mut next, 3 * SECOND);

@@ -70,7 +70,7 @@ pub async fn change_path(
         }
         match change.follow_plan {
             Some(true) => engine.reset_rate(now, hop),
-            Some(false) => engine.keep_rate(now, hop),
+            Some(false) => engine.freeze_rate(now, hop),
             None => {}
         }
         if let Some(rate) = change.receive_rate_bps {

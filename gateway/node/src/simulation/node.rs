@@ -81,7 +81,7 @@ impl Running {
         let config = config(place, plan);
         let mut engine = configure(&config, incarnation, Families::BOTH);
         let run = plan.seed ^ (place as u64) << 32 ^ incarnation << 40;
-        engine.agent.incarnation = Random::new(run).next();
+        engine.agent.run_nonce = Random::new(run).next();
         let now = Instant::now().into_std();
         let (store, work) = disk.map(|disk| disk.open(NUMBERS[place])).unzip();
         let made = match store {
