@@ -12,9 +12,9 @@ use underpass_beacon::{
 const PEER: PeerId = PeerId(0);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Ear(mpsc::UnboundedSender<PeerId>);
+struct Receiver(mpsc::UnboundedSender<PeerId>);
 
-impl Node for Ear {
+impl Node for Receiver {
     fn signs(&self, _peer: PeerId) -> Signs {
         Signs::default()
     }
@@ -37,9 +37,10 @@ fn node(
         interface: None,
         mark: None,
     };
-    let (ear, heard) = mpsc::unbounded_channel();
+    let (sender, heard) = mpsc::unbounded_channel();
     let endpoint = Endpoint::new(number, 1);
-    let beacons = Beacons::spawn(bind(&socket).unwrap(), endpoint, Arc::new(Ear(ear))).unwrap();
+    let beacons =
+        Beacons::spawn(bind(&socket).unwrap(), endpoint, Arc::new(Receiver(sender))).unwrap();
     let config = PeerConfig {
         node: peer,
         rtt: Duration::from_millis(1),

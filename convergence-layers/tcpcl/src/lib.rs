@@ -13,6 +13,6 @@ pub mod wire;
 
 pub use exercise::exercise;
 pub use net::{
-    Backoff, Dialer, DialerConfig, DialerStatus, KeptParts, LaneStatus, Listener, ListenerConfig,
-    SessionDefaults, SlotStatus, SocketOptions,
+    Backoff, Dialer, DialerConfig, DialerStatus, LaneStatus, Listener, ListenerConfig,
+    SessionDefaults, SharedPartials, SlotStatus, SocketOptions,
 };

@@ -1,13 +1,13 @@
 //! The time that certificates are judged by.
 //!
 //! A terminal may boot in 1970. The time is therefore the latest of what the
-//! system's clock, GNSS fixes of the last minutes, and the time that was kept
+//! system's clock, GNSS fixes of the last minutes, and the time that was saved
 //! in the state folder say; where the kernel says that the clock is
-//! synchronised, that clock alone. The kept time runs on with the process.
+//! synchronised, that clock alone. The saved time runs on with the process.
 //!
 //! A clock or receiver that jumps to a far future counts only while it does:
-//! the kept time follows those by at most a day for each hour, and goes back
-//! when the clock is synchronised. So a wrong hour costs a day of the kept
+//! the saved time follows those by at most a day for each hour, and goes back
+//! when the clock is synchronised. So a wrong hour costs a day of the saved
 //! time, which is less than any certificate has, and nobody is locked out.
 
 use std::fs;
@@ -25,33 +25,33 @@ use crate::clock;
 const FILE: &str = "known-time";
 /// How long a GNSS fix counts after it came.
 const FIX_COUNTS: Duration = Duration::from_secs(600);
-/// How many times faster than time itself the kept time follows what may be
+/// How many times faster than time itself the saved time follows what may be
 /// wrong: a day for each hour.
 const CATCHES_UP: u64 = 24;
-/// How often the kept time is written.
+/// How often the saved time is written.
 const WRITTEN_EVERY: Duration = Duration::from_secs(600);
 
 /// What is known of the time, without a clock or file.
 #[derive(Debug)]
 struct Known {
-    /// When the kept time was looked at last, and what it was, ms.
-    kept: (Instant, u64),
+    /// When the saved time was looked at last, and what it was, ms.
+    saved: (Instant, u64),
     /// When the last GNSS fix came, and its time, ms.
     fix: Option<(Instant, u64)>,
 }
 
 impl Known {
-    fn new(now: Instant, kept_ms: u64) -> Known {
+    fn new(now: Instant, saved_ms: u64) -> Known {
         Known {
-            kept: (now, kept_ms),
+            saved: (now, saved_ms),
             fix: None,
         }
     }
 
     /// The time to judge by, ms, where the system's clock shows `system_ms`.
     fn judge(&mut self, now: Instant, system_ms: Option<u64>, synchronised: bool) -> u64 {
-        let since = millis(now.saturating_duration_since(self.kept.0));
-        let kept_ms = self.kept.1.saturating_add(since);
+        let since = millis(now.saturating_duration_since(self.saved.0));
+        let saved_ms = self.saved.1.saturating_add(since);
         let fix_ms = self.fix.and_then(|(at, ms)| {
             let age = now.saturating_duration_since(at);
             (age < FIX_COUNTS).then(|| ms.saturating_add(millis(age)))
@@ -59,20 +59,20 @@ impl Known {
         let told = system_ms.into_iter().chain(fix_ms).max().unwrap_or(0);
         match system_ms.filter(|_| synchronised) {
             Some(system_ms) => {
-                self.kept = (now, system_ms);
+                self.saved = (now, system_ms);
                 system_ms
             }
             None => {
-                let most = kept_ms.saturating_add(since.saturating_mul(CATCHES_UP));
-                self.kept = (now, told.min(most).max(kept_ms));
-                told.max(kept_ms)
+                let most = saved_ms.saturating_add(since.saturating_mul(CATCHES_UP));
+                self.saved = (now, told.min(most).max(saved_ms));
+                told.max(saved_ms)
             }
         }
     }
 
     /// A time that has surely been, ms: a signature proves it.
     fn not_before(&mut self, ms: u64) {
-        self.kept.1 = self.kept.1.max(ms);
+        self.saved.1 = self.saved.1.max(ms);
     }
 }
 
@@ -88,15 +88,15 @@ pub struct KnownTime {
 }
 
 impl KnownTime {
-    /// Of a node with this state folder, where it is to be kept.
+    /// Of a node with this state folder, where it is to be saved.
     pub fn load(state_dir: Option<&Path>) -> Arc<KnownTime> {
         let file = state_dir.map(|folder| folder.join(FILE));
         // Without the file, or with one that is damaged, nothing is known.
         let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
-        let kept_ms = text.and_then(|text| text.trim().parse().ok());
+        let saved_ms = text.and_then(|text| text.trim().parse().ok());
         Arc::new(KnownTime {
             file,
-            known: Mutex::new(Known::new(Instant::now(), kept_ms.unwrap_or(0))),
+            known: Mutex::new(Known::new(Instant::now(), saved_ms.unwrap_or(0))),
         })
     }
 
@@ -120,12 +120,12 @@ impl KnownTime {
         self.lock().not_before(millis(since));
     }
 
-    /// Keeps the time from now on. Runs until dropped.
-    pub async fn keep(self: Arc<Self>) {
+    /// Writes the time to its file from now on. Runs until dropped.
+    pub async fn save_regularly(self: Arc<Self>) {
         loop {
             self.now();
             if let Err(error) = self.write() {
-                tracing::warn!(%error, "the time is not kept for the next start");
+                tracing::warn!(%error, "the time is not saved for the next start");
             }
             tokio::time::sleep(WRITTEN_EVERY).await;
         }
@@ -135,10 +135,10 @@ impl KnownTime {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        let kept_ms = self.lock().kept.1;
+        let saved_ms = self.lock().saved.1;
         // Renamed, so that a loss of power leaves one of both whole.
         let beside = file.with_extension("new");
-        fs::write(&beside, format!("{kept_ms}\n"))?;
+        fs::write(&beside, format!("{saved_ms}\n"))?;
         fs::rename(&beside, file)
     }
 
@@ -162,65 +162,65 @@ mod tests {
     const HOUR_MS: u64 = 3_600_000;
     const DAY_MS: u64 = 24 * HOUR_MS;
     /// Some time in 2026.
-    const KEPT_MS: u64 = 1_795_000_000_000;
+    const SAVED_MS: u64 = 1_795_000_000_000;
 
     #[test]
     fn a_node_without_a_clock_goes_on_from_the_kept_time() {
         let now = Instant::now();
-        let mut known = Known::new(now, KEPT_MS);
-        assert_eq!(known.judge(now, None, false), KEPT_MS);
-        assert_eq!(known.judge(now + HOUR, None, false), KEPT_MS + HOUR_MS);
+        let mut known = Known::new(now, SAVED_MS);
+        assert_eq!(known.judge(now, None, false), SAVED_MS);
+        assert_eq!(known.judge(now + HOUR, None, false), SAVED_MS + HOUR_MS);
         // Nor does a clock that is behind change that.
         assert_eq!(
-            known.judge(now + HOUR, Some(KEPT_MS - DAY_MS), false),
-            KEPT_MS + HOUR_MS
+            known.judge(now + HOUR, Some(SAVED_MS - DAY_MS), false),
+            SAVED_MS + HOUR_MS
         );
     }
 
     #[test]
     fn the_latest_counts_and_fixes_only_while_they_are_new() {
         let now = Instant::now();
-        let mut known = Known::new(now, KEPT_MS);
-        known.fix = Some((now, KEPT_MS + 40 * DAY_MS));
+        let mut known = Known::new(now, SAVED_MS);
+        known.fix = Some((now, SAVED_MS + 40 * DAY_MS));
         assert_eq!(
-            known.judge(now, Some(KEPT_MS + DAY_MS), false),
-            KEPT_MS + 40 * DAY_MS
+            known.judge(now, Some(SAVED_MS + DAY_MS), false),
+            SAVED_MS + 40 * DAY_MS
         );
         let later = now + HOUR;
         assert_eq!(
-            known.judge(later, Some(KEPT_MS + 50 * DAY_MS), false),
-            KEPT_MS + 50 * DAY_MS
+            known.judge(later, Some(SAVED_MS + 50 * DAY_MS), false),
+            SAVED_MS + 50 * DAY_MS
         );
-        assert!(known.judge(later, None, false) < KEPT_MS + 2 * DAY_MS);
+        assert!(known.judge(later, None, false) < SAVED_MS + 2 * DAY_MS);
     }
 
     #[test]
     fn a_jump_to_the_far_future_costs_a_day_for_each_hour() {
         let now = Instant::now();
-        let mut known = Known::new(now, KEPT_MS);
-        let far = Some(KEPT_MS + 20_000 * DAY_MS);
+        let mut known = Known::new(now, SAVED_MS);
+        let far = Some(SAVED_MS + 20_000 * DAY_MS);
         for minute in 1..=60 {
             known.judge(now + Duration::from_secs(60) * minute, far, false);
         }
-        let after = known.judge(now + HOUR, Some(KEPT_MS + HOUR_MS), false);
-        assert_eq!(after, KEPT_MS + HOUR_MS + DAY_MS);
+        let after = known.judge(now + HOUR, Some(SAVED_MS + HOUR_MS), false);
+        assert_eq!(after, SAVED_MS + HOUR_MS + DAY_MS);
         // A clock that is synchronised sets it right at once.
-        let right = known.judge(now + HOUR, Some(KEPT_MS + HOUR_MS), true);
-        assert_eq!(right, KEPT_MS + HOUR_MS);
-        assert_eq!(known.judge(now + HOUR, None, false), KEPT_MS + HOUR_MS);
+        let right = known.judge(now + HOUR, Some(SAVED_MS + HOUR_MS), true);
+        assert_eq!(right, SAVED_MS + HOUR_MS);
+        assert_eq!(known.judge(now + HOUR, None, false), SAVED_MS + HOUR_MS);
     }
 
     #[test]
-    fn what_is_kept_outlives_the_process_and_a_damaged_file_is_none() {
+    fn what_is_saved_outlives_the_process_and_a_damaged_file_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let time = KnownTime::load(Some(folder.path()));
         let ahead = SystemTime::now() + Duration::from_secs(3 * 86_400);
         time.not_before(ahead);
         time.write().unwrap();
         let again = KnownTime::load(Some(folder.path()));
-        let kept = UNIX_EPOCH + Duration::from_millis(again.lock().kept.1);
-        assert!(kept.duration_since(SystemTime::now()).unwrap() > Duration::from_secs(2 * 86_400));
+        let saved = UNIX_EPOCH + Duration::from_millis(again.lock().saved.1);
+        assert!(saved.duration_since(SystemTime::now()).unwrap() > Duration::from_secs(2 * 86_400));
         fs::write(folder.path().join(FILE), "x").unwrap();
-        assert_eq!(KnownTime::load(Some(folder.path())).lock().kept.1, 0);
+        assert_eq!(KnownTime::load(Some(folder.path())).lock().saved.1, 0);
     }
 }

@@ -247,7 +247,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     shell.set_beacons(beacons.open(&config, &shell)?);
     let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
     tasks.push(background(security.clone().watch(links.clone())));
-    tasks.push(background(time.clone().keep()));
+    tasks.push(background(time.clone().save_regularly()));
     for config in &config.modems {
         let listener = modem::listen(config).await?;
         let (shell, path) = (shell.clone(), config.path.clone());

@@ -24,7 +24,7 @@ pub fn protect(config: &Config) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(state_dir)?;
     make_others(config);
-    for path in kept_by(config) {
+    for path in state_paths(config) {
         match tighten(&path) {
             Ok(None) => {}
             Ok(Some(former)) => tracing::warn!(
@@ -64,7 +64,7 @@ fn make_others(config: &Config) {
 /// The folders and files that hold state, as far as they are there. The files
 /// of a folder belong to it, its folders do not: the folder may be a wrong one,
 /// such as `/var/lib`.
-fn kept_by(config: &Config) -> Vec<PathBuf> {
+fn state_paths(config: &Config) -> Vec<PathBuf> {
     let state_dir = &config.node.state_dir;
     let mut paths = Vec::new();
     for folder in [state_dir.clone(), config.custody.dir(state_dir)] {

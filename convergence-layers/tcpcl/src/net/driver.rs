@@ -20,9 +20,9 @@ use underpass_cla::{Down, ExportedKey, Node, Outcome, SessionId, SessionInfo};
 
 use super::handle::{Command, SessionHandle};
 use super::input::Input;
-use super::kept::{KeptParts, Name};
 use super::nudge::Nudge;
 use super::output::Output;
+use super::partial::{Name, SharedPartials};
 use super::socket::congestion_control;
 use super::transport::Transport;
 use crate::session::{Established, Event, Found, SessionCore};
@@ -41,7 +41,7 @@ pub(super) struct Surroundings {
     pub(super) node: Arc<dyn Node>,
     /// What TLS exports; `None` on plain TCP.
     pub(super) exported_key: Option<ExportedKey>,
-    pub(super) kept: Arc<KeptParts>,
+    pub(super) partial: Arc<SharedPartials>,
     pub(super) unlimited_lowat_bytes: u32,
     pub(super) on_up: OnUp,
 }
@@ -229,9 +229,9 @@ impl<T: Transport + 'static> Driver<T> {
                     let verdict = node.received(id, bundle);
                     self.end_receiving(verdict);
                 }
-                Event::Kept { key: _, received } => {
+                Event::Partial { key: _, received } => {
                     if let Some(name) = self.receiving.take() {
-                        self.around.kept.keep(&name, id, received);
+                        self.around.partial.store(&name, id, received);
                     }
                 }
                 Event::Progress { key, acknowledged } => node.progress(id, key, acknowledged),
@@ -253,7 +253,7 @@ impl<T: Transport + 'static> Driver<T> {
             Ok((handle, remote)) => {
                 if let Some(incarnation) = established.incarnation {
                     let peer = established.peer_node_id.clone();
-                    self.around.kept.enter(&peer, incarnation);
+                    self.around.partial.enter(&peer, incarnation);
                     self.peer = Some((peer, incarnation));
                 }
                 let info = SessionInfo {

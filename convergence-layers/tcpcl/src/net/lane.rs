@@ -255,7 +255,7 @@ impl Dial {
             path: defaults.path.clone(),
             node: shared.node.clone(),
             exported_key: contact.exported_key(),
-            kept: defaults.kept.clone(),
+            partial: defaults.partial.clone(),
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             on_up: Box::new(move |established| self.on_up(&deciding, established)),
         };

@@ -266,7 +266,7 @@ impl Shared {
             path: defaults.path.clone(),
             node: self.node.clone(),
             exported_key: contact.exported_key(),
-            kept: defaults.kept.clone(),
+            partial: defaults.partial.clone(),
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             on_up: Box::new(move |_| {
                 half_open.take();

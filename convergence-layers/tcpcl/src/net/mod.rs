@@ -11,12 +11,12 @@ mod dialer;
 mod driver;
 mod handle;
 mod input;
-mod kept;
 mod lane;
 mod listener;
 mod nudge;
 mod output;
 mod pacing;
+mod partial;
 mod receiving;
 mod registry;
 mod socket;
@@ -35,9 +35,9 @@ use crate::session::{Role, SessionConfig};
 
 pub use backoff::Backoff;
 pub use dialer::{Dialer, DialerConfig, DialerStatus, LaneStatus, SlotStatus};
-pub use kept::KeptParts;
 pub use listener::{Listener, ListenerConfig};
 pub use pacing::payload_bytes_per_second;
+pub use partial::SharedPartials;
 pub use socket::SocketOptions;
 
 /// What all sessions of a dialer or listener have in common.
@@ -67,7 +67,7 @@ pub struct SessionDefaults {
     /// Options of the sockets.
     pub socket: SocketOptions,
     /// Parts of broken transfers, one place for all sessions of the process.
-    pub kept: Arc<KeptParts>,
+    pub partial: Arc<SharedPartials>,
     /// Where session ids come from, one source for all CLs of the process.
     pub session_ids: Arc<AtomicU64>,
 }
@@ -92,7 +92,7 @@ impl SessionDefaults {
             contact_timeout: usual.contact_timeout,
             ending_timeout: usual.ending_timeout,
             socket: SocketOptions::default(),
-            kept: Arc::default(),
+            partial: Arc::default(),
             session_ids,
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use underpass_cla::SessionId;
 
 use super::handle::Command;
-use crate::session::{Found, KeptLimits, KeptTransfers};
+use crate::session::{Found, PartialLimits, PartialTransfers};
 
 /// A peer's name for a transfer: node id, incarnation, key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,13 +34,13 @@ pub(super) enum Claim {
 
 /// See the module's page.
 #[derive(Debug)]
-pub struct KeptParts {
+pub struct SharedPartials {
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    kept: KeptTransfers,
+    partial: PartialTransfers,
     /// Transfers that are being received, at most one for each session.
     live: HashMap<Name, Live>,
 }
@@ -53,17 +53,17 @@ struct Live {
     awaited: Option<oneshot::Sender<Found>>,
 }
 
-impl Default for KeptParts {
+impl Default for SharedPartials {
     fn default() -> Self {
-        Self::new(KeptLimits::default())
+        Self::new(PartialLimits::default())
     }
 }
 
-impl KeptParts {
+impl SharedPartials {
     /// Nothing yet.
-    pub fn new(limits: KeptLimits) -> Self {
+    pub fn new(limits: PartialLimits) -> Self {
         let inner = Inner {
-            kept: KeptTransfers::new(limits),
+            partial: PartialTransfers::new(limits),
             live: HashMap::new(),
         };
         Self {
@@ -77,7 +77,7 @@ impl KeptParts {
 
     /// A session of `peer` is up.
     pub(super) fn enter(&self, peer: &str, incarnation: u64) {
-        self.lock().kept.enter(Instant::now(), peer, incarnation);
+        self.lock().partial.enter(Instant::now(), peer, incarnation);
     }
 
     /// A session begins to receive a transfer.
@@ -101,28 +101,34 @@ impl KeptParts {
             return Claim::Awaited(receiver);
         }
         let now = Instant::now();
-        Claim::Found(inner.kept.take(now, &name.peer, name.incarnation, name.key))
+        Claim::Found(
+            inner
+                .partial
+                .take(now, &name.peer, name.incarnation, name.key),
+        )
     }
 
     /// A session has received all of a transfer.
     pub(super) fn complete(&self, name: &Name, session: SessionId) {
         let mut inner = self.lock();
-        inner.kept.complete(&name.peer, name.incarnation, name.key);
+        inner
+            .partial
+            .complete(&name.peer, name.incarnation, name.key);
         if let Some(waiter) = inner.end(name, session) {
             let _ = waiter.send(Found::Completed);
         }
     }
 
     /// A session has ended in the middle of a transfer.
-    pub(super) fn keep(&self, name: &Name, session: SessionId, received: BytesMut) {
+    pub(super) fn store(&self, name: &Name, session: SessionId, received: BytesMut) {
         let mut inner = self.lock();
         if let Some(waiter) = inner.end(name, session) {
             match waiter.send(Found::Part(received)) {
                 Ok(()) | Err(Found::Completed | Found::Nothing) => {}
-                Err(Found::Part(received)) => inner.keep(name, received),
+                Err(Found::Part(received)) => inner.store(name, received),
             }
         } else {
-            inner.keep(name, received);
+            inner.store(name, received);
         }
     }
 
@@ -133,10 +139,10 @@ impl KeptParts {
 }
 
 impl Inner {
-    fn keep(&mut self, name: &Name, received: BytesMut) {
+    fn store(&mut self, name: &Name, received: BytesMut) {
         let now = Instant::now();
-        self.kept
-            .keep(now, &name.peer, name.incarnation, name.key, received);
+        self.partial
+            .store(now, &name.peer, name.incarnation, name.key, received);
     }
 
     /// Ends what `session` was receiving; gives the one that waits for it.

@@ -8,13 +8,13 @@ use std::task::{Context, Poll};
 use underpass_cla::Refusal;
 
 use super::driver::Driver;
-use super::kept::{Claim, Name};
+use super::partial::{Claim, Name};
 use super::transport::Transport;
 use crate::session::{Found, Resumption};
 
 impl<T: Transport + 'static> Driver<T> {
     /// A transfer begins, as the node wants; where it goes on behind an
-    /// offset, with what was kept of it.
+    /// offset, with what was received of it before.
     pub(super) fn begin_receiving(
         &mut self,
         verdict: Result<(), Refusal>,
@@ -35,7 +35,7 @@ impl<T: Transport + 'static> Driver<T> {
             self.receive(name);
             return self.core.answer(Ok(()));
         }
-        let claim = self.around.kept.claim(&name);
+        let claim = self.around.partial.claim(&name);
         self.receiving = Some(name);
         match claim {
             Claim::Found(found) => self.go_on(found),
@@ -57,7 +57,7 @@ impl<T: Transport + 'static> Driver<T> {
 
     fn receive(&mut self, name: Name) {
         let (id, commands) = (self.around.id, self.sender.clone());
-        self.around.kept.begin(name.clone(), id, commands);
+        self.around.partial.begin(name.clone(), id, commands);
         self.receiving = Some(name);
     }
 
@@ -65,7 +65,7 @@ impl<T: Transport + 'static> Driver<T> {
         if verdict.is_ok()
             && let Some(name) = self.receiving.take()
         {
-            self.around.kept.complete(&name, self.around.id);
+            self.around.partial.complete(&name, self.around.id);
         }
         self.forget_receiving();
         self.core.answer(verdict);
@@ -74,7 +74,7 @@ impl<T: Transport + 'static> Driver<T> {
     pub(super) fn forget_receiving(&mut self) {
         self.awaited = None;
         if let Some(name) = self.receiving.take() {
-            self.around.kept.end(&name, self.around.id);
+            self.around.partial.end(&name, self.around.id);
         }
     }
 

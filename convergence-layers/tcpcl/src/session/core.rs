@@ -248,14 +248,14 @@ impl SessionCore {
         self.answered(admitted);
     }
 
-    /// Answers an [`Event::Admit`] that names an offset: `kept` are the first
+    /// Answers an [`Event::Admit`] that names an offset: `partial` are the first
     /// bytes of the bundle, as far as they are here. If they do not reach the
     /// offset, the peer is asked to begin anew.
-    pub fn resume(&mut self, kept: Option<BytesMut>) {
+    pub fn resume(&mut self, partial: Option<BytesMut>) {
         if self.phase == Phase::Closed {
             return;
         }
-        let admitted = self.incoming.resume(kept);
+        let admitted = self.incoming.resume(partial);
         self.answered(admitted);
     }
 
@@ -341,7 +341,7 @@ impl SessionCore {
         self.events
             .retain(|event| !matches!(event, Event::Admit { .. } | Event::Received(_)));
         if let Some((key, received)) = self.incoming.give_up() {
-            self.events.push_back(Event::Kept { key, received });
+            self.events.push_back(Event::Partial { key, received });
         }
         self.events.push_back(Event::Closed(down));
     }

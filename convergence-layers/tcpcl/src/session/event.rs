@@ -43,7 +43,7 @@ pub enum Event {
     },
     /// The session is over in the middle of a transfer that may go on
     /// elsewhere.
-    Kept {
+    Partial {
         /// The peer's name for the bundle.
         key: u64,
         /// Its first bytes.

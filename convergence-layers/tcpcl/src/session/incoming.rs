@@ -64,7 +64,7 @@ struct Assembly {
     length: Option<u64>,
     /// Bytes in the segments whose head has come.
     framed: u64,
-    /// The bundle so far, what was kept of it included.
+    /// The bundle so far, with what an earlier session received of it.
     buffer: BytesMut,
 }
 
@@ -73,7 +73,7 @@ struct Assembly {
 pub(super) struct Incoming {
     segment_mru_bytes: u64,
     transfer_mru_bytes: u64,
-    /// Whether the peer was told that parts are kept.
+    /// Whether the peer was told that broken transfers may go on here.
     knows_resumption: bool,
     state: State,
 }
@@ -88,7 +88,7 @@ impl Incoming {
         }
     }
 
-    /// The peer was told that parts are kept.
+    /// The peer was told that broken transfers may go on here.
     pub(super) fn know_resumption(&mut self) {
         self.knows_resumption = true;
     }
@@ -98,12 +98,12 @@ impl Incoming {
         matches!(self.state, State::Admitting(_) | State::Delivering { .. })
     }
 
-    /// Whether a segment of a transfer is under way that is or will be kept.
+    /// Whether a segment of a transfer is under way that may go on elsewhere.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Receiving(_) | State::Draining { .. })
     }
 
-    /// Whether no transfer is in progress that will be kept.
+    /// Whether no transfer is in progress that may go on elsewhere.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle | State::Draining { .. })
     }
@@ -229,9 +229,9 @@ impl Incoming {
 
     /// Takes what is here of the bundle that [`Action::Admit`] wants to go on
     /// with.
-    pub(super) fn resume(&mut self, kept: Option<BytesMut>) -> Action {
+    pub(super) fn resume(&mut self, partial: Option<BytesMut>) -> Action {
         match std::mem::replace(&mut self.state, State::Idle) {
-            State::Admitting(assembly) => self.begin(assembly, kept.unwrap_or_default()),
+            State::Admitting(assembly) => self.begin(assembly, partial.unwrap_or_default()),
             other => {
                 self.state = other;
                 Action::Nothing
@@ -239,10 +239,10 @@ impl Incoming {
         }
     }
 
-    /// Receives behind the offset, if `kept` reaches it.
-    fn begin(&mut self, mut assembly: Assembly, mut kept: BytesMut) -> Action {
+    /// Receives behind the offset, if `partial` reaches it.
+    fn begin(&mut self, mut assembly: Assembly, mut partial: BytesMut) -> Action {
         let offset = usize::try_from(assembly.offset()).unwrap_or(usize::MAX);
-        if kept.len() < offset {
+        if partial.len() < offset {
             self.state = State::Draining {
                 id: assembly.id,
                 ends: assembly.flags & segment_flag::END != 0,
@@ -252,10 +252,10 @@ impl Incoming {
                 reason: RefuseReason::Retransmit,
             };
         }
-        kept.truncate(offset);
+        partial.truncate(offset);
         let first = assembly.length.unwrap_or(assembly.framed.min(GROWTH_BYTES));
-        kept.reserve(usize::try_from(first).unwrap_or(usize::MAX));
-        assembly.buffer = kept;
+        partial.reserve(usize::try_from(first).unwrap_or(usize::MAX));
+        assembly.buffer = partial;
         self.state = State::Receiving(assembly);
         Action::Nothing
     }

@@ -8,8 +8,8 @@
 //! refusals keep the order of the transfers.
 //!
 //! What is shared by the sessions of a process is a state machine of its own:
-//! [`KeptTransfers`] has the received parts of transfers that broke
-//! ([`Event::Kept`]) until another session goes on with them
+//! [`PartialTransfers`] has the received parts of transfers that broke
+//! ([`Event::Partial`]) until another session goes on with them
 //! ([`SessionCore::resume`]).
 
 mod config;
@@ -18,17 +18,17 @@ mod core;
 mod event;
 mod incoming;
 mod keepalive;
-mod kept;
 mod label;
 mod messages;
 mod node_id;
 mod outgoing;
+mod partial;
 mod resumption;
 
 pub use self::core::SessionCore;
 pub use config::{Role, SessionConfig};
 pub use event::{Established, Event};
-pub use kept::{Found, KeptLimits, KeptTransfers};
 pub use label::{LABEL_EXTENSION, Label};
 pub use node_id::same_node;
+pub use partial::{Found, PartialLimits, PartialTransfers};
 pub use resumption::{RESUMPTION_EXTENSION, Resumption};

@@ -131,7 +131,7 @@ impl Outgoing {
             key: resume.map_or(transfer.key, |resume| resume.key),
             offset,
         });
-        let kept = (offset > 0).then(|| transfer.clone());
+        let whole = (offset > 0).then(|| transfer.clone());
         skip(&mut transfer.chunks, offset);
         let mut sending = Sending {
             id: self.first_id + self.begun.len() as u64,
@@ -148,7 +148,7 @@ impl Outgoing {
             offset,
             length,
             acknowledged: 0,
-            whole: kept,
+            whole,
         }));
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Every bound is per peer first, so that no peer can push out what another
 //! one needs: the oldest part gives way to a newer one of the same peer, and
-//! what does not fit beside other peers' parts is not kept at all. Nothing is
+//! what does not fit beside other peers' parts is dropped at once. Nothing is
 //! lost by that but line time: the sender then begins anew.
 
 use std::collections::{HashMap, VecDeque};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
-/// Bounds of what is kept.
+/// Bounds of what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptLimits {
+pub struct PartialLimits {
     /// Parts of one peer.
     pub parts_per_peer: usize,
     /// Bytes of one peer's parts.
@@ -21,11 +21,12 @@ pub struct KeptLimits {
     pub bytes: usize,
     /// Peers.
     pub peers: usize,
-    /// For how long a part is kept: the time for which a link is held.
+    /// For how long a part is stored: as long as connections are held in a
+    /// blockage.
     pub time: Duration,
 }
 
-impl Default for KeptLimits {
+impl Default for PartialLimits {
     fn default() -> Self {
         Self {
             parts_per_peer: 32,
@@ -54,8 +55,8 @@ pub enum Found {
 
 /// The parts of all peers.
 #[derive(Debug)]
-pub struct KeptTransfers {
-    limits: KeptLimits,
+pub struct PartialTransfers {
+    limits: PartialLimits,
     peers: HashMap<String, Peer>,
     bytes: usize,
 }
@@ -77,9 +78,9 @@ struct Part {
     received: BytesMut,
 }
 
-impl KeptTransfers {
+impl PartialTransfers {
     /// Nothing yet.
-    pub fn new(limits: KeptLimits) -> Self {
+    pub fn new(limits: PartialLimits) -> Self {
         Self {
             limits,
             peers: HashMap::new(),
@@ -87,7 +88,7 @@ impl KeptTransfers {
         }
     }
 
-    /// Bytes kept in all.
+    /// Bytes stored in all.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -134,8 +135,8 @@ impl KeptTransfers {
         }
     }
 
-    /// Keeps the first bytes of a transfer whose session broke.
-    pub fn keep(
+    /// Stores the first bytes of a transfer whose session broke.
+    pub fn store(
         &mut self,
         now: Instant,
         peer: &str,

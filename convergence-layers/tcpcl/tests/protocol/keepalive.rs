@@ -15,13 +15,13 @@ fn an_idle_session_shows_life_before_each_interval_ends() {
     let due = session.core.poll_timeout().expect("a deadline");
     assert!(due < session.now + 10 * SECOND);
     session.pass(7 * SECOND);
-    assert!(session.said().is_empty());
+    assert!(session.sent().is_empty());
     session.pass(SECOND);
-    assert_eq!(session.said(), ["KEEPALIVE"]);
+    assert_eq!(session.sent(), ["KEEPALIVE"]);
     session.pass(7 * SECOND);
-    assert!(session.said().is_empty());
+    assert!(session.sent().is_empty());
     session.pass(SECOND);
-    assert_eq!(session.said(), ["KEEPALIVE"]);
+    assert_eq!(session.sent(), ["KEEPALIVE"]);
 }
 
 #[test]
@@ -29,21 +29,21 @@ fn other_messages_are_life_enough() {
     let mut session = AgainstPeer::up();
     session.pass(7 * SECOND);
     session.offer(1, 10);
-    session.said();
+    session.sent();
     session.pass(7 * SECOND);
-    assert!(session.said().is_empty());
+    assert!(session.sent().is_empty());
 }
 
 #[test]
 fn a_peer_silent_for_two_intervals_is_given_up() {
     let mut session = AgainstPeer::up();
     session.pass(10 * SECOND);
-    session.said();
+    session.sent();
     session.pass(9 * SECOND);
     assert_eq!(session.closed(), None);
-    session.said();
+    session.sent();
     session.pass(SECOND);
-    assert_eq!(session.said(), ["SESS_TERM flags 0 reason 1"]);
+    assert_eq!(session.sent(), ["SESS_TERM flags 0 reason 1"]);
     assert!(matches!(session.closed(), Some(Down::Broken(_))));
 }
 
@@ -65,11 +65,11 @@ fn a_blocked_link_suspends_keepalives() {
     session.core.suspend(session.now, true);
     assert_eq!(session.core.poll_timeout(), None);
     session.pass(300 * SECOND);
-    assert!(session.said().is_empty());
+    assert!(session.sent().is_empty());
     assert_eq!(session.closed(), None);
     session.core.suspend(session.now, false);
     session.pass(SECOND);
-    assert_eq!(session.said(), ["KEEPALIVE"]);
+    assert_eq!(session.sent(), ["KEEPALIVE"]);
     session.pass(18 * SECOND);
     assert_eq!(session.closed(), None);
     session.pass(SECOND);

@@ -14,14 +14,14 @@ fn is_protocol(down: Option<&Down>) -> bool {
 #[test]
 fn the_active_side_speaks_first() {
     let mut active = AgainstPeer::connected(config(Role::Active));
-    assert_eq!(active.said_from_contact(), ["contact v4 flags 0x0"]);
+    assert_eq!(active.sent_from_contact(), ["contact v4 flags 0x0"]);
     let mut passive = AgainstPeer::connected(config(Role::Passive));
     assert!(passive.output().is_empty());
     passive.hear(CONTACT);
-    assert_eq!(passive.said_from_contact(), ["contact v4 flags 0x0"]);
+    assert_eq!(passive.sent_from_contact(), ["contact v4 flags 0x0"]);
     active.hear(CONTACT);
     assert_eq!(
-        active.said(),
+        active.sent(),
         ["SESS_INIT ka 10 segMRU 1000 xferMRU 4000 node ipn:1.0"]
     );
 }
@@ -39,7 +39,7 @@ fn another_version_is_answered_with_ours_and_ended() {
     let mut session = AgainstPeer::connected(config(Role::Passive));
     session.hear(b"dtn!\x03\0");
     assert_eq!(
-        session.said_from_contact(),
+        session.sent_from_contact(),
         ["contact v4 flags 0x0", "SESS_TERM flags 0 reason 2"]
     );
     assert!(is_protocol(session.closed()));
@@ -52,7 +52,7 @@ fn a_peer_without_tls_is_refused_where_tls_is_required() {
     let mut session = AgainstPeer::connected(required);
     session.hear(CONTACT);
     assert_eq!(
-        session.said_from_contact(),
+        session.sent_from_contact(),
         ["contact v4 flags 0x1", "SESS_TERM flags 0 reason 4"]
     );
     assert!(is_protocol(session.closed()));
@@ -75,9 +75,9 @@ fn a_peer_that_does_not_come_up_is_given_up_in_time() {
 fn an_unknown_critical_extension_of_the_session_ends_it() {
     let mut session = AgainstPeer::connected(config(Role::Passive));
     session.hear(CONTACT);
-    session.said_from_contact();
+    session.sent_from_contact();
     session.hear(&bytes_of(&peer_init(vec![item(1, 0x8123, b"x")])));
-    assert_eq!(session.said(), ["SESS_TERM flags 0 reason 4"]);
+    assert_eq!(session.sent(), ["SESS_TERM flags 0 reason 4"]);
     assert!(is_protocol(session.closed()));
 }
 
@@ -101,10 +101,10 @@ fn malformed_or_endless_extensions_of_the_session_end_it() {
     for (bytes, reason) in [(overrun, 4), (endless, 5)] {
         let mut session = AgainstPeer::connected(config(Role::Passive));
         session.hear(CONTACT);
-        session.said_from_contact();
+        session.sent_from_contact();
         session.hear(&bytes);
         assert_eq!(
-            session.said(),
+            session.sent(),
             [format!("SESS_TERM flags 0 reason {reason}")]
         );
         assert!(is_protocol(session.closed()));
@@ -125,10 +125,10 @@ fn a_peer_that_takes_no_segment_is_refused() {
 fn transfers_before_the_parameters_end_the_contact() {
     let mut session = AgainstPeer::connected(config(Role::Passive));
     session.hear(CONTACT);
-    session.said_from_contact();
+    session.sent_from_contact();
     session.hear(&segment(3, 0, &[], 10));
     assert_eq!(
-        session.said(),
+        session.sent(),
         [
             "MSG_REJECT reason 3 header 0x01",
             "SESS_TERM flags 0 reason 4"
@@ -141,7 +141,7 @@ fn transfers_before_the_parameters_end_the_contact() {
 fn parameters_sent_twice_are_rejected_and_change_nothing() {
     let mut session = AgainstPeer::up();
     session.hear(&bytes_of(&peer_init(Vec::new())));
-    assert_eq!(session.said(), ["MSG_REJECT reason 3 header 0x07"]);
+    assert_eq!(session.sent(), ["MSG_REJECT reason 3 header 0x07"]);
     assert!(session.events.is_empty());
 }
 
@@ -171,7 +171,7 @@ fn a_passive_side_answers_with_no_extension_to_a_peer_that_sent_none() {
     session.hear(CONTACT);
     session.hear(&bytes_of(&peer_init(Vec::new())));
     assert_eq!(
-        session.said_from_contact(),
+        session.sent_from_contact(),
         [
             "contact v4 flags 0x0",
             "SESS_INIT ka 10 segMRU 1000 xferMRU 4000 node ipn:1.0"

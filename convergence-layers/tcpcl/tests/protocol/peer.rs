@@ -98,7 +98,7 @@ impl AgainstPeer {
         session.hear(&bytes_of(&peer_init(Vec::new())));
         assert!(matches!(session.events[..], [Event::Established(_)]));
         session.events.clear();
-        session.said_from_contact();
+        session.sent_from_contact();
         session
     }
 
@@ -145,13 +145,13 @@ impl AgainstPeer {
     }
 
     /// The messages that left since the last call.
-    pub fn said(&mut self) -> Vec<String> {
+    pub fn sent(&mut self) -> Vec<String> {
         let (words, left) = describe(&self.output(), false);
         assert_eq!(left, 0, "output ends with a whole message");
         words
     }
 
-    pub fn said_from_contact(&mut self) -> Vec<String> {
+    pub fn sent_from_contact(&mut self) -> Vec<String> {
         let (words, left) = describe(&self.output(), true);
         assert_eq!(left, 0, "output ends with a whole message");
         words

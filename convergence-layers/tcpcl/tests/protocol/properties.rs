@@ -27,10 +27,10 @@ fn run(pieces: &[&[u8]]) -> (Vec<String>, String) {
     let mut session = AgainstPeer::up();
     session.offer(1, 900);
     session.offer(2, 300);
-    let mut said = session.said();
+    let mut said = session.sent();
     for piece in pieces {
         session.hear(piece);
-        said.extend(session.said());
+        said.extend(session.sent());
     }
     (said, format!("{:?}", session.events))
 }

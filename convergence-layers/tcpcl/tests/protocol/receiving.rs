@@ -16,7 +16,7 @@ fn each_segment_is_acknowledged_with_its_flags_and_the_sum() {
     session.hear(&segment(0, 7, &[], 300));
     session.hear(&segment(END, 7, &[], 5));
     assert_eq!(
-        session.said(),
+        session.sent(),
         [
             "ACK flags 2 id 7 len 400",
             "ACK flags 0 id 7 len 700",
@@ -33,7 +33,7 @@ fn a_segment_without_data_counts_like_any_other() {
     session.hear(&segment(0, 7, &[], 9));
     session.hear(&segment(END, 7, &[], 0));
     assert_eq!(
-        session.said(),
+        session.sent(),
         [
             "ACK flags 2 id 7 len 0",
             "ACK flags 0 id 7 len 9",
@@ -59,9 +59,9 @@ fn the_last_byte_is_acknowledged_only_when_the_node_has_the_bundle() {
         session.core.poll_event(),
         Some(Event::Received(_))
     ));
-    assert!(session.said().is_empty());
+    assert!(session.sent().is_empty());
     session.core.answer(Ok(()));
-    assert_eq!(session.said(), ["ACK flags 3 id 3 len 50"]);
+    assert_eq!(session.sent(), ["ACK flags 3 id 3 len 50"]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_bundle_that_the_node_has_already_is_refused_as_completed() {
     session.core.handle_input(session.now, &bytes[taken..]);
     session.core.poll_event();
     session.core.answer(Err(Refusal::Completed));
-    assert_eq!(session.said(), ["REFUSE reason 1 id 3"]);
+    assert_eq!(session.sent(), ["REFUSE reason 1 id 3"]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn what_is_not_admitted_is_refused_and_passes_by() {
     session.hear(&segment(END, 3, &[], 50));
     session.hear(&segment(WHOLE, 4, &[], 60));
     assert_eq!(
-        session.said(),
+        session.sent(),
         ["REFUSE reason 2 id 3", "ACK flags 3 id 4 len 60"]
     );
     assert_eq!(session.bundles(), [(4, 60)]);
@@ -101,7 +101,7 @@ fn a_refused_transfer_may_stop_without_an_end() {
     session.verdict = Ok(());
     session.hear(&segment(WHOLE, 4, &[], 60));
     assert_eq!(
-        session.said(),
+        session.sent(),
         ["REFUSE reason 4 id 3", "ACK flags 3 id 4 len 60"]
     );
 }
@@ -123,7 +123,7 @@ fn too_large_a_transfer_is_refused_however_it_shows() {
         let mut session = AgainstPeer::up();
         session.hear(&bytes);
         session.hear(&segment(WHOLE, 4, &[], 5));
-        let said = session.said();
+        let said = session.sent();
         let refused = "REFUSE reason 4 id 3".to_owned();
         assert_eq!(said.iter().filter(|word| **word == refused).count(), 1);
         assert_eq!(
@@ -143,7 +143,7 @@ fn an_announced_length_is_kept_to() {
         session.hear(&segment(START, 3, &announced, 20));
         session.hear(&second);
         assert_eq!(
-            session.said(),
+            session.sent(),
             ["ACK flags 2 id 3 len 20", "REFUSE reason 4 id 3"]
         );
         assert!(session.bundles().is_empty());
@@ -175,7 +175,7 @@ fn unknown_critical_or_malformed_extensions_of_a_transfer_refuse_it() {
         session.hear(&segment(END, 3, &[], 20));
         session.hear(&segment(WHOLE, 4, &[item(0, 0x8001, b"")], 20));
         assert_eq!(
-            session.said(),
+            session.sent(),
             ["REFUSE reason 5 id 3", "ACK flags 3 id 4 len 20"]
         );
     }
@@ -187,7 +187,7 @@ fn a_start_in_mid_transfer_gives_the_earlier_one_up() {
     session.hear(&segment(START, 3, &[], 20));
     session.hear(&segment(WHOLE, 4, &[], 30));
     assert_eq!(
-        session.said(),
+        session.sent(),
         ["ACK flags 2 id 3 len 20", "ACK flags 3 id 4 len 30"]
     );
     assert_eq!(session.bundles(), [(4, 30)]);
@@ -200,7 +200,7 @@ fn a_segment_of_no_transfer_is_rejected_once_and_passes_by() {
     session.hear(&segment(END, 3, &[], 20));
     session.hear(&segment(WHOLE, 4, &[], 30));
     assert_eq!(
-        session.said(),
+        session.sent(),
         ["MSG_REJECT reason 3 header 0x01", "ACK flags 3 id 4 len 30"]
     );
 }
@@ -210,7 +210,7 @@ fn an_unknown_message_is_rejected_and_ends_the_session() {
     let mut session = AgainstPeer::up();
     session.hear(&[0x42, 1, 2, 3]);
     assert_eq!(
-        session.said(),
+        session.sent(),
         [
             "MSG_REJECT reason 1 header 0x42",
             "SESS_TERM flags 0 reason 0"
@@ -239,7 +239,7 @@ fn data_may_be_written_straight_into_the_bundle() {
     let mut session = AgainstPeer::connected(large);
     session.hear(CONTACT);
     session.hear(&bytes_of(&peer_init(Vec::new())));
-    session.said_from_contact();
+    session.sent_from_contact();
     let bytes = segment(WHOLE, 3, &[], 100_000);
     session.hear(&bytes[..100]);
     let mut given = 100;
@@ -251,6 +251,6 @@ fn data_may_be_written_straight_into_the_bundle() {
     }
     assert!(given > 80_000);
     session.hear(&bytes[given..]);
-    assert_eq!(session.said(), ["ACK flags 3 id 3 len 100000"]);
+    assert_eq!(session.sent(), ["ACK flags 3 id 3 len 100000"]);
     assert_eq!(session.bundles(), [(3, 100_000)]);
 }

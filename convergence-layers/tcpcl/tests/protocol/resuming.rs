@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use underpass_cla::{Class, Outcome, Refusal, Resume, Transfer};
 use underpass_tcpcl::session::{
-    Event, Found, KeptLimits, KeptTransfers, Resumption, Role, SessionConfig, SessionCore,
+    Event, Found, PartialLimits, PartialTransfers, Resumption, Role, SessionConfig, SessionCore,
 };
 
 use crate::peer::{AgainstPeer, CONTACT, bytes_of, config, item, peer_init, segment};
@@ -19,10 +19,10 @@ fn bundle(length: usize) -> Bytes {
 }
 
 /// A receiver's store, with a sender that has entered as incarnation 1.
-fn store(now: Instant) -> KeptTransfers {
-    let mut kept = KeptTransfers::new(KeptLimits::default());
-    kept.enter(now, SENDER, 1);
-    kept
+fn store(now: Instant) -> PartialTransfers {
+    let mut partial = PartialTransfers::new(PartialLimits::default());
+    partial.enter(now, SENDER, 1);
+    partial
 }
 
 /// A sender and a receiver on one connection; the receiver's parts are in a
@@ -80,12 +80,12 @@ impl Connection {
     }
 
     /// The receiver hears `bytes`.
-    fn deliver(&mut self, mut bytes: &[u8], kept: &mut KeptTransfers) {
+    fn deliver(&mut self, mut bytes: &[u8], partial: &mut PartialTransfers) {
         self.carried += bytes.len();
         loop {
             let taken = self.receiver.handle_input(self.now, bytes);
             bytes = &bytes[taken..];
-            let answered = self.answer(kept);
+            let answered = self.answer(partial);
             if !answered && taken == 0 {
                 break;
             }
@@ -97,7 +97,7 @@ impl Connection {
         }
     }
 
-    fn answer(&mut self, kept: &mut KeptTransfers) -> bool {
+    fn answer(&mut self, partial: &mut PartialTransfers) -> bool {
         let mut answered = false;
         while let Some(event) = self.receiver.poll_event() {
             match event {
@@ -105,13 +105,15 @@ impl Connection {
                     answered = true;
                     match resumption.filter(|named| named.offset > 0) {
                         None => self.receiver.answer(Ok(())),
-                        Some(Resumption { key, .. }) => match kept.take(self.now, SENDER, 1, key) {
-                            Found::Part(part) => self.receiver.resume(Some(part)),
-                            Found::Completed => {
-                                self.receiver.answer(Err(Refusal::Completed));
+                        Some(Resumption { key, .. }) => {
+                            match partial.take(self.now, SENDER, 1, key) {
+                                Found::Part(part) => self.receiver.resume(Some(part)),
+                                Found::Completed => {
+                                    self.receiver.answer(Err(Refusal::Completed));
+                                }
+                                Found::Nothing => self.receiver.resume(None),
                             }
-                            Found::Nothing => self.receiver.resume(None),
-                        },
+                        }
                     }
                 }
                 Event::Received(bundle) => {
@@ -119,7 +121,9 @@ impl Connection {
                     self.received.push(bundle);
                     self.receiver.answer(Ok(()));
                 }
-                Event::Kept { key, received } => kept.keep(self.now, SENDER, 1, key, received),
+                Event::Partial { key, received } => {
+                    partial.store(self.now, SENDER, 1, key, received)
+                }
                 _ => {}
             }
         }
@@ -133,27 +137,27 @@ impl Connection {
         self.collect();
     }
 
-    fn settle(&mut self, kept: &mut KeptTransfers) {
+    fn settle(&mut self, partial: &mut PartialTransfers) {
         for _ in 0..20 {
             self.collect();
             let wire = std::mem::take(&mut self.wire);
-            self.deliver(&wire, kept);
+            self.deliver(&wire, partial);
             self.hear_back();
         }
     }
 
     /// Breaks; so many of the bytes under way arrive before, and so many of
     /// the answers.
-    fn break_after(&mut self, arriving: usize, answers: usize, kept: &mut KeptTransfers) {
+    fn break_after(&mut self, arriving: usize, answers: usize, partial: &mut PartialTransfers) {
         self.collect();
         let arriving: Vec<u8> = self.wire.drain(..arriving.min(self.wire.len())).collect();
-        self.deliver(&arriving, kept);
+        self.deliver(&arriving, partial);
         self.back.truncate(answers);
         self.hear_back();
         self.sender.connection_lost("cut");
         self.receiver.connection_lost("cut");
         self.collect();
-        self.answer(kept);
+        self.answer(partial);
     }
 }
 
@@ -174,12 +178,12 @@ proptest! {
         cuts in prop::collection::vec((0usize..6000, 0usize..200), 1..4),
     ) {
         let now = Instant::now();
-        let (whole, mut kept) = (bundle(length), store(now));
+        let (whole, mut partial) = (bundle(length), store(now));
         let mut transfer = Transfer::new(7, vec![whole.clone()]);
         for (attempt, (arriving, answers)) in cuts.into_iter().enumerate() {
             let mut connection = Connection::new(now, segment_bytes, true);
             connection.sender.offer(transfer.clone());
-            connection.break_after(arriving, answers, &mut kept);
+            connection.break_after(arriving, answers, &mut partial);
             let arrived = connection.received.pop();
             prop_assert!(arrived.is_none_or(|arrived| arrived == whole));
             match connection.outcomes.pop() {
@@ -195,7 +199,7 @@ proptest! {
         }
         let mut last = Connection::new(now, segment_bytes, true);
         last.sender.offer(transfer);
-        last.settle(&mut kept);
+        last.settle(&mut partial);
         prop_assert_eq!(&last.received[..], &[whole][..]);
     }
 
@@ -204,15 +208,15 @@ proptest! {
         steps in prop::collection::vec((0u64..6, 0u64..5000, 0usize..1000, any::<bool>()), 1..60),
     ) {
         let now = Instant::now();
-        let limits = KeptLimits {
+        let limits = PartialLimits {
             parts_per_peer: 3,
             bytes_per_peer: 2000,
             bytes: 2500,
             peers: 2,
             time: Duration::from_secs(60),
         };
-        let mut kept = KeptTransfers::new(limits);
-        kept.enter(now, SENDER, 1);
+        let mut partial = PartialTransfers::new(limits);
+        partial.enter(now, SENDER, 1);
         for (key, offset, sent, breaks) in steps {
             let mut connection = Connection::new(now, 500, true);
             let named = Resumption { key, offset }.to_item();
@@ -220,9 +224,9 @@ proptest! {
             if !breaks {
                 bytes.extend(segment(1, 0, &[], 10));
             }
-            connection.deliver(&bytes, &mut kept);
-            connection.break_after(0, 0, &mut kept);
-            prop_assert!(kept.bytes() <= 2000);
+            connection.deliver(&bytes, &mut partial);
+            connection.break_after(0, 0, &mut partial);
+            prop_assert!(partial.bytes() <= 2000);
             for bundle in connection.received {
                 prop_assert_eq!(bundle.len() as u64, offset + sent as u64 + 10);
             }
@@ -233,15 +237,15 @@ proptest! {
 #[test]
 fn only_what_was_not_acknowledged_is_sent_again() {
     let now = Instant::now();
-    let (whole, mut kept) = (bundle(100_000), store(now));
+    let (whole, mut partial) = (bundle(100_000), store(now));
     let mut first = Connection::new(now, 10_000, true);
     first.sender.offer(Transfer::new(7, vec![whole.clone()]));
-    first.break_after(55_000, usize::MAX, &mut kept);
+    first.break_after(55_000, usize::MAX, &mut partial);
     let acknowledged = 50_000;
     assert_eq!(first.outcomes, [(7, Outcome::Broken { acknowledged })]);
     let mut second = Connection::new(now, 10_000, true);
     second.sender.offer(resumed(8, 7, acknowledged, &whole));
-    second.settle(&mut kept);
+    second.settle(&mut partial);
     assert_eq!(second.outcomes, [(8, Outcome::Acknowledged)]);
     assert_eq!(second.received, [whole]);
     assert!(second.carried < 50_500, "{}", second.carried);
@@ -261,11 +265,11 @@ fn where_the_part_is_gone_the_whole_follows_on_the_same_session() {
 #[test]
 fn a_bundle_whose_last_acknowledgement_was_lost_is_not_sent_again() {
     let now = Instant::now();
-    let (whole, mut kept) = (bundle(30_000), store(now));
-    kept.complete(SENDER, 1, 7);
+    let (whole, mut partial) = (bundle(30_000), store(now));
+    partial.complete(SENDER, 1, 7);
     let mut connection = Connection::new(now, 10_000, true);
     connection.sender.offer(resumed(8, 7, 20_000, &whole));
-    connection.settle(&mut kept);
+    connection.settle(&mut partial);
     let completed = Outcome::Refused(Refusal::Completed);
     assert_eq!(connection.outcomes, [(8, completed)]);
     assert!(connection.received.is_empty());
@@ -282,7 +286,7 @@ fn a_peer_that_keeps_nothing_gets_the_whole_bundle_without_a_word_of_it() {
     assert_eq!(connection.received, [whole]);
     let mut plain = AgainstPeer::up();
     plain.core.offer(resumed(8, 7, 20, &bundle(300)));
-    assert_eq!(plain.said(), ["SEG flags 3 id 0 len 300"]);
+    assert_eq!(plain.sent(), ["SEG flags 3 id 0 len 300"]);
 }
 
 #[test]
@@ -308,7 +312,7 @@ fn told() -> AgainstPeer {
     session.hear(CONTACT);
     let label = item(0, 0x8755, &[1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 9]);
     session.hear(&bytes_of(&peer_init(vec![label])));
-    session.said_from_contact();
+    session.sent_from_contact();
     session.events.clear();
     session
 }
@@ -318,7 +322,7 @@ fn lengths_and_acknowledgements_count_the_bytes_behind_the_offset() {
     let mut session = told();
     session.core.offer(resumed(8, 7, 20, &bundle(520)));
     assert_eq!(
-        session.said(),
+        session.sent(),
         [
             "SEG flags 2 id 0 extlen 35 \
              000001000800000000000001f4\
@@ -341,7 +345,7 @@ fn an_offset_that_the_bounds_forbid_is_not_acceptable() {
         let mut session = told();
         let named = Resumption { key: 1, offset }.to_item();
         session.hear(&segment(3, 0, &[named], 50));
-        assert_eq!(session.said(), ["REFUSE reason 4 id 0"]);
+        assert_eq!(session.sent(), ["REFUSE reason 4 id 0"]);
     }
 }
 
@@ -351,7 +355,7 @@ fn an_unknown_format_is_ignored_or_refused_as_its_sender_wishes() {
         let mut session = told();
         let unknown = item(critical, 0x8756, &[9; 17]);
         session.hear(&segment(3, 0, &[unknown], 50));
-        assert_eq!(session.said(), [expected]);
+        assert_eq!(session.sent(), [expected]);
     }
 }
 
@@ -359,41 +363,41 @@ fn an_unknown_format_is_ignored_or_refused_as_its_sender_wishes() {
 fn parts_are_forgotten_with_time_and_with_the_peers_incarnation() {
     let now = Instant::now();
     let part = || BytesMut::from(&[1; 100][..]);
-    let mut kept = store(now);
-    kept.keep(now, SENDER, 1, 7, part());
-    kept.keep(now, SENDER, 2, 8, part());
-    assert_eq!(kept.take(now, SENDER, 2, 8), Found::Nothing);
-    kept.enter(now, SENDER, 1);
-    assert_eq!(kept.take(now, SENDER, 1, 7), Found::Part(part()));
-    kept.keep(now, SENDER, 1, 7, part());
-    kept.enter(now, SENDER, 2);
-    assert_eq!(kept.take(now, SENDER, 1, 7), Found::Nothing);
-    kept.keep(now, SENDER, 2, 7, part());
+    let mut partial = store(now);
+    partial.store(now, SENDER, 1, 7, part());
+    partial.store(now, SENDER, 2, 8, part());
+    assert_eq!(partial.take(now, SENDER, 2, 8), Found::Nothing);
+    partial.enter(now, SENDER, 1);
+    assert_eq!(partial.take(now, SENDER, 1, 7), Found::Part(part()));
+    partial.store(now, SENDER, 1, 7, part());
+    partial.enter(now, SENDER, 2);
+    assert_eq!(partial.take(now, SENDER, 1, 7), Found::Nothing);
+    partial.store(now, SENDER, 2, 7, part());
     let later = now + Duration::from_secs(3601);
-    assert_eq!(kept.take(later, SENDER, 2, 7), Found::Nothing);
-    assert_eq!(kept.bytes(), 0);
+    assert_eq!(partial.take(later, SENDER, 2, 7), Found::Nothing);
+    assert_eq!(partial.bytes(), 0);
 }
 
 #[test]
 fn the_oldest_part_of_the_same_peer_gives_way() {
     let now = Instant::now();
-    let limits = KeptLimits {
+    let limits = PartialLimits {
         parts_per_peer: 2,
         bytes_per_peer: 1000,
         bytes: 1200,
-        ..KeptLimits::default()
+        ..PartialLimits::default()
     };
     let part = |bytes: usize| BytesMut::from(&vec![1; bytes][..]);
-    let mut kept = KeptTransfers::new(limits);
-    kept.enter(now, SENDER, 1);
-    kept.enter(now, "ipn:3.0", 1);
+    let mut partial = PartialTransfers::new(limits);
+    partial.enter(now, SENDER, 1);
+    partial.enter(now, "ipn:3.0", 1);
     for key in 0..3 {
-        kept.keep(now, SENDER, 1, key, part(400));
+        partial.store(now, SENDER, 1, key, part(400));
     }
-    kept.keep(now, "ipn:3.0", 1, 9, part(500));
-    assert_eq!(kept.take(now, SENDER, 1, 0), Found::Nothing);
-    assert_eq!(kept.take(now, SENDER, 1, 1), Found::Part(part(400)));
-    assert_eq!(kept.take(now, SENDER, 1, 2), Found::Part(part(400)));
-    assert_eq!(kept.take(now, "ipn:3.0", 1, 9), Found::Nothing);
-    assert_eq!(kept.bytes(), 0);
+    partial.store(now, "ipn:3.0", 1, 9, part(500));
+    assert_eq!(partial.take(now, SENDER, 1, 0), Found::Nothing);
+    assert_eq!(partial.take(now, SENDER, 1, 1), Found::Part(part(400)));
+    assert_eq!(partial.take(now, SENDER, 1, 2), Found::Part(part(400)));
+    assert_eq!(partial.take(now, "ipn:3.0", 1, 9), Found::Nothing);
+    assert_eq!(partial.bytes(), 0);
 }

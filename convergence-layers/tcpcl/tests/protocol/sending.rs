@@ -11,7 +11,7 @@ fn segments_keep_to_the_peers_limit_and_the_first_tells_the_length() {
     session.offer(1, 900);
     session.offer(2, 400);
     assert_eq!(
-        session.said(),
+        session.sent(),
         [
             "SEG flags 2 id 0 extlen 13 00000100080000000000000384 len 400",
             "SEG flags 0 id 0 len 400",
@@ -55,7 +55,7 @@ fn acknowledgements_without_flags_count() {
     session.hear(&ack(0, 0, 400));
     session.hear(&ack(0, 0, 900));
     assert_eq!(session.outcomes(), [(1, Outcome::Acknowledged)]);
-    assert!(session.said().is_empty());
+    assert!(session.sent().is_empty());
 }
 
 #[test]
@@ -65,11 +65,11 @@ fn acknowledgements_of_what_was_not_sent_are_rejected() {
     session.output();
     for wrong in [ack(3, 9, 300), ack(3, 0, 301)] {
         session.hear(&wrong);
-        assert_eq!(session.said(), ["MSG_REJECT reason 3 header 0x02"]);
+        assert_eq!(session.sent(), ["MSG_REJECT reason 3 header 0x02"]);
     }
     session.hear(&ack(3, 0, 300));
     session.hear(&ack(3, 0, 300));
-    assert_eq!(session.said(), ["MSG_REJECT reason 3 header 0x02"]);
+    assert_eq!(session.sent(), ["MSG_REJECT reason 3 header 0x02"]);
     assert_eq!(session.outcomes(), [(1, Outcome::Acknowledged)]);
 }
 
@@ -127,7 +127,7 @@ fn too_large_a_bundle_is_refused_without_being_sent() {
         session.outcomes(),
         [(1, Outcome::Refused(Refusal::NotAcceptable))]
     );
-    assert!(session.said().is_empty());
+    assert!(session.sent().is_empty());
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_peer_that_rejects_segments_is_left() {
         [(1, Outcome::Broken { acknowledged: 0 })]
     );
     assert!(matches!(session.closed(), Some(Down::Protocol(_))));
-    assert_eq!(session.said(), ["SESS_TERM flags 0 reason 0"]);
+    assert_eq!(session.sent(), ["SESS_TERM flags 0 reason 0"]);
 }
 
 #[test]

@@ -110,8 +110,8 @@ pub struct Queue {
     origin: Instant,
     next_id: u64,
     /// In memory.
-    held: BTreeMap<u64, Held>,
-    held_bytes: u64,
+    in_memory: BTreeMap<u64, Queued>,
+    memory_bytes: u64,
     /// On the disk alone, with their bytes.
     disk: BTreeMap<u64, u64>,
     disk_bytes: u64,
@@ -124,7 +124,7 @@ pub struct Queue {
     /// When the routine lane is next due.
     routine_at: Instant,
     /// Nothing is posted before this.
-    hold_until: Option<Instant>,
+    paused_until: Option<Instant>,
     backoff: Backoff,
     /// Whether the last post was answered as it should.
     reachable: bool,
@@ -141,11 +141,11 @@ pub struct Queue {
 }
 
 #[derive(Debug)]
-struct Held {
+struct Queued {
     entry: Arc<Entry>,
     lane: Lane,
     saved: Saved,
-    flying: bool,
+    in_flight: bool,
     ticket: Option<u64>,
 }
 
@@ -170,8 +170,8 @@ impl Queue {
             limits,
             origin: now,
             next_id: disk.last_key_value().map_or(0, |(last, _)| last + 1),
-            held: BTreeMap::new(),
-            held_bytes: 0,
+            in_memory: BTreeMap::new(),
+            memory_bytes: 0,
             disk_bytes: disk.values().sum(),
             disk,
             tickets: HashMap::new(),
@@ -179,7 +179,7 @@ impl Queue {
             routine: LaneState::default(),
             urgent_since: None,
             routine_at: now,
-            hold_until: None,
+            paused_until: None,
             backoff: Backoff::new(posting::PAUSE, posting::LONGEST_PAUSE),
             reachable: true,
             unsaved: VecDeque::new(),
@@ -217,15 +217,15 @@ impl Queue {
             made_ms: self.ms_at(taken.made),
             report: taken.report,
         };
-        self.held_bytes += entry.bytes();
-        let held = Held {
+        self.memory_bytes += entry.bytes();
+        let queued = Queued {
             entry: Arc::new(entry),
             lane: taken.lane,
             saved: Saved::No,
-            flying: false,
+            in_flight: false,
             ticket,
         };
-        self.held.insert(id, held);
+        self.in_memory.insert(id, queued);
         self.lane(taken.lane).waiting.insert(id);
         if self.limits.durable {
             self.unsaved.push_back((now, id));
@@ -257,10 +257,10 @@ impl Queue {
 
     /// The queue in figures.
     pub fn figures(&self) -> Figures {
-        let held = self.held.values();
-        let spooled = held.filter(|held| held.saved == Saved::Yes).count();
+        let queued = self.in_memory.values();
+        let spooled = queued.filter(|queued| queued.saved == Saved::Yes).count();
         Figures {
-            waiting: (self.held.len() + self.disk.len() + self.loading.len()) as u64,
+            waiting: (self.in_memory.len() + self.disk.len() + self.loading.len()) as u64,
             spooled: (spooled + self.disk.len() + self.loading.len()) as u64,
             waiting_bytes: self.bytes(),
             ..self.figures
@@ -283,11 +283,11 @@ impl Queue {
     /// An entry in memory is done with; it is to be forgotten by the disk if
     /// that may have it.
     fn done(&mut self, id: u64) -> Option<u64> {
-        let held = self.held.remove(&id)?;
-        self.held_bytes -= held.entry.bytes();
-        self.lane(held.lane).waiting.remove(&id);
-        self.release(held.ticket);
-        (held.saved != Saved::No).then_some(id)
+        let queued = self.in_memory.remove(&id)?;
+        self.memory_bytes -= queued.entry.bytes();
+        self.lane(queued.lane).waiting.remove(&id);
+        self.release(queued.ticket);
+        (queued.saved != Saved::No).then_some(id)
     }
 
     fn lane(&mut self, lane: Lane) -> &mut LaneState {
@@ -298,17 +298,20 @@ impl Queue {
     }
 
     fn bytes(&self) -> u64 {
-        self.held_bytes + self.disk_bytes + self.loading.values().sum::<u64>()
+        self.memory_bytes + self.disk_bytes + self.loading.values().sum::<u64>()
     }
 
     /// Keeps the bounds: of memory by leaving to the disk what it has, in all
     /// by giving up the oldest.
     fn bound(&mut self) {
-        while self.limits.durable && self.held_bytes > MEMORY_BYTES && self.evict_first() {}
+        while self.limits.durable && self.memory_bytes > MEMORY_BYTES && self.evict_first() {}
         let mut forgotten = Vec::new();
         while self.bytes() > self.limits.bytes {
             let oldest = self.disk.first_key_value().map(|(id, _)| *id);
-            let mut waiting = self.held.iter().filter(|(_, held)| !held.flying);
+            let mut waiting = self
+                .in_memory
+                .iter()
+                .filter(|(_, queued)| !queued.in_flight);
             let first = waiting.next().map(|(id, _)| *id);
             let Some(id) = oldest.into_iter().chain(first).min() else {
                 break;

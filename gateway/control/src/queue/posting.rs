@@ -47,7 +47,7 @@ pub(super) struct LaneState {
     /// In memory, and not under way.
     pub waiting: BTreeSet<u64>,
     /// Under way.
-    pub flying: Vec<u64>,
+    pub in_flight: Vec<u64>,
     /// Reports in the next post at most: fewer while one among them spoils
     /// the others' posts.
     pub most: usize,
@@ -57,7 +57,7 @@ impl Default for LaneState {
     fn default() -> Self {
         LaneState {
             waiting: BTreeSet::new(),
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             most: MAX_REPORTS,
         }
     }
@@ -65,37 +65,37 @@ impl Default for LaneState {
 
 impl LaneState {
     fn is_idle(&self) -> bool {
-        self.flying.is_empty() && !self.waiting.is_empty()
+        self.in_flight.is_empty() && !self.waiting.is_empty()
     }
 }
 
 impl Queue {
     /// What became of the post of a lane. `chance` is any random number.
     pub fn posted(&mut self, now: Instant, lane: Lane, outcome: &Outcome, chance: u64) {
-        let flown = std::mem::take(&mut self.lane(lane).flying);
-        let count = flown.len();
+        let posted = std::mem::take(&mut self.lane(lane).in_flight);
+        let count = posted.len();
         self.reachable = matches!(outcome, Outcome::Answered { .. } | Outcome::Rejected);
         match outcome {
             Outcome::Answered { refused } => {
                 let refused = (*refused).min(count);
                 self.figures.accepted += (count - refused) as u64;
                 self.figures.refused += refused as u64;
-                self.settle(&flown);
+                self.finish(&posted);
                 let state = self.lane(lane);
                 state.most = (state.most * 2).min(MAX_REPORTS);
             }
             // The one that the service cannot bear.
             Outcome::Rejected if count == 1 => {
                 self.figures.refused += 1;
-                self.settle(&flown);
+                self.finish(&posted);
             }
             Outcome::Rejected => {
                 self.lane(lane).most = count / 2;
-                self.land(now, lane, flown);
+                self.requeue(now, lane, posted);
             }
-            Outcome::Unavailable | Outcome::Denied => self.land(now, lane, flown),
+            Outcome::Unavailable | Outcome::Denied => self.requeue(now, lane, posted),
         }
-        self.hold_until = match outcome {
+        self.paused_until = match outcome {
             Outcome::Answered { .. } | Outcome::Rejected => {
                 self.backoff.reset();
                 None
@@ -107,36 +107,36 @@ impl Queue {
     }
 
     /// These are done with.
-    fn settle(&mut self, flown: &[u64]) {
-        let forgotten: Vec<u64> = flown.iter().filter_map(|id| self.done(*id)).collect();
+    fn finish(&mut self, posted: &[u64]) {
+        let forgotten: Vec<u64> = posted.iter().filter_map(|id| self.done(*id)).collect();
         if !forgotten.is_empty() {
             self.actions.push_back(Action::Forget(forgotten));
         }
     }
 
     /// These wait again.
-    fn land(&mut self, now: Instant, lane: Lane, flown: Vec<u64>) {
+    fn requeue(&mut self, now: Instant, lane: Lane, posted: Vec<u64>) {
         if lane == Lane::Urgent {
             self.urgent_since.get_or_insert(now);
         }
-        for id in &flown {
-            if let Some(held) = self.held.get_mut(id) {
-                held.flying = false;
+        for id in &posted {
+            if let Some(queued) = self.in_memory.get_mut(id) {
+                queued.in_flight = false;
             }
         }
-        self.lane(lane).waiting.extend(flown);
+        self.lane(lane).waiting.extend(posted);
     }
 
     pub(super) fn post_due(&mut self, now: Instant) {
-        if self.hold_until.is_some_and(|until| now < until) {
+        if self.paused_until.is_some_and(|until| now < until) {
             return;
         }
         if self.urgent_at().is_some_and(|at| at <= now) {
-            self.fly(Lane::Urgent);
+            self.post(Lane::Urgent);
             self.urgent_since = (!self.urgent.waiting.is_empty()).then_some(now);
         }
         if self.routine.is_idle() && self.routine_at <= now {
-            self.fly(Lane::Routine);
+            self.post(Lane::Routine);
             self.routine_at = match self.routine.waiting.is_empty() {
                 true => now + self.limits.interval,
                 false => now,
@@ -148,7 +148,7 @@ impl Queue {
     pub(super) fn post_at(&self) -> Option<Instant> {
         let routine = self.routine.is_idle().then_some(self.routine_at);
         let next = self.urgent_at().into_iter().chain(routine).min()?;
-        Some(self.hold_until.map_or(next, |until| next.max(until)))
+        Some(self.paused_until.map_or(next, |until| next.max(until)))
     }
 
     fn urgent_at(&self) -> Option<Instant> {
@@ -157,25 +157,29 @@ impl Queue {
     }
 
     /// Posts the newest of a lane.
-    fn fly(&mut self, lane: Lane) {
+    fn post(&mut self, lane: Lane) {
         let state = match lane {
             Lane::Urgent => &self.urgent,
             Lane::Routine => &self.routine,
         };
-        let bytes_of = |id| self.held.get(&id).map_or(0, |held| held.entry.bytes());
+        let bytes_of = |id| {
+            self.in_memory
+                .get(&id)
+                .map_or(0, |queued| queued.entry.bytes())
+        };
         let ids = newest(&state.waiting, state.most, bytes_of, MAX_BYTES as u64);
         let mut entries = Vec::with_capacity(ids.len());
         for id in &ids {
-            if let Some(held) = self.held.get_mut(id) {
-                held.flying = true;
-                entries.push(Arc::clone(&held.entry));
+            if let Some(queued) = self.in_memory.get_mut(id) {
+                queued.in_flight = true;
+                entries.push(Arc::clone(&queued.entry));
             }
         }
         let state = self.lane(lane);
         for id in &ids {
             state.waiting.remove(id);
         }
-        state.flying = ids;
+        state.in_flight = ids;
         self.actions.push_back(Action::Post(lane, entries));
     }
 }

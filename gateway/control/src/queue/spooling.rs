@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Action, Entry, Held, Lane, Queue, Saved, newest};
+use super::{Action, Entry, Lane, Queue, Queued, Saved, newest};
 use crate::document::{MAX_BYTES, MAX_REPORTS};
 
 /// What has not been accepted so long after it came is saved.
@@ -17,15 +17,15 @@ impl Queue {
     /// What was to be saved is on the disk, or could not be written.
     pub fn saved(&mut self, now: Instant, written: bool) {
         for id in std::mem::take(&mut self.saving) {
-            let Some(held) = self.held.get_mut(&id) else {
+            let Some(queued) = self.in_memory.get_mut(&id) else {
                 continue;
             };
             if written {
-                held.saved = Saved::Yes;
-                let ticket = held.ticket.take();
+                queued.saved = Saved::Yes;
+                let ticket = queued.ticket.take();
                 self.release(ticket);
             } else {
-                held.saved = Saved::No;
+                queued.saved = Saved::No;
                 self.unsaved.push_front((now, id));
             }
         }
@@ -48,15 +48,15 @@ impl Queue {
                 continue;
             }
             self.routine.waiting.insert(entry.id);
-            self.held_bytes += entry.bytes();
-            let held = Held {
+            self.memory_bytes += entry.bytes();
+            let queued = Queued {
                 entry: Arc::new(entry),
                 lane: Lane::Routine,
                 saved: Saved::Yes,
-                flying: false,
+                in_flight: false,
                 ticket: None,
             };
-            self.held.insert(held.entry.id, held);
+            self.in_memory.insert(queued.entry.id, queued);
         }
         self.figures.dropped += asked.len() as u64;
         if !asked.is_empty() {
@@ -72,8 +72,8 @@ impl Queue {
         for (since, _) in &mut self.unsaved {
             *since = now.checked_sub(WRITE_BEHIND).unwrap_or(now);
         }
-        let unsaved = |held: &Held| held.saved != Saved::Yes;
-        self.limits.durable && self.held.values().any(unsaved)
+        let unsaved = |queued: &Queued| queued.saved != Saved::Yes;
+        self.limits.durable && self.in_memory.values().any(unsaved)
     }
 
     pub(super) fn save_due(&mut self, now: Instant) {
@@ -84,9 +84,9 @@ impl Queue {
         }
         let mut entries = Vec::new();
         for (_, id) in std::mem::take(&mut self.unsaved) {
-            if let Some(held) = self.held.get_mut(&id) {
-                held.saved = Saved::Asked;
-                entries.push(Arc::clone(&held.entry));
+            if let Some(queued) = self.in_memory.get_mut(&id) {
+                queued.saved = Saved::Asked;
+                entries.push(Arc::clone(&queued.entry));
                 self.saving.push(id);
             }
         }
@@ -120,24 +120,24 @@ impl Queue {
 
     /// Leaves the oldest in memory to the disk; false if it cannot be.
     pub(super) fn evict_first(&mut self) -> bool {
-        let first = self.held.first_key_value();
-        let first = first.filter(|(_, held)| held.saved == Saved::Yes && !held.flying);
+        let first = self.in_memory.first_key_value();
+        let first = first.filter(|(_, queued)| queued.saved == Saved::Yes && !queued.in_flight);
         let Some(id) = first.map(|(id, _)| *id) else {
             return false;
         };
-        if let Some(held) = self.held.remove(&id) {
-            let bytes = held.entry.bytes();
-            self.held_bytes -= bytes;
+        if let Some(queued) = self.in_memory.remove(&id) {
+            let bytes = queued.entry.bytes();
+            self.memory_bytes -= bytes;
             self.disk_bytes += bytes;
             self.disk.insert(id, bytes);
-            self.lane(held.lane).waiting.remove(&id);
+            self.lane(queued.lane).waiting.remove(&id);
         }
         true
     }
 
     fn wants_load(&self) -> bool {
         let waiting = self.routine.waiting.len();
-        let idle = self.routine.flying.is_empty() && waiting < MAX_REPORTS;
+        let idle = self.routine.in_flight.is_empty() && waiting < MAX_REPORTS;
         idle && self.reachable && self.loading.is_empty() && !self.disk.is_empty()
     }
 
@@ -150,7 +150,7 @@ impl Queue {
     /// Those accepted before they had to be saved.
     fn skip_done(&mut self) {
         while let Some((_, id)) = self.unsaved.front()
-            && !self.held.contains_key(id)
+            && !self.in_memory.contains_key(id)
         {
             self.unsaved.pop_front();
         }

@@ -237,7 +237,7 @@ fn memory_holds_what_it_may_and_the_disk_the_rest() {
         actions(&mut queue, now);
         queue.saved(now, true);
     }
-    assert!(queue.held_bytes <= MEMORY_BYTES);
+    assert!(queue.memory_bytes <= MEMORY_BYTES);
     let figures = queue.figures();
     assert_eq!(
         (figures.waiting, figures.spooled, figures.dropped),
@@ -255,7 +255,7 @@ struct World {
     /// Of each ticket not released, the reports.
     custody: BTreeMap<u64, Vec<String>>,
     saving: Option<Vec<Arc<Entry>>>,
-    flying: Vec<(Lane, Vec<Arc<Entry>>)>,
+    in_flight: Vec<(Lane, Vec<Arc<Entry>>)>,
 }
 
 impl World {
@@ -268,7 +268,7 @@ impl World {
             accepted: HashSet::new(),
             custody: BTreeMap::new(),
             saving: None,
-            flying: Vec::new(),
+            in_flight: Vec::new(),
         }
     }
 
@@ -277,8 +277,8 @@ impl World {
             match action {
                 Action::Post(lane, entries) => {
                     assert!(entries.len() <= MAX_REPORTS && !entries.is_empty());
-                    assert!(self.flying.iter().all(|(other, _)| *other != lane));
-                    self.flying.push((lane, entries));
+                    assert!(self.in_flight.iter().all(|(other, _)| *other != lane));
+                    self.in_flight.push((lane, entries));
                 }
                 Action::Save(entries) => {
                     assert!(self.saving.replace(entries).is_none(), "one save at a time");
@@ -317,10 +317,10 @@ impl World {
     }
 
     fn answer(&mut self, outcome: &Outcome) {
-        if self.flying.is_empty() {
+        if self.in_flight.is_empty() {
             return;
         }
-        let (lane, entries) = self.flying.remove(0);
+        let (lane, entries) = self.in_flight.remove(0);
         if let Outcome::Answered { .. } = outcome {
             let texts = entries.iter().map(|entry| entry.report.to_string());
             self.accepted.extend(texts);

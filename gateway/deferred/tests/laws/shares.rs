@@ -22,7 +22,7 @@ fn key(number: u128) -> Key {
 }
 
 /// What the node says to a message at once.
-fn say(node: &mut Node<MemoryStore>, peer: u64, number: u128, body: Body) -> Vec<Output> {
+fn send(node: &mut Node<MemoryStore>, peer: u64, number: u128, body: Body) -> Vec<Output> {
     let message = Message {
         key: key(number),
         body,
@@ -33,7 +33,7 @@ fn say(node: &mut Node<MemoryStore>, peer: u64, number: u128, body: Body) -> Vec
 
 fn cancel(node: &mut Node<MemoryStore>, peer: u64, number: u128) -> Vec<Output> {
     let lifetime_ms = 1 << 40;
-    say(node, peer, number, Body::Cancel { lifetime_ms })
+    send(node, peer, number, Body::Cancel { lifetime_ms })
 }
 
 /// A whole small request.
@@ -52,7 +52,7 @@ fn request(node: &mut Node<MemoryStore>, peer: u64, number: u128) -> Vec<Output>
         lifetime_ms: LIFETIME_MS,
         part,
     };
-    say(node, peer, number, body)
+    send(node, peer, number, body)
 }
 
 fn is_taken(outputs: &[Output]) -> bool {
@@ -97,7 +97,7 @@ fn cancels_that_are_acknowledged_make_room_for_others() {
             of: underpass_deferred::wire::Of::Response,
             next: 1,
         };
-        say(&mut node, HONEST, number, body);
+        send(&mut node, HONEST, number, body);
     }
     assert!(node.figures().dispatching <= 64);
     // Parts that come late find that it is over.

@@ -2,7 +2,7 @@
 //! wants the body.
 //!
 //! hyper's server tells the client to continue when the body is first asked
-//! for, so the body is held until the origin has asked for it. Where the
+//! for, so the body is not read until the origin has asked for it. Where the
 //! final response comes first, the client is never asked, and the origin's
 //! connection, on which a body would be due, ends with that response.
 
@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 /// expectations and wait for the body themselves. Five round trips by GEO.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A body that is held until it is wanted.
+/// Whether the origin wants the body, which is not read before.
 pub(super) struct Expectation {
     wanted: CancellationToken,
 }
@@ -40,9 +40,9 @@ impl Expectation {
         })
     }
 
-    /// `body`, held until [`Expectation::want`].
-    pub fn hold(&self, body: Incoming) -> Held {
-        Held {
+    /// `body`, not read before [`Expectation::want`].
+    pub fn gate(&self, body: Incoming) -> GatedBody {
+        GatedBody {
             wanted: Some(Box::pin(self.wanted.clone().cancelled_owned())),
             body,
         }
@@ -64,14 +64,14 @@ impl Expectation {
     }
 }
 
-/// The body that is held.
-pub(super) struct Held {
+/// A body that is not read before it is wanted.
+pub(super) struct GatedBody {
     /// `None` once the body is wanted.
     wanted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     body: Incoming,
 }
 
-impl Body for Held {
+impl Body for GatedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

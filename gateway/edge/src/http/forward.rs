@@ -175,7 +175,7 @@ async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answe
 impl Outgoing {
     async fn send(self, client: &Client, upstream: Upstream) -> Result<Answered, Failure> {
         let body = match &self.expectation {
-            Some(expectation) => expectation.hold(self.body).boxed(),
+            Some(expectation) => expectation.gate(self.body).boxed(),
             None => self.body.boxed(),
         };
         let (hop, account) = (self.hop, self.account);

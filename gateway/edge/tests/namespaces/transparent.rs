@@ -82,20 +82,20 @@ fn switched_off_means_plain_ip_for_new_connections_only() {
     for (off, on) in [("off", "on"), ("not this port", "")] {
         let (mut open, source) = world.connect(ORIGIN[0]).unwrap();
         assert_eq!(source, ip(GATEWAY[0]));
-        gateway.say(off);
+        gateway.command(off);
         let (mut plain, source) = world.connect(ORIGIN[0]).unwrap();
         assert_eq!(source, ip(CLIENT[0]));
         open.write_all(b"still here\n").unwrap();
         assert_eq!(line(&mut open).unwrap(), "still here");
         if !on.is_empty() {
-            gateway.say(on);
+            gateway.command(on);
             let (_, source) = world.connect(ORIGIN[0]).unwrap();
             assert_eq!(source, ip(GATEWAY[0]));
             plain.write_all(b"me too\n").unwrap();
             assert_eq!(line(&mut plain).unwrap(), "me too");
         }
     }
-    let counted = gateway.say("count");
+    let counted = gateway.command("count");
     let (up, down) = counted.split_once(' ').unwrap();
     assert!(up.parse::<u64>().unwrap() > 100 && down.parse::<u64>().unwrap() > 100);
 }
@@ -112,7 +112,7 @@ fn quic_and_families_out_of_reach_are_rejected_at_once() {
         let refused = quic(&world, origin).unwrap_err();
         assert_eq!(refused, ErrorKind::ConnectionRefused, "{origin}");
     }
-    gateway.say("ipv4 only");
+    gateway.command("ipv4 only");
     let start = Instant::now();
     assert!(world.connect(ORIGIN[1]).is_err());
     // Between namespaces the ICMP error arrives inside connect(2), where Linux
@@ -131,7 +131,7 @@ fn what_is_excluded_keeps_its_quic_and_is_of_no_family_out_of_reach() {
     serve_quic(&world);
     let networks = "interception.exclude_networks = ['10.77.2.2/32', 'fd77:2::2/128']";
     let mut gateway = world.gateway(&config(networks));
-    gateway.say("ipv4 only");
+    gateway.command("ipv4 only");
     for (family, origin) in ORIGIN.into_iter().enumerate() {
         assert_eq!(quic(&world, origin), Ok(()), "{origin}");
         assert_eq!(world.connect(origin).unwrap().1, ip(CLIENT[family]));
@@ -177,9 +177,9 @@ fn a_killed_node_that_fails_closed_rejects() {
     let closed = config("interception.fail = 'closed'");
     let mut gateway = world.gateway(&closed);
     assert!(world.connect(ORIGIN[0]).is_ok());
-    gateway.say("off");
+    gateway.command("off");
     assert_eq!(world.connect(ORIGIN[0]).unwrap().1, ip(CLIENT[0]));
-    gateway.say("on");
+    gateway.command("on");
     gateway.kill();
     for origin in ORIGIN {
         assert!(world.connect(origin).is_err());

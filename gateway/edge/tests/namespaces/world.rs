@@ -175,7 +175,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// Gives a command and waits for its answer.
-    pub fn say(&mut self, command: &str) -> String {
+    pub fn command(&mut self, command: &str) -> String {
         writeln!(self.input.as_mut().unwrap(), "{command}").unwrap();
         self.answer()
     }

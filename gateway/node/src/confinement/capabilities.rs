@@ -64,7 +64,7 @@ fn ports(config: &Config) -> Vec<u16> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn keep(wanted: &HashSet<Capability>) -> Result<(), CapsError> {
+pub fn limit_to(wanted: &HashSet<Capability>) -> Result<(), CapsError> {
     // The bounding set is what an executed program could have. Without
     // CAP_SETPCAP it stays, and no_new_privs has the last word.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
@@ -74,10 +74,10 @@ pub fn keep(wanted: &HashSet<Capability>) -> Result<(), CapsError> {
     }
     caps::clear(None, CapSet::Ambient)?;
     let permitted = caps::read(None, CapSet::Permitted)?;
-    let kept: HashSet<Capability> = permitted.intersection(wanted).copied().collect();
+    let limited: HashSet<Capability> = permitted.intersection(wanted).copied().collect();
     caps::clear(None, CapSet::Inheritable)?;
-    caps::set(None, CapSet::Effective, &kept)?;
-    caps::set(None, CapSet::Permitted, &kept)
+    caps::set(None, CapSet::Effective, &limited)?;
+    caps::set(None, CapSet::Permitted, &limited)
 }
 
 /// Lets programs that this thread executes have what it has.
@@ -101,9 +101,9 @@ pub fn forbid_new() -> io::Result<()> {
 }
 
 /// What this thread may use, by name.
-pub fn held() -> Vec<String> {
-    let held = caps::read(None, CapSet::Permitted).unwrap_or_default();
-    let mut names: Vec<String> = held.iter().map(ToString::to_string).collect();
+pub fn permitted() -> Vec<String> {
+    let permitted = caps::read(None, CapSet::Permitted).unwrap_or_default();
+    let mut names: Vec<String> = permitted.iter().map(ToString::to_string).collect();
     names.sort();
     names
 }

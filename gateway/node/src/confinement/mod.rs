@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 
-pub use capabilities::{keep, raise_ambient};
+pub use capabilities::{limit_to, raise_ambient};
 
 /// What was found and done at the start, as the local API shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub fn confine(config: &Config, file: &Path, helper: bool) -> Confinement {
         tracing::warn!(
             "node.confine = false: the process keeps all rights that it was started with"
         );
-        done.capabilities = capabilities::held();
+        done.capabilities = capabilities::permitted();
         return done;
     }
     done.no_new_privileges = match capabilities::forbid_new() {
@@ -64,10 +64,10 @@ pub fn confine(config: &Config, file: &Path, helper: bool) -> Confinement {
             false
         }
     };
-    if let Err(error) = keep(&capabilities::needed(config)) {
+    if let Err(error) = limit_to(&capabilities::needed(config)) {
         done.lacks(format!("dropping capabilities: {error}"));
     }
-    done.capabilities = capabilities::held();
+    done.capabilities = capabilities::permitted();
     match files::restrict(config, file) {
         Ok(files::Reach::Full) => done.files = "full".to_owned(),
         Ok(files::Reach::Partly) => {

@@ -45,7 +45,7 @@ pub async fn listen(config: &ModemConfig) -> Result<TcpListener, ModemError> {
     })
 }
 
-/// Serves the modem that connects, and tells by `said` whether it says that
+/// Serves the modem that connects, and tells by `report` whether it says that
 /// the link is blocked. A modem that is not connected says nothing, so nothing
 /// is blocked by it. Runs until dropped.
 ///
@@ -56,7 +56,7 @@ pub async fn listen(config: &ModemConfig) -> Result<TcpListener, ModemError> {
 pub async fn serve(
     listener: TcpListener,
     config: ModemConfig,
-    said: impl Fn(bool) + Send + Sync + 'static,
+    report: impl Fn(bool) + Send + Sync + 'static,
 ) {
     let mut current: Option<Current<'_>> = None;
     let mut waiting = None;
@@ -79,15 +79,15 @@ pub async fn serve(
                 } else {
                     if current.take().is_some() {
                         tracing::info!(path = config.path, %remote, "the modem connects anew");
-                        said(false);
+                        report(false);
                     }
-                    current = Some(Current::begin(modem, remote, &config, &said));
+                    current = Some(Current::begin(modem, remote, &config, &report));
                 }
             }
             () = ended(&mut current) => {
-                said(false);
+                report(false);
                 let next = waiting.take();
-                current = next.map(|(modem, remote)| Current::begin(modem, remote, &config, &said));
+                current = next.map(|(modem, remote)| Current::begin(modem, remote, &config, &report));
             }
         }
     }
@@ -104,11 +104,11 @@ impl<'a> Current<'a> {
         modem: TcpStream,
         remote: SocketAddr,
         config: &'a ModemConfig,
-        said: &'a (impl Fn(bool) + Sync),
+        report: &'a (impl Fn(bool) + Sync),
     ) -> Current<'a> {
         Current {
             address: remote.ip().to_canonical(),
-            service: Box::pin(attend(modem, remote, config, said)),
+            service: Box::pin(attend(modem, remote, config, report)),
         }
     }
 }
@@ -126,7 +126,7 @@ async fn attend(
     modem: TcpStream,
     remote: SocketAddr,
     config: &ModemConfig,
-    said: &(impl Fn(bool) + Sync),
+    report: &(impl Fn(bool) + Sync),
 ) {
     let path = &config.path;
     let connected = timeout(SILENCE, TcpStream::connect(config.antenna)).await;
@@ -141,7 +141,7 @@ async fn attend(
         tracing::warn!(path, %error, "a dead modem or controller is found late");
     }
     tracing::info!(path, %remote, "modem connected");
-    let ended = pass_on(modem, antenna, said).await;
+    let ended = pass_on(modem, antenna, report).await;
     let reason = ended.err().map(|error| error.to_string());
     tracing::info!(path, reason, "modem disconnected");
 }
@@ -162,7 +162,7 @@ fn watch_for_silence(socket: &TcpStream) -> io::Result<()> {
 async fn pass_on(
     modem: TcpStream,
     antenna: TcpStream,
-    said: &(impl Fn(bool) + Sync),
+    report: &(impl Fn(bool) + Sync),
 ) -> io::Result<()> {
     let (mut from_modem, mut to_modem) = modem.into_split();
     let (mut from_antenna, mut to_antenna) = antenna.into_split();
@@ -177,7 +177,7 @@ async fn pass_on(
             let lock = reader.read(&buffer[..count]);
             if lock.is_some() && lock != last {
                 last = lock;
-                said(lock.is_some_and(is_blocked));
+                report(lock.is_some_and(is_blocked));
             }
             to_antenna.write_all(&buffer[..count]).await?;
         }
@@ -209,7 +209,7 @@ mod tests {
     struct World {
         address: SocketAddr,
         antenna: TcpListener,
-        said: mpsc::UnboundedReceiver<bool>,
+        report: mpsc::UnboundedReceiver<bool>,
         served: tokio::task::JoinHandle<()>,
     }
 
@@ -225,14 +225,14 @@ mod tests {
             };
             let listener = listen(&config).await.unwrap();
             let address = listener.local_addr().unwrap();
-            let (sender, said) = mpsc::unbounded_channel();
+            let (sender, report) = mpsc::unbounded_channel();
             let served = tokio::spawn(serve(listener, config, move |blocked| {
                 let _ = sender.send(blocked);
             }));
             World {
                 address,
                 antenna,
-                said,
+                report,
                 served,
             }
         }
@@ -252,8 +252,11 @@ mod tests {
                 .0
         }
 
-        async fn said(&mut self) -> bool {
-            timeout(PATIENCE, self.said.recv()).await.unwrap().unwrap()
+        async fn blocked(&mut self) -> bool {
+            timeout(PATIENCE, self.report.recv())
+                .await
+                .unwrap()
+                .unwrap()
         }
     }
 
@@ -285,14 +288,14 @@ mod tests {
         controller.write_all(b"s 1 1\n").await.unwrap();
         hears(&mut modem, b"s 1 1\n").await;
 
-        assert!(!world.said().await);
+        assert!(!world.blocked().await);
         for (line, blocked) in [("L 0 0\n", true), ("L 1 1\n", false), ("L 1 0\n", true)] {
             modem.write_all(line.as_bytes()).await.unwrap();
-            assert_eq!(world.said().await, blocked, "{line}");
+            assert_eq!(world.blocked().await, blocked, "{line}");
         }
         // A modem that is gone blocks nothing.
         drop(modem);
-        assert!(!world.said().await);
+        assert!(!world.blocked().await);
     }
 
     #[tokio::test]
@@ -314,15 +317,15 @@ mod tests {
         let mut dead = world.modem(1).await;
         let mut former = world.controller().await;
         dead.write_all(b"L 0 0\n").await.unwrap();
-        assert!(world.said().await);
+        assert!(world.blocked().await);
         let mut modem = world.modem(1).await;
         let mut controller = world.controller().await;
-        assert!(!world.said().await);
+        assert!(!world.blocked().await);
         hears(&mut former, b"L 0 0\n").await;
         assert!(is_closed(&mut former).await && is_closed(&mut dead).await);
         modem.write_all(b"L 1 0\n").await.unwrap();
         hears(&mut controller, b"L 1 0\n").await;
-        assert!(world.said().await);
+        assert!(world.blocked().await);
     }
 
     #[tokio::test]
@@ -334,12 +337,12 @@ mod tests {
         second.write_all(b"L 0 0\n").await.unwrap();
         first.write_all(b"L 1 1\n").await.unwrap();
         hears(&mut controller, b"L 1 1\n").await;
-        assert!(!world.said().await);
+        assert!(!world.blocked().await);
         drop(first);
         assert!(is_closed(&mut controller).await);
         hears(&mut world.controller().await, b"L 0 0\n").await;
-        assert!(!world.said().await);
-        assert!(world.said().await);
+        assert!(!world.blocked().await);
+        assert!(world.blocked().await);
     }
 
     #[tokio::test]

@@ -174,7 +174,7 @@ impl Positions {
     }
 
     /// What the source has said.
-    pub(super) fn said(&self, events: Vec<Event>, counts: Counts) {
+    pub(super) fn note(&self, events: Vec<Event>, counts: Counts) {
         let mut known = self.lock();
         known.figures.counts = counts;
         for event in events {

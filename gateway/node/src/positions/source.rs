@@ -118,7 +118,7 @@ async fn converse(
     feed.open(Instant::now());
     loop {
         match step(feed, &mut reader, &mut writer, &mut buffer).await {
-            Ok(events) => positions.said(events, feed.counts()),
+            Ok(events) => positions.note(events, feed.counts()),
             Err(lost) => return lost,
         }
     }
@@ -178,7 +178,7 @@ async fn datagrams(
                 }
             },
         };
-        positions.said(events, stream.counts());
+        positions.note(events, stream.counts());
     }
 }
 
@@ -195,6 +195,6 @@ async fn fixed(positions: &Positions, fix: Fix) {
         ticks.tick().await;
         let mut counts = positions.figures().counts;
         counts.fixes += 1;
-        positions.said(vec![Event::Fix(fix)], counts);
+        positions.note(vec![Event::Fix(fix)], counts);
     }
 }

@@ -72,7 +72,7 @@ impl HelperState {
         if begin.loads {
             wanted.extend([Capability::CAP_BPF, Capability::CAP_PERFMON]);
         }
-        let confined = confinement::keep(&wanted).and_then(|()| confinement::raise_ambient());
+        let confined = confinement::limit_to(&wanted).and_then(|()| confinement::raise_ambient());
         if let Err(error) = confined {
             tracing::warn!(%error, "the helper keeps all rights that it was started with");
         }

@@ -9,13 +9,13 @@ use underpass_engine::HopId;
 
 use super::RunError;
 use crate::config::{Config, PathConfig, TerminalConfig};
-use crate::shell::{Ear, LinkBeacons, Shell};
+use crate::shell::{BeaconReceiver, LinkBeacons, Shell};
 
 /// Opens sockets, as this run's configuration says.
 pub(super) struct Opener {
     incarnation: u64,
     started: Instant,
-    ear: Arc<Ear>,
+    receiver: Arc<BeaconReceiver>,
 }
 
 impl Opener {
@@ -24,7 +24,7 @@ impl Opener {
         Opener {
             incarnation,
             started,
-            ear: Arc::new(Ear::of(shell)),
+            receiver: Arc::new(BeaconReceiver::of(shell)),
         }
     }
 
@@ -97,7 +97,7 @@ impl Opener {
         let endpoint = Endpoint::new(number(config.node.number), self.incarnation);
         let endpoint = endpoint.counting_since(self.started);
         bind(socket)
-            .and_then(|bound| Beacons::spawn(bound, endpoint, self.ear.clone()))
+            .and_then(|bound| Beacons::spawn(bound, endpoint, self.receiver.clone()))
             .map_err(|source| RunError::Beacons {
                 name: name.to_owned(),
                 address: socket.local,

@@ -187,7 +187,7 @@ impl Custody {
                 {
                     shell.with(|engine, now| engine.store_moved(now));
                 }
-                let _ = tokio::task::spawn_blocking(give_back_memory).await;
+                let _ = tokio::task::spawn_blocking(trim_memory).await;
             }
         }
     }
@@ -200,18 +200,18 @@ impl Custody {
     }
 }
 
-/// Gives the system the memory of payloads that are on the disk by now. They
+/// Returns the memory of payloads that are on the disk by now to the system. They
 /// leave holes between those that stay, and glibc keeps these by itself.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn give_back_memory() {
+fn trim_memory() {
     // SAFETY: malloc_trim(3) may be called by any thread at any time; it takes
     // the allocator's own locks.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Other allocators give back what is free.
+/// Other allocators return free memory to the system.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn give_back_memory() {}
+fn trim_memory() {}
 
 #[cfg(test)]
 mod tests {

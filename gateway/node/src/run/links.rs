@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use underpass_cla::{Class, Node};
 use underpass_hybla::{Choice, Control, Loader, Refused};
-use underpass_tcpcl::session::KeptLimits;
+use underpass_tcpcl::session::PartialLimits;
 use underpass_tcpcl::tls::IsRevoked;
 use underpass_tcpcl::{
-    Backoff, Dialer, DialerConfig, KeptParts, Listener, ListenerConfig, SessionDefaults,
+    Backoff, Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SharedPartials,
     SocketOptions,
 };
 
@@ -51,7 +51,7 @@ pub(super) struct Links {
 struct Sessions {
     incarnation: u64,
     ids: Arc<AtomicU64>,
-    kept: Arc<KeptParts>,
+    partial: Arc<SharedPartials>,
 }
 
 impl Certified for Links {
@@ -143,7 +143,7 @@ impl Sessions {
         session.incarnation = self.incarnation;
         session.keepalive_s = config.tcp.keepalive_s;
         session.transfer_mru_bytes = config.custody.quota_bytes / 4;
-        session.kept = self.kept.clone();
+        session.partial = self.partial.clone();
         session
     }
 
@@ -178,14 +178,14 @@ pub(super) fn open(
     security: &Security,
     shell: &Arc<Shell>,
 ) -> Result<Links, RunError> {
-    let kept = KeptParts::new(KeptLimits {
+    let partial = SharedPartials::new(PartialLimits {
         time: Duration::from_secs(config.tcp.hold_s),
-        ..KeptLimits::default()
+        ..PartialLimits::default()
     });
     let sessions = Sessions {
         incarnation,
         ids: Arc::new(AtomicU64::new(0)),
-        kept: Arc::new(kept),
+        partial: Arc::new(partial),
     };
     let mut links = Links {
         sessions,

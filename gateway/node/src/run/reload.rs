@@ -160,7 +160,7 @@ impl Reloader {
             return Err(ReloadError::Alone);
         }
         let classifier = config.classifier()?;
-        keep_custody(&mut config, &running, &changes);
+        retain_custody_settings(&mut config, &running, &changes);
         let config = Arc::new(config);
         let edge = self.parts.edge.prepare(&config.edge)?;
         let hops = self.prepare(&state, &running, &config)?;
@@ -299,8 +299,8 @@ impl Reloader {
     }
 }
 
-/// What custody is kept in stays; its quota is judged anew if it was changed.
-fn keep_custody(config: &mut Config, running: &Config, changes: &[Change]) {
+/// The store stays where it is; its quota is judged anew if it was changed.
+fn retain_custody_settings(config: &mut Config, running: &Config, changes: &[Change]) {
     let quota_bytes = match changes.iter().any(|c| c.key() == "custody.quota_bytes") {
         false => running.custody.quota_bytes,
         true => {

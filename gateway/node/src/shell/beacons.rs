@@ -66,18 +66,18 @@ impl LinkBeacons {
     }
 }
 
-/// The shell as its beacons see it. It does not keep the shell alive, which
+/// Takes what the shell's beacons hear. It does not keep the shell alive, which
 /// owns them.
-pub struct Ear(Weak<Shell>);
+pub struct BeaconReceiver(Weak<Shell>);
 
-impl Ear {
-    /// The ear of a shell.
-    pub fn of(shell: &Arc<Shell>) -> Ear {
-        Ear(Arc::downgrade(shell))
+impl BeaconReceiver {
+    /// The receiver of a shell.
+    pub fn of(shell: &Arc<Shell>) -> BeaconReceiver {
+        BeaconReceiver(Arc::downgrade(shell))
     }
 }
 
-impl Node for Ear {
+impl Node for BeaconReceiver {
     fn signs(&self, peer: PeerId) -> Signs {
         let shell = self.0.upgrade();
         shell.map_or_else(Signs::default, |shell| shell.signs(HopId(peer.0)))

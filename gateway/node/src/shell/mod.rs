@@ -28,7 +28,7 @@ use underpass_cla::{Class, Session, SessionId, Transfer};
 use underpass_engine::{Action, Engine, HopSnapshot, Message, PlanChange, StreamKey, StreamTotals};
 use underpass_streams::Open;
 
-pub use beacons::{Ear, LinkBeacons};
+pub use beacons::{BeaconReceiver, LinkBeacons};
 pub use figures::{SessionReading, watch as watch_figures};
 pub use links::LinkEvent;
 pub use outlet::StreamOutlet;

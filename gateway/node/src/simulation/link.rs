@@ -103,7 +103,7 @@ impl Link {
     }
 
     /// Keeps up the sessions of a class between two nodes; runs until dropped.
-    pub async fn keep(
+    pub async fn run_sessions(
         self: Arc<Link>,
         class: Option<Class>,
         nodes: Arc<[Shared<Option<Running>>; 2]>,

@@ -116,7 +116,7 @@ impl World {
         };
         for class in classes {
             for _ in 0..1 + usize::from(self.plan.link.standby) {
-                tasks.spawn(self.link.clone().keep(class, self.slots.clone()));
+                tasks.spawn(self.link.clone().run_sessions(class, self.slots.clone()));
             }
         }
         let blocked = self.clone();

@@ -16,7 +16,7 @@ fn client(device: Option<&str>) -> (Client, Instant) {
     (client, now)
 }
 
-fn said(client: &mut Client, now: Instant, line: &str) -> Vec<Event> {
+fn feed(client: &mut Client, now: Instant, line: &str) -> Vec<Event> {
     client
         .receive(now, format!("{line}\r\n").as_bytes())
         .unwrap()
@@ -32,7 +32,7 @@ fn trouble(events: &[Event]) -> &str {
 #[test]
 fn a_tpv_is_a_fix() {
     let (mut client, now) = client(None);
-    assert!(said(&mut client, now, VERSION).is_empty());
+    assert!(feed(&mut client, now, VERSION).is_empty());
     let expected = Fix {
         time_ms: Some(1_780_315_200_000),
         longitude: 6.925,
@@ -42,9 +42,9 @@ fn a_tpv_is_a_fix() {
         heading_deg: Some(90.0),
         accuracy_m: Some(50f64.sqrt()),
     };
-    assert_eq!(said(&mut client, now, TPV), [Event::Fix(expected)]);
+    assert_eq!(feed(&mut client, now, TPV), [Event::Fix(expected)]);
     // What a cycle's later sentences add to it is no second fix.
-    assert!(said(&mut client, now, TPV).is_empty());
+    assert!(feed(&mut client, now, TPV).is_empty());
     assert_eq!((client.counts().fixes, client.counts().rejected), (1, 1));
 }
 
@@ -78,7 +78,7 @@ fn a_loss_of_fix_is_told() {
         r#"{"class":"TPV","mode":3,"time":"2026-06-01T12:00:00.000Z"}"#,
         r#"{"class":"TPV","mode":3,"status":8,"lat":1.0,"lon":2.0}"#,
     ] {
-        assert_eq!(said(&mut client, now, lost), [Event::NoFix], "{lost}");
+        assert_eq!(feed(&mut client, now, lost), [Event::NoFix], "{lost}");
     }
     assert_eq!(client.counts().without_fix, 4);
 }
@@ -103,7 +103,7 @@ fn what_cannot_be_is_refused_and_counted() {
         ),
     ] {
         let before = client.counts();
-        assert!(said(&mut client, now, line).is_empty(), "{line}");
+        assert!(feed(&mut client, now, line).is_empty(), "{line}");
         let after = client.counts();
         assert_eq!(after.spoilt - before.spoilt, u64::from(spoilt), "{line}");
         assert_eq!(
@@ -117,27 +117,27 @@ fn what_cannot_be_is_refused_and_counted() {
 #[test]
 fn a_receiver_that_goes_and_none_at_all_are_told() {
     let (mut client, now) = client(None);
-    assert!(said(&mut client, now, CAME).is_empty());
-    assert!(trouble(&said(&mut client, now, GONE)).contains("/dev/pts/3"));
+    assert!(feed(&mut client, now, CAME).is_empty());
+    assert!(trouble(&feed(&mut client, now, GONE)).contains("/dev/pts/3"));
     let none = r#"{"class":"DEVICES","devices":[]}"#;
     assert_eq!(
-        trouble(&said(&mut client, now, none)),
+        trouble(&feed(&mut client, now, none)),
         "gpsd has no receiver"
     );
     let error = r#"{"class":"ERROR","message":"Unrecognized\u0007 request"}"#;
-    let told = said(&mut client, now, error);
+    let told = feed(&mut client, now, error);
     assert_eq!(trouble(&told), "gpsd: Unrecognized request");
 }
 
 #[test]
 fn of_several_receivers_the_one_that_is_named_counts() {
     let (mut client, now) = client(Some("/dev/ttyACM0"));
-    assert!(said(&mut client, now, TPV).is_empty());
+    assert!(feed(&mut client, now, TPV).is_empty());
     let named = TPV.replace("/dev/pts/3", "/dev/ttyACM0");
-    assert_eq!(said(&mut client, now, &named).len(), 1);
-    assert!(said(&mut client, now, GONE).is_empty());
+    assert_eq!(feed(&mut client, now, &named).len(), 1);
+    assert!(feed(&mut client, now, GONE).is_empty());
     let others = r#"{"class":"DEVICES","devices":[{"path":"/dev/pts/3"}]}"#;
-    assert!(trouble(&said(&mut client, now, others)).ends_with("/dev/ttyACM0"));
+    assert!(trouble(&feed(&mut client, now, others)).ends_with("/dev/ttyACM0"));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_silent_gpsd_is_asked_once_and_then_given_up() {
     assert_eq!(client.poll_transmit().as_deref(), Some("?DEVICES;\n"));
     assert_eq!(client.deadline(), now + 2 * SILENCE);
     let answered = now + SILENCE + Duration::from_millis(5);
-    said(&mut client, answered, CAME);
+    feed(&mut client, answered, CAME);
     assert_eq!(client.deadline(), answered + SILENCE);
     client.elapse(answered + SILENCE).unwrap();
     let gone = client.elapse(answered + 2 * SILENCE);
@@ -170,8 +170,8 @@ fn an_oversized_line_is_passed_over_and_hides_no_later_one() {
     for _ in 0..100 {
         assert_eq!(client.receive(now, &[b'x'; 4096]), Ok(vec![]));
     }
-    assert!(said(&mut client, now, "").is_empty());
-    assert_eq!(said(&mut client, now, TPV).len(), 1);
+    assert!(feed(&mut client, now, "").is_empty());
+    assert_eq!(feed(&mut client, now, TPV).len(), 1);
     assert_eq!(client.counts().spoilt, 1);
 }
 
@@ -179,7 +179,7 @@ fn an_oversized_line_is_passed_over_and_hides_no_later_one() {
 fn a_week_number_that_rolled_over_is_mended() {
     let now = Instant::now();
     let mut client = Client::new(now, None, 1_767_225_600_000);
-    let events = said(&mut client, now, &TPV.replace("2026-06-01", "2006-10-16"));
+    let events = feed(&mut client, now, &TPV.replace("2026-06-01", "2006-10-16"));
     let [Event::Fix(fix)] = events[..] else {
         panic!("{events:?}");
     };

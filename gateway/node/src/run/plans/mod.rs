@@ -4,8 +4,8 @@
 //!
 //! The links follow by themselves, in the engine. Here is how plans get there.
 
-mod keeping;
 mod parts;
+mod saved;
 mod sending;
 mod taking;
 
@@ -21,8 +21,8 @@ use underpass_plans::{Acknowledgement, Direction, Plan, PlanError, Refused};
 use crate::clock::ControlClock;
 use crate::config::{Config, Current, Role};
 use crate::shell::Shell;
-use keeping::Keeper;
 use parts::Parts;
+use saved::SavedPlans;
 
 pub use parts::PartView;
 
@@ -61,7 +61,7 @@ pub struct Plans {
     parts: Mutex<Parts>,
     /// Something may have to be told.
     due: Notify,
-    keeper: Option<Keeper>,
+    saved: Option<SavedPlans>,
 }
 
 impl Plans {
@@ -81,12 +81,12 @@ impl Plans {
             acknowledge,
             parts: Mutex::default(),
             due: Notify::new(),
-            keeper: is_terminal.then(|| Keeper::new(&config.node.state_dir)),
+            saved: is_terminal.then(|| SavedPlans::new(&config.node.state_dir)),
         });
         plans.restore();
         let task = match config.node.role {
             Role::Hub => Some(super::background(sending::run(plans.clone()))),
-            Role::Terminal => Some(super::background(keeping::run(plans.clone()))),
+            Role::Terminal => Some(super::background(saved::run(plans.clone()))),
             Role::Relay => None,
         };
         if takes_part(&config) {
@@ -149,8 +149,8 @@ impl Plans {
         self.shell.tell_time(&self.clock);
         self.shell
             .with(|engine, now| engine.follow_return(now, hop, plan.clone()))?;
-        if let Some(keeper) = &self.keeper {
-            keeper.keep(&name, plan.clone());
+        if let Some(saved) = &self.saved {
+            saved.insert(&name, plan.clone());
         }
         self.acknowledge(plan, Some(self.config.get().node.number));
         Ok(())

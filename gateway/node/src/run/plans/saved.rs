@@ -1,4 +1,4 @@
-//! A terminal keeps its plans over a restart: in a blockage it is told none.
+//! A terminal saves its plans, since after a restart in a blockage it gets none.
 //!
 //! What they are worth depends on knowing control's time. A process that
 //! follows another one on a machine that has run on knows it by the machine's
@@ -33,15 +33,15 @@ const RIGHT_MS: u64 = 2_000;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What is kept, and where.
-pub struct Keeper {
+/// The plans that are saved, and where.
+pub struct SavedPlans {
     file: PathBuf,
     plans: Mutex<BTreeMap<String, Arc<Plan>>>,
     changed: Notify,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct PlanFile {
     version: u64,
     /// The machine's boot, and the time since then when control's was known.
     boot_id: String,
@@ -49,27 +49,27 @@ struct Kept {
     control_ms: u64,
     /// The time of day minus control's.
     offset_ms: Option<i64>,
-    plans: Vec<KeptPlan>,
+    plans: Vec<PathPlan>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeptPlan {
+struct PathPlan {
     path: String,
     plan: Value,
 }
 
-impl Keeper {
-    /// Keeps plans in the node's state folder.
-    pub fn new(state_dir: &Path) -> Keeper {
-        Keeper {
+impl SavedPlans {
+    /// Saves plans in the node's state folder.
+    pub fn new(state_dir: &Path) -> SavedPlans {
+        SavedPlans {
             file: state_dir.join("plans.json"),
             plans: Mutex::default(),
             changed: Notify::new(),
         }
     }
 
-    /// Keeps a path's newest plan.
-    pub fn keep(&self, path: &str, plan: Arc<Plan>) {
+    /// Sets a path's newest plan.
+    pub fn insert(&self, path: &str, plan: Arc<Plan>) {
         self.plans().insert(path.to_owned(), plan);
         self.changed.notify_one();
     }
@@ -81,33 +81,33 @@ impl Keeper {
     /// What is to be written at present; nothing while the time is not known.
     fn contents(&self, clock: &ControlClock) -> Option<Vec<u8>> {
         let plans = self.plans();
-        let kept = plans.iter().filter_map(|(path, plan)| {
+        let of_paths = plans.iter().filter_map(|(path, plan)| {
             let plan = serde_json::from_slice(&plan.encode()).ok()?;
             let path = path.clone();
-            Some(KeptPlan { path, plan })
+            Some(PathPlan { path, plan })
         });
-        let kept = Kept {
+        let content = PlanFile {
             version: VERSION,
             boot_id: boot_id()?,
             since_boot_ms: since_boot_ms()?,
             control_ms: clock.now_ms()?,
             offset_ms: clock.offset_ms(),
-            plans: kept.collect(),
+            plans: of_paths.collect(),
         };
-        serde_json::to_vec(&kept).ok()
+        serde_json::to_vec(&content).ok()
     }
 }
 
 /// Writes plans to the disk as they change until dropped.
 pub async fn run(plans: Arc<Plans>) {
-    let Some(keeper) = &plans.keeper else { return };
+    let Some(saved) = &plans.saved else { return };
     loop {
-        keeper.changed.notified().await;
-        if let Some(contents) = keeper.contents(&plans.clock) {
-            let file = keeper.file.clone();
+        saved.changed.notified().await;
+        if let Some(contents) = saved.contents(&plans.clock) {
+            let file = saved.file.clone();
             let written = tokio::task::spawn_blocking(move || write(&file, &contents)).await;
             if let Ok(Err(error)) = written {
-                let file = keeper.file.display();
+                let file = saved.file.display();
                 tracing::warn!(%file, %error, "a plan would not survive a restart");
             }
         }
@@ -124,30 +124,31 @@ fn write(file: &Path, contents: &[u8]) -> io::Result<()> {
 }
 
 impl Plans {
-    /// Takes up what was kept.
+    /// Follows the plans that were saved.
     pub(super) fn restore(&self) {
-        let Some(keeper) = &self.keeper else { return };
-        match read(&keeper.file) {
-            Ok(Some(kept)) => self.take_up(&kept),
+        let Some(saved) = &self.saved else { return };
+        match read(&saved.file) {
+            Ok(Some(content)) => self.take_up(&content),
             Ok(None) => {}
             Err(error) => {
-                let file = keeper.file.display();
-                tracing::warn!(%file, %error, "the plans kept there are not followed");
+                let file = saved.file.display();
+                tracing::warn!(%file, %error, "the plans saved there are not followed");
             }
         }
     }
 
-    fn take_up(&self, kept: &Kept) {
-        let Some(control_ms) = kept.control_now(boot_id(), since_boot_ms(), clock::utc_ms()) else {
+    fn take_up(&self, content: &PlanFile) {
+        let Some(control_ms) = content.control_now(boot_id(), since_boot_ms(), clock::utc_ms())
+        else {
             tracing::info!("plans of before the boot are not followed: the time is not known");
             return;
         };
         self.clock.heard(Instant::now(), control_ms);
         self.shell.tell_time(&self.clock);
-        for KeptPlan { path, plan } in &kept.plans {
+        for PathPlan { path, plan } in &content.plans {
             let hop = self.shell.read(|engine| engine.hop_named(path));
             let plan = Plan::decode(plan.to_string().as_bytes());
-            let (Some(hop), Ok(plan), Some(keeper)) = (hop, plan, &self.keeper) else {
+            let (Some(hop), Ok(plan), Some(saved)) = (hop, plan, &self.saved) else {
                 continue;
             };
             let plan = Arc::new(plan);
@@ -157,7 +158,7 @@ impl Plans {
             let version = plan.version();
             match taken {
                 Ok(()) => {
-                    keeper.keep(path, plan);
+                    saved.insert(path, plan);
                     tracing::info!(path, version, "plan of the former run taken up");
                 }
                 Err(error) => tracing::info!(path, version, %error, "plan not followed"),
@@ -166,7 +167,7 @@ impl Plans {
     }
 }
 
-impl Kept {
+impl PlanFile {
     /// What control's time is now, if that can be known.
     fn control_now(
         &self,
@@ -183,7 +184,7 @@ impl Kept {
     }
 }
 
-fn read(file: &Path) -> io::Result<Option<Kept>> {
+fn read(file: &Path) -> io::Result<Option<PlanFile>> {
     match std::fs::metadata(file) {
         Ok(found) if found.len() > MAX_FILE_BYTES => {
             return Err(io::Error::other("it is too large"));
@@ -191,9 +192,9 @@ fn read(file: &Path) -> io::Result<Option<Kept>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         _ => {}
     }
-    let kept: Kept = serde_json::from_slice(&std::fs::read(file)?)?;
-    match kept.version {
-        VERSION => Ok(Some(kept)),
+    let content: PlanFile = serde_json::from_slice(&std::fs::read(file)?)?;
+    match content.version {
+        VERSION => Ok(Some(content)),
         version => Err(io::Error::other(format!("it is of version {version}"))),
     }
 }
@@ -220,8 +221,8 @@ fn since_boot_ms() -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn kept(offset_ms: Option<i64>) -> Kept {
-        Kept {
+    fn file_with(offset_ms: Option<i64>) -> PlanFile {
+        PlanFile {
             version: VERSION,
             boot_id: "this".to_owned(),
             since_boot_ms: 5_000,
@@ -233,19 +234,22 @@ mod tests {
 
     #[test]
     fn within_a_boot_control_time_runs_on_whatever_the_time_of_day() {
-        let kept = kept(None);
-        let now = kept.control_now(Some("this".into()), Some(7_500), Some(42));
+        let content = file_with(None);
+        let now = content.control_now(Some("this".into()), Some(7_500), Some(42));
         assert_eq!(now, Some(1_800_000_002_500));
-        assert_eq!(kept.control_now(Some("this".into()), Some(1), None), None);
+        assert_eq!(
+            content.control_now(Some("this".into()), Some(1), None),
+            None
+        );
     }
 
     #[test]
     fn after_a_boot_the_time_of_day_counts_if_it_was_right() {
-        let at = |kept: Kept, utc_ms| kept.control_now(Some("that".into()), Some(9), utc_ms);
-        assert_eq!(at(kept(Some(-300)), Some(1_000)), Some(1_300));
-        assert_eq!(at(kept(Some(-300)), None), None);
-        assert_eq!(at(kept(Some(3_000)), Some(1_000)), None);
-        assert_eq!(at(kept(None), Some(1_000)), None);
+        let at = |file: PlanFile, utc_ms| file.control_now(Some("that".into()), Some(9), utc_ms);
+        assert_eq!(at(file_with(Some(-300)), Some(1_000)), Some(1_300));
+        assert_eq!(at(file_with(Some(-300)), None), None);
+        assert_eq!(at(file_with(Some(3_000)), Some(1_000)), None);
+        assert_eq!(at(file_with(None), Some(1_000)), None);
     }
 
     #[test]
@@ -253,11 +257,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("plans.json");
         assert!(read(&file).unwrap().is_none());
-        let mut kept = kept(Some(7));
-        write(&file, &serde_json::to_vec(&kept).unwrap()).unwrap();
+        let mut content = file_with(Some(7));
+        write(&file, &serde_json::to_vec(&content).unwrap()).unwrap();
         assert_eq!(read(&file).unwrap().unwrap().offset_ms, Some(7));
-        kept.version = 2;
-        write(&file, &serde_json::to_vec(&kept).unwrap()).unwrap();
+        content.version = 2;
+        write(&file, &serde_json::to_vec(&content).unwrap()).unwrap();
         assert!(read(&file).is_err());
         write(&file, b"{").unwrap();
         assert!(read(&file).is_err());
