@@ -78,6 +78,8 @@ def _run(arguments: argparse.Namespace) -> int:
         result.campaign = arguments.campaign
         result.took_s = round(time.monotonic() - began, 1)
         say(f"== {name} took {result.took_s:.0f} s: {result.save(arguments.into)}")
+        if left_out := result.notes.get("left out"):
+            say(f"left out: {left_out}")
         results.append(result)
         # The experiments of a campaign run beside each other: it makes the report at its end.
         if arguments.campaign is None:

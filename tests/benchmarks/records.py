@@ -93,6 +93,12 @@ class Result:
     # samples themselves. In a file of its own.
     samples: dict[str, list[list[float]]] = field(default_factory=dict)
 
+    def left_out(self, reason: str | None) -> bool:
+        """Note why this machine cannot run the experiment; tell whether there is a reason."""
+        if reason:
+            self.notes["left out"] = reason
+        return bool(reason)
+
     def save(self, folder: Path) -> Path:
         """Write it to `<experiment>.json`, and its samples to `<experiment>.samples.json`.
 

@@ -44,8 +44,7 @@ def run(settings: Settings) -> Result:
     """Block twelve uploads, then twelve downloads, and time new exchanges from the return on."""
     result = Result("after-blockage")
     result.told["underpass"] = TOLD_PAIR
-    if reason := missing("underpass"):
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     for way in _BACKLOG:
         runs: list[_Behind] = []

@@ -12,7 +12,6 @@ from functools import partial
 
 from tests.benchmarks.bench import HEADERS_LEAVE, OURS, Bench, Series, Settings, bench, say
 from tests.benchmarks.experiments.downloads import (
-    download_by,
     seconds,
     transfer_record,
     typical_curve,
@@ -61,7 +60,7 @@ def run_object(settings: Settings) -> Result:
             planned: Underpass | None, access: Access, seed: int, deadline_s: float
         ) -> Transfer:
             with _arranged(on, blockages, planned):
-                return download_by(access, size, seed, deadline_s)
+                return access.download(size, seed, deadline_s)
 
         variants = _variants(on)
         series = [Series(subject, partial(one, planned)) for subject, planned, _ in variants]
@@ -137,7 +136,7 @@ def _resumptions(on: Bench, count: int) -> list[list[float]]:
         back = blockage.start_s + blockage.duration_s
         after_s = _BETWEEN_S if name == OURS else patience
         with _arranged(on, [blockage], None):
-            transfer = download_by(access, _ENDLESS, seed, back + after_s)
+            transfer = access.download(_ENDLESS, seed, back + after_s)
         first = next((at for at, _ in transfer.curve if at > back), math.inf)
         values[name].append((min(first, back + patience) - back) / rtt_s)
         return transfer
@@ -159,7 +158,7 @@ def _drive(
 
         def one(planned: Underpass | None, access: Access, seed: int, _: float) -> Transfer:
             with _arranged(on, later, planned):
-                return download_by(access, _ENDLESS, seed, _LEAD_S + length_s)
+                return access.download(_ENDLESS, seed, _LEAD_S + length_s)
 
         variants = _variants(on)
         series = [Series(subject, partial(one, planned)) for subject, planned, _ in variants]

@@ -7,7 +7,6 @@ from functools import partial
 from tests.benchmarks.bench import HEADERS_LEAVE, Series, Settings, bench
 from tests.benchmarks.experiments.downloads import (
     Overheads,
-    download_by,
     seconds,
     transfer_record,
     typical_curve,
@@ -52,7 +51,7 @@ def _bulk(
         overheads = Overheads(on, "forward", "return")
 
         def one(name: str, access: Access, seed: int, deadline_s: float) -> Transfer:
-            return overheads.of(name, lambda: download_by(access, size, seed, deadline_s))
+            return overheads.of(name, lambda: access.download(size, seed, deadline_s))
 
         series = [Series(subject, partial(one, subject.name)) for subject in on.subjects]
         done = on.in_turn(series, 3)

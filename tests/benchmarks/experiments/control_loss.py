@@ -55,8 +55,7 @@ def run(settings: Settings) -> Result:
     """Stop and start the service, then its database, for a minute each."""
     result = Result("control-loss")
     result.told["underpass"] = TOLD_PAIR
-    if reason := missing("underpass") or postgresql.missing():
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass") or postgresql.missing()):
         return result
     for name in ("service", "database"):
         losses = [_loss(name, settings.seed + run) for run in range(settings.runs or 1)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from tests.benchmarks.bench import Bench, Series, say
 from tests.benchmarks.records import Record, record
 from tests.benchmarks.subjects import Access, Subject
-from tests.testbed.client.transfer import Transfer, download
+from tests.testbed.client.transfer import Transfer
 
 
 def download_series(
@@ -17,7 +17,7 @@ def download_series(
     """Download an object so many times by way of every subject; return each one's transfers."""
 
     def one(access: Access, seed: int, deadline_s: float) -> Transfer:
-        return download_by(access, size, seed, deadline_s)
+        return access.download(size, seed, deadline_s)
 
     series = [Series(subject, one) for subject in bench.subjects]
     done = bench.in_turn(series, runs, idle_before_each=idle_before_each)
@@ -26,19 +26,6 @@ def download_series(
             if transfer.error and not transfer.error.startswith("TimeoutError"):
                 say(f"{each.subject.name}: {transfer.error}")
         yield each.subject, transfers
-
-
-def download_by(access: Access, size: int, seed: int, deadline_s: float) -> Transfer:
-    """Download an object once by way of a subject."""
-    return download(
-        access.client,
-        access.host,
-        size,
-        port=access.port,
-        route=access.route,
-        seed=seed,
-        deadline_s=deadline_s,
-    )
 
 
 class Overheads:

@@ -46,8 +46,7 @@ def run_throughput(settings: Settings) -> Result:
     """Two nodes on loopback, custody on disk against custody in memory, in turns."""
     result = Result("disk-throughput")
     result.told = dict.fromkeys(("underpass", "underpass-memory", "underpass-disk"), TOLD_NOTHING)
-    if reason := missing("underpass"):
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     for streams in (1, 64):
         rates: dict[str, list[float]] = {"memory": [], "disk": []}
@@ -105,8 +104,7 @@ def run_restart(settings: Settings) -> Result:
     """A relay with 1 GiB in custody: its memory, and how soon it serves again when killed."""
     result = Result("disk-restart")
     result.told["underpass"] = TOLD_NOTHING
-    if reason := missing("underpass"):
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     filled: list[_Filled] = []
     for _ in range(settings.runs or 3):

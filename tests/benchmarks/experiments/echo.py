@@ -15,7 +15,6 @@ from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.testbed import ports
 from tests.testbed.client.echo import echo_times
-from tests.testbed.client.transfer import download
 from tests.testbed.profile import PROFILE_V
 
 _ECHOES = 100
@@ -73,15 +72,7 @@ def _saturated(on: Bench, access: Access) -> Iterator[None]:
 
     def load() -> None:
         while not stop.is_set():
-            download(
-                access.client,
-                access.host,
-                _HUGE,
-                port=access.port,
-                route=access.route,
-                deadline_s=_LOAD_S,
-                stop=stop,
-            )
+            access.download(_HUGE, 1, _LOAD_S, stop=stop)
 
     thread = threading.Thread(target=load, name="bulk")
     thread.start()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tests.benchmarks.subjects import Access
 from tests.testbed import ports
-from tests.testbed.client.transfer import Transfer, download, request, upload
+from tests.testbed.client.transfer import Transfer, request
 from tests.testbed.namespace import Namespace
 
 _ENDLESS = 1_000_000_000_000
@@ -29,15 +29,7 @@ def run_flows(accesses: Sequence[Access], seconds: float, seed: int) -> list[Tra
     transfers: list[Transfer | None] = [None] * len(accesses)
 
     def flow(place: int, access: Access) -> None:
-        transfers[place] = download(
-            access.client,
-            access.host,
-            _ENDLESS,
-            port=access.port,
-            route=access.route,
-            seed=seed + place,
-            deadline_s=seconds,
-        )
+        transfers[place] = access.download(_ENDLESS, seed + place, seconds)
 
     threads = [
         threading.Thread(target=flow, args=pair, name=f"flow-{pair[0]}")
@@ -72,16 +64,9 @@ def run_uploads(
     sent: list[Transfer | None] = [None] * len(accesses)
 
     def flow(place: int, access: Access) -> None:
-        sent[place] = upload(
-            access.client,
-            access.host,
-            _ENDLESS,
-            port=access.port,
-            route=access.route,
-            seed=seed + place,
-            deadline_s=seconds + 2 * _SAMPLE_S,
-            query=f"&name={names[place]}",
-        )
+        deadline_s = seconds + 2 * _SAMPLE_S
+        query = f"&name={names[place]}"
+        sent[place] = access.upload(_ENDLESS, seed + place, deadline_s, query=query)
 
     threads = [
         threading.Thread(target=flow, args=pair, name=f"flow-{pair[0]}")

@@ -25,10 +25,7 @@ def run(settings: Settings) -> Result:
     """Measure what the twenty get beside each neighbour, in turns."""
     result = Result("hostile")
     result.told["underpass"] = "nothing; warm: sessions up"
-    reason = missing("underpass", "swarm")
-    if reason:
-        say(f"hostile is left out: {reason}")
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass", "swarm")):
         return result
     ratios, broken, memory = [], [], []
     for _ in range(settings.runs or 3):

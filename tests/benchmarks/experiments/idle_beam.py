@@ -64,8 +64,7 @@ def run(settings: Settings) -> Result:
     """Upload beside them, under the plans of a live control service."""
     result = Result("idle-beam")
     result.told["underpass"] = TOLD_PAIR
-    if reason := missing("underpass"):
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     shares = [_one(settings.seed + number) for number in range(settings.runs or 5)]
     for part in ("upload", "plan", "idle"):

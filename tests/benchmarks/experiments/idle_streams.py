@@ -23,10 +23,7 @@ def run(settings: Settings) -> Result:
     """Open the streams, pass a message through each, wait, and read the nodes' memory."""
     result = Result("idle-streams")
     result.told["underpass"] = TOLD_NOTHING
-    reason = missing("underpass")
-    if reason:
-        say(f"underpass is left out: {reason}")
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

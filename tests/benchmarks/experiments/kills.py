@@ -66,8 +66,7 @@ def run(settings: Settings) -> Result:
     """Kill and count what does not hold."""
     result = Result("kill-9")
     result.told["underpass"] = TOLD_PAIR
-    if reason := missing("underpass"):
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     runs = settings.runs or _RUNS
     found: list[str] = []

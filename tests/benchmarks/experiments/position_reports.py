@@ -47,10 +47,7 @@ def run(settings: Settings) -> Result:
     result.told["underpass"] = "nothing"
     with tempfile.TemporaryDirectory() as folder:
         _measure(result, "sqlite", f"sqlite:///{folder}/control.db", settings)
-    reason = postgresql.missing()
-    if reason:
-        say(f"PostgreSQL is left out: {reason}")
-        result.notes["left out"] = reason
+    if result.left_out(postgresql.missing()):
         return result
     with postgresql.server(durable=True) as server:
         server.sql("CREATE DATABASE control")

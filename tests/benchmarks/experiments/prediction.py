@@ -25,10 +25,7 @@ def run(settings: Settings) -> Result:
         for drive in drives(settings.runs or _DRIVES, settings.seed)
     ]
     _measure(result, "synthetic", island, made)
-    reason = field.missing_drive()
-    if reason:
-        say(f"the recorded drive is left out: {reason}")
-        result.notes["left out"] = reason
+    if result.left_out(field.missing_drive()):
         return result
     recorded = field.recorded()
     result.notes["the recorded drive"] = (

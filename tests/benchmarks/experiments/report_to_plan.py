@@ -72,13 +72,10 @@ def run(settings: Settings) -> Result:
     """Announce blockages one after another, over SQLite and over PostgreSQL."""
     result = Result("report-to-plan")
     result.told["underpass"] = TOLD_PAIR
-    if reason := missing("underpass"):
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     databases = ["sqlite"]
-    if reason := postgresql.missing():
-        result.notes["left out"] = reason
-    else:
+    if not result.left_out(postgresql.missing()):
         databases.append("postgresql")
     for database in databases:
         courses = _courses(database, settings.runs or _RUNS, settings.seed)

@@ -39,8 +39,7 @@ def run(settings: Settings) -> Result:
     """
     result = Result("restart-blocked")
     result.told["underpass"] = TOLD_PAIR
-    if reason := missing("underpass"):
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     found: list[_Behind] = []
     runs = settings.runs or _RUNS

@@ -25,8 +25,7 @@ def run(settings: Settings) -> Result:
     """Run the soak, by default once; three at once where there are more."""
     result = Result("soak")
     result.told["underpass"] = TOLD_PAIR
-    if reason := missing("underpass"):
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass")):
         return result
     # Side by side, each on a test bed of its own: its hop of 40 Mbit/s leaves the machine room.
     with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -8,7 +8,7 @@ from tests.benchmarks.bench import Series, Settings, bench
 from tests.benchmarks.experiments.downloads import typical_curve
 from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects import Access
-from tests.testbed.client.transfer import Transfer, download
+from tests.testbed.client.transfer import Transfer
 from tests.testbed.profile import PROFILE_G
 
 _SECONDS = 5.0
@@ -23,15 +23,7 @@ def run(settings: Settings) -> Result:
     values: dict[str, list[float]] = {}
 
     def one(access: Access, seed: int, _deadline_s: float) -> Transfer:
-        return download(
-            access.client,
-            access.host,
-            _SIZE,
-            port=access.port,
-            route=access.route,
-            seed=seed,
-            deadline_s=_SECONDS,
-        )
+        return access.download(_SIZE, seed, _SECONDS)
 
     with bench(PROFILE_G, settings) as on:
         done = on.in_turn([Series(subject, one) for subject in on.subjects], 30)

@@ -23,10 +23,7 @@ def run(settings: Settings) -> Result:
     """Leave 2,000 terminals idle for ten minutes; have 250 download 5 MB each at once."""
     result = Result("swarm")
     result.told["underpass"] = "nothing; warm: sessions up"
-    reason = missing("underpass", "swarm")
-    if reason:
-        say(f"swarm is left out: {reason}")
-        result.notes["left out"] = reason
+    if result.left_out(missing("underpass", "swarm")):
         return result
     runs = settings.runs or 1
     idle = [measure_idle(_IDLE, _IDLE_S) for _ in range(runs)]

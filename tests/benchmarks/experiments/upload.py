@@ -8,7 +8,7 @@ from tests.benchmarks.bench import HEADERS_LEAVE, Series, Settings, bench
 from tests.benchmarks.experiments.downloads import Overheads, seconds, transfer_record
 from tests.benchmarks.records import Result
 from tests.benchmarks.subjects import Access
-from tests.testbed.client.transfer import Transfer, upload
+from tests.testbed.client.transfer import Transfer
 from tests.testbed.profile import PROFILE_V
 
 _SIZE = 10_000_000
@@ -23,7 +23,7 @@ def run(settings: Settings) -> Result:
         overheads = Overheads(on, "return", "forward")
 
         def one(name: str, access: Access, seed: int, deadline_s: float) -> Transfer:
-            return overheads.of(name, lambda: _upload(access, seed, deadline_s))
+            return overheads.of(name, lambda: access.upload(_SIZE, seed, deadline_s))
 
         series = [Series(subject, partial(one, subject.name)) for subject in on.subjects]
         done = on.in_turn(series, 30)
@@ -43,15 +43,3 @@ def run(settings: Settings) -> Result:
         result.notes |= on.notes()
         result.told |= on.told()
     return result
-
-
-def _upload(access: Access, seed: int, deadline_s: float) -> Transfer:
-    return upload(
-        access.client,
-        access.host,
-        _SIZE,
-        port=access.port,
-        route=access.route,
-        seed=seed,
-        deadline_s=deadline_s,
-    )

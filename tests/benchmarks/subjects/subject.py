@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from tests.testbed import addresses, ports
+from tests.testbed.client import transfer
 from tests.testbed.client.route import DIRECT, Route
 from tests.testbed.namespace import Namespace
 from tests.testbed.topology import Testbed
@@ -29,6 +31,36 @@ class Access:
     route: Route
     host: str
     port: int
+
+    def download(
+        self, size: int, seed: int, deadline_s: float, *, stop: threading.Event | None = None
+    ) -> transfer.Transfer:
+        """Fetch `size` bytes once, until the deadline or until told to stop."""
+        return transfer.download(
+            self.client,
+            self.host,
+            size,
+            port=self.port,
+            route=self.route,
+            seed=seed,
+            deadline_s=deadline_s,
+            stop=stop,
+        )
+
+    def upload(
+        self, size: int, seed: int, deadline_s: float, *, query: str = ""
+    ) -> transfer.Transfer:
+        """Send `size` bytes once, until the deadline."""
+        return transfer.upload(
+            self.client,
+            self.host,
+            size,
+            port=self.port,
+            route=self.route,
+            seed=seed,
+            deadline_s=deadline_s,
+            query=query,
+        )
 
 
 class Subject(ABC):
