@@ -13,6 +13,6 @@ pub mod wire;
 
 pub use exercise::exercise;
 pub use net::{
-    Backoff, Dialer, DialerConfig, DialerStatus, LaneStatus, Listener, ListenerConfig,
-    SessionDefaults, SharedPartials, SlotStatus, SocketOptions,
+    Dialer, DialerConfig, DialerStatus, LaneStatus, Listener, ListenerConfig, SessionDefaults,
+    SharedPartials, SlotStatus, SocketOptions,
 };

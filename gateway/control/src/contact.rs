@@ -1,11 +1,21 @@
 //! How the contact with the control service is, for log, API and metrics.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
+use underpass_backoff::Backoff;
 
 use crate::service::ServiceError;
+
+/// Pauses while the service does not answer.
+pub(crate) const BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(500),
+    max: Duration::from_secs(10),
+};
+
+/// The pause when it lets nobody in: somebody has to change something first.
+pub(crate) const DENIED_PAUSE: Duration = Duration::from_secs(15);
 
 /// Whether requests of one sort are answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,22 +6,13 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::backoff::Backoff;
-use crate::contact::{Contact, Watched, is_denial};
+use crate::contact::{BACKOFF, Contact, DENIED_PAUSE, Watched, is_denial};
 use crate::events::EventParser;
-use crate::poster::chance;
 use crate::service::{Service, ServiceError, told};
 
 /// A stream that has been silent for so long is gone: a comment comes each
 /// 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
-
-/// The first pause before connecting again, and the longest.
-const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// The pause when the service lets nobody in.
-const DENIED_PAUSE: Duration = Duration::from_secs(15);
 
 /// A stream that lasted so long was no failure.
 const LASTING: Duration = Duration::from_secs(10);
@@ -84,17 +75,18 @@ struct Run {
 
 impl Run {
     async fn serve(mut self) {
-        let mut backoff = Backoff::new(PAUSE, LONGEST_PAUSE);
+        let mut failures: u32 = 0;
         loop {
             let began = Instant::now();
             let error = self.follow().await;
             self.contact.failed(&error);
             if began.elapsed() >= LASTING {
-                backoff.reset();
+                failures = 0;
             }
+            failures = failures.saturating_add(1);
             let pause = match is_denial(&error) {
                 true => DENIED_PAUSE,
-                false => backoff.pause(chance()),
+                false => BACKOFF.jittered(failures, fastrand::f64()),
             };
             tokio::time::sleep(pause).await;
         }

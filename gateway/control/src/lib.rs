@@ -5,7 +5,6 @@
 //! clocks; so are the parser of events, the clock's filter and the pauses.
 //! `docs/control-protocol.md` specifies what goes over the wire.
 
-mod backoff;
 mod contact;
 mod document;
 mod events;

@@ -1,7 +1,5 @@
 //! The shell of the queue: posts, spools, and keeps the time.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -266,7 +264,7 @@ impl Run {
             Err(error) => self.failed(error),
         };
         let mut queue = self.posting.queue();
-        queue.posted(now, lane, &outcome, chance());
+        queue.posted(now, lane, &outcome, fastrand::f64());
     }
 
     fn answered(&mut self, reply: &Reply) -> Outcome {
@@ -328,12 +326,6 @@ impl Run {
 fn utc_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0))
-}
-
-/// A random number.
-pub(crate) fn chance() -> u64 {
-    // The hasher's keys are random, new for each.
-    RandomState::new().build_hasher().finish()
 }
 
 pub(crate) async fn sleep_until(at: Option<Instant>) {

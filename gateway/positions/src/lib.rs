@@ -2,11 +2,10 @@
 //!
 //! A [`Feed`] makes fixes of what a source sends: [`gpsd::Client`] of gpsd's
 //! JSON, [`nmea::Stream`] of NMEA 0183 sentences. [`Pace`] says which of the
-//! fixes are reported, [`Replay`] moves the times of a recorded drive to now,
-//! [`Backoff`] says when to try again. All of it is free of I/O and clocks:
-//! bytes and the time go in, fixes and the next deadline come out.
+//! fixes are reported, [`Replay`] moves the times of a recorded drive to
+//! now. All of it is free of I/O and clocks: bytes and the time go in, fixes and
+//! the next deadline come out.
 
-mod backoff;
 mod calendar;
 mod feed;
 mod fix;
@@ -17,7 +16,6 @@ mod pace;
 mod replay;
 mod sequence;
 
-pub use backoff::Backoff;
 pub use feed::{Counts, Event, Feed, FeedError};
 pub use fix::{Fix, FixError, MAX_SPEED_MPS};
 pub use pace::Pace;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use underpass_backoff::Backoff;
 use underpass_cla::{Class, Node};
 
+use super::SessionDefaults;
 use super::lane::Lane;
 use super::registry::Registry;
-use super::{Backoff, SessionDefaults};
 use crate::tls::ClientTls;
 
 /// What a dialer is to do.

@@ -209,7 +209,7 @@ impl Lane {
             .shared
             .config
             .backoff
-            .delay(self.failures, fastrand::f64());
+            .jittered(self.failures, fastrand::f64());
         self.retry_at = Instant::now() + delay;
     }
 

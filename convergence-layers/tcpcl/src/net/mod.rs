@@ -5,7 +5,6 @@
 //! node reaches it through a handle that never blocks ([`handle`]).
 
 mod attempts;
-mod backoff;
 mod contact;
 mod dialer;
 mod driver;
@@ -33,7 +32,6 @@ use underpass_cla::SessionId;
 
 use crate::session::{Role, SessionConfig};
 
-pub use backoff::Backoff;
 pub use dialer::{Dialer, DialerConfig, DialerStatus, LaneStatus, SlotStatus};
 pub use listener::{Listener, ListenerConfig};
 pub use pacing::payload_bytes_per_second;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use underpass_tcpcl::{Backoff, DialerConfig, ListenerConfig, SessionDefaults};
+use underpass_backoff::Backoff;
+use underpass_tcpcl::{DialerConfig, ListenerConfig, SessionDefaults};
 
 /// What the sessions of test node `number` have in common.
 fn defaults(number: u32) -> SessionDefaults {

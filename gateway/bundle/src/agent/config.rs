@@ -5,6 +5,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use underpass_backoff::Backoff;
+
 use super::authority::Relaying;
 use crate::wire::{CodePoints, CrcKind, DecodeLimits, names_node};
 
@@ -69,6 +71,15 @@ impl Default for CustodyTimer {
             min: Duration::from_secs(1),
             max: Duration::from_secs(60),
         }
+    }
+}
+
+impl CustodyTimer {
+    /// `base`, doubled once for each attempt that has failed already, up to the
+    /// upper bound.
+    pub(crate) fn backed_off(&self, base: Duration, failed: u32) -> Duration {
+        let max = self.max;
+        Backoff { base, max }.delay(failed.saturating_add(1))
     }
 }
 

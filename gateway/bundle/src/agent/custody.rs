@@ -10,7 +10,6 @@ use underpass_work::each;
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::BundleId;
-use super::neighbour::backed_off;
 use super::stored::Phase;
 use crate::wire::{ACCEPTED, CodePoints, CustodyDialect, Disposition, REFUSED, SequenceName};
 
@@ -115,7 +114,7 @@ impl Agent {
     pub(super) fn try_later(&mut self, now: Instant, id: BundleId) {
         let timer = self.config.custody_timer;
         if let Some(stored) = self.bundles.get_mut(&id) {
-            let delay = backed_off(timer.min, stored.unanswered, timer.max);
+            let delay = timer.backed_off(timer.min, stored.unanswered);
             let delay = spread(delay, id.0 ^ u64::from(stored.unanswered) << 32);
             stored.unanswered += 1;
             self.wait_until(now + delay, id);

@@ -11,7 +11,6 @@ use underpass_work::each;
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event, Offer};
-use super::neighbour::backed_off;
 use super::originate::Draft;
 use super::stored::{Phase, Sent, StoredBundle};
 use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
@@ -292,7 +291,7 @@ impl Agent {
         if neighbour.paused.is_some() {
             return;
         }
-        let until = now + backed_off(timer.min / 4, neighbour.refusals, timer.max);
+        let until = now + timer.backed_off(timer.min / 4, neighbour.refusals);
         neighbour.paused = Some(until);
         neighbour.refusals += 1;
         self.pauses.insert((until, via));

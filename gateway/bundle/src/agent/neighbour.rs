@@ -120,12 +120,6 @@ impl Neighbour {
             Some(delay) => delay.mean + delay.deviation * 4,
             None => timer.initial,
         };
-        backed_off(base.max(timer.min), unanswered, timer.max)
+        timer.backed_off(base.max(timer.min), unanswered)
     }
-}
-
-/// `base`, doubled `times` times, at most `max`.
-pub(crate) fn backed_off(base: Duration, times: u32, max: Duration) -> Duration {
-    let factor = 1u32.checked_shl(times).unwrap_or(u32::MAX);
-    base.saturating_mul(factor).min(max)
 }

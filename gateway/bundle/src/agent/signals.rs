@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::config::NeighbourId;
-use super::ranges::Ranges;
+use super::memory::{Numbers, pop_first};
 use crate::wire::{
     ACCEPTED, Cteb, CustodyDialect, Disposition, Eid, REFUSED, Sequence, SequenceName,
 };
@@ -39,8 +39,8 @@ pub(crate) struct SignalTo {
 
 #[derive(Debug, Default)]
 struct Gathered {
-    accepted: BTreeMap<u64, Ranges>,
-    refused: BTreeMap<u64, Ranges>,
+    accepted: BTreeMap<u64, Numbers>,
+    refused: BTreeMap<u64, Numbers>,
     ranges: usize,
 }
 
@@ -86,7 +86,7 @@ impl Signals {
         };
         let ranges = by_sequence.entry(cteb.sequence).or_default();
         let before = ranges.len();
-        ranges.insert(cteb.number);
+        ranges.insert(cteb.number..=cteb.number);
         gathered.ranges = gathered.ranges + ranges.len() - before;
     }
 
@@ -133,7 +133,7 @@ impl Signals {
 }
 
 fn take_sequences(
-    by_sequence: &mut BTreeMap<u64, Ranges>,
+    by_sequence: &mut BTreeMap<u64, Numbers>,
     to: &SignalTo,
     budget: &mut usize,
 ) -> Vec<Sequence> {
@@ -155,12 +155,12 @@ fn take_sequences(
     sequences
 }
 
-fn take_runs(name: SequenceName, ranges: &mut Ranges, budget: &mut usize) -> Option<Sequence> {
-    let (first, mut last) = ranges.pop_first()?;
+fn take_runs(name: SequenceName, numbers: &mut Numbers, budget: &mut usize) -> Option<Sequence> {
+    let (first, mut last) = pop_first(numbers)?;
     *budget -= 1;
     let mut runs = vec![(last - first).saturating_add(1)];
     while *budget > 0
-        && let Some((from, to)) = ranges.pop_first()
+        && let Some((from, to)) = pop_first(numbers)
     {
         *budget -= 1;
         runs.push(from - last - 1);

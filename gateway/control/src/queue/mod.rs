@@ -18,8 +18,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backoff::Backoff;
-
 pub use posting::{Lane, Outcome};
 
 use posting::LaneState;
@@ -125,7 +123,8 @@ pub struct Queue {
     routine_at: Instant,
     /// Nothing is posted before this.
     paused_until: Option<Instant>,
-    backoff: Backoff,
+    /// Posts in a row that did not reach the service.
+    failures: u32,
     /// Whether the last post was answered as it should.
     reachable: bool,
     /// Not saved yet, in the order in which they came.
@@ -180,7 +179,7 @@ impl Queue {
             urgent_since: None,
             routine_at: now,
             paused_until: None,
-            backoff: Backoff::new(posting::PAUSE, posting::LONGEST_PAUSE),
+            failures: 0,
             reachable: true,
             unsaved: VecDeque::new(),
             saving: Vec::new(),

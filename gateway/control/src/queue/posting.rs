@@ -5,17 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Action, Queue, newest};
+use crate::contact::{BACKOFF, DENIED_PAUSE};
 use crate::document::{MAX_BYTES, MAX_REPORTS};
 
 /// What is urgent waits so long for others of its moment.
 const GATHER: Duration = Duration::from_millis(10);
-
-/// The first pause when the service does not answer, and the longest.
-pub(super) const PAUSE: Duration = Duration::from_millis(500);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// The pause when it lets nobody in: that takes somebody who mends it.
-const DENIED_PAUSE: Duration = Duration::from_secs(15);
 
 /// One of the two ways to the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +64,9 @@ impl LaneState {
 }
 
 impl Queue {
-    /// What became of the post of a lane. `chance` is any random number.
-    pub fn posted(&mut self, now: Instant, lane: Lane, outcome: &Outcome, chance: u64) {
+    /// What became of the post of a lane. `jitter` in 0..1 spreads the pause
+    /// after a failure.
+    pub fn posted(&mut self, now: Instant, lane: Lane, outcome: &Outcome, jitter: f64) {
         let posted = std::mem::take(&mut self.lane(lane).in_flight);
         let count = posted.len();
         self.reachable = matches!(outcome, Outcome::Answered { .. } | Outcome::Rejected);
@@ -97,10 +92,13 @@ impl Queue {
         }
         self.paused_until = match outcome {
             Outcome::Answered { .. } | Outcome::Rejected => {
-                self.backoff.reset();
+                self.failures = 0;
                 None
             }
-            Outcome::Unavailable => Some(now + self.backoff.pause(chance)),
+            Outcome::Unavailable => {
+                self.failures = self.failures.saturating_add(1);
+                Some(now + BACKOFF.jittered(self.failures, jitter))
+            }
             Outcome::Denied => Some(now + DENIED_PAUSE),
         };
         self.bound();

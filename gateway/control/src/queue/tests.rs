@@ -57,7 +57,7 @@ fn what_is_urgent_goes_at_once_with_others_of_its_moment() {
     // What comes meanwhile follows when the answer is there.
     take(&mut queue, start + ms(12), Lane::Urgent, "c", None);
     assert_eq!(actions(&mut queue, start + ms(40)), []);
-    queue.posted(start + ms(40), Lane::Urgent, &ALL, 0);
+    queue.posted(start + ms(40), Lane::Urgent, &ALL, 1.0);
     let done = actions(&mut queue, start + ms(40));
     assert_eq!(post(&done), Some((Lane::Urgent, vec!["c"])));
 }
@@ -73,7 +73,7 @@ fn the_rest_goes_once_in_each_interval_and_holds_up_nothing_urgent() {
     take(&mut queue, start + ms(100), Lane::Urgent, "u", None);
     let done = actions(&mut queue, start + ms(110));
     assert_eq!(post(&done), Some((Lane::Urgent, vec!["u"])));
-    queue.posted(start + ms(120), Lane::Routine, &ALL, 0);
+    queue.posted(start + ms(120), Lane::Routine, &ALL, 1.0);
     assert_eq!(post(&actions(&mut queue, start + ms(200))), None);
     let done = actions(&mut queue, start + ms(1000));
     assert_eq!(post(&done), Some((Lane::Routine, vec!["b"])));
@@ -85,7 +85,7 @@ fn while_the_service_answers_the_disk_is_left_alone() {
     let mut queue = Queue::new(start, LIMITS, []);
     take(&mut queue, start, Lane::Urgent, "a", Some(7));
     actions(&mut queue, start + ms(10));
-    queue.posted(start + ms(200), Lane::Urgent, &ALL, 0);
+    queue.posted(start + ms(200), Lane::Urgent, &ALL, 1.0);
     let done = actions(&mut queue, start + ms(300));
     assert_eq!(done, [Action::Release(7)]);
     assert_eq!(queue.next_timeout(), None);
@@ -103,7 +103,7 @@ fn custody_is_released_when_all_of_a_bundle_is_on_the_disk() {
     let texts = vec!["a".to_owned(), "b".to_owned()];
     take_all(&mut queue, start, Lane::Urgent, texts, Some(7));
     actions(&mut queue, start + ms(10));
-    queue.posted(start + ms(20), Lane::Urgent, &Outcome::Unavailable, 0);
+    queue.posted(start + ms(20), Lane::Urgent, &Outcome::Unavailable, 1.0);
     let done = actions(&mut queue, start + ms(250));
     assert!(
         matches!(&done[..], [Action::Save(entries)] if entries.len() == 2),
@@ -121,7 +121,7 @@ fn custody_is_released_when_all_of_a_bundle_is_on_the_disk() {
     let done = actions(&mut queue, start + ms(5400));
     assert_eq!(done, [Action::Release(7)]);
     // Once accepted it is forgotten there.
-    queue.posted(start + ms(5500), Lane::Urgent, &ALL, 0);
+    queue.posted(start + ms(5500), Lane::Urgent, &ALL, 1.0);
     assert_eq!(
         actions(&mut queue, start + ms(5500)),
         [Action::Forget(vec![0, 1])]
@@ -146,7 +146,7 @@ fn what_an_earlier_run_has_left_is_posted_when_the_service_answers() {
     assert_eq!(done[0], Action::Forget(vec![3]));
     assert_eq!(post(&done), Some((Lane::Routine, vec!["4"])));
     assert_eq!(queue.age_ms(start + ms(1000), &entry(4)), 6000);
-    queue.posted(start + ms(20), Lane::Routine, &ALL, 0);
+    queue.posted(start + ms(20), Lane::Routine, &ALL, 1.0);
     assert_eq!(
         actions(&mut queue, start + ms(20)),
         [Action::Forget(vec![4])]
@@ -163,11 +163,11 @@ fn pauses_of_an_absent_service_hold_both_lanes() {
     let mut queue = Queue::new(start, LIMITS, []);
     take(&mut queue, start, Lane::Urgent, "a", None);
     actions(&mut queue, start + ms(10));
-    queue.posted(start + ms(10), Lane::Urgent, &Outcome::Unavailable, 0);
+    queue.posted(start + ms(10), Lane::Urgent, &Outcome::Unavailable, 1.0);
     take(&mut queue, start + ms(20), Lane::Routine, "r", None);
     assert_eq!(post(&actions(&mut queue, start + ms(500))), None);
     assert!(post(&actions(&mut queue, start + ms(510))).is_some());
-    queue.posted(start + ms(520), Lane::Urgent, &Outcome::Denied, 0);
+    queue.posted(start + ms(520), Lane::Urgent, &Outcome::Denied, 1.0);
     assert_eq!(post(&actions(&mut queue, start + ms(15_000))), None);
     assert!(post(&actions(&mut queue, start + ms(15_520))).is_some());
 }
@@ -187,7 +187,7 @@ fn one_report_that_the_service_cannot_bear_is_found_and_given_up() {
             true => Outcome::Rejected,
             false => ALL,
         };
-        queue.posted(now, lane, &outcome, 0);
+        queue.posted(now, lane, &outcome, 1.0);
         now += ms(1000);
     }
     let figures = queue.figures();
@@ -230,7 +230,7 @@ fn memory_holds_what_it_may_and_the_disk_the_rest() {
     let long = "x".repeat(1 << 20);
     take(&mut queue, now, Lane::Urgent, &long, None);
     actions(&mut queue, now + ms(10));
-    queue.posted(now + ms(10), Lane::Urgent, &Outcome::Denied, 0);
+    queue.posted(now + ms(10), Lane::Urgent, &Outcome::Denied, 1.0);
     for _ in 0..30 {
         take(&mut queue, now, Lane::Urgent, &long, None);
         now += ms(300);
@@ -325,7 +325,7 @@ impl World {
             let texts = entries.iter().map(|entry| entry.report.to_string());
             self.accepted.extend(texts);
         }
-        self.queue.posted(self.now, lane, outcome, 1);
+        self.queue.posted(self.now, lane, outcome, 1.0);
     }
 }
 

@@ -11,12 +11,20 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Duration, interval, sleep, sleep_until, timeout};
-use underpass_positions::{Backoff, Event, Feed, FeedError, Fix, gpsd, nmea};
+use underpass_backoff::Backoff;
+use underpass_positions::{Event, Feed, FeedError, Fix, gpsd, nmea};
 
 use super::known::Positions;
 use super::serial::SerialLine;
 use crate::clock;
 use crate::config::Source;
+
+/// Pauses between attempts: a receiver that is plugged in again is found soon,
+/// and one that is gone costs little.
+const BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(500),
+    max: Duration::from_secs(5),
+};
 
 /// How long a source may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -63,11 +71,12 @@ pub async fn follow(positions: Arc<Positions>) {
         }
         Source::Udp { listen, senders } => {
             let mut stream = nmea::Stream::new(now, not_before_ms);
-            let mut backoff = Backoff::default();
+            let mut failures: u32 = 0;
             loop {
                 let error = datagrams(&positions, &mut stream, listen, senders.as_deref()).await;
                 positions.lost(error.to_string());
-                sleep(backoff.pause()).await;
+                failures = failures.saturating_add(1);
+                sleep(BACKOFF.delay(failures)).await;
             }
         }
         Source::Fixed(fix) => fixed(&positions, fix).await,
@@ -87,7 +96,7 @@ async fn again_and_again<R: AsyncRead, W: AsyncWrite, C>(
 ) where
     C: Future<Output = Result<(R, W), Lost>>,
 {
-    let mut backoff = Backoff::default();
+    let mut failures: u32 = 0;
     loop {
         let lost = match connect().await {
             Ok((reader, writer)) => {
@@ -95,14 +104,15 @@ async fn again_and_again<R: AsyncRead, W: AsyncWrite, C>(
                 let heard = feed.counts().sentences;
                 let lost = converse(positions, &mut feed, reader, writer).await;
                 if feed.counts().sentences > heard {
-                    backoff.reset();
+                    failures = 0;
                 }
                 lost
             }
             Err(lost) => lost,
         };
         positions.lost(lost.to_string());
-        sleep(backoff.pause()).await;
+        failures = failures.saturating_add(1);
+        sleep(BACKOFF.delay(failures)).await;
     }
 }
 

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use underpass_backoff::Backoff;
 use underpass_cla::{Class, Node};
 use underpass_hybla::{Choice, Control, Loader, Refused};
 use underpass_tcpcl::session::PartialLimits;
 use underpass_tcpcl::tls::IsRevoked;
 use underpass_tcpcl::{
-    Backoff, Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SharedPartials,
-    SocketOptions,
+    Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SharedPartials, SocketOptions,
 };
 
 use super::RunError;

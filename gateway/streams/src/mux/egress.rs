@@ -114,7 +114,7 @@ impl Mux {
             }
             self.loose.pop_front();
         }
-        while let Some(index) = self.refused.pop() {
+        while let Some(index) = self.refused.first().map(|range| *range.start()) {
             let frame = Frame::Reset {
                 id: StreamId(2 * index + (1 - self.side.bit())),
                 code: ResetCode::Busy,
@@ -123,9 +123,9 @@ impl Mux {
                 reason: String::new(),
             };
             if !sealer.frame(&frame) {
-                self.refused.insert(index);
                 return false;
             }
+            self.refused.remove(index..=index);
         }
         while let Some(&id) = self.control.front() {
             if !self.seal_stream_control(id, sealer) {

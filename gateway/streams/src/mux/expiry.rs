@@ -1,7 +1,8 @@
 //! Payloads of this node that custody gave up.
 
 use super::Mux;
-use super::ingress::{MAX_CLOSED_RANGES, MAX_LOOSE_FRAMES};
+use super::indices::has_room;
+use super::ingress::MAX_LOOSE_FRAMES;
 use crate::stream::{Life, Receiving};
 use crate::wire::{Frame, ResetCode, StreamId};
 
@@ -60,12 +61,11 @@ impl Mux {
     /// Not even the stream's OPEN has arrived.
     fn on_expired_unknown(&mut self, id: StreamId) {
         let index = id.0 / 2;
-        let ranges = self.closed.count() < MAX_CLOSED_RANGES || self.closed.touches(index);
-        let room = ranges && self.loose.len() < MAX_LOOSE_FRAMES;
-        if !self.is_peers(id) || self.closed.contains(index) || self.former || !room {
+        let room = has_room(&self.closed, index) && self.loose.len() < MAX_LOOSE_FRAMES;
+        if !self.is_peers(id) || self.closed.contains(&index) || self.former || !room {
             return;
         }
-        self.closed.insert(index);
+        self.closed.insert(index..=index);
         self.loose.push_back(expired(id, 0));
     }
 

@@ -6,14 +6,10 @@ use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_work::each;
 
+use super::indices::has_room;
 use super::{Counters, Event, Mux, PayloadError};
 use crate::stream::{Life, Origin, Receiving, Sending, Stream};
 use crate::wire::{Frame, Frames, Hello, Open, ResetCode, StreamId};
-
-/// Ranges of closed ids that are kept beside one per stream. A range more is
-/// a payload with an OPEN that is still on its way, so only a peer that skips
-/// ids on purpose comes near.
-pub(super) const MAX_CLOSED_RANGES: usize = 65_536;
 
 /// Runs of bytes beyond a gap that are kept of all streams.
 const MAX_RUNS: usize = 65_536;
@@ -123,7 +119,9 @@ impl Mux {
         self.peer_first_valid_is_final |= addressed;
         if valid && hello.first_valid > self.peer_first_valid {
             self.peer_first_valid = hello.first_valid;
-            self.closed.insert_range(0, hello.first_valid.0 / 2);
+            if let Some(last) = (hello.first_valid.0 / 2).checked_sub(1) {
+                self.closed.insert(0..=last);
+            }
             self.drop_void_streams();
         }
         if !first {
@@ -166,19 +164,18 @@ impl Mux {
             return true;
         }
         let index = id.0 / 2;
-        if !self.is_peers(id) || self.closed.contains(index) {
+        if !self.is_peers(id) || self.closed.contains(&index) {
             return false;
         }
-        let scattered = self.closed.count() >= MAX_CLOSED_RANGES && !self.closed.touches(index);
+        let scattered = !has_room(&self.closed, index);
         let full = self.streams.len() >= self.config.max_streams || self.early >= most_early;
         if full || scattered {
             self.counters.refused += 1;
             if !scattered {
-                self.closed.insert(index);
+                self.closed.insert(index..=index);
             }
-            let room = self.refused.count() < MAX_CLOSED_RANGES || self.refused.touches(index);
-            if room && !self.former {
-                self.refused.insert(index);
+            if has_room(&self.refused, index) && !self.former {
+                self.refused.insert(index..=index);
             }
             return false;
         }
@@ -302,11 +299,11 @@ impl Mux {
     /// A RESET that overtook its stream's OPEN: the stream never begins.
     fn on_reset_of_unknown(&mut self, id: StreamId, end: u64) {
         let index = id.0 / 2;
-        if !self.is_peers(id) || self.closed.contains(index) {
+        if !self.is_peers(id) || self.closed.contains(&index) {
             return;
         }
-        if self.closed.count() < MAX_CLOSED_RANGES || self.closed.touches(index) {
-            self.closed.insert(index);
+        if has_room(&self.closed, index) {
+            self.closed.insert(index..=index);
         }
         if !self.former && end > self.floor() && self.loose.len() < MAX_LOOSE_FRAMES {
             self.loose.push_back(Frame::Credit { id, consumed: end });

@@ -10,6 +10,7 @@ mod egress;
 mod event;
 mod expiry;
 mod former;
+mod indices;
 mod ingress;
 mod limits;
 mod queue;
@@ -26,9 +27,10 @@ pub use event::{
     WriteError,
 };
 
-use crate::stream::{Life, Ranges, Sending, Stream};
+use crate::stream::{Life, Sending, Stream};
 use crate::wire::{Announcement, FLOOR_BYTES, Frame, Hello, ResetCode, StreamId, VARINT_MAX};
 use credit::PeerCredit;
+use indices::Indices;
 pub use queue::Flow;
 use queue::{ClassQueue, Place, RestoredFlow};
 use waiting::{Blocked, Writers};
@@ -62,9 +64,9 @@ pub struct Mux {
     /// That is said to this run, and final.
     peer_first_valid_is_final: bool,
     /// Indices (id / 2) of the peer's streams that are gone.
-    closed: Ranges,
+    closed: Indices,
     /// Indices of the peer's streams whose refusal waits to be sealed.
-    refused: Ranges,
+    refused: Indices,
 
     classes: Vec<ClassQueue>,
     /// Payloads of this node's former runs that may leave.
@@ -142,8 +144,8 @@ impl Mux {
             first_valid: StreamId(side.bit()),
             peer_first_valid: StreamId(0),
             peer_first_valid_is_final: false,
-            closed: Ranges::default(),
-            refused: Ranges::default(),
+            closed: Indices::new(),
+            refused: Indices::new(),
             classes: Vec::new(),
             restored: HashMap::new(),
             next_restored_ticket: 0,
@@ -359,7 +361,7 @@ impl Mux {
             self.by_age.remove(&(opened_at, id));
             self.unsealed.remove(&id);
             if self.is_peers(id) {
-                self.closed.insert(id.0 / 2);
+                self.closed.insert(id.0 / 2..=id.0 / 2);
             }
         }
     }

@@ -2,10 +2,8 @@
 
 mod assembler;
 mod pieces;
-mod ranges;
 mod state;
 
 pub(crate) use assembler::Assembler;
 pub(crate) use pieces::{Origin, Pieces};
-pub(crate) use ranges::Ranges;
 pub(crate) use state::{InUse, Life, Queued, Receiving, SendSide, Sending, Stream};

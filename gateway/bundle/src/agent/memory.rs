@@ -1,55 +1,19 @@
-//! Sets of numbers as ranges, and a bounded memory of such sets.
+//! Sets of numbers, and a bounded memory of them by name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// A set of `u64` as disjoint, non-adjacent inclusive ranges.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ranges {
-    ends: BTreeMap<u64, u64>,
-}
+use rangemap::RangeInclusiveSet;
 
-impl Ranges {
-    /// Adds a number; false if it is there.
-    pub fn insert(&mut self, number: u64) -> bool {
-        let mut start = number;
-        let mut end = number;
-        if let Some((&from, &to)) = self.ends.range(..=number).next_back() {
-            if to >= number {
-                return false;
-            }
-            if to + 1 == number {
-                start = from;
-            }
-        }
-        if let Some(next) = number.checked_add(1)
-            && let Some(to) = self.ends.remove(&next)
-        {
-            end = to;
-        }
-        self.ends.insert(start, end);
-        true
-    }
+/// Numbers, in as few ranges as there can be.
+pub(crate) type Numbers = RangeInclusiveSet<u64>;
 
-    pub fn contains(&self, number: u64) -> bool {
-        let below = self.ends.range(..=number).next_back();
-        below.is_some_and(|(_, &to)| to >= number)
-    }
-
-    /// How many ranges there are.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// Takes the lowest range.
-    pub fn pop_first(&mut self) -> Option<(u64, u64)> {
-        self.ends.pop_first()
-    }
+/// Takes the lowest range: its first and last number.
+pub(crate) fn pop_first(numbers: &mut Numbers) -> Option<(u64, u64)> {
+    let range = numbers.first()?.clone();
+    numbers.remove(range.clone());
+    Some(range.into_inner())
 }
 
 /// Remembers which numbers were seen under which name, bounded by age and by
@@ -66,7 +30,7 @@ pub(crate) struct Memory<K> {
 
 #[derive(Debug)]
 struct Entry {
-    seen: Ranges,
+    seen: Numbers,
     stamp: u64,
     touched: Instant,
 }
@@ -89,7 +53,7 @@ impl<K: Clone + Eq + Hash> Memory<K> {
     pub fn contains(&self, name: &K, number: u64) -> bool {
         self.entries
             .get(name)
-            .is_some_and(|entry| entry.seen.contains(number))
+            .is_some_and(|entry| entry.seen.contains(&number))
     }
 
     pub fn insert(&mut self, now: Instant, name: K, number: u64) {
@@ -97,7 +61,7 @@ impl<K: Clone + Eq + Hash> Memory<K> {
         let stamp = self.next_stamp;
         let order = &mut self.order;
         let entry = self.entries.entry(name.clone()).or_insert_with(|| Entry {
-            seen: Ranges::default(),
+            seen: Numbers::new(),
             stamp,
             touched: now,
         });
@@ -109,7 +73,7 @@ impl<K: Clone + Eq + Hash> Memory<K> {
             self.next_stamp += 1;
         }
         let before = entry.seen.len();
-        entry.seen.insert(number);
+        entry.seen.insert(number..=number);
         self.ranges = self.ranges + entry.seen.len() - before;
         self.shrink(&name);
     }
@@ -140,7 +104,7 @@ impl<K: Clone + Eq + Hash> Memory<K> {
                 Some((&stamp, name)) if name != in_use => self.forget(stamp),
                 _ => {
                     if let Some(entry) = self.entries.get_mut(in_use) {
-                        entry.seen.pop_first();
+                        pop_first(&mut entry.seen);
                     }
                     self.ranges -= 1;
                 }
@@ -152,33 +116,15 @@ impl<K: Clone + Eq + Hash> Memory<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
-
-    proptest! {
-        #[test]
-        fn ranges_are_the_set_of_what_was_inserted(
-            numbers in proptest::collection::vec(0u64..60, 0..80)
-        ) {
-            let mut ranges = Ranges::default();
-            let mut set = BTreeSet::new();
-            for number in numbers {
-                prop_assert_eq!(ranges.insert(number), set.insert(number));
-            }
-            for number in 0..61 {
-                prop_assert_eq!(ranges.contains(number), set.contains(&number));
-            }
-            let gaps = set.iter().filter(|n| !set.contains(&(*n + 1))).count();
-            prop_assert_eq!(ranges.len(), gaps);
-        }
-    }
 
     #[test]
     fn the_last_number_of_all_has_no_successor() {
-        let mut ranges = Ranges::default();
-        assert!(ranges.insert(u64::MAX));
-        assert!(ranges.insert(u64::MAX - 1));
-        assert_eq!(ranges.pop_first(), Some((u64::MAX - 1, u64::MAX)));
+        let mut numbers = Numbers::new();
+        for number in [u64::MAX, u64::MAX - 1, u64::MAX] {
+            numbers.insert(number..=number);
+        }
+        assert_eq!(pop_first(&mut numbers), Some((u64::MAX - 1, u64::MAX)));
+        assert_eq!(pop_first(&mut numbers), None);
     }
 
     #[test]
