@@ -17,7 +17,6 @@
 //! the bundle. A segment is deleted only if no bundle in it is kept, and no
 //! release in it is needed.
 
-mod counting;
 mod directory;
 mod disk;
 mod group;

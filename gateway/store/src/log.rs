@@ -10,8 +10,8 @@ use std::io;
 
 use bytes::Bytes;
 use thiserror::Error;
+use underpass_work::{count, count_all};
 
-use crate::counting::count;
 use crate::disk::Disk;
 use crate::group::Group;
 use crate::reclaim::Moving;
@@ -164,7 +164,7 @@ impl<D: Disk> Log<D> {
     pub fn release(&mut self, at_ms: i64, ids: impl IntoIterator<Item = u64>) {
         self.latest_ms = self.latest_ms.max(at_ms);
         for id in ids {
-            count(1);
+            count();
             if let Some(location) = self.index.remove(&id) {
                 self.untold.add(location.segment, id);
                 self.segments.lose(&location);
@@ -292,7 +292,7 @@ impl<D: Disk> Log<D> {
         let told = self.untold.take(MOST_RELEASES);
         for releases in [&told[..]].into_iter().chain(again.chunks(MOST_RELEASES)) {
             if !releases.is_empty() {
-                count(releases.len());
+                count_all(releases.len());
                 let mut ids = releases.iter().map(|(_, id)| *id).collect();
                 let description = encode_ids(&mut ids);
                 group.add(Kind::Release, 0, self.latest_ms, &description, &[]);
@@ -300,7 +300,7 @@ impl<D: Disk> Log<D> {
         }
         group.told = told;
         for put in puts {
-            count(1);
+            count();
             self.latest_ms = self.latest_ms.max(put.stored_at_ms);
             group.add(
                 Kind::Bundle,

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::counting::count;
+use underpass_work::count;
+
 use crate::log::Put;
 
 /// Bundles in the order in which they were put, any of which may be withdrawn.
@@ -26,7 +27,7 @@ impl Pending {
 
     /// Forgets a bundle, if it waits.
     pub fn withdraw(&mut self, id: u64) {
-        count(1);
+        count();
         if let Some(place) = self.places.remove(&id) {
             self.queue.remove(&place);
         }
@@ -40,7 +41,7 @@ impl Pending {
         while bytes < most_bytes
             && let Some((place, put)) = self.queue.pop_first()
         {
-            count(1);
+            count();
             bytes += put.bytes();
             self.places.remove(&put.id);
             taken.push((place, put));

@@ -9,8 +9,8 @@
 use std::io;
 
 use bytes::Bytes;
+use underpass_work::count;
 
-use crate::counting::count;
 use crate::disk::Disk;
 use crate::log::{Log, Put, ReadError, is_full};
 use crate::record::{RECORD_HEAD, RecordHead, SEGMENT_HEAD, payload_checksum};
@@ -92,7 +92,7 @@ impl<D: Disk> Log<D> {
     fn delete_needless(&mut self) -> bool {
         let mut any = false;
         while let Some(number) = self.segments.take_needless() {
-            count(1);
+            count();
             match self.disk.delete(number) {
                 Ok(()) => {
                     self.deleted.push(number);
@@ -107,7 +107,7 @@ impl<D: Disk> Log<D> {
     /// What was deleted is gone for good.
     pub(crate) fn forget_deleted(&mut self) {
         for number in std::mem::take(&mut self.deleted) {
-            count(1);
+            count();
             self.segments.remove(number);
             self.untold.forget(number);
             self.uncut.remove(&number);
@@ -212,7 +212,7 @@ impl<D: Disk> Log<D> {
             let Some(id) = segment.and_then(|segment| segment.ids.get(moving.at).copied()) else {
                 break;
             };
-            count(1);
+            count();
             moving.at += 1;
             // Released, or moved before, meanwhile.
             let location = self.index.get(&id).copied();
@@ -270,7 +270,7 @@ impl<D: Disk> Log<D> {
     fn hand_over_voids(&mut self, number: u64) {
         for (target, ids) in self.segments.take_voids(number) {
             for id in ids {
-                count(1);
+                count();
                 if let Some(location) = self.index.get(&id) {
                     self.segments.void(location.segment, target, id);
                 }

@@ -12,8 +12,8 @@ use std::io;
 
 use bytes::Bytes;
 use thiserror::Error;
+use underpass_work::count_all;
 
-use crate::counting::count;
 use crate::disk::Disk;
 use crate::log::Log;
 use crate::record::{
@@ -409,7 +409,7 @@ fn record_at<'a>(
     if description_end > *search_bytes && head.description > SHORT_DESCRIPTION {
         return None;
     }
-    count(description_end);
+    count_all(description_end);
     if !RecordHead::is_valid(&rest[..RECORD_HEAD], nonce, description) {
         *search_bytes = search_bytes.saturating_sub(description_end);
         return None;

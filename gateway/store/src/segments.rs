@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::counting::count;
+use underpass_work::count;
+
 use crate::segment::{Location, Segment};
 
 /// The segments by number.
@@ -80,7 +81,7 @@ impl Segments {
         let Some(segment) = self.all.get_mut(&number) else {
             return;
         };
-        count(1);
+        count();
         let (part, needless) = (segment.part(), segment.is_needless());
         let (length, live) = (segment.length, segment.live_bytes);
         let needed = segment.needed_bytes;

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use nix::errno::Errno;
 
-pub use crate::counting::counted;
 use crate::disk::Disk;
 
 /// What a disk writes whole or not at all.

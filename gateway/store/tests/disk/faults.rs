@@ -335,9 +335,7 @@ fn a_lost_head_is_passed_at_a_cost_that_its_payload_cannot_raise() {
     let last = bench.put(1000, true);
     bench.settle();
     bench.disk.spoil_in(b"hostile").expect("it is written");
-    underpass_store::simulated::counted();
-    bench.crash(Crash::Kill, 0, Duration::ZERO);
-    let checked = underpass_store::simulated::counted();
+    let checked = underpass_work::of(|| bench.crash(Crash::Kill, 0, Duration::ZERO));
     let bytes = bench.disk.used_bytes();
     assert!(checked < 20 * bytes, "{checked} bytes checked for {bytes}");
     // Also the bundle that its sector ends in, at most.

@@ -121,6 +121,24 @@ fn end(bench: &mut Bench, how: Crash, seed: u64) {
     bench.kept.retain(|id| restored.contains(id));
 }
 
+/// A store that has written bundles of these sizes, and whether they are urgent,
+/// and then has released some.
+fn written(sizes: Vec<(usize, bool)>, released: &[prop::sample::Index]) -> Bench {
+    let mut bench = Bench::new(LIMITS);
+    for (bytes, urgent) in sizes {
+        bench.put(bytes, urgent);
+        bench.step();
+    }
+    for index in released {
+        if let Some(id) = choose(&bench, index) {
+            bench.remove(id);
+        }
+    }
+    bench.pass(Duration::from_secs(1));
+    bench.settle();
+    bench
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -176,18 +194,7 @@ proptest! {
         how in prop::option::of(crash()),
         seed in any::<u64>(),
     ) {
-        let mut bench = Bench::new(LIMITS);
-        for (bytes, urgent) in sizes {
-            bench.put(bytes, urgent);
-            bench.step();
-        }
-        for index in &released {
-            if let Some(id) = choose(&bench, index) {
-                bench.remove(id);
-            }
-        }
-        bench.pass(Duration::from_secs(1));
-        bench.settle();
+        let mut bench = written(sizes, &released);
         let sectors = bench.disk.sectors();
         let sectors = sectors.iter().flat_map(|(n, count)| (0..*count).map(|s| (*n, s)));
         let sectors: Vec<(u64, usize)> = sectors.collect();
@@ -230,18 +237,7 @@ proptest! {
         seed in any::<u64>(),
         kill in any::<bool>(),
     ) {
-        let mut bench = Bench::new(LIMITS);
-        for (bytes, urgent) in sizes {
-            bench.put(bytes, urgent);
-            bench.step();
-        }
-        for index in &released {
-            if let Some(id) = choose(&bench, index) {
-                bench.remove(id);
-            }
-        }
-        bench.pass(Duration::from_secs(1));
-        bench.settle();
+        let mut bench = written(sizes, &released);
         let kept = bench.kept.clone();
         prop_assume!(bench.disk.flip(seed));
         let how = if kill { Crash::Kill } else { Crash::PowerInOrder };
