@@ -29,12 +29,15 @@ pub enum CborError {
     Trailing,
 }
 
-/// Major types used here (RFC 8949 §3.1).
-pub(crate) const UNSIGNED: u8 = 0;
+/// The major type of an unsigned integer (RFC 8949 §3.1).
+pub const UNSIGNED: u8 = 0;
 pub(crate) const NEGATIVE: u8 = 1;
-pub(crate) const BYTES: u8 = 2;
-pub(crate) const TEXT: u8 = 3;
-pub(crate) const ARRAY: u8 = 4;
+/// The major type of a byte string.
+pub const BYTES: u8 = 2;
+/// The major type of a text string.
+pub const TEXT: u8 = 3;
+/// The major type of an array.
+pub const ARRAY: u8 = 4;
 pub(crate) const MAP: u8 = 5;
 const BREAK: u8 = 0xFF;
 
@@ -195,8 +198,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a head in shortest form.
-pub(crate) fn write_head(out: &mut Vec<u8>, major: u8, argument: u64) {
+/// Writes an item's head in shortest form.
+pub fn write_head(out: &mut Vec<u8>, major: u8, argument: u64) {
     let major = major << 5;
     match argument {
         0..=23 => out.push(major | argument as u8),

@@ -13,8 +13,8 @@ pub(crate) use bundle::decode_primary;
 pub use bundle::{
     Bundle, DecodeError, DecodeLimits, Extension, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode,
 };
-pub use cbor::CborError;
-pub(crate) use cbor::{ARRAY, BYTES, Reader, UNSIGNED, write_head};
+pub(crate) use cbor::Reader;
+pub use cbor::{ARRAY, BYTES, CborError, TEXT, UNSIGNED, write_head};
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
 pub use eid::{Eid, ipn, ipn_parts, is_null, names_node};

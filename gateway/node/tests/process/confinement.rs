@@ -3,20 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use crate::node::Node;
+use crate::node::{HUB, Node};
 
-/// A hub whose sessions would like a congestion control of its own, and
-/// which listens on a privileged port where it may.
-const HUB: &str = r#"
-[node]
-number = 1
-role = "hub"
-state_dir = "@/state"
-CONFINE
-[api]
-socket = "@/run/api.sock"
-[tls]
-plain = true
+/// Of a hub whose sessions would like a congestion control of its own.
+const SESSIONS: &str = r#"
 [tcp]
 congestion_control = ["hybla_dama", "cubic"]
 [[listener]]
@@ -27,14 +17,8 @@ node = 10
 send_rate_bps = 2_000_000
 "#;
 
-/// A node without sessions, whose sockets need no rights.
+/// Of a hub without sessions, whose sockets need no rights.
 const ALONE: &str = r#"
-[node]
-number = 1
-role = "hub"
-state_dir = "@/state"
-[api]
-socket = "@/run/api.sock"
 [edge]
 client_networks = ["127.0.0.0/8"]
 [[edge.listener]]
@@ -104,7 +88,7 @@ fn a_hub_keeps_what_its_sockets_need_and_its_helper_the_rest() {
     if !is_privileged() {
         return;
     }
-    let node = Node::start(&HUB.replace("CONFINE", ""), |_| {});
+    let node = Node::start(&[HUB, SESSIONS].concat(), |_| {});
     assert_has(node.id(), NET_ADMIN);
     let helpers = children(node.id());
     let [helper] = helpers[..] else {
@@ -129,7 +113,7 @@ fn the_helper_ends_with_a_node_that_is_killed() {
     if !is_privileged() {
         return;
     }
-    let node = Node::start(&HUB.replace("CONFINE", ""), |_| {});
+    let node = Node::start(&[HUB, SESSIONS].concat(), |_| {});
     let helper = children(node.id())[0];
     drop(node);
     let started = std::time::Instant::now();
@@ -144,17 +128,17 @@ fn a_node_whose_sockets_need_nothing_has_no_capability_and_no_helper() {
     if !is_privileged() {
         return;
     }
-    let node = Node::start(&ALONE.replace("PORT", "0"), |_| {});
+    let node = Node::start(&[HUB, &ALONE.replace("PORT", "0")].concat(), |_| {});
     assert_has(node.id(), 0);
     assert!(children(node.id()).is_empty());
     // Any free port below 1024 would do.
-    let node = Node::start(&ALONE.replace("PORT", "1021"), |_| {});
+    let node = Node::start(&[HUB, &ALONE.replace("PORT", "1021")].concat(), |_| {});
     assert_has(node.id(), NET_BIND_SERVICE);
 }
 
 #[test]
 fn an_operator_may_leave_all_rights_to_a_node_and_is_told() {
-    let node = Node::start(&HUB.replace("CONFINE", "confine = false"), |_| {});
+    let node = Node::start(&[HUB, "confine = false", SESSIONS].concat(), |_| {});
     let status = format!("/proc/{}/status", node.id());
     assert_eq!(field(Path::new(&status), "Seccomp"), "0");
     assert!(

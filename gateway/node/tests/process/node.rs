@@ -11,6 +11,18 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The start of a hub's configuration; keys of `[node]` may follow.
+pub const HUB: &str = r#"
+[api]
+socket = "@/run/api.sock"
+[tls]
+plain = true
+[node]
+number = 1
+role = "hub"
+state_dir = "@/state"
+"#;
+
 /// A running node; it is killed when this is dropped.
 pub struct Node {
     child: Child,

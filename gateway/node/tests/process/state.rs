@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::node::Node;
+use crate::node::{HUB, Node};
 
 const TERMINAL: &str = r#"
 [node]
@@ -29,15 +29,7 @@ node = 1
 to = 1
 "#;
 
-const HUB: &str = r#"
-[node]
-number = 1
-role = "hub"
-state_dir = "@/state"
-[api]
-socket = "@/run/api.sock"
-[tls]
-plain = true
+const STATE_ELSEWHERE: &str = r#"
 [custody]
 durability = "disk"
 dir = "@/elsewhere/custody"
@@ -116,7 +108,7 @@ fn a_terminals_state_is_its_owners_alone_under_a_umask_of_0() {
 
 #[test]
 fn state_outside_the_state_folder_is_its_owners_alone_too() {
-    let node = Node::start(HUB, |folder| {
+    let node = Node::start(&[HUB, STATE_ELSEWHERE].concat(), |folder| {
         fs::write(folder.join("token"), "0123456789abcdef").unwrap();
     });
     assert_private(

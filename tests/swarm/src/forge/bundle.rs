@@ -1,11 +1,7 @@
 //! BPv7 bundles (RFC 9171) by hand.
 
 use bytes::Bytes;
-
-const UNSIGNED: u8 = 0;
-const BYTES: u8 = 2;
-const TEXT: u8 = 3;
-const ARRAY: u8 = 4;
+use underpass_bundle::wire::{ARRAY, BYTES, TEXT, UNSIGNED, write_head};
 
 const CRC_32C: u64 = 2;
 /// Bundle processing control flags: the payload is an administrative record.
@@ -107,13 +103,13 @@ impl Forged {
         let mut out = vec![0x9f];
         self.primary(&mut out);
         let mut age = Vec::new();
-        head(&mut age, UNSIGNED, 0);
+        write_head(&mut age, UNSIGNED, 0);
         block(&mut out, AGE_BLOCK, 2, &age);
         if let Some(custodian) = &self.custodian {
             let mut content = Vec::new();
-            head(&mut content, ARRAY, 3);
-            head(&mut content, UNSIGNED, custodian.number);
-            head(&mut content, UNSIGNED, custodian.sequence);
+            write_head(&mut content, ARRAY, 3);
+            write_head(&mut content, UNSIGNED, custodian.number);
+            write_head(&mut content, UNSIGNED, custodian.sequence);
             endpoint(&mut content, &custodian.endpoint);
             block(&mut out, CUSTODY_BLOCK, 3, &content);
         }
@@ -124,17 +120,17 @@ impl Forged {
 
     fn primary(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        head(out, ARRAY, 9);
+        write_head(out, ARRAY, 9);
         for number in [7, self.flags, CRC_32C] {
-            head(out, UNSIGNED, number);
+            write_head(out, UNSIGNED, number);
         }
         for eid in [&self.destination, &self.source, &self.report_to] {
             endpoint(out, eid);
         }
-        head(out, ARRAY, 2);
-        head(out, UNSIGNED, 0);
-        head(out, UNSIGNED, self.sequence);
-        head(out, UNSIGNED, self.lifetime_ms);
+        write_head(out, ARRAY, 2);
+        write_head(out, UNSIGNED, 0);
+        write_head(out, UNSIGNED, self.sequence);
+        write_head(out, UNSIGNED, self.lifetime_ms);
         seal(out, start);
     }
 }
@@ -142,7 +138,7 @@ impl Forged {
 /// Appends the CRC of the block that begins at `start`: it is computed with
 /// zeros in its place (RFC 9171, 4.2.1).
 fn seal(out: &mut Vec<u8>, start: usize) {
-    head(out, BYTES, 4);
+    write_head(out, BYTES, 4);
     let place = out.len();
     out.extend([0; 4]);
     let crc = crc32c::crc32c(&out[start..]);
@@ -151,25 +147,25 @@ fn seal(out: &mut Vec<u8>, start: usize) {
 
 fn block(out: &mut Vec<u8>, kind: u64, number: u64, content: &[u8]) {
     let start = out.len();
-    head(out, ARRAY, 6);
+    write_head(out, ARRAY, 6);
     for field in [kind, number, 0, CRC_32C] {
-        head(out, UNSIGNED, field);
+        write_head(out, UNSIGNED, field);
     }
-    head(out, BYTES, content.len() as u64);
+    write_head(out, BYTES, content.len() as u64);
     out.extend_from_slice(content);
     seal(out, start);
 }
 
 fn endpoint(out: &mut Vec<u8>, endpoint: &Endpoint) {
-    head(out, ARRAY, 2);
+    write_head(out, ARRAY, 2);
     match endpoint {
         Endpoint::None => {
-            head(out, UNSIGNED, 1);
-            head(out, UNSIGNED, 0);
+            write_head(out, UNSIGNED, 1);
+            write_head(out, UNSIGNED, 0);
         }
         Endpoint::Dtn(name) => {
-            head(out, UNSIGNED, 1);
-            head(out, TEXT, name.len() as u64);
+            write_head(out, UNSIGNED, 1);
+            write_head(out, TEXT, name.len() as u64);
             out.extend_from_slice(name.as_bytes());
         }
         Endpoint::Ipn(node, service) => numbers(out, &[*node, *service]),
@@ -180,31 +176,10 @@ fn endpoint(out: &mut Vec<u8>, endpoint: &Endpoint) {
 }
 
 fn numbers(out: &mut Vec<u8>, numbers: &[u64]) {
-    head(out, UNSIGNED, 2);
-    head(out, ARRAY, numbers.len() as u64);
+    write_head(out, UNSIGNED, 2);
+    write_head(out, ARRAY, numbers.len() as u64);
     for number in numbers {
-        head(out, UNSIGNED, *number);
-    }
-}
-
-/// A CBOR item's head (RFC 8949, 3) in its shortest form.
-fn head(out: &mut Vec<u8>, major: u8, argument: u64) {
-    let major = major << 5;
-    match argument {
-        0..=23 => out.push(major | argument as u8),
-        24..=0xff => out.extend([major | 24, argument as u8]),
-        0x100..=0xffff => {
-            out.push(major | 25);
-            out.extend((argument as u16).to_be_bytes());
-        }
-        0x1_0000..=0xffff_ffff => {
-            out.push(major | 26);
-            out.extend((argument as u32).to_be_bytes());
-        }
-        _ => {
-            out.push(major | 27);
-            out.extend(argument.to_be_bytes());
-        }
+        write_head(out, UNSIGNED, *number);
     }
 }
 

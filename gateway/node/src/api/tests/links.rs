@@ -1,0 +1,126 @@
+//! Links by the local API: rates, blockages, sessions.
+
+use super::*;
+
+#[tokio::test]
+async fn a_changed_rate_reaches_the_scheduler_and_the_sessions() {
+    let world = World::new();
+    let session = world.session();
+    let answer = world
+        .ask("PATCH", "/v1/paths/sat", r#"{"rate_bps": 512000}"#)
+        .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["rate_bps"], 512_000);
+    // The session may be told a little less, which keeps the queue empty.
+    let told = session.rates.lock().unwrap().last().unwrap().unwrap();
+    assert!((500_000..=512_000).contains(&told), "{told}");
+    let answer = world
+        .ask("PATCH", "/v1/paths/sat", r#"{"rate_bps": null}"#)
+        .await;
+    assert_eq!(answer.json()["rate_bps"], Value::Null);
+    assert_eq!(session.rates.lock().unwrap().last(), Some(&None));
+    assert_eq!(
+        world.get("/v1/beam").await,
+        json!({ "rate_bps": Value::Null, "follow_plan": true })
+    );
+    let answer = world
+        .ask("PATCH", "/v1/beam", r#"{"rate_bps": 9000000}"#)
+        .await;
+    let set = json!({ "rate_bps": 9_000_000, "follow_plan": false });
+    assert_eq!(answer.json(), set);
+    assert_eq!(world.get("/v1/beam").await, set);
+}
+
+#[tokio::test]
+async fn a_blocked_path_holds_bundles_and_keepalives_until_it_is_unblocked() {
+    let world = World::new();
+    let session = world.session();
+    let answer = world.ask("POST", "/v1/link/block", Body::empty()).await;
+    assert_eq!(answer.json(), json!({ "paths": ["sat"], "blocked": true }));
+    assert_eq!(*session.suspended.lock().unwrap(), [true]);
+    let key = world.stream();
+    let shell = &world.state.shell;
+    shell.ready(SessionId(1));
+    shell.with(|engine, now| engine.write(now, key, "hello".into()).unwrap());
+    assert!(session.offered.lock().unwrap().is_empty());
+    world
+        .ask("POST", "/v1/link/unblock?path=sat", Body::empty())
+        .await;
+    assert_eq!(*session.suspended.lock().unwrap(), [true, false]);
+    assert_eq!(session.offered.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_that_comes_up_in_a_blockage_sends_no_keepalives() {
+    let world = World::new();
+    world
+        .ask("PATCH", "/v1/paths/sat", r#"{"blocked": true}"#)
+        .await;
+    assert_eq!(*world.session().suspended.lock().unwrap(), [true]);
+}
+
+#[tokio::test]
+async fn a_path_that_the_modem_and_an_operator_hold_is_free_when_both_say_so() {
+    let world = World::new();
+    for source in ["modem", "operator"] {
+        let block = format!("/v1/link/block?source={source}");
+        world.ask("POST", &block, Body::empty()).await;
+        let paths = world.get("/v1/paths").await;
+        assert_eq!(paths[0]["link"]["blocked_by"], source);
+    }
+    world.ask("POST", "/v1/link/unblock", Body::empty()).await;
+    let paths = world.get("/v1/paths").await;
+    assert_eq!(paths[0]["link"]["blocked_by"], "modem");
+    assert_eq!(paths[0]["blocked"], true);
+    let text = serde_json::from_value::<Status>(world.get("/v1/status").await).unwrap();
+    assert!(
+        text.to_string().contains("blocked, down (modem, "),
+        "{text}"
+    );
+    world
+        .ask("POST", "/v1/link/unblock?source=modem", Body::empty())
+        .await;
+    let paths = world.get("/v1/paths").await;
+    assert_eq!(paths[0]["link"]["blocked_by"], Value::Null);
+    assert_eq!(paths[0]["blocked"], false);
+    world
+        .ask("POST", "/v1/link/block?source=weather", Body::empty())
+        .await
+        .is_problem(400);
+    let metrics = world.ask("GET", "/metrics", Body::empty()).await;
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let row = r#"underpass_path_blockages_total{path="sat",source="modem"} 1"#;
+    assert!(metrics.contains(row), "{metrics}");
+}
+
+#[tokio::test]
+async fn planned_blockages_are_replaced_shown_and_checked() {
+    let world = World::new();
+    world.state.shell.with(|engine, now| {
+        engine.set_utc(now, Some(4_102_444_800_000));
+    });
+    let plan = r#"{"blockages": [
+        {"entry": "2100-01-01T00:00:10Z", "exit": "2100-01-01T01:00:40+01:00"},
+        {"entry": "2099-12-31T23:59:00Z", "exit": "2100-01-01T00:00:05.250Z"}
+    ]}"#;
+    let url = "/v1/paths/sat/blockages";
+    let answer = world.ask("PUT", url, plan).await;
+    let link = &answer.json()["link"];
+    assert_eq!(link["blocked_by"], "plan");
+    assert_eq!(link["planned"][0]["exit"], "2100-01-01T00:00:05.25Z");
+    assert_eq!(link["planned"][1]["exit"], "2100-01-01T00:00:40Z");
+    for wrong in [
+        r#"{"blockages": [{"entry": "2100-01-01T00:00:10Z", "exit": "2100-01-01T00:00:10Z"}]}"#,
+        r#"{"blockages": [{"entry": "1960-01-01T00:00:10Z", "exit": "2100-01-01T00:00:10Z"}]}"#,
+        r#"{"blockages": [{"entry": "soon", "exit": "later"}]}"#,
+        r#"{"blockages": [{"entry": "2100-01-01T00:00:10Z"}]}"#,
+    ] {
+        world.ask("PUT", url, wrong).await.is_problem(422);
+    }
+    let answer = world.ask("PUT", url, r#"{"blockages": []}"#).await;
+    assert_eq!(answer.json()["blocked"], false);
+    world
+        .ask("PUT", "/v1/paths/moon/blockages", plan)
+        .await
+        .is_problem(404);
+}
