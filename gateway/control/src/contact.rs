@@ -87,7 +87,7 @@ impl Watched {
         };
     }
 
-    /// A request came to nothing. Told once, until the reason changes.
+    /// Notes a failed request; it is logged once, until the reason changes.
     pub fn failed(&self, error: &ServiceError) {
         let state = match error {
             _ if is_denial(error) => State::Denied,
@@ -114,7 +114,7 @@ impl Watched {
     }
 }
 
-/// Whether somebody must mend the configuration.
+/// Whether the configuration has to be corrected.
 pub(crate) fn is_denial(error: &ServiceError) -> bool {
     match error {
         ServiceError::Token(_) => true,

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Names a request: 128 random bits, so that who knows it may be told of it.
+/// Names a request: 128 random bits, so that knowing it is the right to ask
+/// about it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Id(pub [u8; 16]);

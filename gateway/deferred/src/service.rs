@@ -147,7 +147,7 @@ pub fn start(
     let store = SqliteStore::open(&settings.path)?;
     let clock = Clock::new();
     let machine = Node::open(clock.now_ms(), settings.limits, store)?;
-    // What is waited for ends, not begins, with a step of the clock.
+    // After a step of the clock, waits end early rather than late.
     let clock = clock.after(machine.latest_ms());
     let limits = *machine.limits();
     let (calls, waiting) = mpsc::channel(WAITING);

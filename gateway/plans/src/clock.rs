@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Signs that are kept. The highest counts: each can only have been late. With
-/// each new one the oldest is forgotten, so that a control clock that was set
-/// back is followed.
+/// How many readings of control's clock are remembered. The highest counts,
+/// since each can only have arrived late. Each new one replaces the oldest, so
+/// that a control clock that was set back is followed.
 const SIGNS: usize = 8;
 
 const NANOS_PER_MS: i128 = 1_000_000;

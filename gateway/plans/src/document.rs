@@ -154,8 +154,8 @@ impl Line {
     }
 }
 
-/// The whole of it. Members that are not known are ignored: a later control
-/// service may say more.
+/// The whole document. Unknown members are ignored, since a later control
+/// service may add some.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Document {
     /// The version of the format.

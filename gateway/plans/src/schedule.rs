@@ -63,9 +63,10 @@ impl Schedule {
     /// passed.
     ///
     /// # Errors
-    /// When the one that is there is as new. One that is over and was made
-    /// before is not, whatever its version: control counts anew. Versions of
-    /// two beams do not compare; there the one made later is newer.
+    /// When the present plan is as new. A plan that is over and was made
+    /// earlier never is, whatever its version, since control may have begun to
+    /// count anew. Versions of different beams cannot be compared; there the
+    /// plan made later is newer.
     pub fn take(&mut self, plan: Arc<Plan>, now_ms: u64) -> Result<(), Refused> {
         self.advance(now_ms);
         if let Some(known) = self.newest() {

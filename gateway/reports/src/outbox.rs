@@ -60,7 +60,7 @@ impl Outbox {
         }
     }
 
-    /// Takes a report, made after all of its kind that it has.
+    /// Takes a report that is newer than all others of its kind.
     pub fn push(&mut self, now: Instant, report: Report) {
         if let Some(before) = self.newest.insert(report.kind(), (now, report)) {
             self.late.push_back(before);

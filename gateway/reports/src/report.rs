@@ -11,7 +11,7 @@ use crate::kinds::{Announcement, Blockage, PlanAcknowledgement, Position, Status
 /// The longest name in a report (of a path, a beam, an obstruction), bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 
-/// Links in one status at most; what has more of them makes several.
+/// At most so many links are in one status; a node with more sends several.
 pub const MAX_LINKS: usize = 256;
 
 /// One report. Node, incarnation, kind and uptime are its identity: no two
@@ -178,8 +178,8 @@ impl Stamps {
         }
     }
 
-    /// The report that says `body` when the node has run for `uptime_ms`; the
-    /// second of a kind within a millisecond counts as of the next.
+    /// The report that says `body` when the node has run for `uptime_ms`; a
+    /// second report of one kind within a millisecond is dated to the next.
     pub fn stamp(&mut self, body: Body, uptime_ms: u64) -> Report {
         let kind = body.kind();
         let next = self.last.get(&kind).map_or(0, |last| last + 1);

@@ -4,15 +4,14 @@ use std::time::{Duration, Instant};
 
 use crate::link::{BUNDLE_TIME, LEAST_BUNDLE_BYTES};
 
-/// Line time that may be saved up: one bundle. It makes up for late timers and
-/// for the bundles of others, due at the same time, and lets a transport that
-/// paces by itself have the next bundle before the last is gone, so that it
-/// cuts no short packet between them. A sender that was silent gets no larger
-/// burst than this and one bundle.
+/// The bucket holds at most the line time of one bundle. That makes up for late
+/// timers and for other bundles that are due at the same time. A transport that
+/// paces by itself gets its next bundle before the last one is gone, so it
+/// sends no short packet in between. After silence, a burst is at most this and
+/// one bundle.
 const CREDIT: Duration = BUNDLE_TIME;
 
-/// The longest wait that is computed; a deadline further off is reached in
-/// several steps.
+/// Longer waits are split into several of this length.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;

@@ -71,8 +71,8 @@ impl FairQueue {
         }
     }
 
-    /// Changes a weight. How far the flow is ahead of the others counts at the
-    /// new one: what it had at a small weight does not hold it up at a large
+    /// Changes a weight. The flow's lead over the others is converted to the new
+    /// weight, so that bytes sent at a small weight do not delay it at a large
     /// one.
     pub fn set_weight(&mut self, flow: usize, weight: u64) {
         let weight = weight.max(1);

@@ -12,16 +12,15 @@ use crate::classes::{ClassConfig, ClassError, Classes};
 use crate::fair::{FairQueue, Ranked};
 use crate::terminal::{Leaf, Standing, Terminal, TerminalId};
 
-/// The line time of a bundle: long enough to keep per-bundle costs small,
-/// short enough that bulk holds nothing up that can be noticed beside a
-/// satellite's round trip.
+/// The line time of a bundle: long enough to keep per-bundle costs small, short
+/// enough that the delay behind bulk is small beside a satellite's round trip.
 pub(crate) const BUNDLE_TIME: Duration = Duration::from_millis(60);
 pub(crate) const LEAST_BUNDLE_BYTES: u64 = 4 << 10;
 const MOST_BUNDLE_BYTES: u64 = 1 << 20;
 
-/// However much other traffic is measured, this part (1/n) of a rate stays
-/// with the scheduler: with less, an estimate that lags behind a rate change
-/// would silence the node's signalling.
+/// The scheduler keeps at least this part (1/n) of a rate, however much other
+/// traffic is measured. Otherwise an estimate that lags behind a rate change
+/// could silence the node's signalling.
 const LEAST_PART: u64 = 10;
 
 const MILLION: u128 = 1_000_000;
@@ -46,7 +45,7 @@ pub enum ConfigError {
     /// The utilisation is no part of a rate.
     #[error("utilisation is {0}; it must be above 0 and at most 1")]
     Utilisation(f64),
-    /// Other classes or priorities than those that the queues are built by.
+    /// The classes or priorities differ from those the queues were built for.
     #[error("classes and their priorities cannot change while they are in use")]
     OtherClasses,
 }
@@ -210,9 +209,9 @@ impl LinkScheduler {
         self.reshape(now, number);
     }
 
-    /// While a terminal is blocked nothing of it is granted; afterwards it
-    /// goes on at once, by its share and rate, having saved up no more than
-    /// any idle terminal.
+    /// A blocked terminal is granted nothing. When it is unblocked it goes on
+    /// at once with its share and rate, and has saved up no more than any idle
+    /// terminal.
     pub fn set_blocked(&mut self, id: TerminalId, blocked: bool) {
         if let Some(&number) = self.numbers.get(&id) {
             self.update(number, |terminal| terminal.blocked = blocked);
@@ -269,7 +268,7 @@ impl LinkScheduler {
         if let Some(bucket) = &mut self.bucket {
             bucket.charge(now, ip_bytes);
         }
-        // The terminal may be gone; what left for it has used the beam.
+        // Even if the terminal is gone, what was sent to it used the beam.
         let Some((number, place)) = self.find(leaf) else {
             return;
         };

@@ -69,7 +69,7 @@ impl Terminal {
         }
     }
 
-    /// Takes the weights of classes that are ordered as those it was made for.
+    /// Sets the weights; the classes must be the same, in the same order.
     pub fn set_class_weights(&mut self, classes: &Classes) {
         for (level, member, weight) in classes.members() {
             self.levels[level].set_weight(member, weight.into());

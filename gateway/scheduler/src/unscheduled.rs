@@ -12,7 +12,7 @@ const SMOOTHING: Duration = Duration::from_secs(1);
 /// Below this an interval says more about the counters than about the rate.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A round-trip time so much above its least tells of a standing queue.
+/// A round-trip time this far above the minimum means a standing queue.
 const STANDING: Duration = Duration::from_millis(80);
 
 /// How fast the correction grows while a queue stands, and how fast it fades,
@@ -84,9 +84,9 @@ impl UnscheduledTraffic {
             .saturating_add(total_bytes.saturating_sub(before));
     }
 
-    /// Takes how far the round-trip time of sessions that send is above the
-    /// least. The counters do not tell the size of ACKs, nor what was sent too
-    /// much before they had been read: a queue that stands shows both.
+    /// Takes how far the round-trip time of sending sessions is above its
+    /// minimum. A standing queue shows what the counters cannot: the size of
+    /// ACKs, and what was sent in excess before they were read.
     pub fn observe_queue(&mut self, queue: Duration) {
         self.queue = queue;
     }

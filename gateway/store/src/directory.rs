@@ -99,7 +99,7 @@ impl Disk for Directory {
             let ours = path.extension().is_some_and(|suffix| suffix == SUFFIX);
             if let Some(number) = number.filter(|_| ours) {
                 let opened = OpenOptions::new().read(true).write(true).open(&path);
-                // A file that the disk cannot find costs what is in it.
+                // If the disk cannot find a file, its contents are lost.
                 let Ok(file) = opened else {
                     segments.push((number, 0));
                     continue;

@@ -22,7 +22,7 @@ pub struct Group {
     pub index: Vec<u8>,
     /// The bundles in it.
     pub located: Vec<(u64, Location)>,
-    /// Releases that it tells, each with the segment of its record.
+    /// Releases in it, each with the segment of its record.
     pub told: Vec<(u64, u64)>,
 }
 

@@ -13,7 +13,7 @@ use crate::session::SessionCore;
 
 /// Pieces written at once.
 const MAX_SLICES: usize = 64;
-/// What is taken from the session ahead of the socket, bytes.
+/// Bytes that are taken from the session before the socket has room for them.
 /// Acknowledgements go behind it.
 const MAX_BYTES: usize = 512 << 10;
 

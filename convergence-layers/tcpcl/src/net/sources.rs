@@ -43,7 +43,7 @@ impl Sources {
     }
 }
 
-/// Whoever has an IPv6 address has the 2⁶⁴ of its network.
+/// A host with one IPv6 address can use all 2⁶⁴ of its network.
 fn source_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

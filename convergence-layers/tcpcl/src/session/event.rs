@@ -16,7 +16,7 @@ pub struct Established {
     pub standby: bool,
     /// The peer's incarnation, where it announced one.
     pub incarnation: Option<u64>,
-    /// Whether the peer keeps what it has of broken transfers.
+    /// Whether the peer stores the received parts of broken transfers.
     pub resumes: bool,
     /// The largest bundle the peer takes, bytes.
     pub transfer_mru_bytes: u64,

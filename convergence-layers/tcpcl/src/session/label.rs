@@ -24,7 +24,7 @@ pub struct Label {
     /// The sender's incarnation: another value means another process, which
     /// remembers nothing of earlier sessions.
     pub incarnation: u64,
-    /// Whether the sender keeps what it has of broken transfers.
+    /// Whether the sender stores the received parts of broken transfers.
     pub resumes: bool,
 }
 

@@ -93,8 +93,9 @@ impl PartialTransfers {
         self.bytes
     }
 
-    /// A session of `peer` is up. With a greater incarnation of it, what is of
-    /// an earlier one is forgotten: that has named its transfers anew.
+    /// A session of `peer` is up. If its incarnation is greater, parts of
+    /// earlier ones are forgotten, since the names of their transfers begin
+    /// anew.
     pub fn enter(&mut self, now: Instant, peer: &str, incarnation: u64) {
         self.forget_old(now);
         if let Some(known) = self.peers.get_mut(peer) {

@@ -42,7 +42,7 @@ pub enum Forgery {
     /// The bundle names a custodian that is not behind the neighbour.
     #[error("its custodian is not behind the neighbour")]
     Custodian,
-    /// The neighbour is not relayed for to this destination.
+    /// Bundles of this neighbour are not relayed to this destination.
     #[error("nothing is relayed from this neighbour to its destination")]
     Relay,
 }
@@ -61,7 +61,7 @@ impl Agent {
     }
 
     /// Whether a neighbour may use an endpoint's name. Names of the dtn scheme
-    /// are no node's here: nothing is believed because of them.
+    /// belong to no node here, so they prove nothing.
     fn may_name(&self, neighbour: NeighbourId, endpoint: &Eid) -> bool {
         match ipn_parts(endpoint) {
             Some((node, _)) => self.speaks_for(neighbour, node),

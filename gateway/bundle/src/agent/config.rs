@@ -39,7 +39,7 @@ impl fmt::Display for NeighbourId {
     }
 }
 
-/// A static route. The first that matches rules; a neighbour that is or was
+/// A static route. The first that matches is taken; a neighbour that is or was
 /// up is a route to itself.
 #[derive(Clone, Debug)]
 pub struct Route {
@@ -111,8 +111,8 @@ pub struct Config {
     pub run_nonce: u64,
     /// Services that bundles to this node are delivered to.
     pub services: BTreeSet<u64>,
-    /// Those among them that say themselves when a bundle is safe with them:
-    /// its custodian keeps it until [`crate::Agent::confirm`].
+    /// Those among them that confirm when a bundle is safe with them: until
+    /// [`crate::Agent::confirm`] it stays in custody upstream.
     pub confirming: BTreeSet<u64>,
     /// Code points and signal shape that are sent.
     pub codes: CodePoints,

@@ -1,8 +1,8 @@
 //! Bundles for services of this node that say themselves when one is safe.
 //!
-//! What such a service has not confirmed stays in its custodian's custody: a
-//! node that ends before is sent it again. The duplicates that come meanwhile
-//! are neither delivered nor answered.
+//! A bundle that such a service has not confirmed stays in custody upstream: if
+//! the node ends before, it is sent again. Duplicates that come meanwhile are
+//! neither delivered nor answered.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -108,9 +108,9 @@ impl Agent {
         self.wait_until(now + timeout, id);
     }
 
-    /// Has a bundle that was refused wait, longer each time, and not as long as
-    /// those that were refused with it: the room that is free then is less than
-    /// they need.
+    /// Has a refused bundle wait, longer each time. The waits of bundles
+    /// refused together differ, since there will not be room for all of them at
+    /// once.
     pub(super) fn try_later(&mut self, now: Instant, id: BundleId) {
         let timer = self.config.custody_timer;
         if let Some(stored) = self.bundles.get_mut(&id) {
@@ -128,7 +128,7 @@ impl Agent {
         if let Phase::Waiting(before) = stored.phase {
             self.custody_timers.remove(&(before, id));
         }
-        // Only custody stands still: the rest waits for no signal.
+        // Only timers of custody stop: other bundles wait for no signal.
         let neighbour = self.neighbours.get(&stored.neighbour);
         let down = stored.custody && neighbour.is_some_and(|neighbour| neighbour.down);
         stored.phase = match down {

@@ -91,9 +91,9 @@ impl Agent {
         stored.is_some_and(|stored| stored.phase == Phase::Queued)
     }
 
-    /// Whether the session that takes bundles for a neighbour in `class` can go
-    /// on in the middle of one. Else what was broken off is encoded anew, with
-    /// its present age.
+    /// Sets whether the session for a neighbour and class can resume a bundle
+    /// in its middle. If not, a bundle whose transfer broke is encoded anew,
+    /// with its present age.
     pub fn set_resumes(&mut self, neighbour: NeighbourId, class: Class, resumes: bool) {
         let neighbour = self.neighbours.get_mut(&neighbour);
         if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {

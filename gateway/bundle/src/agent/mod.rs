@@ -50,7 +50,7 @@ use signals::{Signals, Way};
 use stored::{NameGroup, Phase, StoredBundle, WireName, quota_bytes};
 use timestamps::Timestamps;
 
-/// Messages in the signalling class up to this have room where others have none.
+/// A full store still takes messages of the signalling class up to this size.
 const SHORT_BYTES: u64 = 4096;
 /// See [`Agent::room_beyond`].
 const FEW_BUNDLES: usize = 8;
@@ -167,10 +167,10 @@ impl Agent {
             && bytes <= self.store.free_bytes()
     }
 
-    /// Whether what empties full stores has room: administrative records, whose
-    /// custody signals do, and this node's short messages in the signalling
-    /// class, which ask for what it waits for. They may exceed the store by an
-    /// eighth and a few bundles.
+    /// Whether there is room for what helps to empty full stores:
+    /// administrative records, custody signals among them, and this node's
+    /// short messages in the signalling class, which ask for what it waits for.
+    /// They may exceed the store by an eighth and a few bundles.
     fn room_beyond(&self) -> bool {
         let Config {
             store_bundles,
@@ -282,7 +282,7 @@ impl Agent {
             return None;
         }
         let direct = NeighbourId(node);
-        // One that is taken from the routes is none to itself any more.
+        // A neighbour that was removed from the routes is no route to itself.
         let itself = || {
             let neighbour = self.neighbours.get(&direct);
             neighbour.is_some_and(|neighbour| neighbour.routed)
@@ -306,8 +306,8 @@ impl Agent {
             false => queue.fresh.insert(id),
         };
         queue.bytes += bytes;
-        // Also where others wait: the session may have no use for those, but
-        // for this one.
+        // Even if others wait already: the session may be able to take this one
+        // but not those.
         if neighbour.has_pending(class) {
             self.woken.insert((via, class));
         }

@@ -58,7 +58,7 @@ pub(crate) struct Neighbour {
     /// since: one transmission is refused once.
     pub answerable: BTreeSet<u64>,
     pub down: bool,
-    /// It is a route to itself; not once it was taken from the routes.
+    /// It is a route to itself, unless it was removed from the routes.
     pub routed: bool,
     /// It has no room; nothing but signals is offered until then.
     pub paused: Option<Instant>,

@@ -85,9 +85,10 @@ impl Agent {
         Ok(self.originate(now, draft))
     }
 
-    /// As [`Agent::send`], but the bundle is only kept until
-    /// [`Agent::let_go`], by a later run of the node too, which gets `note`
-    /// back with [`Event::Restored`]. That of one let go is withheld again.
+    /// As [`Agent::send`], but the bundle is not offered before
+    /// [`Agent::let_go`]. A later run of the node gets `note` with
+    /// [`Event::Restored`] and withholds the bundle again, even if it was let
+    /// go.
     pub fn withhold(
         &mut self,
         now: Instant,

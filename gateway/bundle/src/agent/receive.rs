@@ -208,9 +208,9 @@ impl Agent {
     /// Whether this node has custody of the bundle, or had it and this is the
     /// same custodian's retransmission.
     ///
-    /// To have seen the bundle is not enough: where it comes back in a routing
-    /// loop after another node took it over, signalling would make that node
-    /// forget the only copy. A bundle in doubt is taken again; its destination
+    /// Having seen the bundle is not enough. If it comes back in a routing loop
+    /// after another node took custody, a signal would make that node delete
+    /// the only copy. So in doubt it is taken again, and its destination
     /// suppresses the duplicate.
     fn has_custody(&self, arrival: &Arrival) -> bool {
         let name = arrival.name();

@@ -25,8 +25,8 @@ pub struct Limits {
 }
 
 impl Agent {
-    /// Sets the limits for what comes from now on. What is stored already stays,
-    /// also where it is more than that.
+    /// Sets the limits for what comes from now on. What is stored already
+    /// stays, even if it exceeds them.
     pub fn set_limits(&mut self, limits: Limits) {
         self.config.store_bytes = limits.store_bytes;
         self.config.store_bundles = limits.store_bundles;
@@ -34,10 +34,10 @@ impl Agent {
         self.config.hop_limit = limits.hop_limit;
     }
 
-    /// Replaces the routes. What is stored goes by the new ones: a bundle in the
-    /// middle of its transfer begins anew on its new way, and the next
-    /// custodian knows it again if it has come by both. What no route leads on
-    /// for is given up if its neighbour is none any more.
+    /// Replaces the routes, also for stored bundles. A bundle in the middle of
+    /// its transfer begins anew on its new way; if it arrives by both, the next
+    /// custodian recognises it. A bundle without a route is given up if its
+    /// neighbour is no longer one.
     pub fn set_routes(&mut self, now: Instant, routes: Vec<Route>, relaying: Relaying) {
         self.routes = Routes::new(&routes);
         self.config.routes = routes;

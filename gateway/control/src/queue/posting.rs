@@ -8,7 +8,7 @@ use super::{Action, Queue, newest};
 use crate::contact::{BACKOFF, DENIED_PAUSE};
 use crate::document::{MAX_BYTES, MAX_REPORTS};
 
-/// What is urgent waits so long for others of its moment.
+/// An urgent report waits this long for others that come with it.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// One of the two ways to the service.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Action, Entry, Lane, Queue, Queued, Saved, newest};
 use crate::document::{MAX_BYTES, MAX_REPORTS};
 
-/// What has not been accepted so long after it came is saved.
+/// A report that was not accepted within this time is saved.
 const WRITE_BEHIND: Duration = Duration::from_millis(250);
 
 /// A disk that fails is asked again after this.
@@ -113,7 +113,7 @@ impl Queue {
     /// When the disk is to be asked for something.
     pub(super) fn disk_at(&self) -> Option<Instant> {
         let save = self.save_at().filter(|_| self.saving.is_empty());
-        // Without a pause of the disk's it is done by the call that made room.
+        // Unless the disk pauses, the call that made room has done it.
         let load = self.disk_at.filter(|_| self.wants_load());
         save.into_iter().chain(load).min()
     }

@@ -64,8 +64,8 @@ impl<S: Store> Node<S> {
             let ack = (Side::Queue, class, next);
             node.acks.insert((peer, key, Of::Response), ack);
         };
-        // One that nobody waits for is answered all the same, so that the
-        // peer can forget it. One that comes after its time is welcome.
+        // A message about an unknown request is answered too, so that the peer
+        // can forget it. One that comes after its time is welcome.
         let wanted = self.entry_of(peer, key).filter(|entry| {
             use State::{Answered, Cancelled, Failed};
             !matches!(entry.request.state, Answered | Failed | Cancelled)

@@ -13,8 +13,8 @@ use crate::transfer::{Incoming, Outgoing};
 impl<S: Store> Node<S> {
     /// A request, if `owner` may see it; `None` may see all.
     ///
-    /// # Errors
-    /// When there is none, or it is another's: that looks the same.
+    /// # Errors When there is no such request, or it is another client's: the
+    /// two look the same.
     pub fn request(&self, id: Id, owner: Option<&Owner>) -> Result<&Request, Refusal> {
         let entry = self.entries.get(&id).ok_or(Refusal::Unknown)?;
         match Self::admits(entry, owner) {

@@ -1,8 +1,8 @@
 //! How many look-ups and dials there are at once, and on whose behalf.
 //!
-//! Each party has a guaranteed share, and there is a common pool above. Who
-//! has used up both waits for a dial of its own to end; nobody queues for the
-//! pool, so whoever has many waiting takes it from nobody.
+//! Each party has a guaranteed share, and there is a common pool above. A party
+//! that has used up both waits for one of its own dials to end. Nobody queues
+//! for the pool, so a party with many waiting dials takes it from nobody.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

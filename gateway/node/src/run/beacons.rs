@@ -81,7 +81,8 @@ impl Opener {
             node: number(path.neighbour),
             rtt: Duration::from_millis(path.rtt_ms),
             address: Some(SocketAddr::new(path.remote.ip(), port)),
-            // Who has an address to call goes on: the other end waits for it.
+            // An end with an address to send to goes on; the other end waits
+            // for it.
             patience: Duration::MAX,
         };
         add(&beacons, hop, peer, key);

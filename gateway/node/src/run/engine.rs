@@ -101,7 +101,7 @@ fn agent(config: &Config) -> bundle::Config {
     agent
 }
 
-/// A relay is there to forward; others do so only where it is said.
+/// A relay forwards; other nodes do so only where it is configured.
 fn relaying(config: &Config) -> bundle::Relaying {
     if config.relays.is_empty() && config.node.role == Role::Relay {
         return bundle::Relaying::All;
@@ -116,7 +116,8 @@ fn relaying(config: &Config) -> bundle::Relaying {
 /// The class that waits for all others.
 pub(in crate::run) fn lowest_class(config: &Config) -> Class {
     let classes = config.classes.iter().zip(0..);
-    // Of the lowest priority, which is the highest number, the least weight.
+    // The class of the lowest priority, which is the highest number, has the
+    // least weight.
     let lowest = classes.max_by_key(|(class, _)| (class.priority, Reverse(class.weight)));
     lowest.map_or(Class::SIGNALLING, |(_, number)| Class(number))
 }

@@ -352,13 +352,14 @@ pub(super) fn congestion_control(
 }
 
 /// Makes the first control of `list` usable that can be. Only the helper may
-/// load any, and where there is none the list has none to load.
+/// load one; without a helper the list names none to load.
 fn choose(helper: Option<&Helper>, list: &[String]) -> Choice {
     let Some(helper) = helper else {
         return Loader::new().choose(list);
     };
     helper.choose(list).unwrap_or_else(|error| {
-        // What is loaded goes with the helper; others may still be had.
+        // Controls that were loaded go with the helper; others may still be
+        // available.
         let others = list
             .iter()
             .filter(|name| Control::from_name(name).is_none());

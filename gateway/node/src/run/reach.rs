@@ -9,9 +9,9 @@ use underpass_streams::Announcement;
 
 use crate::shell::Shell;
 
-/// Routes change in groups: it is looked once they are quiet for so long.
+/// Routes change in groups: they are read once nothing has changed for so long.
 const SETTLED: Duration = Duration::from_millis(200);
-/// It is looked so often in any case: a host may not let a process hear of
+/// They are read this often in any case: a host may not let a process hear of
 /// routes.
 const AT_LEAST: Duration = Duration::from_secs(30);
 

@@ -97,7 +97,7 @@ impl Node for BeaconReceiver {
 }
 
 impl Shell {
-    /// Puts beacons to use; called once, before there are sessions.
+    /// Sets the beacons; called once, before there are sessions.
     pub fn set_beacons(&self, beacons: LinkBeacons) {
         // A second call would change nothing.
         let _ = self.beacons.set(beacons);

@@ -12,8 +12,9 @@ use underpass_scheduler::UnscheduledTraffic;
 use super::{Shell, timer};
 use crate::clock::ControlClock;
 
-/// A node with few hops looks so often: ACKs are a large part of a terminal's
-/// return link, and what is sent too much before they are seen fills its queue.
+/// How often a node with few hops reads its sessions' figures: ACKs are a large
+/// part of a terminal's return link, and bytes sent in excess before they are
+/// counted fill its queue.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Others look at all of their sessions less often.
 const INTERVAL_OF_MANY: Duration = Duration::from_secs(1);

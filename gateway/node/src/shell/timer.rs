@@ -11,7 +11,7 @@ pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Calls the engine whenever a deadline of its has come. Runs until dropped.
+/// Calls the engine at each of its deadlines. Runs until dropped.
 pub async fn drive(shell: Arc<Shell>) {
     loop {
         let deadline = shell.arm();

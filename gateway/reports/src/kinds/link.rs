@@ -52,9 +52,9 @@ pub struct LinkReport {
 }
 
 impl Status {
-    /// Whether it tells what `earlier` has not told. A clock that goes on does
-    /// not, nor do bytes on the hop of which clients have handed in none: the
-    /// reports themselves are such.
+    /// Whether it has news since `earlier`. The passing of time is no news, nor
+    /// are bytes on the hop that no client has handed in: the reports
+    /// themselves cause such bytes.
     pub fn has_news(&self, earlier: &Status) -> bool {
         let plain = |link: &LinkReport| LinkReport {
             sent_bytes: 0,

@@ -1,10 +1,10 @@
-//! Sealing ahead: what must not be lost, or what nothing can be sent of at
-//! present, is sealed into custody at once, also beyond what the peer gives
-//! credit for. It is withheld there until its stream has a turn and credit.
+//! Sealing ahead: bytes that must not be lost, or that cannot be sent at
+//! present, are sealed into custody at once, even beyond the peer's credit. The
+//! bundle node withholds them until their stream has a turn and credit.
 //!
-//! A payload that is sealed ahead has frames of one stream only and no more of
-//! its bytes than half a floor, so that credit covers it at last. Until
-//! all of a stream has left nothing else of it is sealed.
+//! A payload that is sealed ahead has frames of one stream only, and at most
+//! half a floor of its bytes, so that credit covers it in the end. Nothing else
+//! of a stream is sealed until all of that has left.
 
 use bytes::Bytes;
 use underpass_cla::Class;
@@ -60,8 +60,8 @@ impl Mux {
     /// has nothing, or there is no room for the heads. Payloads of a stream
     /// leave in the order in which they are sealed.
     pub fn seal_ahead(&mut self, id: StreamId, limit: usize) -> Option<Ahead> {
-        // A reader never tells of its last half floor: more might never be
-        // covered.
+        // A reader does not report its last half floor, so credit might never
+        // cover more.
         let most = usize::try_from(self.peer_credit.floor / 2).unwrap_or(usize::MAX);
         let receiver = self.peer_incarnation.unwrap_or(0);
         if !self.streams.get(&id)?.has_output() || limit <= HEAD_BYTES {

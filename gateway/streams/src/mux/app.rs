@@ -319,14 +319,15 @@ impl Mux {
     }
 }
 
-/// Less room than this is none.
+/// Less room than this is reported as none.
 fn least_capacity(send_buffer_bytes: usize) -> usize {
     LEAST_CAPACITY_BYTES.min(send_buffer_bytes / 2)
 }
 
 impl Stream {
-    /// Whether it waits to write for what others give back, and not for its
-    /// own bytes to be sealed; and if so, whether for room that all share.
+    /// Whether it waits for room or credit that other streams use, and not for
+    /// its own bytes to be sealed; and if so, whether for the buffer that all
+    /// share.
     pub(super) fn waits_for_others(&self, send_buffer_bytes: usize) -> Option<bool> {
         let least = least_capacity(send_buffer_bytes);
         let queued = self.send.pieces.len();

@@ -40,8 +40,8 @@ impl Default for PeerCredit {
 }
 
 impl PeerCredit {
-    /// Takes what a later HELLO says. A run's floor is that of the first: all
-    /// charges would have to be counted anew with another one.
+    /// Takes a later HELLO. The floor stays that of the run's first HELLO,
+    /// since another one would change all charges.
     pub(super) fn renew(&mut self, hello: &Hello) {
         let floor = match self.sequence {
             None => hello.floor_bytes,

@@ -15,8 +15,8 @@ const MIN_PAYLOAD_BYTES: usize = 512;
 /// each stream once.
 const MAX_LOOSE: usize = 65_536;
 
-/// A payload that has something already is not ended with less of a stream
-/// than this.
+/// A payload that is not empty takes at least so much of a further stream, or
+/// nothing.
 const LEAST_TAIL_BYTES: usize = 256;
 
 /// What leaves next.

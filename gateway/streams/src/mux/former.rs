@@ -1,4 +1,4 @@
-//! From one run of the peer to the next, and what a run that is over leaves.
+//! The change from one run of the peer to the next.
 
 use underpass_work::each;
 
@@ -9,8 +9,8 @@ use crate::wire::{ResetCode, StreamId};
 const REASON: &str = "the peer node restarted";
 
 impl Mux {
-    /// The streams of the runs that come next: this node's own ids go on, so
-    /// that none of them ever names two streams of one run.
+    /// The streams of the next run. This node's own ids count on, so that none
+    /// ever names two streams of one run.
     pub(crate) fn successor(&self, incarnation: u64) -> Mux {
         let mut next = Mux::new(self.config, self.side, incarnation);
         next.next_id = self.next_id;

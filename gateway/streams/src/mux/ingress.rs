@@ -232,8 +232,8 @@ impl Mux {
         let Some(stream) = self.streams.get(&id) else {
             return;
         };
-        // Of a stream that was reset the peer knows the end, though what is
-        // withheld before it has not left.
+        // The peer knows the end of a stream that was reset, even if withheld
+        // bytes before it have not left.
         let known = match stream.life {
             Life::Draining => stream.send.sent,
             Life::Early | Life::Open => stream.send.released(),

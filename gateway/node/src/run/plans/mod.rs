@@ -65,7 +65,7 @@ pub struct Plans {
 }
 
 impl Plans {
-    /// Follows plans from now on: first what a terminal has kept.
+    /// Follows plans from now on: first what a terminal has saved.
     pub(crate) fn start(
         current: &Arc<Current>,
         shell: &Arc<Shell>,
@@ -180,7 +180,7 @@ impl Plans {
     }
 
     fn acknowledge(&self, plan: &Plan, terminal: Option<u64>) {
-        // Without the time there is nobody to tell either.
+        // Without the time no terminal can be told either.
         if let Some(applied_ms) = self.clock.now_ms() {
             (self.acknowledge)(Acknowledgement {
                 beam: plan.beam().to_owned(),

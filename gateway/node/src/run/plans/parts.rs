@@ -12,8 +12,8 @@ use super::TakeError;
 /// Beams whose plans are passed on at once.
 const BEAMS: usize = 64;
 
-/// How long a terminal is left alone after it was told: a plan that comes
-/// sooner waits, and one that comes then takes its place.
+/// The least time between two messages to a terminal. A plan that comes sooner
+/// waits, and a newer one takes its place.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The return links' plans, and how far the terminals were told.

@@ -1,9 +1,9 @@
 //! A terminal saves its plans, since after a restart in a blockage it gets none.
 //!
-//! What they are worth depends on knowing control's time. A process that
-//! follows another one on a machine that has run on knows it by the machine's
-//! monotonic clock. After the machine has booted only the time of day is left,
-//! which counts if it was right before.
+//! Saved plans are of use only if control's time is known. If the machine has
+//! run on since the former process, its monotonic clock tells. After the
+//! machine has booted only the time of day is left, which counts if it was
+//! right before.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,13 +22,15 @@ use crate::clock::{self, ControlClock};
 /// The version of the file's format.
 const VERSION: u64 = 1;
 
-/// A larger file is none of ours: a plan for each of a terminal's paths.
+/// A larger file was not written here: there is one plan for each path of a
+/// terminal.
 const MAX_FILE_BYTES: u64 = 16 * MAX_MESSAGE_BYTES as u64;
 
 /// Plans that come in quick succession do not each cost a write.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A time of day that was within this of control's was right, ms.
+/// A time of day that differs from control's by at most this counts as right,
+/// ms.
 const RIGHT_MS: u64 = 2_000;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

@@ -46,7 +46,8 @@ impl Plans {
     }
 
     /// Puts a part in the place of the one before, if that has not left: a
-    /// terminal that is blocked for an hour finds one when it is back.
+    /// terminal that was blocked for an hour then gets one plan, not all of
+    /// them.
     fn tell_terminal(&self, due: &DuePart) -> Result<Option<underpass_bundle::BundleId>, Later> {
         let terminal = due.terminal;
         let (Some(control_ms), Some(plan)) = (self.clock.now_ms(), due.plan.part(terminal)) else {

@@ -7,7 +7,8 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use underpass_reports::{Body, Report, Stamps};
 
-/// Reports that wait for who sends them on; he is never long at anything else.
+/// Reports that may wait for the task that sends them on, which never takes
+/// long.
 const WAITING: usize = 1024;
 
 /// A report with the time at which it was made.
