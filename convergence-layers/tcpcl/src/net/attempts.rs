@@ -45,8 +45,8 @@ pub(super) async fn dial(
     let start = Instant::now();
     let (mut next, mut begun) = (start, 0);
     loop {
-        let held = *patient_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = next.max(held);
+        let patience_ends = *patient_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = next.max(patience_ends);
         tokio::select! {
             Some(ended) = attempts.join_next() => match ended {
                 Ok(Ok(reached)) => return Ok(reached),
@@ -55,12 +55,12 @@ pub(super) async fn dial(
                 Err(broken) => return Err(io::Error::other(broken).into()),
             },
             () = sleep_until(due.into()) => {
-                let held = *patient_until.lock().unwrap_or_else(PoisonError::into_inner);
-                if held <= Instant::now() && attempts.len() < MOST_ATTEMPTS {
+                let patience_ends = *patient_until.lock().unwrap_or_else(PoisonError::into_inner);
+                if patience_ends <= Instant::now() && attempts.len() < MOST_ATTEMPTS {
                     attempts.spawn(attempt(shared.clone(), class, patient_until.clone()));
                     begun += 1;
                 }
-                if begun >= DARK_AFTER && held <= start {
+                if begun >= DARK_AFTER && patience_ends <= start {
                     shared.dark.send_replace(true);
                 }
                 next = Instant::now() + interval;

@@ -391,8 +391,8 @@ impl<T: Transport + 'static> Driver<T> {
     /// Nothing else can be done. If output waits for the kernel, that is asked
     /// again from time to time.
     fn nudge(&mut self, cx: &mut Context<'_>) -> bool {
-        let held_up = self.wants_bundle() || !self.output.is_drained();
-        let Some(handle) = self.handle.as_ref().filter(|_| held_up) else {
+        let pending = self.wants_bundle() || !self.output.is_drained();
+        let Some(handle) = self.handle.as_ref().filter(|_| pending) else {
             self.nudge.moving();
             return false;
         };

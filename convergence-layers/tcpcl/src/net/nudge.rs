@@ -19,15 +19,15 @@ const LONGEST: Duration = Duration::from_millis(8);
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 const STALLED: Duration = Duration::from_millis(200);
 
-/// A timer that runs while output is held up.
+/// A timer that runs while output is pending.
 #[derive(Debug)]
 pub(super) struct Nudge {
     timer: Pin<Box<Sleep>>,
-    held_up: Option<HeldUp>,
+    pending: Option<Pending>,
 }
 
 #[derive(Debug)]
-struct HeldUp {
+struct Pending {
     since: Instant,
     wait: Duration,
 }
@@ -36,35 +36,35 @@ impl Nudge {
     pub(super) fn new() -> Self {
         Self {
             timer: Box::pin(sleep_until(Instant::now())),
-            held_up: None,
+            pending: None,
         }
     }
 
     /// Output moves.
     pub(super) fn moving(&mut self) {
-        self.held_up = None;
+        self.pending = None;
     }
 
-    /// Output is held up; ready when the kernel is to be asked.
+    /// Output is pending; ready when the kernel is to be asked.
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let held_up = match &mut self.held_up {
-            Some(held_up) => held_up,
+        let pending = match &mut self.pending {
+            Some(pending) => pending,
             None => {
                 let since = Instant::now();
                 self.timer.as_mut().reset(since + FIRST);
-                self.held_up.insert(HeldUp { since, wait: FIRST })
+                self.pending.insert(Pending { since, wait: FIRST })
             }
         };
         if self.timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
         let now = Instant::now();
-        held_up.wait = if now - held_up.since > STALLED_AFTER {
+        pending.wait = if now - pending.since > STALLED_AFTER {
             STALLED
         } else {
-            (held_up.wait * 2).min(LONGEST)
+            (pending.wait * 2).min(LONGEST)
         };
-        self.timer.as_mut().reset(now + held_up.wait);
+        self.timer.as_mut().reset(now + pending.wait);
         Poll::Ready(())
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn held_up_output_is_asked_for_soon_and_then_steadily() {
+    async fn pending_output_is_asked_for_soon_and_then_steadily() {
         let mut nudge = Nudge::new();
         let times = asked(&mut nudge, Duration::from_millis(30)).await;
         assert_eq!(times, [2, 6, 14, 22, 30]);

@@ -200,7 +200,7 @@ async fn send(
     takes_interim: bool,
 ) -> Result<Answered, Failure> {
     let mut interims = interim::watch(&mut request);
-    let held = || expectation.filter(|expectation| !expectation.is_wanted());
+    let gated = || expectation.filter(|expectation| !expectation.is_wanted());
     let patience = async {
         match expectation {
             Some(expectation) => expectation.patience().await,
@@ -222,13 +222,13 @@ async fn send(
                     _ => {}
                 },
                 response = &mut response => break response?,
-                () = &mut patience, if held().is_some() => {
-                    held().inspect(|expectation| expectation.want());
+                () = &mut patience, if gated().is_some() => {
+                    gated().inspect(|expectation| expectation.want());
                 }
             }
         }
     };
-    if held().is_some() {
+    if gated().is_some() {
         return Ok(Answered {
             response,
             unwanted: Some(upstream.last()),

@@ -26,7 +26,7 @@ pub struct PathChange {
     /// Rate to this node, bit/s of IP bytes; null is unlimited.
     #[serde(default, deserialize_with = "present")]
     receive_rate_bps: Option<Option<u64>>,
-    /// Whether sending is held.
+    /// Whether the link is blocked.
     blocked: Option<bool>,
 }
 

@@ -72,7 +72,7 @@ pub struct HopFields {
     pub neighbour: u64,
     /// Whether any session is up.
     pub up: bool,
-    /// Whether sending is held.
+    /// Whether the link is blocked.
     pub blocked: bool,
     /// What is known of the link.
     pub link: LinkView,
@@ -171,9 +171,9 @@ pub struct StreamsView {
 /// The custody store.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CustodyView {
-    /// Bundles held.
+    /// Bundles stored.
     pub bundles: u64,
-    /// Bytes held, as the quota counts them.
+    /// Bytes stored, as the quota counts them.
     pub used_bytes: u64,
     /// The quota, bytes.
     pub quota_bytes: u64,
@@ -242,9 +242,9 @@ impl From<Figures> for DiskView {
 /// The custody store's bundles of one class.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CustodyClassView {
-    /// Bundles held.
+    /// Bundles stored.
     pub bundles: u64,
-    /// Payload bytes held.
+    /// Payload bytes stored.
     pub bytes: u64,
     /// Those in this node's custody.
     pub custody_bundles: u64,

@@ -61,8 +61,8 @@ struct Messages {
 impl Carrier for Messages {
     fn send(&self, peer: u64, class: u8, lifetime: Duration, name: Name, payload: Bytes) -> bool {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = |id: &BundleId| self.shell.read(|engine| engine.has_bundle(*id));
-        let earlier = sent.get(&(peer, name)).copied().filter(held);
+        let stored = |id: &BundleId| self.shell.read(|engine| engine.has_bundle(*id));
+        let earlier = sent.get(&(peer, name)).copied().filter(stored);
         // An acknowledgement says more than the one before it; anything else
         // that is still here need not be here twice.
         let newer = matches!(name.kind, NameKind::Ack(_));
@@ -80,7 +80,7 @@ impl Carrier for Messages {
         match self.shell.send_message(message, lifetime, earlier) {
             Ok(id) => {
                 if sent.len() >= REMEMBERED {
-                    sent.retain(|_, id| held(id));
+                    sent.retain(|_, id| stored(id));
                 }
                 sent.insert((peer, name), id);
                 true

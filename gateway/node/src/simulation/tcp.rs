@@ -359,8 +359,8 @@ impl ModelSocket {
             let error = end.error.take().unwrap_or(ErrorKind::BrokenPipe);
             return Poll::Ready(Err(error.into()));
         }
-        let held = usize::try_from(end.written - end.acknowledged).unwrap();
-        let mut room = self.line.wire.send_buffer.saturating_sub(held);
+        let unacknowledged = usize::try_from(end.written - end.acknowledged).unwrap();
+        let mut room = self.line.wire.send_buffer.saturating_sub(unacknowledged);
         if room == 0 {
             end.wakers[WRITER] = Some(cx.waker().clone());
             return Poll::Pending;

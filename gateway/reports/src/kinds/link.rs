@@ -77,7 +77,7 @@ impl Status {
 pub enum LinkState {
     /// A session is up and may send.
     Up,
-    /// Sending is held.
+    /// Nothing is sent: the link is blocked.
     Blocked,
     /// No session is up.
     Down,

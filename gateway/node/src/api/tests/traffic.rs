@@ -20,7 +20,7 @@ async fn an_operator_resets_a_stream_once() {
 }
 
 #[tokio::test]
-async fn a_cancelled_bundle_is_held_no_more_and_its_stream_is_reset() {
+async fn a_cancelled_bundle_is_gone_and_its_stream_is_reset() {
     let world = World::new();
     let session = world.session();
     let key = world.stream();

@@ -194,8 +194,8 @@ impl Plans {
 
     /// What terminals are told, by beam.
     pub fn passed_on(&self) -> Vec<PartView> {
-        let held = |id| self.shell.read(|engine| engine.has_bundle(id));
-        self.parts().views(held)
+        let stored = |id| self.shell.read(|engine| engine.has_bundle(id));
+        self.parts().views(stored)
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {

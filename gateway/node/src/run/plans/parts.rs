@@ -120,12 +120,12 @@ impl Parts {
         }
     }
 
-    /// What the terminals are told; `held` tells whether a bundle waits here.
-    pub fn views(&self, held: impl Fn(BundleId) -> bool) -> Vec<PartView> {
+    /// What the terminals are told; `stored` tells whether a bundle waits here.
+    pub fn views(&self, stored: impl Fn(BundleId) -> bool) -> Vec<PartView> {
         let parts = self.terminals.iter().map(|(terminal, part)| PartView {
             terminal: *terminal,
             plan: part.plan.clone(),
-            waits: part.due || part.told.is_some_and(|(_, id)| held(id)),
+            waits: part.due || part.told.is_some_and(|(_, id)| stored(id)),
         });
         parts.collect()
     }
