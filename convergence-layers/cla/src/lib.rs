@@ -10,11 +10,13 @@
 //! session reports [`Node::progress`] as the peer acknowledges bytes and
 //! [`Node::finished`] exactly once.
 
+mod activity;
 mod class;
 mod key;
 mod node;
 mod session;
 
+pub use activity::Activity;
 pub use class::Class;
 pub use key::ExportedKey;
 pub use node::{Node, Outcome, Refusal};

@@ -1,10 +1,12 @@
 //! What a convergence layer's session offers to the node.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::activity::Activity;
 use crate::class::Class;
 use crate::key::ExportedKey;
 
@@ -113,6 +115,9 @@ pub struct PathFigures {
     pub out_of_order_segments: u64,
     /// How long ago data or an acknowledgement last came, if that is known.
     pub heard_ago: Option<Duration>,
+    /// Whether they are *still*: all of them hold, but for `heard_ago`, which
+    /// grows, until bytes come or go on the session.
+    pub still: bool,
 }
 
 /// Why a session ended.
@@ -143,6 +148,10 @@ pub trait Session: Send + Sync {
 
     /// The path's figures at present.
     fn figures(&self) -> PathFigures;
+
+    /// Counts what moves from now on in `activity`, too. A session that never
+    /// says that its figures are still has nothing to do here.
+    fn share(&self, _activity: Arc<Activity>) {}
 
     /// Tells that the link is known to be blocked, or free again: meanwhile the
     /// peer's silence is no sign of its end. A session without keepalives has

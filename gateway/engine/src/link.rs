@@ -252,7 +252,7 @@ impl LinkState {
         if was_told && told.is_none() {
             self.released = now;
         }
-        let silent = self.silent_at().is_some_and(|at| at <= now);
+        let silent = self.is_silent(now);
         let source = told.or(silent.then_some(Source::Probing));
         let change = match (self.state, source) {
             (None, Some(source)) => Some(LinkChange::Blocked(source)),
@@ -265,6 +265,11 @@ impl LinkState {
         let since = self.state.map_or(now, |(_, since)| since);
         self.state = source.map(|source| (source, since));
         (change, contradicted)
+    }
+
+    /// Whether nothing was heard for so long that it tells of a blockage.
+    pub fn is_silent(&self, now: Instant) -> bool {
+        self.silent_at().is_some_and(|at| at <= now)
     }
 
     /// When silence becomes a blockage, if nothing is heard until then.

@@ -67,11 +67,12 @@ impl Engine {
         }
     }
 
-    /// Links that will be judged at `now`: what their sessions have heard by
-    /// then should be told before.
+    /// Links that `now` would be taken for blocked since they are silent: what
+    /// their sessions have heard by then should be told before.
     pub fn links_due(&self, now: Instant) -> Vec<HopId> {
         let due = self.link_times.iter().take_while(|(at, _)| *at <= now);
-        due.map(|(_, id)| *id).collect()
+        let silent = |id: &HopId| self.hops.get(id).is_some_and(|hop| hop.link.is_silent(now));
+        due.map(|(_, id)| *id).filter(silent).collect()
     }
 
     /// Judges the links whose time has come.

@@ -1,14 +1,14 @@
 //! The node's hold on a session.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
-use underpass_cla::{PathFigures, Session, Transfer};
+use underpass_cla::{Activity, PathFigures, Session, Transfer};
 
 use super::pacing::{notsent_lowat_bytes, payload_bytes_per_second};
 use super::socket::{set_max_pacing_rate, set_notsent_lowat};
@@ -24,9 +24,9 @@ pub(super) enum Command {
     Abort(String),
 }
 
-/// What follows the last bytes, such as the acknowledgement of them, is over
-/// after this time.
-const STILL: Duration = Duration::from_secs(1);
+/// What follows the last bytes received is over after this time: an
+/// acknowledgement of them waits 200 ms at most (TCP_DELACK_MAX of Linux).
+const STILL: Duration = Duration::from_millis(250);
 
 /// Figures that hold until bytes move again: a hub asks for those of thousands
 /// of idle sessions, again and again.
@@ -54,6 +54,8 @@ pub(super) struct SessionHandle {
     rate: Mutex<Option<u64>>,
     /// How often bytes have come or gone.
     moves: AtomicU64,
+    /// Where they are counted, too.
+    activity: OnceLock<Arc<Activity>>,
     still: Mutex<Still>,
 }
 
@@ -72,6 +74,7 @@ impl SessionHandle {
             lowat_bytes: AtomicU32::new(unlimited_lowat_bytes),
             rate: Mutex::new(None),
             moves: AtomicU64::new(0),
+            activity: OnceLock::new(),
             still: Mutex::new(Still {
                 moves: 0,
                 since: Instant::now(),
@@ -88,7 +91,10 @@ impl SessionHandle {
 
     /// Bytes have come or gone.
     pub(super) fn moved(&self) {
-        self.moves.fetch_add(1, Relaxed);
+        self.moves.fetch_add(1, SeqCst);
+        if let Some(activity) = self.activity.get() {
+            activity.moved();
+        }
     }
 
     /// The kernel's figures.
@@ -160,7 +166,7 @@ impl Session for SessionHandle {
     }
 
     fn figures(&self) -> PathFigures {
-        let moves = self.moves.load(Relaxed);
+        let moves = self.moves.load(SeqCst);
         let now = Instant::now();
         let mut still = lock(&self.still);
         if still.moves != moves {
@@ -177,11 +183,17 @@ impl Session for SessionHandle {
                 ..figures
             };
         }
-        let figures = self.ask();
-        if figures.in_flight_bytes == 0 && now - still.since >= STILL {
+        let mut figures = self.ask();
+        figures.still = figures.in_flight_bytes == 0 && now - still.since >= STILL;
+        if figures.still {
             still.figures = Some((now, figures));
         }
         figures
+    }
+
+    fn share(&self, activity: Arc<Activity>) {
+        // A session stays on one hop.
+        let _ = self.activity.set(activity);
     }
 
     fn suspend(&self, blocked: bool) {
@@ -251,12 +263,16 @@ mod tests {
     fn figures_hold_while_nothing_moves_and_only_then() {
         let (stream, mut peer) = connection();
         let session = handle(&stream);
+        let activity = Arc::new(Activity::default());
+        session.share(activity.clone());
         assert_eq!(session.figures().received_bytes, 0);
         peer.write_all(b"news").expect("a connection");
         assert_eq!(read_exactly(&stream, 4), b"news");
         assert_eq!(session.figures().received_bytes, 4, "it is asked for");
+        assert!(!session.figures().still);
         lock(&session.still).since -= STILL;
         let still = session.figures();
+        assert!(still.still && activity.count() == 0);
         peer.write_all(b"more").expect("a connection");
         assert_eq!(read_exactly(&stream, 4), b"more");
         let later = session.figures();
@@ -264,6 +280,7 @@ mod tests {
         assert!(later.heard_ago > still.heard_ago);
         session.moved();
         assert_eq!(session.figures().received_bytes, 8);
+        assert!(!session.figures().still && activity.count() == 1);
     }
 
     fn read_exactly(mut stream: &TcpStream, bytes: usize) -> Vec<u8> {

@@ -123,6 +123,7 @@ impl TcpInfo {
             heard_ago: Some(Duration::from_millis(
                 self.last_data_recv.min(self.last_ack_recv).into(),
             )),
+            still: false,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Instant;
 
 use underpass_beacon::{Beacons, Counters, Key, Node, PeerId, Signs};
-use underpass_cla::{ExportedKey, PathFigures, Session};
+use underpass_cla::{ExportedKey, Session};
 use underpass_engine::{HopId, Sign};
 
 use super::{Shell, timer};
@@ -126,13 +126,18 @@ impl Shell {
 
     /// What the hop's sessions have heard and sent; the engine learns of it.
     fn signs(&self, hop: HopId) -> Signs {
-        let figures: Vec<PathFigures> = {
-            // The transports are asked outside of the lock.
-            let sessions = self.sessions_of(hop);
-            sessions.iter().map(|session| session.figures()).collect()
-        };
-        let ago = figures.iter().filter_map(|figures| figures.heard_ago).min();
-        let segments = figures.iter().map(|figures| figures.segments_sent).sum();
+        {
+            let inner = self.lock();
+            if inner.links.still(hop).is_some() {
+                return Signs {
+                    heard: inner.engine.last_heard(hop),
+                    sent: inner.links.sent(hop),
+                };
+            }
+        }
+        let readings = self.look_at(hop).into_iter();
+        let ago = readings.filter_map(|reading| reading.figures.heard_ago);
+        let ago = ago.min();
         self.with_inner(|inner, now| {
             let at = ago.and_then(|ago| now.checked_sub(ago));
             if let Some(at) = at {
@@ -140,7 +145,7 @@ impl Shell {
             }
             Signs {
                 heard: inner.engine.last_heard(hop),
-                sent: inner.links.sent(hop, segments, now),
+                sent: inner.links.sent(hop),
             }
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use underpass_cla::{PathFigures, SessionId};
-use underpass_engine::{HopId, SessionPlace};
+use underpass_engine::{Engine, HopId, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
 
 use super::{Shell, timer};
@@ -28,7 +28,7 @@ pub async fn watch(
     clock: Arc<ControlClock>,
     plain_ip_bytes: impl Fn(HopId) -> Option<u64> + Send + 'static,
 ) {
-    let mut traffic: HashMap<HopId, UnscheduledTraffic> = HashMap::new();
+    let mut watched: HashMap<HopId, Watched> = HashMap::new();
     let few = shell.read(|engine| engine.hop_ids().len() <= FEW_HOPS);
     let interval = if few { INTERVAL } else { INTERVAL_OF_MANY };
     let mut ticks = tokio::time::interval(interval);
@@ -37,50 +37,76 @@ pub async fn watch(
         // Without a control service that is the time of day, whose clock may
         // be set at any time.
         shell.tell_time(&clock);
-        let figures = shell.session_figures();
-        let now = timer::now();
-        let queues = standing_queues(&figures);
-        for reading in figures {
-            traffic
-                .entry(reading.place.hop)
-                .or_insert_with(|| UnscheduledTraffic::new(now))
-                .observe_session(
-                    reading.id,
-                    reading.figures.segments_sent,
-                    reading.figures.data_segments_sent,
-                    reading.ack_bytes,
-                );
-        }
-        for (hop, traffic) in &mut traffic {
-            if let Some(total) = plain_ip_bytes(*hop) {
-                traffic.observe_plain(total);
+        for hop in shell.read(Engine::hop_ids) {
+            let of_hop = watched.entry(hop).or_insert_with(Watched::new);
+            of_hop.look(&shell, hop);
+            if let Some(total) = plain_ip_bytes(hop) {
+                of_hop.traffic.observe_plain(total);
             }
-            traffic.observe_queue(queues.get(hop).copied().unwrap_or_default());
-            let bps = traffic.bps(now);
-            shell.with(|engine, now| engine.subtract(now, *hop, bps));
+            of_hop.subtract(&shell, hop);
         }
     }
 }
 
-/// How far the round-trip times of each hop's sessions that send are above the
-/// least that any of its sessions has seen: of these the least, since a lone
-/// session may be held up by a loss.
-fn standing_queues(figures: &[SessionReading]) -> HashMap<HopId, Duration> {
-    let mut least: HashMap<HopId, (Duration, Option<Duration>)> = HashMap::new();
-    for SessionReading { place, figures, .. } in figures {
-        if figures.min_rtt.is_zero() {
-            continue;
-        }
-        let (base, now) = least.entry(place.hop).or_insert((Duration::MAX, None));
-        *base = figures.min_rtt.min(*base);
-        if figures.in_flight_bytes > 0 {
-            *now = Some(now.map_or(figures.rtt, |rtt| rtt.min(figures.rtt)));
+/// What passes on a hop that the scheduler does not send.
+struct Watched {
+    traffic: UnscheduledTraffic,
+    /// The hop's activity at rest when its sessions were looked at.
+    rest: Option<u64>,
+    /// What the engine was told, bit/s.
+    told_bps: u64,
+}
+
+impl Watched {
+    fn new() -> Watched {
+        Watched {
+            traffic: UnscheduledTraffic::new(timer::now()),
+            rest: None,
+            told_bps: 0,
         }
     }
-    let queue = |(hop, (base, now)): (HopId, (Duration, Option<Duration>))| {
-        Some((hop, now?.saturating_sub(base)))
-    };
-    least.into_iter().filter_map(queue).collect()
+
+    /// Looks at the sessions unless they can show nothing new.
+    fn look(&mut self, shell: &Shell, hop: HopId) {
+        let rest = shell.at_rest(hop);
+        let known = rest.is_some() && rest == self.rest;
+        self.rest = rest;
+        if known {
+            return;
+        }
+        let readings = shell.look_at(hop);
+        for reading in &readings {
+            self.traffic.observe_session(
+                reading.id,
+                reading.figures.segments_sent,
+                reading.figures.data_segments_sent,
+                reading.ack_bytes,
+            );
+        }
+        self.traffic.observe_queue(standing_queue(&readings));
+    }
+
+    /// Tells the engine what it comes to.
+    fn subtract(&mut self, shell: &Shell, hop: HopId) {
+        let bps = self.traffic.bps(timer::now());
+        if bps != self.told_bps {
+            self.told_bps = bps;
+            shell.with(|engine, now| engine.subtract(now, hop, bps));
+        }
+    }
+}
+
+/// How far the round-trip times of a hop's sessions that send are above the
+/// least that any of its sessions has seen: of these the least, since a lone
+/// session may be held up by a loss.
+fn standing_queue(readings: &[SessionReading]) -> Duration {
+    let figures = readings.iter().map(|reading| reading.figures);
+    let measured = figures.filter(|figures| !figures.min_rtt.is_zero());
+    let base = measured.clone().map(|figures| figures.min_rtt).min();
+    let sending = measured.filter(|figures| figures.in_flight_bytes > 0);
+    let now = sending.map(|figures| figures.rtt).min();
+    now.zip(base)
+        .map_or(Duration::ZERO, |(now, base)| now.saturating_sub(base))
 }
 
 /// A session's figures at one moment.
@@ -124,17 +150,25 @@ impl Shell {
     /// The figures of every session; they are noted in the sums of what the
     /// transports have moved.
     pub fn session_figures(&self) -> Vec<SessionReading> {
-        let sessions: Vec<_> = {
-            let inner = self.lock();
-            inner
-                .sessions
-                .iter()
-                .filter_map(|(id, session)| {
-                    let place = inner.engine.session_place(*id)?;
-                    Some((*id, place, session.clone()))
+        let hops = self.read(Engine::hop_ids).into_iter();
+        hops.flat_map(|hop| self.look_at(hop)).collect()
+    }
+
+    /// The same of the sessions of one hop; no other is looked at.
+    pub(super) fn look_at(&self, hop: HopId) -> Vec<SessionReading> {
+        let (count, sessions) = {
+            let mut inner = self.lock();
+            let count = inner.links.activity(hop).count();
+            let ids = inner.engine.sessions_of(hop).into_iter();
+            let sessions: Vec<_> = ids
+                .filter_map(|id| {
+                    let place = inner.engine.session_place(id)?;
+                    Some((id, place, inner.sessions.get(&id)?.clone()))
                 })
-                .collect()
+                .collect();
+            (count, sessions)
         };
+        // The transports are asked outside of the lock.
         let mut readings: Vec<_> = sessions
             .into_iter()
             .map(|(id, place, session)| SessionReading::of(id, place, session.figures()))
@@ -146,6 +180,7 @@ impl Shell {
                 reading.ack_bytes = inner.transport.observe(reading);
             }
         }
+        inner.links.look(hop, count, &readings, timer::now());
         readings
     }
 

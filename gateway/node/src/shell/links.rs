@@ -1,12 +1,14 @@
 //! What happens to the links, for log and metrics.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast;
+use underpass_cla::Activity;
 use underpass_engine::{HopId, LinkChange, Source};
 
-use super::{Inner, Shell, timer};
+use super::{Inner, SessionReading, Shell, timer};
 
 /// Changes of links that whoever follows them may be behind.
 pub(super) const EVENTS: usize = 1024;
@@ -43,26 +45,57 @@ pub struct LinkTotals {
 #[derive(Debug, Default)]
 pub(super) struct LinkLedger {
     totals: BTreeMap<HopId, LinkTotals>,
-    /// Segments that the hop's sessions had sent when last looked at, and
-    /// when these were found more than before.
-    sent: HashMap<HopId, (u64, Instant)>,
+    seen: HashMap<HopId, Seen>,
+}
+
+/// What a hop's sessions have shown.
+#[derive(Debug, Default)]
+struct Seen {
+    /// What moves on them.
+    activity: Arc<Activity>,
+    /// The activity at which all of them were found still.
+    still: Option<u64>,
+    /// Segments that they had sent when last looked at.
+    segments: u64,
+    /// When these were found more than before.
+    sent: Option<Instant>,
 }
 
 impl LinkLedger {
-    /// When anything was last seen to leave, given what the sessions have
-    /// sent in all by now.
-    pub fn sent(&mut self, hop: HopId, segments: u64, now: Instant) -> Option<Instant> {
-        let (before, at) = self.sent.entry(hop).or_insert((segments, now));
-        if *before != segments {
-            (*before, *at) = (segments, now);
+    /// Where the sessions of a hop count what moves.
+    pub fn activity(&mut self, hop: HopId) -> Arc<Activity> {
+        self.seen.entry(hop).or_default().activity.clone()
+    }
+
+    /// The hop's activity, if nothing has moved since its sessions were all
+    /// found still.
+    pub fn still(&self, hop: HopId) -> Option<u64> {
+        let seen = self.seen.get(&hop)?;
+        seen.still.filter(|still| *still == seen.activity.count())
+    }
+
+    /// When anything was last seen to leave.
+    pub fn sent(&self, hop: HopId) -> Option<Instant> {
+        self.seen.get(&hop)?.sent
+    }
+
+    /// Takes the figures of all sessions of a hop, asked for when its
+    /// activity was at `count`.
+    pub fn look(&mut self, hop: HopId, count: u64, readings: &[SessionReading], now: Instant) {
+        let seen = self.seen.entry(hop).or_default();
+        let still = readings.iter().all(|reading| reading.figures.still);
+        seen.still = still.then_some(count);
+        let segments = readings.iter();
+        let segments = segments.map(|reading| reading.figures.segments_sent).sum();
+        if seen.sent.is_none() || seen.segments != segments {
+            (seen.segments, seen.sent) = (segments, Some(now));
         }
-        Some(*at)
     }
 
     /// Forgets all hops but these.
     pub fn retain(&mut self, hops: &[HopId]) {
         self.totals.retain(|hop, _| hops.contains(hop));
-        self.sent.retain(|hop, _| hops.contains(hop));
+        self.seen.retain(|hop, _| hops.contains(hop));
     }
 
     fn note(&mut self, hop: HopId, change: LinkChange) {
@@ -129,6 +162,12 @@ impl Shell {
     /// Blockages by hop since the start.
     pub fn link_totals(&self) -> BTreeMap<HopId, LinkTotals> {
         self.lock().links.totals.clone()
+    }
+
+    /// The hop's activity, if its sessions show nothing new since it was found
+    /// to be at rest.
+    pub(super) fn at_rest(&self, hop: HopId) -> Option<u64> {
+        self.lock().links.still(hop)
     }
 
     pub(super) fn name_of(&self, hop: HopId) -> String {

@@ -63,10 +63,11 @@ impl Shell {
 impl Node for Shell {
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) {
         let hop = {
-            let inner = self.lock();
-            inner.hop_of(&info)
+            let mut inner = self.lock();
+            let hop = inner.hop_of(&info);
+            hop.map(|hop| (hop, inner.links.activity(hop)))
         };
-        let Some(hop) = hop else {
+        let Some((hop, activity)) = hop else {
             tracing::warn!(peer = info.peer_node_id, remote = %info.remote, "not a configured neighbour");
             session.abort("not a configured neighbour");
             return;
@@ -84,6 +85,7 @@ impl Node for Shell {
         if let (Some(beacons), Some(key)) = (self.beacons.get(), &info.exported_key) {
             beacons.add_key(&info.path, hop, key);
         }
+        session.share(activity.clone());
         let refused = self.with_inner(|inner, now| {
             // A reload may have removed the hop by now.
             if inner.hop_of(&info) != Some(hop) {
@@ -91,6 +93,7 @@ impl Node for Shell {
             }
             inner.sessions.insert(id, session);
             inner.engine.session_up(now, id, hop, info);
+            activity.moved();
             None
         });
         if let Some(session) = refused {
