@@ -189,7 +189,7 @@ fn a_bundle_that_must_not_overtake() {
     bounded("keeping back", |hub| {
         hub.send(ONE, true);
     });
-    // Bundles of all neighbours are kept back.
+    // Bundles of all neighbours wait behind earlier ones.
     let [few, many] = Hub::small_and_large().map(|mut hub| {
         let others = (hub.stored.len() / 10) as u64;
         for number in 0..others {
