@@ -1,7 +1,7 @@
 //! What is looked at again and again: the clock, and what the sessions measure;
 //! the traffic that the scheduler does not send is taken from its rates.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::clock::ControlClock;
 /// How often a node with few hops reads its sessions' figures: ACKs are a large
 /// part of a terminal's return link, and bytes sent in excess before they are
 /// counted fill its queue.
-const INTERVAL: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_millis(100);
 /// Others look at all of their sessions less often.
 const INTERVAL_OF_MANY: Duration = Duration::from_secs(1);
 const FEW_HOPS: usize = 4;
@@ -37,7 +37,9 @@ pub async fn watch(
         // Without a control service that is the time of day, whose clock may
         // be set at any time.
         shell.tell_time(&clock);
-        for hop in shell.read(Engine::hop_ids) {
+        let hops: BTreeSet<HopId> = shell.read(Engine::hop_ids).into_iter().collect();
+        watched.retain(|hop, _| hops.contains(hop));
+        for hop in hops {
             let of_hop = watched.entry(hop).or_insert_with(Watched::new);
             of_hop.look(&shell, hop);
             if let Some(total) = plain_ip_bytes(hop) {
@@ -75,6 +77,8 @@ impl Watched {
             return;
         }
         let readings = shell.look_at(hop);
+        let there: Vec<SessionId> = readings.iter().map(|reading| reading.id).collect();
+        self.traffic.keep_sessions(&there);
         for reading in &readings {
             self.traffic.observe_session(
                 reading.id,
