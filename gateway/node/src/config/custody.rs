@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::Role;
+
 /// What custody outlives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -44,8 +46,9 @@ pub struct CustodyConfig {
     pub durability: Option<Durability>,
     /// Folder of the store, with disk. Default "custody" in node.state_dir.
     pub dir: Option<PathBuf>,
-    /// Payload in memory until it is on disk, bytes. Default 96 MiB.
-    pub memory_bytes: u64,
+    /// Payload in memory until it is on disk, bytes. Default 32 MiB at a
+    /// terminal, which serves one link, else 96 MiB.
+    pub memory_bytes: Option<u64>,
     /// Size of the store's files, with disk, bytes. Default 64 MiB.
     pub segment_bytes: u64,
     /// What this node itself has sealed is written when it is so old, with
@@ -76,7 +79,7 @@ impl Default for CustodyConfig {
         CustodyConfig {
             durability: None,
             dir: None,
-            memory_bytes: 96 << 20,
+            memory_bytes: None,
             segment_bytes: 64 << 20,
             write_behind_ms: 250,
             quota_bytes: 1 << 30,
@@ -97,6 +100,14 @@ impl CustodyConfig {
         named.unwrap_or_else(|| state_dir.join("custody"))
     }
 
+    /// Payload in memory until it is on disk, bytes.
+    pub fn memory_bytes(&self, role: Role) -> u64 {
+        self.memory_bytes.unwrap_or(match role {
+            Role::Terminal => 32 << 20,
+            Role::Hub | Role::Relay => 96 << 20,
+        })
+    }
+
     /// Whether custody outlives the process; with the default not before the
     /// node has looked at its disk.
     pub fn is_durable(&self) -> bool {
@@ -107,7 +118,7 @@ impl CustodyConfig {
         if self.quota_bytes < 4 << 20 {
             problems.push("custody.quota_bytes: must be at least 4194304".to_owned());
         }
-        if self.memory_bytes < 4 << 20 {
+        if self.memory_bytes.is_some_and(|bytes| bytes < 4 << 20) {
             problems.push("custody.memory_bytes: must be at least 4194304".to_owned());
         }
         if !(1 << 20..=1 << 30).contains(&self.segment_bytes) {

@@ -123,7 +123,7 @@ pub fn open(config: &Config) -> Result<(Box<dyn Store>, Option<Custody>), OpenEr
     }
     let limits = Limits {
         segment_bytes: custody.segment_bytes,
-        memory_bytes: custody.memory_bytes,
+        memory_bytes: custody.memory_bytes(config.node.role),
         write_behind: Duration::from_millis(custody.write_behind_ms),
     };
     let moved = Arc::new(Notify::new());
