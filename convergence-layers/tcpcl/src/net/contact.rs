@@ -48,6 +48,20 @@ pub(super) enum ContactFailure {
     Stopped,
 }
 
+impl ContactFailure {
+    /// Whether the peer went away before it had said who it is: so ends the
+    /// slower of two connections that a dialler has begun, and a port scan.
+    pub(super) fn is_withdrawal(&self) -> bool {
+        let (ContactFailure::Io(error) | ContactFailure::Tls(error)) = self else {
+            return false;
+        };
+        matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+        )
+    }
+}
+
 /// Which side of TLS we are.
 pub(super) enum TlsSide<'a> {
     Client(&'a ClientTls),

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use underpass_cla::Node;
 
 use super::contact::{self, ContactFailure, TlsSide};
@@ -241,6 +241,7 @@ impl Shared {
             Ok(Some(Ended { down, was_up: true })) => info!(%remote, ?down, "session ended"),
             Ok(Some(Ended { down, .. })) => warn!(%remote, ?down, "contact failed"),
             Ok(None) => {}
+            Err(error) if error.is_withdrawal() => debug!(%remote, %error, "contact withdrawn"),
             Err(error) => warn!(%remote, %error, "contact failed"),
         }
     }
