@@ -216,13 +216,17 @@ impl Hop {
         Some(rate.saturating_sub(self.subtracted_bps).max(rate / 10))
     }
 
-    /// The session that carries `class` at present.
+    /// The session that carries `class` at present: its own or one without a
+    /// class. The first session to come up is signalling's, which carries all
+    /// until another is there.
     pub fn carrier(&self, class: Class) -> Option<SessionId> {
-        let own = self
-            .sessions
-            .get(usize::from(class.0))
-            .and_then(BTreeSet::first);
-        own.or_else(|| self.classless.first()).copied()
+        let of = |class: Class| self.sessions.get(usize::from(class.0));
+        let own = of(class).into_iter().chain([&self.classless]);
+        let signalling = of(Class::SIGNALLING);
+        let alone = self.sessions.iter().filter(|set| !set.is_empty()).count() == 1;
+        own.chain(signalling.filter(|_| alone))
+            .find_map(BTreeSet::first)
+            .copied()
     }
 
     pub fn insert(&mut self, class: Option<Class>, session: SessionId) {

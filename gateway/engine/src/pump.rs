@@ -92,6 +92,9 @@ impl Engine {
                 false => 0,
             };
             state.in_flight.insert(transfer.key);
+            if !short {
+                state.long_in_flight.insert(transfer.key);
+            }
         }
         self.actions.push_back(Action::Offer { session, transfer });
         self.update_leaves(id);
@@ -99,27 +102,34 @@ impl Engine {
     }
 
     /// The session for a short bundle of streams that begin or send seldom,
-    /// where its own has bundles in flight: behind them, a lost segment of
-    /// others would hold it up for a round trip. That of the first class will
-    /// do if nothing waits for it, any other if nothing is in flight on it
-    /// either; which class a payload comes in is of no account.
+    /// where its own has long bundles in flight: behind them, a lost segment of
+    /// others would hold it up for a round trip. Of the other classes' sessions
+    /// for which nothing waits and which have no long bundle in flight either,
+    /// it is the one with the fewest bundles, so that a lost segment holds up
+    /// few; else that of the first class. Which class a payload comes in is of
+    /// no account.
     fn express(&self, id: HopId, class: Class, own: SessionId, bytes: u64) -> Option<SessionId> {
-        if self.sessions.get(&own)?.in_flight.is_empty() {
+        if self.sessions.get(&own)?.long_in_flight.is_empty() {
             return None;
         }
         let hop = self.hops.get(&id)?;
-        let mut classes = self.classes.iter().copied();
-        let first = classes.find(|class| *class != Class::SIGNALLING)?;
-        let others = std::iter::once(first).chain(classes);
-        others
+        let of_data = self.classes.iter().copied();
+        let mut of_data = of_data
+            .filter(|class| *class != Class::SIGNALLING)
+            .peekable();
+        let first = of_data.peek().copied()?;
+        of_data
             .filter(|other| *other != class && !hop.ready.contains(other))
-            .find_map(|other| {
+            .filter_map(|other| {
                 let session = hop.carrier(other)?;
                 let state = self.sessions.get(&session)?;
-                let alone = other == first || state.in_flight.is_empty();
+                let is_long = !state.long_in_flight.is_empty();
                 let fits = bytes <= state.info.transfer_mru_bytes.min(state.room_bytes);
-                (hop.has(other, session) && alone && fits).then_some(session)
+                let free = hop.has(other, session) && fits && (other == first || !is_long);
+                free.then_some((is_long, state.in_flight.len(), other, session))
             })
+            .min()
+            .map(|(.., session)| session)
     }
 
     /// A bundle for the neighbour: one that waits, of any size its CL takes,

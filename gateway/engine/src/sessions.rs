@@ -22,6 +22,8 @@ pub(crate) struct SessionState {
     pub room_bytes: u64,
     /// Transfers offered and not ended.
     pub in_flight: BTreeSet<u64>,
+    /// Of these the long ones, whose lost segments hold up what follows.
+    pub long_in_flight: BTreeSet<u64>,
     /// The link was lost and came back since its transfers began: unless they
     /// move, they go to the next session that comes up.
     pub stale: bool,
@@ -82,10 +84,13 @@ impl Engine {
                 ready: false,
                 room_bytes: 0,
                 in_flight: BTreeSet::new(),
+                long_in_flight: BTreeSet::new(),
                 stale: false,
             },
         );
         self.replace_old(now, hop, class, incarnation);
+        // Its class may have been carried by another's until now.
+        self.update_leaves(hop);
         if was_up {
             self.heard(now, hop, now, Sign::Session);
         } else {
@@ -134,6 +139,7 @@ impl Engine {
         };
         if let Some(session) = self.sessions.get_mut(&transfer.session) {
             session.in_flight.remove(&key);
+            session.long_in_flight.remove(&key);
             session.stale &= matches!(outcome, Outcome::Broken { .. });
         }
         self.agent.transfer_finished(now, key, outcome);
@@ -169,6 +175,7 @@ impl Engine {
         };
         session.ready = false;
         session.room_bytes = 0;
+        session.long_in_flight.clear();
         for key in std::mem::take(&mut session.in_flight) {
             let transfer = self.transfers.remove(&key);
             let acknowledged = transfer.map_or(0, |transfer| transfer.acknowledged);

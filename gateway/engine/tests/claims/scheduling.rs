@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use underpass_cla::{Outcome, Refusal, SHORT_BUNDLES_BYTES, SessionId};
+use underpass_cla::{Class, Outcome, Refusal, SHORT_BUNDLES_BYTES, SessionId};
 use underpass_engine::{EngineConfig, HopId};
+use underpass_scheduler::ClassConfig;
 use underpass_streams::Event;
 
 use crate::bench::{BULK, CONTROL, Node, URGENT, config, live, pair, pair_of};
@@ -284,4 +285,50 @@ fn what_begins_at_the_same_instant_shares_the_free_session() {
         (30_000..=SHORT_BUNDLES_BYTES).contains(&urgent),
         "{by_session:?}"
     );
+}
+
+#[test]
+fn the_signalling_session_carries_all_until_another_is_up() {
+    let mut terminal = Node::new(Instant::now(), config(10, &[1]));
+    terminal.session(0, 7, Some(CONTROL), 1 << 20);
+    terminal.offers();
+    let carrier_of_new = |terminal: &mut Node| {
+        terminal.ready(SessionId(7));
+        let bulk = terminal.open(1, BULK);
+        terminal.write(bulk, 1_000);
+        terminal.pass(terminal.now + Duration::from_millis(10));
+        terminal.offers().last().map(|(session, _)| *session)
+    };
+    assert_eq!(carrier_of_new(&mut terminal), Some(SessionId(7)));
+    terminal.session(0, 9, Some(BULK), 1 << 20);
+    assert_eq!(carrier_of_new(&mut terminal), Some(SessionId(9)));
+}
+
+#[test]
+fn what_begins_is_spread_over_the_sessions_without_long_bundles() {
+    const BACKGROUND: Class = Class(3);
+    const BACKGROUND_SESSION: SessionId = SessionId(103);
+    let mut four = config(10, &[1]);
+    four.scheduler.classes.push(ClassConfig {
+        class: BACKGROUND,
+        priority: 3,
+        weight: 1,
+    });
+    let (mut terminal, _hub) = pair_of(four, config(1, &[10]));
+    terminal.session(0, BACKGROUND_SESSION.0, Some(BACKGROUND), 1 << 20);
+    let bulk = terminal.open(1, BULK);
+    terminal.write(bulk, 200_000);
+    terminal.offers();
+    let mut begin = || {
+        for session in [BULK_SESSION, URGENT_SESSION, BACKGROUND_SESSION] {
+            terminal.ready(session);
+        }
+        let small = terminal.open(1, BULK);
+        terminal.write(small, 900);
+        terminal.pass(terminal.now + Duration::from_millis(5));
+        terminal.offers().remove(0).0
+    };
+    let sessions = [begin(), begin(), begin(), begin()];
+    let (one, other) = (URGENT_SESSION, BACKGROUND_SESSION);
+    assert_eq!(sessions, [one, other, one, other]);
 }
