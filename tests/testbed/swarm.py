@@ -31,10 +31,7 @@ class SwarmHub:
     ) -> None:
         self.bed = bed
         self.pki = bed.dir / "pki-swarm"
-        # Each terminal has eight sessions, with two descriptors each at the hub.
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if hard < 20 * terminals:
-            raise ProcessError(f"{hard} open files are too few for {terminals} terminals")
+        _allow_open_files(20 * terminals)
         last = terminal_node(terminals)
         command([built("swarm"), "certificates", "--pki", str(self.pki), "--count", str(last)])
         config: dict[str, object] = {
@@ -63,6 +60,19 @@ class SwarmHub:
         """Start light terminals; what came of them is read by `outcome`."""
         pid = str(self.node.process.pid)
         return self.start(name, "terminals", "--count", str(count), "--hub-pid", pid, *arguments)
+
+
+def _allow_open_files(needed: int) -> None:
+    """Let this process and those that it starts open so many files.
+
+    Each terminal has eight sessions, with two descriptors each at the hub.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < needed:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, needed))
+        except (OSError, ValueError) as error:
+            raise ProcessError(f"{hard} open files are too few: {needed} are needed") from error
 
 
 def outcome(process: Process, *, timeout_s: float) -> dict[str, Any]:

@@ -17,6 +17,8 @@ _ACTIVE = 250
 _BYTES = 5_000_000
 _BEAM_BPS = 400_000_000
 _PER_S = 20.0
+# Of a round trip of 600 ms, which the hub is told of.
+_DELAY = ("--delay-ms", "300")
 
 
 def run(settings: Settings) -> Result:
@@ -47,7 +49,8 @@ def measure_idle(terminals: int, seconds: float) -> dict[str, Any]:
     """Connect so many, leave them alone, and say what the hub used for them."""
     with Loopback() as bed:
         hub = SwarmHub(bed, terminals)
-        swarm = hub.terminals(terminals, "--per-s", str(_PER_S), "--measure-s", str(seconds))
+        arguments = ["--per-s", str(_PER_S), "--measure-s", str(seconds), *_DELAY]
+        swarm = hub.terminals(terminals, *arguments)
         told = outcome(swarm, timeout_s=600 + seconds)
     say(
         f"swarm  {told['alive']} of {terminals} alive: "
@@ -71,6 +74,7 @@ def measure_active(terminals: int = _ACTIVE, size: int = _BYTES) -> dict[str, An
             str(size),
             "--measure-s",
             "300",
+            *_DELAY,
         )
         told = outcome(swarm, timeout_s=900)
     rate = told["goodput_bps"] / 1e6

@@ -66,6 +66,8 @@ pub struct Outcome {
     pub goodput_bps: Option<f64>,
     pub complete: u64,
     pub broken: u64,
+    /// Bundles that terminals refused too late.
+    pub refused: u64,
     /// Jain's index of the terminals' rates.
     pub jain: Option<f64>,
 }
@@ -152,6 +154,7 @@ pub async fn play(plan: &Plan) -> Result<Outcome, TerminalError> {
             .map(|at| sum as f64 * 8.0 / (at - began).as_secs_f64()),
         complete: ended.iter().map(|f| f.complete).sum(),
         broken: ended.iter().map(|f| f.broken).sum(),
+        refused: ended.iter().map(|f| f.refused).sum(),
         jain: plan.download.and_then(|_| jain(&began, &ended, &delivered)),
     })
 }

@@ -3,6 +3,7 @@
 mod attacks;
 mod fleet;
 mod forge;
+mod hop;
 mod identity;
 mod line;
 mod raw;
@@ -67,6 +68,10 @@ struct Terminals {
     /// Round-trip time of the hop, as the terminals take it, ms.
     #[arg(long, default_value_t = 600)]
     rtt_ms: u64,
+    /// How much later than at the sockets bundles and beacons come to the
+    /// terminal's protocol and leave it, one way, ms.
+    #[arg(long, default_value_t = 0)]
+    delay_ms: u64,
     /// Rate from the hub to each terminal, bit/s.
     #[arg(long)]
     receive_rate_bps: Option<u64>,
@@ -169,6 +174,7 @@ fn run_terminals(arguments: Terminals) -> Result<(), String> {
             hub_node: arguments.hub_node,
             pki: arguments.pki,
             rtt: Duration::from_millis(arguments.rtt_ms),
+            delay: Duration::from_millis(arguments.delay_ms),
             receive_rate_bps: arguments.receive_rate_bps,
             send_rate_bps: arguments.send_rate_bps,
             run: this_run(),

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use thiserror::Error;
+use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
-use underpass_beacon::{Beacons, Endpoint, Key, PeerConfig, PeerId, Signs, SocketConfig, bind};
+use underpass_beacon::{Endpoint, Key, PeerConfig, PeerId, Signs, SocketConfig, bind};
 use underpass_cla::{
     Class, Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer,
 };
@@ -22,6 +23,7 @@ use underpass_scheduler::ClassConfig;
 use underpass_streams::{Announcement, Event, Open, Target};
 use underpass_tcpcl::{Dialer, DialerConfig, SessionDefaults};
 
+use crate::hop::{Arrival, DelayedBeacons, Hop};
 use crate::identity::{self, IdentityError};
 
 const HOP: HopId = HopId(0);
@@ -39,8 +41,10 @@ pub struct Config {
     pub hub_node: u64,
     /// The folder of the authority.
     pub pki: std::path::PathBuf,
-    /// Round-trip time of the hop.
+    /// Round-trip time of the hop, as the terminal is told.
     pub rtt: Duration,
+    /// How much later than at the sockets everything happens, one way.
+    pub delay: Duration,
     /// Rate from the hub, bit/s.
     pub receive_rate_bps: Option<u64>,
     /// Rate to the hub, bit/s.
@@ -78,6 +82,9 @@ pub struct Figures {
     pub complete: u64,
     /// Downloads that did not.
     pub broken: u64,
+    /// Bundles that the engine did not want although their session had taken
+    /// them: a delayed answer cannot be given any more.
+    pub refused: u64,
     /// When the last byte of the last download came.
     pub last_byte: Option<Instant>,
 }
@@ -86,12 +93,14 @@ pub struct Figures {
 pub struct Terminal {
     shell: Arc<Shell>,
     _dialer: Dialer,
-    timer: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        self.timer.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 
@@ -99,12 +108,12 @@ struct Shell {
     hub_node: u64,
     inner: Mutex<Inner>,
     timer: Notify,
-    beacons: Mutex<Option<Beacons>>,
+    beacons: Arc<DelayedBeacons>,
 }
 
 struct Inner {
     engine: Engine,
-    sessions: HashMap<SessionId, Arc<dyn Session>>,
+    hop: Hop,
     downloads: HashMap<StreamKey, u64>,
     armed: Option<Instant>,
     figures: Figures,
@@ -124,26 +133,27 @@ impl Terminal {
     /// When it has no certificate, or the system no socket for it.
     pub fn start(config: &Config, node: u64) -> Result<Terminal, TerminalError> {
         let now = Instant::now();
+        let beacons = DelayedBeacons::new(endpoint(config, now, node), config.delay);
         let shell = Arc::new(Shell {
             hub_node: config.hub_node,
             inner: Mutex::new(Inner {
                 engine: Engine::new(now, engine(config, node))?,
-                sessions: HashMap::new(),
+                hop: Hop::new(config.delay),
                 downloads: HashMap::new(),
                 armed: None,
                 figures: Figures::default(),
             }),
             timer: Notify::new(),
-            beacons: Mutex::new(None),
+            beacons: beacons.clone(),
         });
-        let beacons = beacons(config, node, &shell)?;
-        *lock(&shell.beacons) = Some(beacons);
+        let hearer = Hearer(Arc::downgrade(&shell));
+        let beacons = tokio::spawn(beacons.run(socket(config)?, hearer));
         let dialer = Dialer::spawn(dialer(config, node, &config.pki)?, shell.clone());
         let timer = tokio::spawn(drive(Arc::downgrade(&shell)));
         Ok(Terminal {
             shell,
             _dialer: dialer,
-            timer,
+            tasks: [timer, beacons],
         })
     }
 
@@ -151,7 +161,7 @@ impl Terminal {
     pub fn figures(&self) -> Figures {
         let inner = lock(&self.shell.inner);
         Figures {
-            sessions: inner.sessions.len(),
+            sessions: inner.hop.sessions(),
             ..inner.figures
         }
     }
@@ -242,36 +252,38 @@ fn dialer(config: &Config, node: u64, pki: &Path) -> Result<DialerConfig, Identi
     Ok(dialer)
 }
 
-fn beacons(config: &Config, node: u64, shell: &Arc<Shell>) -> std::io::Result<Beacons> {
-    let number = |node| u32::try_from(node).unwrap_or(u32::MAX);
+fn socket(config: &Config) -> std::io::Result<UdpSocket> {
     let any = match config.hub {
         SocketAddr::V4(_) => IpAddr::from([0; 4]),
         SocketAddr::V6(_) => IpAddr::from([0; 16]),
     };
-    let socket = bind(&SocketConfig {
+    UdpSocket::from_std(bind(&SocketConfig {
         local: SocketAddr::new(any, 0),
         interface: None,
         mark: None,
-    })?;
-    let endpoint = Endpoint::new(number(node), config.run);
-    let beacons = Beacons::spawn(socket, endpoint, Arc::new(Hearer(Arc::downgrade(shell))))?;
+    })?)
+}
+
+fn endpoint(config: &Config, now: Instant, node: u64) -> Endpoint {
+    let number = |node| u32::try_from(node).unwrap_or(u32::MAX);
+    let mut endpoint = Endpoint::new(number(node), config.run);
     let peer = PeerConfig {
         node: number(config.hub_node),
         rtt: config.rtt,
         address: Some(config.hub),
         patience: Duration::MAX,
     };
-    beacons.add_peer(PeerId(HOP.0), peer);
-    Ok(beacons)
+    endpoint.add_peer(now, PeerId(HOP.0), peer);
+    endpoint
 }
 
-/// Calls the engine at its deadlines, as long as there is one.
+/// Calls engine and hop at their deadlines, as long as there are any.
 async fn drive(shell: Weak<Shell>) {
     loop {
         let Some(now) = shell.upgrade() else { return };
         let deadline = {
             let mut inner = lock(&now.inner);
-            inner.armed = inner.engine.next_timeout();
+            inner.armed = inner.next_timeout();
             inner.armed
         };
         let due = async {
@@ -281,7 +293,10 @@ async fn drive(shell: Weak<Shell>) {
             }
         };
         tokio::select! {
-            () = due => now.with(|inner, at| inner.engine.handle_timeout(at)),
+            () = due => now.with(|inner, at| {
+                inner.engine.handle_timeout(at);
+                inner.take_arrivals(at);
+            }),
             () = now.timer.notified() => {}
         }
     }
@@ -293,7 +308,7 @@ impl Shell {
         let now = Instant::now();
         let result = call(&mut inner, now);
         let effects = inner.gather(now);
-        let deadline = inner.engine.next_timeout();
+        let deadline = inner.next_timeout();
         let earlier = deadline.is_some_and(|at| inner.armed.is_none_or(|armed| at < armed));
         if earlier {
             inner.armed = deadline;
@@ -315,16 +330,62 @@ impl Shell {
 }
 
 impl Inner {
+    fn next_timeout(&self) -> Option<Instant> {
+        let hop = self.hop.next_timeout();
+        hop.into_iter().chain(self.engine.next_timeout()).min()
+    }
+
+    /// What the hop has brought by now.
+    fn take_arrivals(&mut self, now: Instant) {
+        while let Some(arrival) = self.hop.next_arrival(now) {
+            match arrival {
+                Arrival::Bundle(id, bundle) => {
+                    if self.engine.receive(now, id, bundle).is_err() {
+                        self.figures.refused += 1;
+                    }
+                }
+                Arrival::Down(id) => {
+                    for unsent in self.hop.down(id).unwrap_or_default() {
+                        let outcome = Outcome::Broken { acknowledged: 0 };
+                        self.engine.transfer_finished(now, unsent.key, outcome);
+                    }
+                    self.engine.session_down(now, id);
+                }
+            }
+        }
+    }
+
     fn gather(&mut self, now: Instant) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.act(now, &mut effects);
+        loop {
+            let offers = self.hop.offers(now);
+            if offers.is_empty() {
+                return effects;
+            }
+            for (id, session, transfer) in offers {
+                effects.push(Effect::Offer(session, transfer));
+                if self.hop.has_room(id) {
+                    self.engine.session_ready(now, id);
+                }
+            }
+            self.act(now, &mut effects);
+        }
+    }
+
+    /// Does what the engine wants.
+    fn act(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         while let Some(action) = self.engine.poll_action() {
-            let session = |id| self.sessions.get(&id).cloned();
+            let session = |id| self.hop.session(id).cloned();
             match action {
                 Action::Offer {
                     session: id,
                     transfer,
                 } => {
-                    effects.extend(session(id).map(|s| Effect::Offer(s, transfer)));
+                    self.hop.send(now, id, transfer);
+                    if self.hop.has_room(id) {
+                        self.engine.session_ready(now, id);
+                    }
                 }
                 Action::SetRate {
                     session: id,
@@ -351,7 +412,6 @@ impl Inner {
                 _ => {}
             }
         }
-        effects
     }
 
     fn link(&mut self, change: underpass_engine::LinkChange) {
@@ -405,17 +465,22 @@ impl Inner {
 
 impl Node for Shell {
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) {
-        if let (Some(beacons), Some(key)) = (&*lock(&self.beacons), &info.exported_key) {
-            beacons.add_key(PeerId(HOP.0), Key::new(&key.0));
+        if let Some(key) = &info.exported_key {
+            self.beacons.add_key(PeerId(HOP.0), Key::new(&key.0));
         }
         self.with(|inner, now| {
-            inner.sessions.insert(id, session);
+            inner.hop.up(id, session);
             inner.engine.session_up(now, id, HOP, info);
         });
     }
 
     fn ready(&self, id: SessionId) {
-        self.with(|inner, now| inner.engine.session_ready(now, id));
+        self.with(|inner, now| {
+            inner.hop.ready(id);
+            if inner.hop.has_room(id) {
+                inner.engine.session_ready(now, id);
+            }
+        });
     }
 
     fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal> {
@@ -423,7 +488,13 @@ impl Node for Shell {
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
-        self.with(|inner, now| inner.engine.receive(now, id, bundle))
+        self.with(|inner, now| {
+            if inner.hop.is_direct() {
+                return inner.engine.receive(now, id, bundle);
+            }
+            inner.hop.arrive(now, Arrival::Bundle(id, bundle));
+            Ok(())
+        })
     }
 
     fn progress(&self, _id: SessionId, key: u64, acknowledged: u64) {
@@ -438,9 +509,8 @@ impl Node for Shell {
 
     fn session_down(&self, id: SessionId, _reason: Down) {
         self.with(|inner, now| {
-            if inner.sessions.remove(&id).is_some() {
-                inner.engine.session_down(now, id);
-            }
+            inner.hop.arrive(now, Arrival::Down(id));
+            inner.take_arrivals(now);
         });
     }
 }
@@ -467,7 +537,7 @@ impl underpass_beacon::Node for Hearer {
         let Some(shell) = self.0.upgrade() else {
             return;
         };
-        let sessions: Vec<_> = lock(&shell.inner).sessions.values().cloned().collect();
+        let sessions = lock(&shell.inner).hop.every_session();
         for session in sessions {
             session.abort("the hub does not know this session any more");
         }
