@@ -31,7 +31,7 @@ class SwarmHub:
     ) -> None:
         self.bed = bed
         self.pki = bed.dir / "pki-swarm"
-        _allow_open_files(20 * terminals)
+        _allow_open_files(10 * terminals)
         last = terminal_node(terminals)
         command([built("swarm"), "certificates", "--pki", str(self.pki), "--count", str(last)])
         config: dict[str, object] = {
@@ -65,7 +65,7 @@ class SwarmHub:
 def _allow_open_files(needed: int) -> None:
     """Let this process and those that it starts open so many files.
 
-    Each terminal has eight sessions, with two descriptors each at the hub.
+    Each terminal has eight sessions, and at its own end a socket for beacons.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < needed:

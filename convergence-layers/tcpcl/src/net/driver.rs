@@ -282,7 +282,7 @@ impl<T: Transport + 'static> Driver<T> {
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let handle = SessionHandle::new(
             self.sender.clone(),
-            tcp.as_fd().try_clone_to_owned()?,
+            tcp.as_fd(),
             remote.is_ipv6(),
             self.around.unlimited_lowat_bytes,
         );
@@ -401,6 +401,16 @@ impl<T: Transport + 'static> Driver<T> {
             handle.nudge();
         }
         due
+    }
+}
+
+impl<T> Drop for Driver<T> {
+    /// The socket is closed only when the handle has let go of it, also where
+    /// the task was dropped before its end.
+    fn drop(&mut self) {
+        if let Some(handle) = &self.handle {
+            handle.release();
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The node's hold on a session.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -46,8 +46,10 @@ struct Still {
 #[derive(Debug)]
 pub(super) struct SessionHandle {
     commands: UnboundedSender<Command>,
-    /// The socket's second descriptor, until the session is over.
-    socket: Mutex<Option<OwnedFd>>,
+    /// The socket, until the session is over. It is the driver's, which closes
+    /// it only after [`SessionHandle::release`]: a descriptor of its own would
+    /// be one more for each of thousands of sessions.
+    socket: Mutex<Option<RawFd>>,
     ipv6: bool,
     unlimited_lowat_bytes: u32,
     lowat_bytes: AtomicU32,
@@ -60,15 +62,17 @@ pub(super) struct SessionHandle {
 }
 
 impl SessionHandle {
+    /// A hold on the session of `socket`, which must stay open until
+    /// [`SessionHandle::release`].
     pub(super) fn new(
         commands: UnboundedSender<Command>,
-        socket: OwnedFd,
+        socket: BorrowedFd<'_>,
         ipv6: bool,
         unlimited_lowat_bytes: u32,
     ) -> Self {
         Self {
             commands,
-            socket: Mutex::new(Some(socket)),
+            socket: Mutex::new(Some(socket.as_raw_fd())),
             ipv6,
             unlimited_lowat_bytes,
             lowat_bytes: AtomicU32::new(unlimited_lowat_bytes),
@@ -99,22 +103,27 @@ impl SessionHandle {
 
     /// The kernel's figures.
     fn ask(&self) -> PathFigures {
+        let figures = self.with_socket(|fd| {
+            let in_flight = unacknowledged_bytes(fd).unwrap_or(0);
+            TcpInfo::of(fd).map(|info| info.figures(in_flight)).ok()
+        });
+        figures.flatten().unwrap_or_default()
+    }
+
+    /// Calls for the socket, unless the session is over.
+    fn with_socket<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> R) -> Option<R> {
         let socket = lock(&self.socket);
-        let Some(fd) = socket.as_ref().map(AsFd::as_fd) else {
-            return PathFigures::default();
-        };
-        let in_flight = unacknowledged_bytes(fd).unwrap_or(0);
-        TcpInfo::of(fd)
-            .map(|info| info.figures(in_flight))
-            .unwrap_or_default()
+        let fd = (*socket)?;
+        // SAFETY: the driver keeps it open until `release`, which waits for
+        // this lock.
+        Some(call(unsafe { BorrowedFd::borrow_raw(fd) }))
     }
 
     /// Makes the kernel look whether the socket takes more ([`super::nudge`]).
     pub(super) fn nudge(&self) {
-        if let Some(socket) = lock(&self.socket).as_ref() {
-            // An error is that of a connection about to be reported broken.
-            let _ = set_notsent_lowat(socket.as_fd(), self.lowat_bytes.load(Relaxed));
-        }
+        let lowat_bytes = self.lowat_bytes.load(Relaxed);
+        // An error is that of a connection about to be reported broken.
+        self.with_socket(|fd| set_notsent_lowat(fd, lowat_bytes).ok());
     }
 
     fn set_lowat(&self, fd: BorrowedFd<'_>, bytes: u32) -> std::io::Result<()> {
@@ -127,11 +136,7 @@ impl SessionHandle {
         let _ = self.commands.send(command);
     }
 
-    fn apply_rate(&self, ip_bps: Option<u64>) -> std::io::Result<()> {
-        let socket = lock(&self.socket);
-        let Some(fd) = socket.as_ref().map(AsFd::as_fd) else {
-            return Ok(());
-        };
+    fn apply_rate(&self, fd: BorrowedFd<'_>, ip_bps: Option<u64>) -> std::io::Result<()> {
         let Some(ip_bps) = ip_bps else {
             set_max_pacing_rate(fd, u64::MAX)?;
             return self.set_lowat(fd, self.unlimited_lowat_bytes);
@@ -159,7 +164,8 @@ impl Session for SessionHandle {
         if *rate == ip_bps {
             return;
         }
-        match self.apply_rate(ip_bps) {
+        let applied = self.with_socket(|fd| self.apply_rate(fd, ip_bps));
+        match applied.unwrap_or(Ok(())) {
             Ok(()) => *rate = ip_bps,
             Err(error) => warn!(%error, ip_bps, "the rate cannot be set"),
         }
@@ -213,14 +219,14 @@ impl Session for SessionHandle {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
 
     use super::*;
     use crate::net::driver::command_channel;
     use crate::net::socket::{max_pacing_rate, notsent_lowat};
 
     fn handle(stream: &TcpStream) -> SessionHandle {
-        let fd = stream.as_fd().try_clone_to_owned().expect("a descriptor");
-        SessionHandle::new(command_channel().0, fd, false, 128 << 10)
+        SessionHandle::new(command_channel().0, stream.as_fd(), false, 128 << 10)
     }
 
     fn connection() -> (TcpStream, TcpStream) {
