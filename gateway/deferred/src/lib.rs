@@ -9,6 +9,7 @@
 //! and what it has decided leaves only after [`Node::commit`]. [`start`] runs it on a thread
 //! of its own.
 
+mod agenda;
 mod dispatch;
 mod document;
 mod id;

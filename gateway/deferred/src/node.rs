@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::agenda::Agenda;
 use crate::dispatch::{Dispatched, Job, JobKey, Shares};
 use crate::id::Id;
 use crate::object::{MAX_PART_BYTES, MIN_PART_BYTES};
@@ -146,14 +147,14 @@ pub struct Node<S> {
     pub(crate) limits: Limits,
     pub(crate) store: S,
     /// This node's clients' requests.
-    pub(crate) entries: HashMap<Id, Entry>,
+    pub(crate) entries: Agenda<Id, Entry>,
     /// Their order: the oldest goes first, and lists begin with it.
     pub(crate) order: BTreeMap<u64, Id>,
     pub(crate) next_number: u64,
     /// Requests that are just coming in.
     pub(crate) uploads: HashMap<Id, Upload>,
     /// Peers' requests.
-    pub(crate) jobs: BTreeMap<JobKey, Job>,
+    pub(crate) jobs: Agenda<JobKey, Job>,
     pub(crate) shares: Shares,
     pub(crate) acks: Acks,
     pub(crate) outputs: Vec<Output>,
@@ -171,11 +172,11 @@ impl<S: Store> Node<S> {
         let mut node = Node {
             limits,
             store,
-            entries: HashMap::new(),
+            entries: Agenda::new(),
             order: BTreeMap::new(),
             next_number: 0,
             uploads: HashMap::new(),
-            jobs: BTreeMap::new(),
+            jobs: Agenda::new(),
             shares: Shares::default(),
             acks: BTreeMap::new(),
             outputs: Vec::new(),
@@ -263,14 +264,22 @@ impl<S: Store> Node<S> {
 
     /// A peer has restarted: what it had not stored is told to it again.
     pub fn peer_restarted(&mut self, peer: u64) {
-        let entries = self.entries.values_mut();
-        let mine = entries.filter(|entry| entry.request.peer == peer);
-        let jobs = self.jobs.iter_mut().filter(|(key, _)| key.peer == peer);
-        let transfers = mine
-            .flat_map(Entry::transfers)
-            .chain(jobs.flat_map(|(_, job)| job.transfers()));
-        transfers.for_each(Outgoing::again);
-        self.pauses.remove(&peer);
+        self.entries.refresh(&self.limits);
+        self.jobs.refresh(&self.limits);
+        for id in self.entries.unacknowledged(peer) {
+            let entry = self.entries.get_mut(&id);
+            entry
+                .into_iter()
+                .flat_map(Entry::transfers)
+                .for_each(Outgoing::again);
+        }
+        for key in self.jobs.unacknowledged(peer) {
+            let job = self.jobs.get_mut(&key);
+            job.into_iter()
+                .flat_map(Job::transfers)
+                .for_each(Outgoing::again);
+        }
+        self.unpause(peer);
     }
 
     /// Does what is due.
@@ -278,7 +287,10 @@ impl<S: Store> Node<S> {
     /// # Errors
     /// When the store fails.
     pub fn handle_timeout(&mut self, now_ms: u64) -> Result<(), StoreError> {
-        self.pauses.retain(|_, until| *until > now_ms);
+        let over = self.pauses.iter().filter(|(_, until)| **until <= now_ms);
+        for peer in over.map(|(peer, _)| *peer).collect::<Vec<_>>() {
+            self.unpause(peer);
+        }
         self.expire_queue(now_ms)?;
         self.expire_jobs(now_ms)
     }
@@ -286,10 +298,9 @@ impl<S: Store> Node<S> {
     /// When [`Node::handle_timeout`] must be called at the latest, ms.
     pub fn next_timeout(&self) -> Option<u64> {
         let pauses = self.pauses.values().copied().min();
-        [pauses, self.queue_timeout(), self.jobs_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
+        let entries = self.entries.next_due_ms(&self.limits);
+        let jobs = self.jobs.next_due_ms(&self.limits);
+        [pauses, entries, jobs].into_iter().flatten().min()
     }
 
     /// Decides what leaves, and makes all that has been decided last. What
@@ -299,8 +310,7 @@ impl<S: Store> Node<S> {
     /// When the store fails; [`Node::reopen`] then.
     pub fn commit(&mut self, now_ms: u64) -> Result<Vec<Output>, StoreError> {
         self.send_requests(now_ms)?;
-        self.send_outcomes(now_ms)?;
-        self.start_exchanges(now_ms)?;
+        self.go_on_with_jobs(now_ms)?;
         for ((peer, key, of), (side, class, next)) in std::mem::take(&mut self.acks) {
             self.outputs.push(Output::Send {
                 peer,
@@ -347,6 +357,14 @@ impl<S: Store> Node<S> {
         };
         if let Some(transfer) = transfer {
             transfer.unsent(index);
+        }
+    }
+
+    /// The peer's messages wait no longer.
+    fn unpause(&mut self, peer: u64) {
+        if self.pauses.remove(&peer).is_some() {
+            self.entries.touch(peer);
+            self.jobs.touch(peer);
         }
     }
 

@@ -2,8 +2,6 @@
 //! leaves of the response, what its end means, and the answer of this node's
 //! own where the origin has none.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use super::job::{JobKey, Stage};
@@ -68,31 +66,14 @@ impl Answer {
 }
 
 impl<S: Store> Node<S> {
-    pub(crate) fn start_exchanges(&mut self, now_ms: u64) -> Result<(), StoreError> {
-        let mut running: BTreeMap<u64, usize> = BTreeMap::new();
-        let mut waiting = Vec::new();
-        for (key, job) in &self.jobs {
-            if job.running {
-                *running.entry(key.peer).or_default() += 1;
-            } else if job.record.stage == Stage::Stored && job.retry_at_ms <= now_ms {
-                waiting.push((job.number, *key));
-            }
-        }
-        waiting.sort_unstable();
-        for (_, key) in waiting {
-            let count = running.entry(key.peer).or_default();
-            if *count < self.limits.exchanges {
-                *count += 1;
-                self.start_exchange(now_ms, key)?;
-            } else if let Some(job) = self.jobs.get_mut(&key) {
-                // It waits for another's end, not for a time.
-                job.retry_at_ms = 0;
-            }
-        }
-        Ok(())
+    pub(super) fn start_exchanges(&mut self, peer: u64) -> Result<(), StoreError> {
+        let startable = self.jobs.startable(peer, self.limits.exchanges);
+        startable
+            .into_iter()
+            .try_for_each(|key| self.start_exchange(key))
     }
 
-    fn start_exchange(&mut self, now_ms: u64, key: JobKey) -> Result<(), StoreError> {
+    fn start_exchange(&mut self, key: JobKey) -> Result<(), StoreError> {
         let Some(object) = self.job_object(key) else {
             return Ok(());
         };
@@ -106,7 +87,6 @@ impl<S: Store> Node<S> {
         head.truncate(object.head_bytes as usize);
         if let Some(job) = self.jobs.get_mut(&key) {
             job.running = true;
-            job.retry_at_ms = now_ms;
         }
         self.outputs.push(Output::Order(Order::Connect {
             job: key,

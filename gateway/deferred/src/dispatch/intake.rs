@@ -35,7 +35,8 @@ impl<S: Store> Node<S> {
             let most = self.limits.request_bytes;
             // A request that has begun has its room: none waits half here for
             // the room that another half one has.
-            let room = total > most || self.request_room(self.awaited_job_bytes() + total);
+            self.jobs.refresh(&self.limits);
+            let room = total > most || self.request_room(self.jobs.awaited_bytes() + total);
             if lifetime_ms == 0 || !room || !self.new_job(key, record)? {
                 return Ok(());
             }
@@ -51,20 +52,6 @@ impl<S: Store> Node<S> {
             self.acks.insert((key.peer, key.key, Of::Request), ack);
         }
         Ok(())
-    }
-
-    /// Bytes of requests that have begun to come and are not here.
-    fn awaited_job_bytes(&self) -> u64 {
-        let receiving = self
-            .jobs
-            .values()
-            .filter(|job| job.record.stage == Stage::Receiving);
-        let awaited = receiving.filter_map(|job| {
-            let object = job.record.request?;
-            let here = u64::from(job.incoming.next()) * u64::from(object.part_bytes);
-            Some(object.total_bytes.saturating_sub(here))
-        });
-        awaited.sum()
     }
 
     /// Keeps a part; tells the lowest one that is missing, or nothing where

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::agenda::{Item, Wants};
 use crate::node::Limits;
 use crate::object::Object;
 use crate::store::{RecordKey, Side};
@@ -76,6 +77,7 @@ pub(super) struct Record {
 /// A request of a peer's client, and what is under way for it.
 pub(crate) struct Job {
     pub(super) number: u64,
+    peer: u64,
     pub(super) record: Record,
     pub(super) incoming: Incoming,
     /// The response, until the client's node has it.
@@ -84,6 +86,7 @@ pub(crate) struct Job {
     pub word: Option<Outgoing>,
     /// An exchange with the origin is under way.
     pub(super) running: bool,
+    /// When it waits for an exchange again, ms; 0 if it does.
     pub(super) retry_at_ms: u64,
     pub(super) retry_ms: u64,
     /// Parts of the response so far.
@@ -92,9 +95,10 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(number: u64, record: Record) -> Job {
+    pub(super) fn new(number: u64, peer: u64, record: Record) -> Job {
         Job {
             number,
+            peer,
             record,
             incoming: Incoming::default(),
             parts: None,
@@ -125,6 +129,16 @@ impl Job {
     /// Whether it was cancelled before any of it came.
     pub(super) fn is_early(&self) -> bool {
         self.record.stage == Stage::Cancelled && self.record.request.is_none()
+    }
+
+    /// Bytes of the request that are not here, while it comes.
+    fn awaited_bytes(&self) -> u64 {
+        let receiving = self.record.stage == Stage::Receiving;
+        let object = self.record.request.filter(|_| receiving);
+        object.map_or(0, |object| {
+            let here = u64::from(self.incoming.next()) * u64::from(object.part_bytes);
+            object.total_bytes.saturating_sub(here)
+        })
     }
 
     pub(super) fn retry_later(&mut self, now_ms: u64) {
@@ -158,6 +172,27 @@ impl Job {
             _ => self
                 .kept_until_ms(limits)
                 .max(self.record.expires_ms.saturating_add(MARGIN_MS)),
+        }
+    }
+}
+
+impl Item for Job {
+    fn wants(&self, limits: &Limits) -> Wants {
+        let transfers = self.parts.iter().chain(&self.word);
+        let repeat = transfers.filter_map(Outgoing::due_ms);
+        let waits = self.record.stage == Stage::Stored && !self.running;
+        let retry = (waits && self.retry_at_ms > 0).then_some(self.retry_at_ms);
+        let ends = self.ends_ms(limits);
+        Wants {
+            peer: self.peer,
+            number: self.number,
+            sends: self.parts.is_some(),
+            has_word: self.word.is_some(),
+            says: self.word.as_ref().is_some_and(|word| word.next().is_some()),
+            waits: waits && self.retry_at_ms == 0,
+            running: self.running,
+            awaited_bytes: self.awaited_bytes(),
+            due_ms: repeat.chain(retry).chain([ends]).min(),
         }
     }
 }

@@ -32,7 +32,7 @@ impl<S: Store> Node<S> {
         for (key, text) in self.store.records(Side::Dispatch)? {
             let number = self.next_number;
             self.next_number += 1;
-            let mut job = Job::new(number, serde_json::from_str(&text)?);
+            let mut job = Job::new(number, key.peer, serde_json::from_str(&text)?);
             if job.record.stage == Stage::Receiving {
                 job.incoming = Incoming::of(self.store.parts(&key.object(Kind::Request))?);
             }
@@ -65,7 +65,7 @@ impl<S: Store> Node<S> {
     /// Begins a job, if its peer may have one more.
     fn new_job(&mut self, key: JobKey, record: Record) -> Result<bool, StoreError> {
         let number = self.next_number;
-        let job = Job::new(number, record);
+        let job = Job::new(number, key.peer, record);
         let admitted = match job.is_early() {
             true => self.make_room_for_early(key.peer)?,
             false => self.shares.admits(key.peer, self.limits.requests),
@@ -129,19 +129,26 @@ impl<S: Store> Node<S> {
     }
 
     pub(crate) fn expire_jobs(&mut self, now_ms: u64) -> Result<(), StoreError> {
+        self.jobs.refresh(&self.limits);
         let mut over = Vec::new();
         let mut gone = Vec::new();
-        for (key, job) in &mut self.jobs {
+        for key in self.jobs.due(now_ms) {
+            let Some(job) = self.jobs.get_mut(&key) else {
+                continue;
+            };
+            if job.retry_at_ms <= now_ms {
+                job.retry_at_ms = 0;
+            }
             job.transfers()
                 .for_each(|transfer| transfer.handle_timeout(now_ms));
             if job.ends_ms(&self.limits) > now_ms {
                 continue;
             }
             match job.record.stage {
-                Stage::Receiving => over.push((*key, "it did not come whole")),
-                Stage::Stored if job.record.sent == 0 => over.push((*key, "it was not sent")),
-                Stage::Stored => over.push((*key, "it was sent, and no answer came")),
-                _ => gone.push(*key),
+                Stage::Receiving => over.push((key, "it did not come whole")),
+                Stage::Stored if job.record.sent == 0 => over.push((key, "it was not sent")),
+                Stage::Stored => over.push((key, "it was sent, and no answer came")),
+                _ => gone.push(key),
             }
         }
         for (key, text) in over {
@@ -151,17 +158,5 @@ impl<S: Store> Node<S> {
             self.forget_job(key)?;
         }
         Ok(())
-    }
-
-    pub(crate) fn jobs_timeout(&self) -> Option<u64> {
-        let due = |job: &Job| {
-            let transfers = job.parts.iter().chain(&job.word);
-            let repeat = transfers.filter_map(Outgoing::due_ms).min();
-            let waits = job.record.stage == Stage::Stored && !job.running;
-            let retry = (waits && job.retry_at_ms > 0).then_some(job.retry_at_ms);
-            let ends = job.ends_ms(&self.limits);
-            [repeat, retry, Some(ends)].into_iter().flatten().min()
-        };
-        self.jobs.values().filter_map(due).min()
     }
 }

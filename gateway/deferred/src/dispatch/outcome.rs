@@ -1,33 +1,34 @@
 //! What the client's node is told: responses, part by part, notices of what
 //! became of a request, and its word that it has them.
 
-use std::collections::BTreeMap;
-
 use super::job::{JobKey, Stage};
 use crate::node::{ACTIVE, Name, NameKind, Node, Output};
 use crate::store::{Kind, Side, Store, StoreError};
 use crate::wire::{Body, Fate, Message, Part};
 
 impl<S: Store> Node<S> {
-    pub(crate) fn send_outcomes(&mut self, now_ms: u64) -> Result<(), StoreError> {
-        let mut active: BTreeMap<u64, usize> = BTreeMap::new();
-        let mut order: Vec<(u64, JobKey)> = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| job.parts.is_some() || job.word.is_some())
-            .map(|(key, job)| (job.number, *key))
-            .collect();
-        order.sort_unstable();
-        for (_, key) in order {
-            if self.is_paused(key.peer) {
-                continue;
+    /// Tells peers what became of their requests, and begins exchanges, where
+    /// something has changed.
+    pub(crate) fn go_on_with_jobs(&mut self, now_ms: u64) -> Result<(), StoreError> {
+        self.jobs.refresh(&self.limits);
+        for peer in self.jobs.take_touched() {
+            if !self.is_paused(peer) {
+                self.send_outcomes(now_ms, peer)?;
             }
+            self.start_exchanges(peer)?;
+        }
+        self.jobs.refresh(&self.limits);
+        // What was sent now needs no second look.
+        self.jobs.take_touched();
+        Ok(())
+    }
+
+    fn send_outcomes(&mut self, now_ms: u64, peer: u64) -> Result<(), StoreError> {
+        for key in self.jobs.saying(peer) {
             self.send_notice(now_ms, key);
-            let count = active.entry(key.peer).or_default();
-            if *count < ACTIVE && self.jobs.get(&key).is_some_and(|job| job.parts.is_some()) {
-                *count += 1;
-                self.send_response(now_ms, key)?;
-            }
+        }
+        for key in self.jobs.sending(peer, ACTIVE) {
+            self.send_response(now_ms, key)?;
         }
         Ok(())
     }

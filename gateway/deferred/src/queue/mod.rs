@@ -9,8 +9,9 @@ mod requests;
 mod sending;
 mod submission;
 
+use crate::agenda::{Item, Wants};
 use crate::id::Id;
-use crate::node::Node;
+use crate::node::{Limits, Node};
 use crate::record::{Request, State};
 use crate::store::{Kind, RecordKey, Side, Store, StoreError};
 use crate::transfer::{Incoming, Outgoing};
@@ -36,6 +37,14 @@ impl Entry {
         self.parts.iter_mut().chain(&mut self.word)
     }
 
+    /// Bytes of the response that are not here, once it has begun to come.
+    fn awaited_bytes(&self) -> u64 {
+        self.request.response.map_or(0, |object| {
+            let here = u64::from(self.incoming.next()) * u64::from(object.part_bytes);
+            object.total_bytes.saturating_sub(here)
+        })
+    }
+
     fn key(&self) -> Key {
         Key {
             id: self.request.id,
@@ -55,6 +64,26 @@ impl Entry {
         self.request.state = state;
         self.request.forwarded_ms.get_or_insert(now_ms);
         self.parts = None;
+    }
+}
+
+impl Item for Entry {
+    fn wants(&self, limits: &Limits) -> Wants {
+        let transfers = self.parts.iter().chain(&self.word);
+        let repeat = transfers.filter_map(Outgoing::due_ms);
+        let word_ends = self.word.as_ref().map(|_| self.request.expires_ms);
+        let ends = ends_ms(&self.request, limits);
+        Wants {
+            peer: self.request.peer,
+            number: self.number,
+            sends: self.parts.is_some(),
+            has_word: self.word.is_some(),
+            says: self.word.as_ref().is_some_and(|word| word.next().is_some()),
+            waits: false,
+            running: false,
+            awaited_bytes: self.awaited_bytes(),
+            due_ms: repeat.chain(word_ends).chain([ends]).min(),
+        }
     }
 }
 
@@ -113,8 +142,12 @@ impl<S: Store> Node<S> {
     }
 
     pub(crate) fn expire_queue(&mut self, now_ms: u64) -> Result<(), StoreError> {
+        self.entries.refresh(&self.limits);
         let mut gone = Vec::new();
-        for entry in self.entries.values_mut() {
+        for id in self.entries.due(now_ms) {
+            let Some(entry) = self.entries.get_mut(&id) else {
+                continue;
+            };
             entry
                 .transfers()
                 .for_each(|transfer| transfer.handle_timeout(now_ms));
@@ -143,20 +176,10 @@ impl<S: Store> Node<S> {
         }
         gone.into_iter().try_for_each(|id| self.forget(id))
     }
-
-    pub(crate) fn queue_timeout(&self) -> Option<u64> {
-        let due = |entry: &Entry| {
-            let transfers = entry.parts.iter().chain(&entry.word);
-            let repeat = transfers.filter_map(Outgoing::due_ms).min();
-            let ends = ends_ms(&entry.request, &self.limits);
-            repeat.map_or(ends, |repeat| repeat.min(ends))
-        };
-        self.entries.values().map(due).min()
-    }
 }
 
 /// When time ends the request's present state, ms.
-fn ends_ms(request: &Request, limits: &crate::Limits) -> u64 {
+fn ends_ms(request: &Request, limits: &Limits) -> u64 {
     let Some(finished_ms) = request.finished_ms else {
         return request.expires_ms;
     };

@@ -58,7 +58,9 @@ impl<S: Store> Node<S> {
     ) -> Result<(), StoreError> {
         let all = part.object.parts();
         let most = self.limits.response_bytes;
-        let room = self.response_room(self.awaited_bytes() + part.object.total_bytes);
+        self.entries.refresh(&self.limits);
+        let awaited = self.entries.awaited_bytes();
+        let room = self.response_room(awaited + part.object.total_bytes);
         let object = RecordKey::own(key.id).object(Kind::Response);
         let ack = |node: &mut Self, next| {
             let ack = (Side::Queue, class, next);
@@ -109,15 +111,5 @@ impl<S: Store> Node<S> {
         }
         ack(self, next);
         Ok(())
-    }
-
-    /// Bytes of responses that have begun to come and are not here.
-    fn awaited_bytes(&self) -> u64 {
-        let begun = self.entries.values().filter_map(|entry| {
-            let object = entry.request.response?;
-            let here = u64::from(entry.incoming.next()) * u64::from(object.part_bytes);
-            Some(object.total_bytes.saturating_sub(here))
-        });
-        begun.sum()
     }
 }

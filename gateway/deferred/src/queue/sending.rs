@@ -1,37 +1,30 @@
 //! What goes to the dispatching node: requests, part by part, until it
 //! acknowledges the whole, and cancellations.
 
-use std::collections::HashMap;
-
 use super::put;
 use crate::id::Id;
 use crate::node::{ACTIVE, Name, NameKind, Node, Output};
-use crate::record::{Request, State};
+use crate::record::State;
 use crate::store::{Kind, RecordKey, Side, Store, StoreError};
 use crate::wire::{Body, Key, Message, Part};
 
 impl<S: Store> Node<S> {
     pub(crate) fn send_requests(&mut self, now_ms: u64) -> Result<(), StoreError> {
-        let mut active: HashMap<u64, usize> = HashMap::new();
-        let speaking = self.entries.values().filter(|entry| {
-            let says = entry.parts.is_some() || entry.word.is_some();
-            says && !self.is_paused(entry.request.peer)
-        });
-        let mut order: Vec<(u64, Id, u64, bool)> = speaking
-            .map(|entry| {
-                let Request { id, peer, .. } = entry.request;
-                (entry.number, id, peer, entry.parts.is_some())
-            })
-            .collect();
-        order.sort_unstable();
-        for (_, id, peer, sending) in order {
-            self.send_cancellation(now_ms, id);
-            let count = active.entry(peer).or_default();
-            if sending && *count < ACTIVE {
-                *count += 1;
+        self.entries.refresh(&self.limits);
+        for peer in self.entries.take_touched() {
+            if self.is_paused(peer) {
+                continue;
+            }
+            for id in self.entries.saying(peer) {
+                self.send_cancellation(now_ms, id);
+            }
+            for id in self.entries.sending(peer, ACTIVE) {
                 self.send_request(now_ms, id)?;
             }
         }
+        self.entries.refresh(&self.limits);
+        // What was sent now needs no second look.
+        self.entries.take_touched();
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! What store-and-forward promises, under loss, doubling and restarts.
 
+mod bounded;
 mod memory;
 mod shares;
 mod world;
