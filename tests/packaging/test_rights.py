@@ -1,4 +1,4 @@
-"""The systemd unit leaves a node few rights, and image and documentation name the same."""
+"""The systemd unit leaves a node few rights and restarts it; image and documentation agree."""
 
 from __future__ import annotations
 
@@ -75,3 +75,12 @@ def test_the_image_gives_no_more_than_the_unit() -> None:
     assert _values("NoNewPrivileges") == ["yes"]
     assert _values("ProtectSystem") == ["strict"]
     assert _values("User") == ["underpass"]
+
+
+def test_a_node_that_ended_is_started_again_however_often() -> None:
+    """Custody waits on the disk: a unit in its failed state would never forward it."""
+    assert _values("Restart") == ["always"]
+    assert _values("RestartSec") == ["1"]
+    assert _values("StartLimitIntervalSec") == ["0"]
+    compose = (ROOT / "docker" / "compose.yaml").read_text()
+    assert "restart: unless-stopped" in compose

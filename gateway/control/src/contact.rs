@@ -1,6 +1,6 @@
 //! How the contact with the control service is, for log, API and metrics.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
@@ -110,7 +110,7 @@ impl Watched {
     }
 
     fn lock(&self) -> MutexGuard<'_, Contact> {
-        self.contact.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contact.lock().unwrap()
     }
 }
 

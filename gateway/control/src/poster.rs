@@ -1,7 +1,7 @@
 //! The shell of the queue: posts, spools, and keeps the time.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyper::StatusCode;
@@ -74,7 +74,7 @@ impl Posting {
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // Whatever panicked, the reports that it has are as good as before.
-        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.queue.lock().unwrap()
     }
 }
 

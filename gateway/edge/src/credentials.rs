@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ring::hmac;
@@ -170,7 +170,7 @@ impl Users {
     }
 
     fn failures(&self) -> MutexGuard<'_, Throttle> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failures.lock().unwrap()
     }
 }
 
@@ -181,7 +181,7 @@ impl Account {
     }
 
     fn code(&self) -> MutexGuard<'_, Option<hmac::Tag>> {
-        self.code.lock().unwrap_or_else(PoisonError::into_inner)
+        self.code.lock().unwrap()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -171,15 +171,14 @@ impl Edge {
 
     /// What the proxies do not take in at present.
     pub fn switch(&self) -> Switch {
-        let switch = self.switch.read();
-        switch.unwrap_or_else(PoisonError::into_inner).clone()
+        self.switch.read().unwrap().clone()
     }
 
     /// Changes what SOCKS5 and HTTP listeners take in. New connections that
     /// they do not take in leave from this node itself; those that are open
     /// live on.
     pub fn set_switch(&self, switch: Switch) {
-        *self.switch.write().unwrap_or_else(PoisonError::into_inner) = switch;
+        *self.switch.write().unwrap() = switch;
     }
 
     /// Stops accepting and waits until the last open connection has ended.

@@ -1,7 +1,7 @@
 //! Log lines that come with connections, limited in their rate: thousands of
 //! connections in a second must not drown all other lines.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -41,7 +41,7 @@ impl LineLimit {
     /// Whether a line may be written now. How many were not is told at the end
     /// of the window.
     pub fn admits(&'static self) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap();
         let now = Instant::now();
         let ends = state.ends.filter(|ends| now < *ends).unwrap_or_else(|| {
             state.lines = 0;
@@ -66,7 +66,7 @@ impl LineLimit {
     }
 
     fn take_left_out(&self) -> u64 {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap();
         std::mem::take(&mut state.left_out)
     }
 }

@@ -1,7 +1,7 @@
 //! The time of day, as far as this machine knows it, and as the control
 //! service has it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use underpass_plans::ControlTime;
@@ -83,7 +83,7 @@ impl ControlClock {
     }
 
     fn lock(&self) -> MutexGuard<'_, ControlTime> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap()
     }
 }
 

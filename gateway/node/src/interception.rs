@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use underpass_edge::config::ListenerProtocol;
@@ -127,11 +127,11 @@ impl Interceptor {
     }
 
     fn plain(&self) -> MutexGuard<'_, PlainBytes> {
-        self.plain.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plain.lock().unwrap()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap()
     }
 
     fn look(&self, families: Families) {

@@ -34,7 +34,9 @@ fn filter(level: &str) -> Result<EnvFilter, ParseError> {
 pub fn start(config: &LogConfig) -> Result<Level, ParseError> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(&config.level)?)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // By a print on standard error, which panics if nobody reads it.
+        .log_internal_errors(false);
     Ok(Level(match config.format {
         LogFormat::Text => {
             let builder = builder.with_ansi(false).with_filter_reloading();

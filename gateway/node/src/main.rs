@@ -12,6 +12,7 @@ mod interception;
 mod known_time;
 mod logging;
 mod modem;
+mod panics;
 mod password;
 mod pki;
 mod positions;

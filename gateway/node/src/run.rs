@@ -40,6 +40,7 @@ use crate::interception::{self, Interceptor};
 use crate::known_time::KnownTime;
 use crate::logging::Level;
 use crate::modem::{self, ModemError};
+use crate::panics;
 use crate::positions::{self, Positions};
 use crate::privileged::{self, Helper, HelperError};
 use crate::security::{Security, SecurityError};
@@ -151,6 +152,7 @@ pub fn run(file: &Path) -> Result<(), RunError> {
     let written = Document::read(file)?;
     let config = Config::of(&written)?;
     let log = crate::logging::start(&config.log)?;
+    panics::end_the_process();
     state_files::protect(&config).map_err(|source| RunError::StateDir {
         path: config.node.state_dir.clone(),
         source,

@@ -2,7 +2,7 @@
 //! read anew when that changes.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::{ClientConfig, ServerConfig};
@@ -181,8 +181,7 @@ impl Security {
 
 impl Identity {
     fn loaded(&self) -> Arc<Loaded> {
-        let current = self.current.read();
-        current.unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().unwrap().clone()
     }
 
     /// Closes what certificates no longer allow.
@@ -206,7 +205,7 @@ impl Identity {
     }
 
     fn replace(&self, loaded: Loaded) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write().unwrap();
         *current = Arc::new(loaded);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use nix::errno::Errno;
@@ -82,7 +82,7 @@ pub struct SimulatedDisk(Arc<Mutex<Media>>);
 
 impl SimulatedDisk {
     fn media(&self) -> MutexGuard<'_, Media> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap()
     }
 
     /// Another disk with the same content.

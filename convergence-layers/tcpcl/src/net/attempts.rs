@@ -7,7 +7,7 @@
 //! TLS handshake wins, and the others are dropped.
 
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpSocket, TcpStream};
@@ -45,7 +45,7 @@ pub(super) async fn dial(
     let start = Instant::now();
     let (mut next, mut begun) = (start, 0);
     loop {
-        let patience_ends = *patient_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let patience_ends = *patient_until.lock().unwrap();
         let due = next.max(patience_ends);
         tokio::select! {
             Some(ended) = attempts.join_next() => match ended {
@@ -55,7 +55,7 @@ pub(super) async fn dial(
                 Err(broken) => return Err(io::Error::other(broken).into()),
             },
             () = sleep_until(due.into()) => {
-                let patience_ends = *patient_until.lock().unwrap_or_else(PoisonError::into_inner);
+                let patience_ends = *patient_until.lock().unwrap();
                 if patience_ends <= Instant::now() && attempts.len() < MOST_ATTEMPTS {
                     attempts.spawn(attempt(shared.clone(), class, patient_until.clone()));
                     begun += 1;
@@ -105,7 +105,7 @@ async fn attempt(
 }
 
 fn extend(until: &Mutex<Instant>, patience: Duration) {
-    let mut until = until.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut until = until.lock().unwrap();
     *until = (*until).max(Instant::now() + patience);
 }
 

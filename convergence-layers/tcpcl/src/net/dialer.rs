@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -121,12 +121,11 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     /// What sessions have in common that begin now.
     pub(super) fn session(&self) -> Arc<SessionDefaults> {
-        let session = self.session.read();
-        session.unwrap_or_else(PoisonError::into_inner).clone()
+        self.session.read().unwrap().clone()
     }
 
     pub(super) fn set_status(&self, class: Option<Class>, status: LaneStatus) {
-        let mut all = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.status.lock().unwrap();
         all.lanes.insert(class, status);
     }
 }
@@ -160,13 +159,12 @@ impl Dialer {
     /// Sets what sessions have in common that begin from now on.
     pub fn set_session(&self, session: SessionDefaults) {
         let shared = &self.shared.session;
-        *shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
+        *shared.write().unwrap() = Arc::new(session);
     }
 
     /// How far the sessions are.
     pub fn status(&self) -> DialerStatus {
-        let status = self.shared.status.lock();
-        status.unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.status.lock().unwrap().clone()
     }
 
     /// As [`super::Listener::close_where`].

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
@@ -227,12 +227,11 @@ impl fmt::Debug for Shared {
 
 impl Shared {
     fn session_defaults(&self) -> Arc<SessionDefaults> {
-        let session = self.session.read();
-        session.unwrap_or_else(PoisonError::into_inner).clone()
+        self.session.read().unwrap().clone()
     }
 
     fn set_session(&self, session: SessionDefaults) {
-        let mut current = self.session.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.session.write().unwrap();
         *current = Arc::new(session);
     }
 

@@ -5,7 +5,7 @@
 //! the moment until its part is there.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -72,7 +72,7 @@ impl SharedPartials {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap()
     }
 
     /// A session of `peer` is up.

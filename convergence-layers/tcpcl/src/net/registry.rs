@@ -1,7 +1,7 @@
 //! The sessions alive, by the certificate of their peer.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::mpsc::UnboundedSender;
 use underpass_cla::SessionId;
@@ -99,6 +99,6 @@ impl Registry {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Entry>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().unwrap()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Bounds the contacts of each source. Only sources with a contact are known,
 /// so there are no more than contacts.
@@ -30,7 +30,7 @@ impl Sources {
     /// One more contact from `address`, unless there are too many.
     pub(super) fn enter(&self, address: IpAddr) -> Option<SourcePlace> {
         let source = source_of(address);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock().unwrap();
         let count = open.entry(source).or_default();
         if *count >= self.most {
             return None;
@@ -56,8 +56,7 @@ fn source_of(address: IpAddr) -> IpAddr {
 
 impl Drop for SourcePlace {
     fn drop(&mut self) {
-        let open = self.sources.open.lock();
-        let mut open = open.unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.sources.open.lock().unwrap();
         if let Some(count) = open.get_mut(&self.source) {
             *count -= 1;
             if *count == 0 {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
@@ -105,7 +105,7 @@ impl Budget {
     }
 
     fn share(&self, party: Party) -> Arc<Share> {
-        let mut parties = self.parties.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parties = self.parties.lock().unwrap();
         if !parties.shares.contains_key(&party) && parties.shares.len() >= parties.sweep_at {
             // A share that nobody else holds has no dial, and none waits.
             parties

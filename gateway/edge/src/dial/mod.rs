@@ -13,7 +13,7 @@ mod socket;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -98,10 +98,7 @@ impl Dialler {
             true => before.budget.clone(),
             false => Arc::new(Budget::new(config.guaranteed_dials, config.common_dials)),
         };
-        let mut settings = self
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut settings = self.settings.write().unwrap();
         *settings = Arc::new(Settings::new(config, budget));
     }
 
@@ -116,8 +113,7 @@ impl Dialler {
     }
 
     fn settings(&self) -> Arc<Settings> {
-        let settings = self.settings.read();
-        settings.unwrap_or_else(PoisonError::into_inner).clone()
+        self.settings.read().unwrap().clone()
     }
 
     /// Connects to `target` for `client`, at the expense of `party`. Dropping

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nix::ifaddrs::getifaddrs;
@@ -41,7 +41,7 @@ impl OwnAddresses {
 
     /// Whether `address` is one of them.
     pub fn contain(&self, address: IpAddr) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock().unwrap();
         let last = seen.take().filter(|seen| seen.at.elapsed() < FRESH);
         let now = last.unwrap_or_else(|| Seen {
             at: Instant::now(),

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use hickory_resolver::config::{
@@ -140,7 +140,7 @@ impl Resolver {
 
     /// What the files say, read anew if one has changed.
     fn current(&self) -> Arc<Current> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap();
         if state.looked.elapsed() >= FRESH {
             state.looked = Instant::now();
             let versions = self.sources.versions();

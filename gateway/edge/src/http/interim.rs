@@ -4,7 +4,7 @@
 //! hyper's server writes no interim response of a service's own, so those of
 //! the origin go to the client's socket beside it, between two messages.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use bytes::{BufMut, BytesMut};
 use hyper::header::HeaderMap;
@@ -87,7 +87,7 @@ impl Outbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap()
     }
 }
 

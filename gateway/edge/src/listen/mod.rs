@@ -7,7 +7,7 @@ mod socket;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -90,8 +90,7 @@ impl Intake {
         });
         // The kernel has asked the other switch before it diverted.
         if protocol != Protocol::Transparent {
-            let switch = self.ways.switch.read();
-            let switch = switch.unwrap_or_else(PoisonError::into_inner);
+            let switch = self.ways.switch.read().unwrap();
             verdict.direct |= !switch.takes_in(peer.address.ip(), target);
         }
         verdict
@@ -146,8 +145,7 @@ pub(crate) struct Entrance {
 
 impl Entrance {
     fn gate(&self) -> Arc<Gate> {
-        let gate = self.gate.read();
-        gate.unwrap_or_else(PoisonError::into_inner).clone()
+        self.gate.read().unwrap().clone()
     }
 
     /// The listener's name.
@@ -166,7 +164,7 @@ impl Entrance {
         let Admitted { clients, users } = admitted;
         self.places.set_most(config.max_connections);
         let intake = Intake::new(config, users, self.ways.clone(), classifier);
-        let mut gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let mut gate = self.gate.write().unwrap();
         *gate = Arc::new(Gate {
             intake: Arc::new(intake),
             clients,

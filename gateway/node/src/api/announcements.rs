@@ -1,7 +1,7 @@
 //! Blockages that an integrator expects: announced to the control service.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::Json as Reply;
 use axum::extract::State;
@@ -28,7 +28,7 @@ impl Announced {
     /// Notes an announcement. The time of its making is its name at the
     /// control service, so no two have the same.
     fn note(&self, mut announcement: Announcement) -> Announcement {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.0.lock().unwrap();
         if let Some(before) = latest.front() {
             let next = before.announced_ms + 1;
             announcement.announced_ms = announcement.announced_ms.max(next);
@@ -39,7 +39,7 @@ impl Announced {
     }
 
     fn views(&self) -> Vec<AnnouncementView> {
-        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = self.0.lock().unwrap();
         latest.iter().filter_map(AnnouncementView::of).collect()
     }
 }

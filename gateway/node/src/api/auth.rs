@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
@@ -79,7 +79,7 @@ impl Tokens {
     }
 
     fn failures(&self) -> MutexGuard<'_, Throttle> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failures.lock().unwrap()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use rustls::ServerConfig;
@@ -47,8 +47,7 @@ impl Tls {
 
     /// What new connections are served with.
     pub fn current(&self) -> Arc<ServerConfig> {
-        let current = self.current.read();
-        current.unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().unwrap().clone()
     }
 
     /// Reads the files again whenever they have changed. Runs until dropped.
@@ -71,7 +70,7 @@ impl Tls {
         }
         match read(&self.certificate, &self.key) {
             Ok(config) => {
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = config;
+                *self.current.write().unwrap() = config;
                 *known = found;
                 tracing::info!("certificate of the local API read again");
             }

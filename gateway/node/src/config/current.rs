@@ -1,6 +1,6 @@
 //! The configuration in force.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use super::Config;
 
@@ -16,12 +16,11 @@ impl Current {
 
     /// What holds now.
     pub fn get(&self) -> Arc<Config> {
-        let current = self.0.read();
-        current.unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unwrap().clone()
     }
 
     /// Replaces it.
     pub fn set(&self, config: Arc<Config>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+        *self.0.write().unwrap() = config;
     }
 }

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -151,7 +151,7 @@ impl Helper {
     }
 
     fn ask(&self, request: &Request) -> Result<Answer, HelperError> {
-        let mut place = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.socket.lock().unwrap();
         let socket = place.as_mut().ok_or(HelperError::Lost)?;
         let sent = send(socket.get_mut(), request);
         match sent.and_then(|()| receive(socket)) {
@@ -176,7 +176,7 @@ fn unexpected(answer: Answer) -> HelperError {
 impl Drop for Helper {
     fn drop(&mut self) {
         let place = self.socket.get_mut();
-        if let Some(socket) = place.unwrap_or_else(PoisonError::into_inner) {
+        if let Some(socket) = place.unwrap() {
             let _ = socket.get_ref().shutdown(Shutdown::Both);
         }
         let _ = self.child.wait();

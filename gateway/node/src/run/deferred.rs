@@ -1,7 +1,7 @@
 //! Store-and-forward of this node: its store, its messages, its exchanges.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -60,7 +60,7 @@ struct Messages {
 
 impl Carrier for Messages {
     fn send(&self, peer: u64, class: u8, lifetime: Duration, name: Name, payload: Bytes) -> bool {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.sent.lock().unwrap();
         let stored = |id: &BundleId| self.shell.read(|engine| engine.has_bundle(*id));
         let earlier = sent.get(&(peer, name)).copied().filter(stored);
         // An acknowledgement says more than the one before it; anything else

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use ipnet::IpNet;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -27,7 +27,7 @@ impl NamedClients {
     /// Takes the networks of another configuration.
     pub fn set(&self, config: &Config) {
         let networks = NamedClients::networks(config);
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = networks;
+        *self.0.write().unwrap() = networks;
     }
 
     fn networks(config: &Config) -> Option<HashMap<u64, Vec<IpNet>>> {
@@ -42,7 +42,7 @@ impl NamedClients {
     }
 
     fn admit(&self, peer: u64, client: Option<SocketAddr>) -> Result<(), Failure> {
-        let terminals = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let terminals = self.0.read().unwrap();
         let (Some(terminals), Some(client)) = (&*terminals, client) else {
             return Ok(());
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use underpass_backoff::Backoff;
@@ -132,7 +132,7 @@ impl Links {
     }
 
     fn dialers(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Dialer>>> {
-        self.dialers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dialers.lock().unwrap()
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use thiserror::Error;
@@ -146,7 +146,7 @@ impl Reloader {
 
     fn take_over(&self) -> Result<Vec<String>, ReloadError> {
         // One reload at a time.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap();
         let written = Document::read(&self.path)?;
         let mut config = Config::of(&written)?;
         let running = self.current.get();

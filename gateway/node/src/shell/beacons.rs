@@ -1,7 +1,7 @@
 //! Beacons between the sockets, the sessions and the engine.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 use std::time::Instant;
 
 use underpass_beacon::{Beacons, Counters, Key, Node, PeerId, Signs};
@@ -19,15 +19,13 @@ pub struct LinkBeacons {
 impl LinkBeacons {
     /// Adds the endpoint of a path or listener.
     pub fn insert(&self, name: &str, beacons: Beacons) {
-        let endpoints = self.endpoints.write();
-        let mut endpoints = endpoints.unwrap_or_else(PoisonError::into_inner);
+        let mut endpoints = self.endpoints.write().unwrap();
         endpoints.insert(name.to_owned(), beacons);
     }
 
     /// Ends the endpoint of a path.
     pub fn remove(&self, name: &str) {
-        let endpoints = self.endpoints.write();
-        let mut endpoints = endpoints.unwrap_or_else(PoisonError::into_inner);
+        let mut endpoints = self.endpoints.write().unwrap();
         endpoints.remove(name);
     }
 
@@ -39,8 +37,7 @@ impl LinkBeacons {
     }
 
     fn endpoints(&self) -> RwLockReadGuard<'_, BTreeMap<String, Beacons>> {
-        let endpoints = self.endpoints.read();
-        endpoints.unwrap_or_else(PoisonError::into_inner)
+        self.endpoints.read().unwrap()
     }
 
     /// A session of a hop over `path` brings its key. A terminal that now

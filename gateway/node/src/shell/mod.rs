@@ -18,7 +18,7 @@ mod timer;
 mod transport;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -218,12 +218,10 @@ impl Shell {
     /// at a time: what two of them did at once could come in the wrong order,
     /// and a session be left with a rate or blockage of the past.
     fn act(&self) {
-        let turn = Turn(self);
         loop {
             let mut inner = self.lock();
             if inner.effects.is_empty() {
                 inner.acting = false;
-                std::mem::forget(turn);
                 return;
             }
             let effects = std::mem::take(&mut inner.effects);
@@ -250,17 +248,8 @@ impl Shell {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic inside the engine is a defect; the other streams go on.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A caller's turn to act, which a panic ends too.
-struct Turn<'a>(&'a Shell);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.lock().acting = false;
+        // A panic ends the process (`panics`): no call finds a poisoned state.
+        self.inner.lock().unwrap()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The way from the edge into streams: which node a connection goes to.
 
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use ipnet::IpNet;
 use underpass_deferred::Handle;
@@ -65,12 +65,12 @@ impl StreamOutlet {
 
     /// Other nodes for the connections that come next.
     pub fn set_outlets(&self, outlets: impl IntoIterator<Item = (u64, Vec<IpNet>)>) {
-        *self.ways.write().unwrap_or_else(PoisonError::into_inner) = Ways::new(outlets);
+        *self.ways.write().unwrap() = Ways::new(outlets);
     }
 
     /// The node for a destination.
     fn node_for(&self, target: &Target) -> Option<u64> {
-        let ways = self.ways.read().unwrap_or_else(PoisonError::into_inner);
+        let ways = self.ways.read().unwrap();
         let inside = target.ip().and_then(|ip| {
             let mut networks = ways.networks.iter();
             networks.find(|(network, _)| network.contains(&ip))

@@ -1,6 +1,7 @@
 //! Claims about the running program: what it leaves on the disk, who may ask
-//! it what, what it may do.
+//! it what, what it may do, what it goes on without.
 
 mod confinement;
+mod log;
 mod node;
 mod state;

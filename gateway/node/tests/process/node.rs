@@ -81,9 +81,12 @@ impl Node {
         self.path().join("run/api.sock")
     }
 
-    /// What it has logged.
+    /// What it has logged, at most a MiB.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.path().join("log")).unwrap()
+        let log = File::open(self.path().join("log")).unwrap();
+        let mut text = String::new();
+        log.take(1 << 20).read_to_string(&mut text).unwrap();
+        text
     }
 
     /// Asks its local API.

@@ -10,7 +10,7 @@ mod sending;
 mod taking;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -199,7 +199,7 @@ impl Plans {
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts.lock().unwrap()
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ impl SavedPlans {
     }
 
     fn plans(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Plan>>> {
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plans.lock().unwrap()
     }
 
     /// What is to be written at present; nothing while the time is not known.

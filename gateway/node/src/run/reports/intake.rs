@@ -1,7 +1,7 @@
 //! Terminals' reports at their hub.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
@@ -60,7 +60,7 @@ impl Intake {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Heard>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heard.lock().unwrap()
     }
 
     fn take(&self, peer: u64, report: Report, at: Instant) {

@@ -1,7 +1,7 @@
 //! What a node says of its links.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -102,9 +102,7 @@ impl Reporter {
     }
 
     fn efficiencies(&self) -> MutexGuard<'_, BTreeMap<HopId, f64>> {
-        self.efficiencies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.efficiencies.lock().unwrap()
     }
 }
 

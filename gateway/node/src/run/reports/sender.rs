@@ -1,7 +1,7 @@
 //! Where the node's parts say what is to be reported.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use tokio::sync::mpsc;
@@ -58,7 +58,7 @@ impl ReportSender {
         let at = Instant::now();
         let uptime = at.duration_since(shared.started).as_millis();
         // Under the lock, so that they come out in the order of their stamps.
-        let mut stamps = shared.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stamps = shared.stamps.lock().unwrap();
         let report = stamps.stamp(body, u64::try_from(uptime).unwrap_or(u64::MAX));
         if shared.made.try_send(Made { report, at }).is_err() {
             shared.refused.fetch_add(1, Ordering::Relaxed);
