@@ -31,8 +31,8 @@ setup:
 	@.ci/setup
 
 build: setup
-	$(call timed,building underpass with satlink and swarm (first time: some minutes),\
-	    cargo build --locked --release -p underpass -p satlink -p swarm)
+	$(call timed,building underpass and the programs of its tests (first time: some minutes),\
+	    cargo build --locked --release -p underpass -p satlink -p shards -p swarm)
 
 demo: build
 	@PYTHONPATH=control-api $(PYTHON) -m tests.testbed.demo

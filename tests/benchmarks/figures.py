@@ -243,6 +243,32 @@ _ALL = [
     Figure(
         "loopback-64.rate", "Two proxies on loopback, 64 streams", "Mbit/s", more_is_better=True
     ),
+    *(
+        figure
+        for name, size in (("4k", "4 KiB"), ("64k", "64 KiB"))
+        for figure in (
+            Figure(
+                f"shards-one.{name}",
+                f"A hub's engine without sockets, 1,000 terminals, bundles of {size}: "
+                "per second of its processor time",
+                "bundles",
+                target=60_000.0 if name == "4k" else None,
+                more_is_better=True,
+            ),
+            Figure(
+                f"shards-pair.{name}",
+                "The same, the work of the terminals' engines counted too",
+                "bundles",
+                more_is_better=True,
+            ),
+            Figure(
+                f"shards-apart.{name}",
+                f"Two such hubs on two threads, bundles of {size}: against twice one alone",
+                "1",
+                more_is_better=True,
+            ),
+        )
+    ),
     Figure(
         "idle-streams.memory",
         "10,000 open idle streams, both nodes together",

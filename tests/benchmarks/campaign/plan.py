@@ -88,6 +88,7 @@ CAMPAIGN = (
     Entry("echo", 26.0, 28.0, _RIVALS),
     Entry("loopback", 14.0, fixed_s=20.0),
     Entry("idle-streams", 19.0, fixed_s=0.0),
+    Entry("shards", 10.0, fixed_s=0.0, share=0.25),
     Entry("disk-throughput", 14.0, fixed_s=20.0),
     Entry("disk-restart", 17.0, fixed_s=0.0),
     Entry("restart-blocked", 16.0, runs_at_least=20),

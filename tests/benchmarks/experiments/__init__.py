@@ -30,6 +30,7 @@ from tests.benchmarks.experiments import (
     report_to_plan,
     restart_blocked,
     satlink,
+    shards,
     soak,
     start_up,
     survival,
@@ -40,6 +41,7 @@ from tests.benchmarks.records import Result
 
 EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "satlink": satlink.run,
+    "shards": shards.run,
     "first-byte": first_byte.run,
     "object-1mb": objects.run_1mb,
     "object-1mb-idle": objects.run_1mb_idle,

@@ -1,0 +1,86 @@
+//! What the engines and their sessions are made from.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use underpass_bundle as bundle;
+use underpass_cla::{Class, SessionInfo};
+use underpass_engine::{EngineConfig, HopConfig, HopId};
+use underpass_scheduler::{self as scheduler, ClassConfig};
+use underpass_streams::Announcement;
+
+/// The hub's ipn node number; terminals have those above.
+pub const HUB: u64 = 1;
+/// The classes of each node, and so the sessions of each hop.
+pub const CLASSES: u64 = 3;
+/// The class of the streams.
+pub const STREAMS: Class = Class(2);
+
+/// A node with a hop to each of the neighbours; hops are numbered from 0.
+pub fn engine(node: u64, neighbours: impl Iterator<Item = u64>) -> EngineConfig {
+    let class = |class: u64| ClassConfig {
+        class: Class(class as u8),
+        priority: class as u8,
+        weight: 1,
+    };
+    let mut agent = bundle::Config::new(node, node << 40);
+    agent.store_bytes = 4 << 30;
+    agent.store_bundles = 1 << 20;
+    EngineConfig {
+        node,
+        incarnation: 1,
+        agent,
+        scheduler: scheduler::Config {
+            classes: (0..CLASSES).map(class).collect(),
+            utilisation: 1.0,
+        },
+        beam_rate_bps: Some(1_000_000_000_000),
+        hops: neighbours
+            .enumerate()
+            .map(|(number, neighbour)| hop(number as u64, neighbour))
+            .collect(),
+        routes: Vec::new(),
+        max_streams: 100,
+        window_bytes: None,
+        send_buffer_bytes: Some(1 << 20),
+        lifetime: Duration::from_secs(3600),
+        hold: Duration::from_secs(60),
+        edge: true,
+        reaches: Announcement::default(),
+        default_class: STREAMS,
+    }
+}
+
+fn hop(number: u64, neighbour: u64) -> HopConfig {
+    HopConfig {
+        id: HopId(number),
+        name: format!("hop{number}"),
+        neighbour,
+        weight: 1,
+        send_rate_bps: Some(100_000_000_000),
+        guaranteed_rate_bps: None,
+        line: None,
+        receive_rate_bps: Some(1_000_000_000),
+        rtt: Duration::from_millis(600),
+        mtu_bytes: 1500,
+        ipv6: false,
+        tls: true,
+    }
+}
+
+/// A session of a class, as TCPCLv4 over TLS has them.
+pub fn session(class: Class) -> SessionInfo {
+    SessionInfo {
+        peer_node_id: String::new(),
+        path: String::new(),
+        remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4556)),
+        class: Some(class),
+        standby: false,
+        incarnation: None,
+        resumes: true,
+        transfer_mru_bytes: 1 << 30,
+        tls: true,
+        exported_key: None,
+        congestion_control: String::new(),
+    }
+}
