@@ -115,6 +115,10 @@ pub trait Store: Send {
 
     /// Writes what is to be written behind, since the node ends.
     fn flush(&mut self);
+
+    /// Tells how many entries each map, set and queue has, by a name, for
+    /// diagnostics and tests.
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize));
 }
 
 /// A store in memory: it lives as long as the process.
@@ -178,4 +182,9 @@ impl Store for MemoryStore {
     fn handle_timeout(&mut self, _now: Instant) {}
 
     fn flush(&mut self) {}
+
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let MemoryStore { payloads } = self;
+        tell("stored payloads", payloads.len());
+    }
 }

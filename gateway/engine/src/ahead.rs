@@ -47,6 +47,24 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let ReadAhead {
+            withheld,
+            ended,
+            unwanted,
+            at: _,
+            ages,
+        } = self;
+        tell("streams sealed ahead", withheld.len());
+        tell(
+            "bundles withheld",
+            withheld.values().map(VecDeque::len).sum(),
+        );
+        tell("streams ended ahead", ended.len());
+        tell("streams unwanted ahead", unwanted.len());
+        tell("neighbours out of reach", ages.len());
+    }
+
     /// When [`Engine::read_ahead`] is due.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.at

@@ -17,6 +17,7 @@ mod ahead;
 mod config;
 mod control;
 mod engine;
+mod footprint;
 mod hop;
 mod ingress;
 mod link;

@@ -162,6 +162,24 @@ impl LinkState {
     }
 
     /// Sets the round trip, by which silence is judged.
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let LinkState {
+            rtt: _,
+            operator: _,
+            modem: _,
+            plan,
+            by_operator,
+            by_control,
+            contradicted: _,
+            probed: _,
+            heard: _,
+            released: _,
+            state: _,
+        } = self;
+        let planned = plan.len() + by_operator.len() + by_control.len();
+        tell("planned blockages", planned);
+    }
+
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
     }

@@ -76,6 +76,19 @@ pub(crate) struct RestoredStreams {
 }
 
 impl RestoredStreams {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let RestoredStreams {
+            withheld,
+            places,
+            asked,
+        } = self;
+        tell("restored streams", withheld.len());
+        let bundles = withheld.values().map(|withheld| withheld.bundles.len());
+        tell("restored bundles of streams", bundles.sum());
+        tell("places of restored bundles", places.len());
+        tell("peers asked", asked.len());
+    }
+
     fn of_peer(&self, peer: u64) -> Vec<FormerStream> {
         let first = (peer, 0, StreamId(0));
         let streams = each(self.withheld.range(first..)).map(|(stream, _)| *stream);

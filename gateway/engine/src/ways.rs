@@ -51,6 +51,33 @@ impl Ways {
         }
     }
 
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Ways {
+            names,
+            hops,
+            via,
+            routed,
+            peers,
+        } = self;
+        tell("names of hops", names.len());
+        tell("neighbours with hops", hops.len());
+        tell(
+            "hops of neighbours",
+            hops.values().map(|hops| hops.len()).sum(),
+        );
+        tell("nodes with a way", via.len());
+        tell("neighbours with nodes behind", routed.len());
+        tell(
+            "nodes behind neighbours",
+            routed.values().map(Vec::len).sum(),
+        );
+        tell("neighbours with peers", peers.len());
+        tell(
+            "peers behind neighbours",
+            peers.values().map(BTreeSet::len).sum(),
+        );
+    }
+
     /// Goes by other hops and routes from now on; streams lead where they led.
     pub fn replace(&mut self, hops: &[HopConfig], routes: &[RouteEntry]) {
         let before = std::mem::replace(self, Ways::new(hops, routes));

@@ -50,6 +50,17 @@ pub(crate) struct FairQueue {
 }
 
 impl FairQueue {
+    /// `flows` is what it was told of at once at most.
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let FairQueue {
+            flows,
+            order,
+            now: _,
+        } = self;
+        tell("fair flows", flows.len());
+        tell("queued fair flows", order.len());
+    }
+
     /// Registers `flow`, not queued, in place of any earlier one of its number.
     pub fn register(&mut self, flow: usize, weight: u64) {
         let fresh = Flow {

@@ -117,6 +117,33 @@ impl LinkScheduler {
         })
     }
 
+    /// Tells how many entries each map, set and queue has, by a name, which
+    /// may come more than once: for diagnostics and tests. Flows are as many
+    /// as there ever were at once.
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let LinkScheduler {
+            classes: _,
+            utilisation_ppm: _,
+            rate_bps: _,
+            bucket: _,
+            numbers,
+            terminals,
+            eligible,
+            signalling,
+            waiting,
+            active_weight: _,
+            subtracted_bps: _,
+        } = self;
+        tell("numbers of scheduled terminals", numbers.len());
+        tell("scheduled terminals", terminals.len());
+        for (_, terminal) in terminals {
+            terminal.footprint(tell);
+        }
+        eligible.footprint(tell);
+        signalling.footprint(tell);
+        tell("scheduled terminals in debt", waiting.len());
+    }
+
     /// Adds a terminal with its share `weight` (at least 1) of the root and,
     /// if it is shaped, its own rate in bit/s of IP; one that is there already
     /// gets the new weight and rate and keeps all else.

@@ -69,6 +69,21 @@ impl Terminal {
         }
     }
 
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Terminal {
+            id: _,
+            weight: _,
+            rate_bps: _,
+            subtracted_bps: _,
+            bucket: _,
+            blocked: _,
+            standing: _,
+            levels,
+            ready_levels: _,
+        } = self;
+        levels.iter().for_each(|level| level.footprint(tell));
+    }
+
     /// Sets the weights; the classes must be the same, in the same order.
     pub fn set_class_weights(&mut self, classes: &Classes) {
         for (level, member, weight) in classes.members() {

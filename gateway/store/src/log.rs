@@ -109,6 +109,42 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
+impl<D> Log<D> {
+    pub(crate) fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Log {
+            disk: _,
+            identity: _,
+            segment_bytes: _,
+            segments,
+            active,
+            index,
+            untold,
+            next_segment: _,
+            latest_ms: _,
+            moving: _,
+            reserve: _,
+            deleted,
+            undeleted,
+            uncut,
+        } = self;
+        segments.footprint(tell);
+        if let Some(Active {
+            number: _,
+            index,
+            unsynced,
+        }) = active
+        {
+            tell("index bytes of the active segment", index.len());
+            tell("unsynced releases", unsynced.len());
+        }
+        tell("bundles in the log", index.len());
+        untold.footprint(tell);
+        tell("deleted segments", deleted.len());
+        tell("undeleted segments", undeleted.len());
+        tell("uncut segments", uncut.len());
+    }
+}
+
 impl<D: Disk> Log<D> {
     pub(crate) fn new(disk: D, identity: Identity, segment_bytes: u64) -> Log<D> {
         Log {

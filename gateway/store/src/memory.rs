@@ -31,6 +31,15 @@ impl Residents {
         self.bytes
     }
 
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Residents {
+            order,
+            bytes: _,
+            tick: _,
+        } = self;
+        tell("resident payloads", order.len());
+    }
+
     /// Adds a payload; its place is where to find it again.
     pub fn insert(&mut self, id: u64, bytes: u64, why: Use) -> Place {
         self.tick += 1;

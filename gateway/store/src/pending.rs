@@ -19,6 +19,16 @@ impl Pending {
         self.queue.is_empty()
     }
 
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Pending {
+            queue,
+            places,
+            next_place: _,
+        } = self;
+        tell("pending puts", queue.len());
+        tell("places of pending puts", places.len());
+    }
+
     pub fn push(&mut self, put: Put) {
         let place = self.next_place;
         self.next_place += 1;

@@ -92,6 +92,25 @@ impl fmt::Debug for Shared {
     }
 }
 
+impl Board {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Board {
+            jobs,
+            done,
+            figures: _,
+        } = self;
+        let Jobs {
+            puts,
+            releases,
+            released_at_ms: _,
+            reads,
+            stop: _,
+        } = jobs;
+        tell("jobs", puts.len() + releases.len() + reads.len());
+        tell("jobs done", done.len());
+    }
+}
+
 impl Shared {
     /// `notify` is called when the worker has done something.
     pub fn new(notify: impl Fn() + Send + Sync + 'static) -> Arc<Shared> {

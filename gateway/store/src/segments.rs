@@ -25,6 +25,44 @@ pub struct Segments {
 }
 
 impl Segments {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Segments {
+            all,
+            bytes: _,
+            live_bytes: _,
+            needed_bytes: _,
+            needless,
+            by_part,
+            failing,
+            failed: _,
+        } = self;
+        tell("segments", all.len());
+        for segment in all.values() {
+            let Segment {
+                nonce: _,
+                length: _,
+                live,
+                live_bytes: _,
+                needed_bytes: _,
+                ids,
+                voids,
+                void_count,
+                voided_by,
+                closed: _,
+                failing: _,
+                resting: _,
+            } = segment;
+            tell("bundles in segments", *live);
+            tell("ids in segments", ids.len());
+            tell("segments voided", voids.len());
+            tell("records voided", *void_count);
+            tell("segments that void", voided_by.len());
+        }
+        tell("needless segments", needless.len());
+        tell("segments by part", by_part.len());
+        tell("failing segments", failing.len());
+    }
+
     pub fn len(&self) -> usize {
         self.all.len()
     }

@@ -429,4 +429,32 @@ impl Store for DiskStore {
             self.submit_next();
         }
     }
+
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let DiskStore {
+            // Its queues are the worker's, told there.
+            shared: _,
+            limits: _,
+            epoch: _,
+            entries,
+            behind,
+            behind_bytes,
+            uncommitted_bytes,
+            residents,
+            asked_bytes,
+            stalled: _,
+            restored,
+            first_free_id: _,
+            events,
+        } = self;
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        tell("stored bundles", entries.len());
+        tell("bundles to write behind", behind.len());
+        tell("bytes to write behind", bytes(*behind_bytes));
+        tell("bytes not committed", bytes(*uncommitted_bytes));
+        residents.footprint(tell);
+        tell("bytes asked for", bytes(*asked_bytes));
+        tell("restored bundles", restored.len());
+        tell("store events", events.len());
+    }
 }

@@ -8,6 +8,11 @@ use std::collections::BTreeMap;
 pub struct Untold(BTreeMap<u64, Vec<u64>>);
 
 impl Untold {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Untold(by_target) = self;
+        tell("untold releases", by_target.values().map(Vec::len).sum());
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

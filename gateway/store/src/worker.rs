@@ -97,6 +97,33 @@ impl<D: Disk> Worker<D> {
         self.shared.board().figures.clone()
     }
 
+    /// Tells how many entries each map, set and queue has, by a name, for
+    /// diagnostics and tests; those of the board that it shares with the store
+    /// among them. What of the log stays when all bundles are released is that
+    /// of the segments which compaction leaves.
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Worker {
+            log,
+            shared,
+            pending,
+            stalled: _,
+            to_move: _,
+            unverified,
+            unreadable,
+            done,
+            committed: _,
+            commits: _,
+            loaded: _,
+            lost: _,
+        } = self;
+        log.footprint(tell);
+        shared.board().footprint(tell);
+        pending.footprint(tell);
+        tell("bundles to verify", unverified.len());
+        tell("bundles to read again", unreadable.len());
+        tell("work done", done.len());
+    }
+
     /// Works until the store is dropped or closed and all is written.
     pub(crate) fn run(mut self) {
         let mut retry_at = Instant::now();

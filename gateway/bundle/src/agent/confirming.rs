@@ -25,6 +25,18 @@ pub(super) struct Unconfirmed {
     by_name: HashMap<WireName, u64>,
 }
 
+impl Unconfirmed {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Unconfirmed {
+            next: _,
+            owed,
+            by_name,
+        } = self;
+        tell("unconfirmed bundles", owed.len());
+        tell("unconfirmed bundles by name", by_name.len());
+    }
+}
+
 impl Agent {
     /// The service has made safe what came with this ticket: its custodian may
     /// forget it.

@@ -50,6 +50,20 @@ impl<K: Clone + Eq + Hash> Memory<K> {
         }
     }
 
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Memory {
+            entries,
+            order,
+            next_stamp: _,
+            ranges,
+            max_ranges: _,
+            age: _,
+        } = self;
+        tell("remembered names", entries.len());
+        tell("remembered names by age", order.len());
+        tell("remembered ranges", *ranges);
+    }
+
     pub fn contains(&self, name: &K, number: u64) -> bool {
         self.entries
             .get(name)

@@ -91,6 +91,37 @@ impl Neighbour {
         }
     }
 
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Neighbour {
+            queues,
+            signals,
+            sequence: _,
+            next_number: _,
+            unsignalled,
+            answerable,
+            down: _,
+            routed: _,
+            paused: _,
+            refusals: _,
+            delay: _,
+        } = self;
+        for queue in queues.values() {
+            let Queue {
+                again,
+                fresh,
+                bytes: _,
+                loading,
+                begins_anew: _,
+            } = queue;
+            tell("queued bundles", again.len() + fresh.len());
+            tell("bundles being read", usize::from(loading.is_some()));
+        }
+        tell("class queues", queues.len());
+        tell("signals to send", signals.len());
+        tell("custody without a signal", unsignalled.len());
+        tell("custody to be refused", answerable.len());
+    }
+
     /// Whether there is something to offer at present.
     pub fn has_pending(&self, class: Class) -> bool {
         if class == Class::SIGNALLING && !self.signals.is_empty() {

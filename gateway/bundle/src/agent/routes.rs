@@ -21,6 +21,11 @@ struct Range {
 }
 
 impl Routes {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Routes { ranges } = self;
+        tell("ranges of routes", ranges.len());
+    }
+
     /// Of routes that overlap, the first rules.
     pub fn new(routes: &[Route]) -> Routes {
         let mut ranges = BTreeMap::new();

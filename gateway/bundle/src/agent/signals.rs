@@ -54,6 +54,17 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Signals {
+            gathered,
+            custodians,
+            due,
+        } = self;
+        tell("gathered signals", gathered.len());
+        tell("custodians to signal to", custodians.len());
+        tell("signals by time", due.len());
+    }
+
     /// Adds one bundle's signal.
     pub fn add(
         &mut self,

@@ -35,6 +35,16 @@ impl Timestamps {
         }
     }
 
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Timestamps {
+            run_nonce: _,
+            clock: _,
+            current: _,
+            counts,
+        } = self;
+        tell("services with timestamps", counts.len());
+    }
+
     pub fn set_clock(&mut self, now: Instant, dtn_time_ms: u64) {
         self.clock = Some((now, dtn_time_ms));
         self.current = None;

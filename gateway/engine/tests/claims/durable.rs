@@ -86,4 +86,7 @@ impl Store for Durable {
     fn flush(&mut self) {
         self.0.flush();
     }
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        self.0.footprint(tell);
+    }
 }

@@ -190,6 +190,10 @@ impl Store for Watched {
     fn flush(&mut self) {
         self.asks(DiskStore::flush);
     }
+
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        self.store.footprint(tell);
+    }
 }
 
 impl World {

@@ -162,4 +162,8 @@ impl Store for Asked {
         self.asked.notify_one();
         self.store.flush();
     }
+
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        self.store.footprint(tell);
+    }
 }

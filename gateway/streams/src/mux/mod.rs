@@ -9,6 +9,7 @@ mod credit;
 mod egress;
 mod event;
 mod expiry;
+mod footprint;
 mod former;
 mod indices;
 mod ingress;

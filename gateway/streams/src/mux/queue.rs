@@ -395,6 +395,25 @@ impl Mux {
 }
 
 impl ClassQueue {
+    pub(super) fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let ClassQueue {
+            // Void entries are swept when they are the most, and when turns
+            // come; what counts is `flows`.
+            sparse: _,
+            busy: _,
+            flows,
+            sparse_flows: _,
+            opening,
+            bytes: _,
+            busy_turns: _,
+            withheld,
+            last_withheld: _,
+        } = self;
+        tell("flows", *flows);
+        tell("opening flows", *opening);
+        tell("withheld flows", withheld.len());
+    }
+
     fn of(classes: &mut Vec<ClassQueue>, class: Class) -> &mut ClassQueue {
         let class = usize::from(class.0);
         if classes.len() <= class {

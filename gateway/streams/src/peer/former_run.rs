@@ -17,6 +17,17 @@ pub(super) struct FormerRun {
     until: Instant,
 }
 
+impl FormerRun {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let FormerRun {
+            epoch: _,
+            mux,
+            until: _,
+        } = self;
+        mux.footprint(tell);
+    }
+}
+
 impl Peer {
     /// The peer is heard in a later run than before: its streams become those
     /// of a former run.

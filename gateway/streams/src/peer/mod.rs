@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 mod bounded;
+mod footprint;
 mod former_run;
 mod ingress;
 #[cfg(test)]

@@ -1,0 +1,72 @@
+//! How many entries everything has that can grow.
+
+use std::collections::BTreeSet;
+
+use super::Agent;
+
+impl Agent {
+    /// Tells how many entries each map, set and queue has, those of the store
+    /// too, by a name, which may come more than once: for diagnostics and
+    /// tests. What grows and does not shrink again when nothing is stored is a
+    /// leak. Neighbours stay with their custody sequence, and names are
+    /// remembered until they are old.
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        // Without `..`: a field that is added has to be thought of here.
+        let Agent {
+            config: _,
+            routes,
+            admin: _,
+            store,
+            timestamps,
+            bundles,
+            next_id: _,
+            by_name,
+            ordered,
+            // By class, whose number is bounded.
+            tally: _,
+            uncommitted,
+            unconfirmed,
+            used_bytes: _,
+            neighbours,
+            sequences,
+            transmissions,
+            next_key: _,
+            seen,
+            taken,
+            signals,
+            custody_timers,
+            expiries,
+            pauses,
+            reports: _,
+            events,
+            undelivered,
+            undelivered_bytes: _,
+            woken,
+        } = self;
+        routes.footprint(tell);
+        store.footprint(tell);
+        timestamps.footprint(tell);
+        tell("bundles", bundles.len());
+        tell("bundles by name", by_name.len());
+        tell("endpoints with custody", ordered.len());
+        let ordered = ordered.values().map(BTreeSet::len);
+        tell("bundles in order", ordered.sum());
+        tell("bundles not committed", uncommitted.len());
+        unconfirmed.footprint(tell);
+        tell("neighbours", neighbours.len());
+        for neighbour in neighbours.values() {
+            neighbour.footprint(tell);
+        }
+        tell("custody sequences", sequences.len());
+        tell("transmissions", transmissions.len());
+        seen.footprint(tell);
+        taken.footprint(tell);
+        signals.footprint(tell);
+        tell("custody timers", custody_timers.len());
+        tell("expiries", expiries.len());
+        tell("pauses", pauses.len());
+        tell("bundle events", events.len());
+        tell("undelivered bundles", *undelivered);
+        tell("woken neighbours", woken.len());
+    }
+}

@@ -1,0 +1,135 @@
+//! How many entries everything has that can grow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::Engine;
+use crate::hop::Hop;
+use crate::sessions::SessionState;
+
+impl Engine {
+    /// How many entries the maps, sets and queues of the node have, by a name,
+    /// those of scheduler, bundle node, store and streams too: for diagnostics
+    /// and tests. What grows and does not shrink again when nothing is left to
+    /// be done is a leak. What stays is said where it is: of each node that was
+    /// ever met its numbers of streams and custody, of bundles their names
+    /// until they are old. Costs a visit of every hop, neighbour and peer.
+    pub fn footprint(&self) -> BTreeMap<&'static str, usize> {
+        let mut sums = BTreeMap::new();
+        self.tell_footprint(&mut |name, entries| *sums.entry(name).or_insert(0) += entries);
+        sums
+    }
+
+    fn tell_footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        // Without `..`: a field that is added has to be thought of here.
+        let Engine {
+            config,
+            agent,
+            scheduler,
+            hops,
+            peers,
+            peer_due,
+            peer_times,
+            waiting,
+            last_sealed,
+            sessions,
+            transfers,
+            carried,
+            went_again,
+            starved,
+            last_fed: _,
+            opened,
+            flush_at: _,
+            utc: _,
+            // Two plans at most.
+            beam: _,
+            beam_by_operator: _,
+            beam_rate_bps: _,
+            unchanged: _,
+            link_times,
+            ahead,
+            actions,
+            wake_at: _,
+            classes: _,
+            ways,
+            stream_counts,
+            stream_count,
+            restored,
+        } = self;
+        tell("configured hops", config.hops.len());
+        tell("configured routes", config.routes.len());
+        agent.footprint(tell);
+        scheduler.footprint(tell);
+        tell("hops", hops.len());
+        hops.values().for_each(|hop| hop.footprint(tell));
+        tell("peers", peers.len());
+        peers.values().for_each(|peer| peer.footprint(tell));
+        tell("peers with streams to expire", peer_due.len());
+        tell("peers by time", peer_times.len());
+        tell("neighbours and classes", waiting.len());
+        let behind = waiting.values().map(BTreeSet::len);
+        tell("peers with something to seal", behind.sum());
+        tell("peers sealed last", last_sealed.len());
+        tell("sessions", sessions.len());
+        sessions.values().for_each(|state| state.footprint(tell));
+        tell("transfers", transfers.len());
+        tell("bundles of streams", carried.len());
+        tell("classes where bundles went again", went_again.len());
+        tell("starved hops", starved.len());
+        tell("peers with streams to open", opened.len());
+        tell("hops by time", link_times.len());
+        ahead.footprint(tell);
+        tell("actions", actions.len());
+        ways.footprint(tell);
+        tell("peers with a count of streams", stream_counts.len());
+        tell("counted streams", *stream_count);
+        restored.footprint(tell);
+    }
+}
+
+impl Hop {
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Hop {
+            config: _,
+            ceiling: _,
+            wire: _,
+            sessions,
+            classless,
+            link,
+            link_at: _,
+            blocked: _,
+            mru_bytes: _,
+            subtracted_bps: _,
+            by_operator: _,
+            followed: _,
+            weight: _,
+            segment: _,
+            guaranteed_bps: _,
+            paced_bps: _,
+            traffic: _,
+            ready,
+        } = self;
+        let of_classes = sessions.iter().map(BTreeSet::len);
+        tell(
+            "sessions of hops",
+            of_classes.sum::<usize>() + classless.len(),
+        );
+        link.footprint(tell);
+        tell("ready classes", ready.len());
+    }
+}
+
+impl SessionState {
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let SessionState {
+            hop: _,
+            info: _,
+            ready: _,
+            room_bytes: _,
+            in_flight,
+            long_in_flight,
+            stale: _,
+        } = self;
+        tell("transfers of sessions", in_flight.len());
+        tell("long transfers of sessions", long_in_flight.len());
+    }
+}
