@@ -21,5 +21,6 @@ pub use class::Class;
 pub use key::ExportedKey;
 pub use node::{Node, Outcome, Refusal};
 pub use session::{
-    Down, PathFigures, Resume, SHORT_BUNDLES_BYTES, Session, SessionId, SessionInfo, Transfer,
+    Down, PathFigures, Resume, SHORT_BUNDLE_BYTES, SHORT_BUNDLES_BYTES, Session, SessionId,
+    SessionInfo, Transfer,
 };

@@ -135,6 +135,10 @@ pub enum Down {
 /// that become due at the same instant need not wait for each other.
 pub const SHORT_BUNDLES_BYTES: u64 = 32 << 10;
 
+/// A bundle of at most so many bytes is short: it has few segments, so few of
+/// them are lost.
+pub const SHORT_BUNDLE_BYTES: u64 = 16 << 10;
+
 /// What a session offers to the node. Calls never block.
 pub trait Session: Send + Sync {
     /// Takes a bundle; called only after [`crate::Node::ready`], once for each,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_bundle::{self as bundle, BundleId, NeighbourId, Offer};
-use underpass_cla::{Class, SessionId, Transfer};
+use underpass_cla::{Class, SHORT_BUNDLE_BYTES, SessionId, Transfer};
 use underpass_scheduler::{Decision, Leaf};
 use underpass_streams::{Peer, Sealed, StreamId};
 use underpass_work::each;
@@ -26,10 +26,6 @@ const LEAST_PAYLOAD_BYTES: u64 = 512;
 /// A full store frees itself piece by piece; it is filled again when at least
 /// this part (1/n) of it is free, lest bundles become ever smaller.
 const STORE_PART: u64 = 8;
-
-/// Larger bundles of streams that begin take the session of their class: many
-/// segments have many losses.
-const EXPRESS_BYTES: u64 = 16 << 10;
 
 impl Engine {
     /// Sends all that may be sent now.
@@ -72,7 +68,7 @@ impl Engine {
             chunks: offer.chunks,
             resume: offer.resume,
         };
-        let short = sparse && transfer.len() <= EXPRESS_BYTES;
+        let short = sparse && transfer.len() <= SHORT_BUNDLE_BYTES;
         let express = match short {
             true => self.express(id, leaf.class, session, transfer.len()),
             false => None,

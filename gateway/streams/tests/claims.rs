@@ -458,6 +458,26 @@ fn a_stream_that_begins_in_pieces_goes_first_until_it_has_sent_a_quantum() {
 }
 
 #[test]
+fn what_is_short_leaves_in_a_short_bundle_beside_what_begins_with_much() {
+    let mut pair = Pair::acquainted(Config::default());
+    let mut begin = |bytes: usize| {
+        let id = pair.terminal.open(pair.now, open()).unwrap().1;
+        let data = vec![0; bytes].into();
+        pair.terminal.current().write(id, data).unwrap();
+    };
+    begin(300);
+    begin(400);
+    begin(1 << 20);
+    begin(500);
+    begin(600);
+    let mut next = || joined(sealed(&mut pair.terminal, CLASS, 256 * 1024).unwrap()).len();
+    let lengths = [next(), next(), next()];
+    assert!(lengths[0] < 1_000, "{lengths:?}");
+    assert!((64 * 1024..66 * 1024).contains(&lengths[1]), "{lengths:?}");
+    assert!(lengths[2] < 1_500, "{lengths:?}");
+}
+
+#[test]
 fn bytes_after_set_class_leave_in_the_other_class() {
     let mut pair = Pair::acquainted(Config::default());
     let id = pair.terminal.open(pair.now, open()).unwrap().1;

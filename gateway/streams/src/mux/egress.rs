@@ -1,7 +1,7 @@
 //! Payloads out: sealed when they are asked for, not before.
 
 use bytes::Bytes;
-use underpass_cla::Class;
+use underpass_cla::{Class, SHORT_BUNDLE_BYTES};
 
 use super::queue::{Flow, Place};
 use super::{Counters, Mux};
@@ -18,6 +18,9 @@ const MAX_LOOSE: usize = 65_536;
 /// A payload that is not empty takes at least so much of a further stream, or
 /// nothing.
 const LEAST_TAIL_BYTES: usize = 256;
+
+/// What a bundle adds to its payload, at most.
+const BUNDLE_OVERHEAD_BYTES: u64 = 512;
 
 /// What leaves next.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,7 +52,12 @@ impl Mux {
         let room = class != self.config.control_class || self.seal_control(&mut sealer);
         while room && let Some(flow) = self.next_turn(class) {
             // Those that begin or send seldom do not wait for the others' bytes.
-            if sparse && !streams.is_empty() && !self.was_sparse(flow) {
+            let sealed = (limit - sealer.room()) as u64;
+            let goes_along = || {
+                let fits = limit as u64 <= SHORT_BUNDLE_BYTES;
+                self.was_sparse(flow) && (fits || self.stays_short(flow, sealed, quantum))
+            };
+            if sparse && !streams.is_empty() && !goes_along() {
                 self.return_turn(flow);
                 break;
             }
@@ -83,6 +91,22 @@ impl Mux {
         self.counters.payloads_sent += 1;
         let parts = sealer.finish();
         Some(Sealed::Payload { parts, streams })
+    }
+
+    /// Whether a payload with this flow's turn too makes a short bundle. Short
+    /// flows that begin or send seldom do not leave in long bundles: they would
+    /// wait for the lost segments of these.
+    fn stays_short(&self, flow: Flow, sealed_bytes: u64, quantum: u64) -> bool {
+        let Flow::Stream(id) = flow else {
+            return false;
+        };
+        let most = SHORT_BUNDLE_BYTES - BUNDLE_OVERHEAD_BYTES;
+        let turn = self
+            .streams
+            .get(&id)
+            .map(|stream| Self::turn(stream, quantum));
+        let bytes = self.sendable(id).min(turn.unwrap_or(quantum));
+        sealed_bytes + bytes <= most
     }
 
     /// Whether there are frames for the control class.

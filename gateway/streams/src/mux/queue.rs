@@ -290,11 +290,15 @@ impl Mux {
     /// Begins the stream's turn, unless one that was cut goes on.
     pub(super) fn begin_turn(stream: &mut Stream, quantum: u64) {
         stream.fresh = stream.fresh.min(quantum);
-        if stream.deficit == 0 {
-            stream.deficit = match stream.sparse {
-                true => stream.fresh,
-                false => quantum,
-            };
+        stream.deficit = Self::turn(stream, quantum);
+    }
+
+    /// What the stream may send in its turn, bytes.
+    pub(super) fn turn(stream: &Stream, quantum: u64) -> u64 {
+        match stream.deficit {
+            0 if stream.sparse => stream.fresh.min(quantum),
+            0 => quantum,
+            left => left,
         }
     }
 
