@@ -18,8 +18,9 @@ struct Answer {
 pub fn execute(socket: &Path) -> Result<(), ClientError> {
     let answer = client::ask(socket, "POST", "/v1/reload", None)?;
     let answer: Answer = serde_json::from_slice(&answer)?;
-    match answer.changes.is_empty() {
-        true => client::print("nothing has changed"),
-        false => client::print(&answer.changes.join("\n")),
-    }
+    let text = match answer.changes.is_empty() {
+        true => "nothing has changed".to_owned(),
+        false => answer.changes.join("\n"),
+    };
+    client::print(&format!("{text}\n"))
 }
