@@ -1,6 +1,7 @@
 //! `underpass`: one node of the gateway, terminal, hub or relay by its
 //! configuration.
 
+mod allocator;
 mod api;
 mod cli;
 mod client;

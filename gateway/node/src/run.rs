@@ -31,6 +31,7 @@ use underpass_engine::{Engine, EngineError};
 use underpass_reports::{Body, PlanAcknowledgement};
 use underpass_store::OpenError;
 
+use crate::allocator;
 use crate::api::{self, ApiError, ApiState};
 use crate::clock::{self, ControlClock};
 use crate::config::{Config, ConfigError, Current, Document, Role};
@@ -158,6 +159,9 @@ pub fn run(file: &Path) -> Result<(), RunError> {
         source,
     })?;
     descriptors::prepare();
+    if config.node.role == Role::Terminal {
+        allocator::save_memory();
+    }
     // Before the first thread: rights are the thread's, and are inherited.
     let helper = privileged::start(&config)?.map(Arc::new);
     let confinement = confinement::confine(&config, file, helper.is_some());

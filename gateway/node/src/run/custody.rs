@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use underpass_bundle::{MemoryStore, Store};
 use underpass_store::{Handle, Limits, Monitor, OpenError, Report};
 
+use crate::allocator;
 use crate::config::{Config, Durability};
 use crate::shell::Shell;
 
@@ -187,7 +188,7 @@ impl Custody {
                 {
                     shell.with(|engine, now| engine.store_moved(now));
                 }
-                let _ = tokio::task::spawn_blocking(trim_memory).await;
+                let _ = tokio::task::spawn_blocking(allocator::trim).await;
             }
         }
     }
@@ -199,19 +200,6 @@ impl Custody {
         let _ = tokio::task::spawn_blocking(move || self.handle.close()).await;
     }
 }
-
-/// Returns the memory of payloads that are on the disk by now to the system. They
-/// leave holes between those that stay, and glibc keeps these by itself.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn trim_memory() {
-    // SAFETY: malloc_trim(3) may be called by any thread at any time; it takes
-    // the allocator's own locks.
-    unsafe { libc::malloc_trim(0) };
-}
-
-/// Other allocators return free memory to the system.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn trim_memory() {}
 
 #[cfg(test)]
 mod tests {
