@@ -133,16 +133,20 @@ pub enum Down {
 
 /// Short bundles that a session takes each time that it is ready, bytes: those
 /// that become due at the same instant need not wait for each other.
-pub const SHORT_BUNDLES_BYTES: u64 = 32 << 10;
+pub const EXPRESS_ROOM_BYTES: u64 = 32 << 10;
 
 /// A bundle of at most so many bytes is short: it has few segments, so few of
 /// them are lost.
 pub const SHORT_BUNDLE_BYTES: u64 = 16 << 10;
 
+/// What a bundle adds to its payload at most: primary block, age, hop count,
+/// previous node, custody, CRCs.
+pub const BUNDLE_OVERHEAD_BYTES: u64 = 512;
+
 /// What a session offers to the node. Calls never block.
 pub trait Session: Send + Sync {
     /// Takes a bundle; called only after [`crate::Node::ready`], once for each,
-    /// or for some short bundles of together [`SHORT_BUNDLES_BYTES`] at most.
+    /// or for some short bundles of together [`EXPRESS_ROOM_BYTES`] at most.
     fn offer(&self, transfer: Transfer);
 
     /// Sets the rate allocated to the path, bit/s counted as IP bytes on the

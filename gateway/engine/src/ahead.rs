@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use underpass_bundle::BundleId;
+use underpass_cla::BUNDLE_OVERHEAD_BYTES;
 use underpass_streams::Flow;
 use underpass_work::each;
 
 use crate::engine::Engine;
-use crate::pump::BUNDLE_OVERHEAD_BYTES;
 use crate::restored;
 use crate::streams::StreamKey;
 

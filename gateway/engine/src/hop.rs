@@ -221,12 +221,12 @@ impl Hop {
     /// until another is there.
     pub fn carrier(&self, class: Class) -> Option<SessionId> {
         let of = |class: Class| self.sessions.get(usize::from(class.0));
-        let own = of(class).into_iter().chain([&self.classless]);
-        let signalling = of(Class::SIGNALLING);
-        let alone = self.sessions.iter().filter(|set| !set.is_empty()).count() == 1;
-        own.chain(signalling.filter(|_| alone))
-            .find_map(BTreeSet::first)
-            .copied()
+        let mut own = of(class).into_iter().chain([&self.classless]);
+        let alone = || {
+            let up = self.sessions.iter().filter(|set| !set.is_empty());
+            of(Class::SIGNALLING).filter(|_| up.count() == 1)?.first()
+        };
+        own.find_map(BTreeSet::first).or_else(alone).copied()
     }
 
     pub fn insert(&mut self, class: Option<Class>, session: SessionId) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_bundle::{self as bundle, BundleId, NeighbourId, Offer};
-use underpass_cla::{Class, SHORT_BUNDLE_BYTES, SessionId, Transfer};
+use underpass_cla::{BUNDLE_OVERHEAD_BYTES, Class, SHORT_BUNDLE_BYTES, SessionId, Transfer};
 use underpass_scheduler::{Decision, Leaf};
 use underpass_streams::{Peer, Sealed, StreamId};
 use underpass_work::each;
@@ -13,11 +13,6 @@ use underpass_work::each;
 use crate::engine::{Action, Carried, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 use crate::sessions::InFlight;
-
-/// What a bundle adds to its payload at most: primary block, age, hop count,
-/// previous node, custody, CRCs, as the agent estimates them before it offers
-/// a bundle to a session of limited MRU.
-pub(crate) const BUNDLE_OVERHEAD_BYTES: u64 = 512;
 
 /// Streams seal no less than this where they have more: a session with a
 /// smaller MRU gets nothing.

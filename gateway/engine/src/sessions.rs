@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use underpass_bundle::NeighbourId;
-use underpass_cla::{Class, Outcome, SHORT_BUNDLES_BYTES, SessionId, SessionInfo};
+use underpass_cla::{Class, EXPRESS_ROOM_BYTES, Outcome, SessionId, SessionInfo};
 use underpass_scheduler::Leaf;
 
 use crate::engine::{Action, Engine};
@@ -113,7 +113,7 @@ impl Engine {
     pub fn session_ready(&mut self, now: Instant, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.ready = true;
-            session.room_bytes = SHORT_BUNDLES_BYTES;
+            session.room_bytes = EXPRESS_ROOM_BYTES;
             let hop = session.hop;
             self.update_leaves(hop);
             self.after_change(now);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use underpass_cla::{Class, Outcome, Refusal, SHORT_BUNDLES_BYTES, SessionId};
+use underpass_cla::{Class, EXPRESS_ROOM_BYTES, Outcome, Refusal, SessionId};
 use underpass_engine::{EngineConfig, HopId};
 use underpass_scheduler::ClassConfig;
 use underpass_streams::Event;
@@ -282,7 +282,7 @@ fn what_begins_at_the_same_instant_shares_the_free_session() {
     }
     let urgent = by_session[&URGENT_SESSION];
     assert!(
-        (30_000..=SHORT_BUNDLES_BYTES).contains(&urgent),
+        (30_000..=EXPRESS_ROOM_BYTES).contains(&urgent),
         "{by_session:?}"
     );
 }

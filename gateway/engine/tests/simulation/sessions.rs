@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use underpass_cla::{Class, Outcome, Refusal, SHORT_BUNDLES_BYTES, SessionId};
+use underpass_cla::{Class, EXPRESS_ROOM_BYTES, Outcome, Refusal, SessionId};
 use underpass_engine::HopId;
 
 use crate::custody::{Name, name_of};
@@ -26,7 +26,7 @@ impl World {
         let left = room.and_then(|room| match transfer.len() <= *room {
             true => Some(*room - transfer.len()),
             // Nothing goes behind a long one, which goes only first.
-            false => (*room == SHORT_BUNDLES_BYTES).then_some(0),
+            false => (*room == EXPRESS_ROOM_BYTES).then_some(0),
         });
         let Some(left) = left else {
             panic!("node {node} offers to {session:?}, which is not ready");
@@ -205,7 +205,7 @@ impl World {
         }
         let node = self.node_at(pair, end);
         let id = self.pairs[pair].ids[end];
-        self.nodes[node].ready.insert(id, SHORT_BUNDLES_BYTES);
+        self.nodes[node].ready.insert(id, EXPRESS_ROOM_BYTES);
         self.call(node, |engine, now| engine.session_ready(now, id));
     }
 

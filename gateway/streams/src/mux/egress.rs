@@ -1,7 +1,7 @@
 //! Payloads out: sealed when they are asked for, not before.
 
 use bytes::Bytes;
-use underpass_cla::{Class, SHORT_BUNDLE_BYTES};
+use underpass_cla::{BUNDLE_OVERHEAD_BYTES, Class, SHORT_BUNDLE_BYTES};
 
 use super::queue::{Flow, Place};
 use super::{Counters, Mux};
@@ -18,9 +18,6 @@ const MAX_LOOSE: usize = 65_536;
 /// A payload that is not empty takes at least so much of a further stream, or
 /// nothing.
 const LEAST_TAIL_BYTES: usize = 256;
-
-/// What a bundle adds to its payload, at most.
-const BUNDLE_OVERHEAD_BYTES: u64 = 512;
 
 /// What leaves next.
 #[derive(Debug, PartialEq, Eq)]
