@@ -4,10 +4,10 @@
 //! [`StoreEvent`], what has become of it. So a disk may be slow without
 //! holding up a link.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use underpass_work::FastMap;
 
 use crate::agent::BundleId;
 
@@ -124,7 +124,7 @@ pub trait Store: Send {
 /// A store in memory: it lives as long as the process.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    payloads: HashMap<BundleId, Vec<Bytes>>,
+    payloads: FastMap<BundleId, Vec<Bytes>>,
 }
 
 impl Store for MemoryStore {

@@ -438,7 +438,7 @@ fn a_store_with_a_full_neighbour_is_woken_when_the_pause_ends() {
     net.finish(0, &offer, Outcome::Refused(Refusal::NoResources));
     assert!(!net.agents[0].has_pending(NeighbourId(2), BULK));
     net.pass(Duration::from_secs(1));
-    let woken = |event: &Event| matches!(event, Event::Woken { class: BULK, .. });
+    let woken = |event: &Event| matches!(event, Event::Woken { class: None, .. });
     assert!(net.events(0).iter().any(woken));
     assert!(net.agents[0].has_pending(NeighbourId(2), BULK));
 }

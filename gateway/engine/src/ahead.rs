@@ -36,10 +36,6 @@ const STORE_EIGHTHS: u64 = 6;
 pub(crate) struct ReadAhead {
     /// By stream, the oldest first.
     withheld: BTreeMap<StreamKey, VecDeque<BundleId>>,
-    /// Streams that have ended with bytes left to seal.
-    ended: Vec<StreamKey>,
-    /// Streams of which nobody wants what is withheld.
-    unwanted: Vec<StreamKey>,
     /// When bytes that wait are sealed next.
     at: Option<Instant>,
     /// Ages passed, by neighbours to which nothing can be sent.
@@ -50,8 +46,6 @@ impl ReadAhead {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let ReadAhead {
             withheld,
-            ended,
-            unwanted,
             at: _,
             ages,
         } = self;
@@ -60,8 +54,6 @@ impl ReadAhead {
             "bundles withheld",
             withheld.values().map(VecDeque::len).sum(),
         );
-        tell("streams ended ahead", ended.len());
-        tell("streams unwanted ahead", unwanted.len());
         tell("neighbours out of reach", ages.len());
     }
 
@@ -113,7 +105,7 @@ impl Engine {
     /// What one stream may have in the store beyond its credit.
     fn share_beyond_credit(&self) -> u64 {
         let store = self.config.agent.store_bytes / 8 * STORE_EIGHTHS;
-        store / (self.stream_count as u64).max(1)
+        store / (self.peers.stream_count() as u64).max(1)
     }
 
     /// The nodes by way of a neighbour that streams lead to.
@@ -122,10 +114,7 @@ impl Engine {
     }
 
     fn set_beyond_credit(&mut self, peer: u64, bytes: u64) {
-        if let Some(streams) = self.peers.get_mut(&peer) {
-            streams.current().set_beyond_credit(bytes);
-            self.gather(peer);
-        }
+        self.change_streams(peer, |streams| streams.current().set_beyond_credit(bytes));
     }
 
     /// The largest payload that may be sealed ahead for a peer: of a bundle
@@ -143,14 +132,16 @@ impl Engine {
 
     /// Takes into custody what the streams with a peer have waiting.
     fn seal_ahead(&mut self, now: Instant, peer: u64) {
-        let Some(streams) = self.peers.get_mut(&peer) else {
+        let streams = self.change_streams(peer, |streams| {
+            let ids = streams.current().streams_with_output();
+            (streams.epoch(), ids)
+        });
+        let Some((epoch, ids)) = streams else {
             return;
         };
-        let epoch = streams.epoch();
-        for id in streams.current().streams_with_output() {
+        for id in ids {
             self.seal_stream_ahead(now, StreamKey { peer, epoch, id });
         }
-        self.gather(peer);
     }
 
     /// Takes into custody what a stream has waiting.
@@ -159,14 +150,14 @@ impl Engine {
         let (peer, Some(most)) = (key.peer, self.largest_ahead(key.peer)) else {
             return;
         };
-        let receiver = self.peers.get(&peer).and_then(|s| s.peer_incarnation());
+        let receiver = self.peers.get(peer).and_then(|s| s.peer_incarnation());
         // Where the store has no room, bytes wait and slow their source. What
         // has to be said of them needs room as well.
         while let free = self.agent.free_bytes().saturating_sub(self.least_free())
             && free > 0
-            && let Some(mux) = self.streams_of(key)
             && let limit = usize::try_from(most.min(free)).unwrap_or(usize::MAX)
-            && let Some(ahead) = mux.seal_ahead(key.id, limit)
+            && let sealed = self.change_run(key, |mux| mux.seal_ahead(key.id, limit))
+            && let Some(ahead) = sealed.flatten()
         {
             let send = self.stream_bundle(peer, ahead.class, ahead.payload.clone(), false);
             let note = restored::note(receiver.unwrap_or(0), key.id, ahead.end);
@@ -188,32 +179,16 @@ impl Engine {
     /// ended in both directions: nobody waits for it any more who could notice
     /// that it is lost with the process. Forgets what nobody wants.
     pub(crate) fn seal_ended(&mut self, now: Instant) {
-        for key in std::mem::take(&mut self.ahead.ended) {
+        for key in self.peers.take_ended() {
             if self.agent.is_durable() {
                 self.seal_stream_ahead(now, key);
-                self.gather(key.peer);
             }
         }
-        for key in std::mem::take(&mut self.ahead.unwanted) {
+        for key in self.peers.take_unwanted() {
             for bundle in self.ahead.withheld.remove(&key).unwrap_or_default() {
                 self.agent.discard(now, bundle);
                 self.is_acknowledged(bundle);
             }
-        }
-    }
-
-    /// Notes which streams with a peer have ended, and of which nobody wants
-    /// what is withheld.
-    pub(crate) fn note_ended(&mut self, peer: u64) {
-        let Some(streams) = self.peers.get_mut(&peer) else {
-            return;
-        };
-        while let Some((epoch, id)) = streams.poll_unwanted() {
-            self.ahead.unwanted.push(StreamKey { peer, epoch, id });
-        }
-        let epoch = streams.epoch();
-        while let Some(id) = streams.poll_ended() {
-            self.ahead.ended.push(StreamKey { peer, epoch, id });
         }
     }
 
@@ -222,7 +197,7 @@ impl Engine {
         let id = match flow {
             Flow::Restored { run, id } => self.let_restored_leave((peer, run, id))?,
             Flow::Stream(id) => {
-                let epoch = self.peers.get(&peer)?.epoch();
+                let epoch = self.peers.get(peer)?.epoch();
                 let key = StreamKey { peer, epoch, id };
                 let withheld = self.ahead.withheld.get_mut(&key)?;
                 let oldest = withheld.pop_front();

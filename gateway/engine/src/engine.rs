@@ -1,6 +1,6 @@
 //! The engine's state, its making, and its time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,12 +10,15 @@ use underpass_bundle::{
 };
 use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{self as scheduler, LinkScheduler};
-use underpass_streams::{self as streams, Epoch, PayloadError, Peer, StreamId};
+use underpass_streams::{self as streams, Epoch, PayloadError, StreamId};
+use underpass_work::FastMap;
 
 use crate::ahead::ReadAhead;
 use crate::config::EngineConfig;
 use crate::hop::{Hop, HopId};
+use crate::leaves::ChangedLeaves;
 use crate::link::{LinkChange, Utc};
+use crate::peers::Peers;
 use crate::planned::{Followed, PlanChange, Unchanged};
 use crate::restored::RestoredStreams;
 use crate::services::Message;
@@ -110,20 +113,14 @@ pub struct Engine {
     pub(crate) scheduler: LinkScheduler,
     pub(crate) hops: BTreeMap<HopId, Hop>,
     /// Streams, by the edge node at their other end.
-    pub(crate) peers: BTreeMap<u64, Peer>,
-    /// When streams are to be looked at for what has expired, by peer.
-    pub(crate) peer_due: HashMap<u64, Instant>,
-    /// The same, in order.
-    pub(crate) peer_times: BTreeSet<(Instant, u64)>,
-    /// Edge nodes with something to seal, by the neighbour that leads to them.
-    pub(crate) waiting: BTreeMap<(u64, Class), BTreeSet<u64>>,
-    /// The peer whose bytes were sealed last, by neighbour and class.
-    pub(crate) last_sealed: HashMap<(u64, Class), u64>,
-    pub(crate) sessions: HashMap<SessionId, SessionState>,
+    pub(crate) peers: Peers,
+    /// Leaves of which the scheduler is to be told anew.
+    pub(crate) changed: ChangedLeaves,
+    pub(crate) sessions: FastMap<SessionId, SessionState>,
     /// Transfers offered and not ended.
-    pub(crate) transfers: HashMap<u64, InFlight>,
+    pub(crate) transfers: FastMap<u64, InFlight>,
     /// By bundle that no custodian has acknowledged.
-    pub(crate) carried: HashMap<BundleId, Carried>,
+    pub(crate) carried: FastMap<BundleId, Carried>,
     /// Neighbours and classes where a bundle has just gone again: it is the
     /// turn of a stream that begins or sends seldom.
     pub(crate) went_again: HashSet<(u64, Class)>,
@@ -131,9 +128,6 @@ pub struct Engine {
     pub(crate) starved: BTreeSet<HopId>,
     /// The one of them that was fed last.
     pub(crate) last_fed: HopId,
-    /// Peers with requests to open that wait for their first bytes.
-    pub(crate) opened: BTreeSet<u64>,
-    pub(crate) flush_at: Option<Instant>,
     /// The time of day, where it is known.
     pub(crate) utc: Option<Utc>,
     /// The plans of the beam, whose capacity and shares hold for all hops.
@@ -152,9 +146,6 @@ pub struct Engine {
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
     pub(crate) ways: Ways,
-    /// Streams of each peer, and of all.
-    pub(crate) stream_counts: HashMap<u64, usize>,
-    pub(crate) stream_count: usize,
     /// Streams' bundles of earlier runs of this node.
     pub(crate) restored: RestoredStreams,
 }
@@ -201,22 +192,17 @@ impl Engine {
         let ways = Ways::new(&config.hops, &config.routes);
         let mut engine = Engine {
             agent: Agent::with_store(config.agent.clone(), store),
+            peers: Peers::new(classes.clone(), config.default_class),
             config,
             scheduler,
             hops,
-            peers: BTreeMap::new(),
-            peer_due: HashMap::new(),
-            peer_times: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            last_sealed: HashMap::new(),
-            sessions: HashMap::new(),
-            transfers: HashMap::new(),
-            carried: HashMap::new(),
+            changed: ChangedLeaves::default(),
+            sessions: FastMap::default(),
+            transfers: FastMap::default(),
+            carried: FastMap::default(),
             went_again: HashSet::new(),
             starved: BTreeSet::new(),
             last_fed: HopId(0),
-            opened: BTreeSet::new(),
-            flush_at: None,
             utc: None,
             beam: Followed::default(),
             beam_by_operator: None,
@@ -227,8 +213,6 @@ impl Engine {
             wake_at: None,
             classes,
             ways,
-            stream_counts: HashMap::new(),
-            stream_count: 0,
             restored: RestoredStreams::default(),
             ahead: ReadAhead::default(),
         };
@@ -245,11 +229,11 @@ impl Engine {
     /// When [`Engine::handle_timeout`] must be called at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
         let links = self.link_times.first().map(|(at, _)| *at);
-        let own = self.wake_at.into_iter().chain(self.flush_at).chain(links);
+        let own = self.wake_at.into_iter().chain(links);
         let own = own.chain(self.ahead.next_timeout());
         let own = own.chain(self.unchanged.until);
-        let peers = self.peer_times.first().map(|(at, _)| *at);
-        own.chain(self.agent.next_timeout()).chain(peers).min()
+        let own = own.chain(self.peers.next_timeout());
+        own.chain(self.agent.next_timeout()).min()
     }
 
     /// Does what is due at `now`.
@@ -257,9 +241,8 @@ impl Engine {
         self.agent.handle_timeout(now);
         self.follow(now);
         self.watch_links(now);
-        self.flush(now);
         self.read_ahead(now);
-        self.end_expired(now);
+        self.look_at_due_peers(now);
         self.after_change(now);
     }
 

@@ -27,18 +27,13 @@ impl Engine {
             scheduler,
             hops,
             peers,
-            peer_due,
-            peer_times,
-            waiting,
-            last_sealed,
+            changed,
             sessions,
             transfers,
             carried,
             went_again,
             starved,
             last_fed: _,
-            opened,
-            flush_at: _,
             utc: _,
             // Two plans at most.
             beam: _,
@@ -51,8 +46,6 @@ impl Engine {
             wake_at: _,
             classes: _,
             ways,
-            stream_counts,
-            stream_count,
             restored,
         } = self;
         tell("configured hops", config.hops.len());
@@ -61,27 +54,18 @@ impl Engine {
         scheduler.footprint(tell);
         tell("hops", hops.len());
         hops.values().for_each(|hop| hop.footprint(tell));
-        tell("peers", peers.len());
-        peers.values().for_each(|peer| peer.footprint(tell));
-        tell("peers with streams to expire", peer_due.len());
-        tell("peers by time", peer_times.len());
-        tell("neighbours and classes", waiting.len());
-        let behind = waiting.values().map(BTreeSet::len);
-        tell("peers with something to seal", behind.sum());
-        tell("peers sealed last", last_sealed.len());
+        peers.footprint(tell);
+        changed.footprint(tell);
         tell("sessions", sessions.len());
         sessions.values().for_each(|state| state.footprint(tell));
         tell("transfers", transfers.len());
         tell("bundles of streams", carried.len());
         tell("classes where bundles went again", went_again.len());
         tell("starved hops", starved.len());
-        tell("peers with streams to open", opened.len());
         tell("hops by time", link_times.len());
         ahead.footprint(tell);
         tell("actions", actions.len());
         ways.footprint(tell);
-        tell("peers with a count of streams", stream_counts.len());
-        tell("counted streams", *stream_count);
         restored.footprint(tell);
     }
 }

@@ -7,6 +7,7 @@ use underpass_bundle::{self as bundle, NeighbourId};
 use underpass_cla::{Refusal, SessionId};
 
 use crate::engine::{Action, Engine, STREAM_SERVICE};
+use crate::leaves::Places;
 use crate::link::Sign;
 
 impl Engine {
@@ -88,7 +89,12 @@ impl Engine {
                         self.give_up(peer, &payload);
                     }
                 }
-                bundle::Event::Woken { neighbour, .. } => self.woken(neighbour.0),
+                bundle::Event::Woken { neighbour, class } => {
+                    let place =
+                        class.and_then(|class| self.classes.iter().position(|c| *c == class));
+                    let places = place.map_or(Places::MAX, |place| 1 << place);
+                    self.leaves_to_changed(neighbour.0, places);
+                }
                 bundle::Event::Released { id, .. } => self.is_acknowledged(id),
                 other => self.actions.push_back(Action::Bundle(other)),
             }
@@ -102,23 +108,18 @@ impl Engine {
         let class = delivery.class;
         // Only configured nodes have streams here, and not this one with itself.
         let other = delivery.from.is_some();
-        let Some(streams) = self.peer(peer).filter(|_| other) else {
+        if !self.meet(peer) || !other {
             let unclaimed = bundle::Event::Deliver(delivery);
             self.actions.push_back(Action::Bundle(unclaimed));
             return;
-        };
-        if let Err(error) = streams.handle_payload(now, class, delivery.payload) {
+        }
+        let payload = delivery.payload;
+        let taken =
+            self.change_streams(peer, |streams| streams.handle_payload(now, class, payload));
+        if let Some(Err(error)) = taken {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
         self.heed_limits(now, peer);
         self.ask_about_withheld(now, peer);
-        self.gather(peer);
-    }
-
-    /// The leaves to a neighbour have something to send.
-    fn woken(&mut self, neighbour: u64) {
-        for hop in self.hops_to(neighbour).iter() {
-            self.update_leaves(*hop);
-        }
     }
 }

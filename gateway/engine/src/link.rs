@@ -161,7 +161,6 @@ impl LinkState {
         }
     }
 
-    /// Sets the round trip, by which silence is judged.
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let LinkState {
             rtt: _,
@@ -180,6 +179,7 @@ impl LinkState {
         tell("planned blockages", planned);
     }
 
+    /// Sets the round trip, by which silence is judged.
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
     }

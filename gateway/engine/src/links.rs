@@ -139,20 +139,16 @@ impl Engine {
         let code = ResetCode::TimedOut;
         let mut oldest: Option<Instant> = None;
         for peer in self.peers_behind(neighbour) {
-            let Some(streams) = self.peers.get_mut(&peer) else {
-                continue;
-            };
-            let reset = streams.reset_older(before, code, HELD_TOO_LONG);
-            oldest = oldest.into_iter().chain(streams.oldest_stream()).min();
-            for (epoch, id) in &reset {
-                let (epoch, id) = (*epoch, *id);
+            let reset = self.change_streams(peer, |streams| {
+                let reset = streams.reset_older(before, code, HELD_TOO_LONG);
+                oldest = oldest.into_iter().chain(streams.oldest_stream()).min();
+                reset
+            });
+            for (epoch, id) in reset.unwrap_or_default() {
                 let reason = HELD_TOO_LONG.to_owned();
                 let event = Event::Reset { id, code, reason };
                 self.actions
                     .push_back(Action::Stream { peer, epoch, event });
-            }
-            if !reset.is_empty() {
-                self.gather(peer);
             }
         }
         // Streams opened from now on are looked at in time.

@@ -26,6 +26,7 @@ impl Engine {
     /// Sends all that may be sent now.
     pub(crate) fn pump(&mut self, now: Instant) {
         loop {
+            self.update_leaves();
             match self.scheduler.next(now) {
                 Decision::Send { leaf, max_bytes } => self.grant(now, leaf, max_bytes),
                 Decision::Wait(until) => {
@@ -43,7 +44,8 @@ impl Engine {
     fn grant(&mut self, now: Instant, leaf: Leaf, max_bytes: u64) {
         if self.offer(now, leaf, max_bytes).is_none() {
             // What seemed to be there is gone, or the store has no room for
-            // it at present.
+            // it at present: whatever else has changed, this leaf waits.
+            self.update_leaves();
             self.set_ready(HopId(leaf.terminal.0), leaf.class, false);
         }
     }
@@ -88,7 +90,8 @@ impl Engine {
             }
         }
         self.actions.push_back(Action::Offer { session, transfer });
-        self.update_leaves(id);
+        self.leaf_changed(id, leaf.class);
+        self.session_changed(session);
         Some(())
     }
 
@@ -161,8 +164,8 @@ impl Engine {
     fn is_turn_of_sparse(&mut self, neighbour: u64, class: Class) -> bool {
         let to = NeighbourId(neighbour);
         let waits = self.agent.has_pending(to, class)
-            && self.next_peer(neighbour, class).is_some_and(|peer| {
-                let streams = self.peers.get(&peer);
+            && self.peers.next(neighbour, class).is_some_and(|peer| {
+                let streams = self.peers.get(peer);
                 streams.is_some_and(|streams| streams.has_sparse(class))
             });
         waits && self.went_again.remove(&(neighbour, class))
@@ -185,7 +188,7 @@ impl Engine {
         if wanted < LEAST_PAYLOAD_BYTES {
             return None;
         }
-        while let Some(peer) = self.next_peer(neighbour, class) {
+        while let Some(peer) = self.peers.next(neighbour, class) {
             let free = self.agent.free_bytes_of(class);
             let least = match class == Class::SIGNALLING {
                 true => LEAST_PAYLOAD_BYTES,
@@ -193,23 +196,25 @@ impl Engine {
             };
             let room = free >= least.min(wanted);
             let limit = usize::try_from(wanted.min(free)).unwrap_or(usize::MAX);
-            let streams = self.peers.get_mut(&peer)?;
-            let settled = match room {
-                true => streams.poll_settled(class),
-                false => None,
-            };
-            let last = settled.is_some();
-            let sparse = streams.has_sparse(class) && !last;
-            let sealed = match settled {
-                Some(parts) => Some(Sealed::Payload {
-                    parts,
-                    streams: Vec::new(),
-                }),
-                None if room => streams.poll_payload(class, limit),
-                None => streams.poll_withheld(class).map(Sealed::Withheld),
-            };
-            self.take_stock(peer);
-            self.last_sealed.insert((neighbour, class), peer);
+            let sealed = self.peers.seal(&mut self.actions, peer, |streams| {
+                let settled = match room {
+                    true => streams.poll_settled(class),
+                    false => None,
+                };
+                let last = settled.is_some();
+                let sparse = streams.has_sparse(class) && !last;
+                let sealed = match settled {
+                    Some(parts) => Some(Sealed::Payload {
+                        parts,
+                        streams: Vec::new(),
+                    }),
+                    None if room => streams.poll_payload(class, limit),
+                    None => streams.poll_withheld(class).map(Sealed::Withheld),
+                };
+                (sealed, last, sparse)
+            });
+            let (sealed, last, sparse) = sealed?;
+            self.peers.had_its_turn(neighbour, class, peer);
             let bundle = match sealed {
                 Some(Sealed::Payload { parts, streams }) => {
                     self.originate(now, peer, class, parts, last, streams)
@@ -221,7 +226,7 @@ impl Engine {
                 }
                 // Frames may lose their reason while they wait.
                 None => {
-                    self.forget_waiting(neighbour, class, peer);
+                    self.peers.pass_over(peer, class);
                     continue;
                 }
             };
@@ -232,20 +237,6 @@ impl Engine {
             }
         }
         None
-    }
-
-    /// The peer behind `neighbour` whose turn it is.
-    fn next_peer(&self, neighbour: u64, class: Class) -> Option<u64> {
-        let peers = self.waiting.get(&(neighbour, class))?;
-        let last = self.last_sealed.get(&(neighbour, class));
-        let behind = last.and_then(|last| peers.range((Excluded(*last), Unbounded)).next());
-        behind.or_else(|| peers.first()).copied()
-    }
-
-    fn forget_waiting(&mut self, neighbour: u64, class: Class, peer: u64) {
-        if let Some(peers) = self.waiting.get_mut(&(neighbour, class)) {
-            peers.remove(&peer);
-        }
     }
 
     pub(crate) fn least_free(&self) -> u64 {
@@ -265,7 +256,7 @@ impl Engine {
             };
             self.starved.remove(&hop);
             self.last_fed = hop;
-            self.update_leaves(hop);
+            self.leaves_changed(hop);
             self.pump(now);
         }
     }
@@ -281,7 +272,7 @@ impl Engine {
     ) -> Option<BundleId> {
         // The pieces are counted references: kept for the case of refusal,
         // which ends the streams whose bytes are in them.
-        let epoch = self.peers.get(&peer).map(Peer::epoch)?;
+        let epoch = self.peers.get(peer).map(Peer::epoch)?;
         let send = self.stream_bundle(peer, class, payload.clone(), last);
         match self.agent.send(now, send) {
             Ok(id) => {
@@ -312,11 +303,11 @@ impl Engine {
     }
 
     pub(crate) fn acknowledge(&mut self, (peer, epoch, streams): Carried) {
-        let known = self.peers.get_mut(&peer);
-        if let Some(mux) = known.and_then(|peer| peer.streams_of(epoch)) {
-            mux.acknowledged(&streams);
-            self.take_stock(peer);
-        }
+        self.peers.seal(&mut self.actions, peer, |peer| {
+            if let Some(mux) = peer.streams_of(epoch) {
+                mux.acknowledged(&streams);
+            }
+        });
     }
 
     /// A bundle with a payload of streams; `last` if it must not overtake
@@ -343,14 +334,11 @@ impl Engine {
 
     /// A payload will not be delivered: its streams cannot be whole any more.
     pub(crate) fn give_up(&mut self, peer: u64, payload: &[Bytes]) {
-        let Some(streams) = self.peers.get_mut(&peer) else {
-            return;
-        };
         let whole = Bytes::from(payload.concat());
-        if let Err(error) = streams.handle_expired(whole) {
+        let taken = self.change_streams(peer, |streams| streams.handle_expired(whole));
+        if let Some(Err(error)) = taken {
             self.actions.push_back(Action::BadPayload { peer, error });
         }
-        self.gather(peer);
     }
 }
 

@@ -53,11 +53,6 @@ impl Engine {
         self.scheduler
             .set_class_weights(&config.scheduler.classes)?;
         let before: BTreeSet<u64> = self.ways.neighbours().collect();
-        let ways: Vec<(u64, u64)> = self
-            .peers
-            .keys()
-            .map(|peer| (*peer, self.neighbour_to(*peer)))
-            .collect();
         let routes_before = self.config.bundle_routes();
         let agent = &config.agent;
         let reroutes = agent.relaying != self.config.agent.relaying
@@ -86,6 +81,7 @@ impl Engine {
         agent.services.clone_from(&self.config.agent.services);
         agent.confirming.clone_from(&self.config.agent.confirming);
         self.config = EngineConfig { agent, ..config };
+        self.peers.set_default_class(self.config.default_class);
 
         let after: BTreeSet<u64> = self.ways.neighbours().collect();
         for neighbour in before.difference(&after) {
@@ -98,18 +94,15 @@ impl Engine {
             self.agent.set_routes(now, routes, relaying);
             self.drain_agent(now);
         }
-        for (peer, way) in ways {
-            if self.neighbour_to(peer) != way {
-                self.leave_way(peer, way);
-            }
+        for peer in self.peers.numbers() {
+            self.peers.reroute(peer, self.ways.neighbour_to(peer));
             self.apply_stream_limits(peer);
-            self.gather(peer);
         }
         self.apply_plans(now);
         for id in self.hop_ids() {
             self.plan_blockages_of_line(now, id);
             self.apply_rate(now, id);
-            self.update_leaves(id);
+            self.leaves_changed(id);
         }
         self.after_change(now);
         Ok(())
@@ -122,10 +115,8 @@ impl Engine {
             return false;
         }
         self.config.reaches = reaches;
-        let peers: Vec<u64> = self.peers.keys().copied().collect();
-        for peer in peers {
+        for peer in self.peers.numbers() {
             self.apply_stream_limits(peer);
-            self.gather(peer);
         }
         self.after_change(now);
         true
@@ -179,42 +170,27 @@ impl Engine {
     /// known of these nodes stays: should one come back in this run, its
     /// streams are numbered on.
     fn end_streams_without_a_way(&mut self) {
-        let peers = self.peers.keys().copied();
+        let peers = self.peers.numbers().into_iter();
         let lost: Vec<u64> = peers
             .filter(|peer| self.hops_to(self.neighbour_to(*peer)).is_empty())
             .collect();
         for peer in lost {
-            let Some(streams) = self.peers.get_mut(&peer) else {
-                continue;
-            };
-            let open: Vec<_> = streams
-                .streams()
-                .map(|(epoch, info)| (epoch, info.id))
-                .collect();
-            for (epoch, id) in open {
-                let code = ResetCode::Unreachable;
-                let reset = streams
-                    .streams_of(epoch)
-                    .is_some_and(|mux| mux.reset(id, code, REMOVED).is_ok());
-                if reset {
-                    let reason = REMOVED.to_owned();
-                    let event = Event::Reset { id, code, reason };
-                    self.actions
-                        .push_back(Action::Stream { peer, epoch, event });
-                }
+            let code = ResetCode::Unreachable;
+            let reset = self.change_streams(peer, |streams| {
+                let all = streams.streams().map(|(epoch, info)| (epoch, info.id));
+                let mut all: Vec<_> = all.collect();
+                all.retain(|(epoch, id)| {
+                    let mux = streams.streams_of(*epoch);
+                    mux.is_some_and(|mux| mux.reset(*id, code, REMOVED).is_ok())
+                });
+                all
+            });
+            for (epoch, id) in reset.unwrap_or_default() {
+                let reason = REMOVED.to_owned();
+                let event = Event::Reset { id, code, reason };
+                self.actions
+                    .push_back(Action::Stream { peer, epoch, event });
             }
-        }
-    }
-
-    /// A peer is not reached by way of `neighbour` any more.
-    fn leave_way(&mut self, peer: u64, neighbour: u64) {
-        for class in &self.classes {
-            if let Some(waiting) = self.waiting.get_mut(&(neighbour, *class)) {
-                waiting.remove(&peer);
-            }
-        }
-        for hop in self.hops_to(neighbour).iter() {
-            self.update_leaves(*hop);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use underpass_bundle::wire::{Eid, ipn_parts};
 use underpass_bundle::{BundleId, Note};
-use underpass_streams::{FormerLimit, StreamId};
+use underpass_streams::{FormerLimit, Peer, StreamId};
 use underpass_work::each;
 
 use crate::engine::Engine;
@@ -131,7 +131,7 @@ impl Engine {
     /// Asks a run of a peer, once it is heard of, about what is withheld for
     /// it. What was for an earlier run of it is of no use: its sockets are gone.
     pub(crate) fn ask_about_withheld(&mut self, now: Instant, peer: u64) {
-        let run_of_peer = self.peers.get(&peer).and_then(|s| s.peer_incarnation());
+        let run_of_peer = self.peers.get(peer).and_then(|s| s.peer_incarnation());
         let Some(run_of_peer) = run_of_peer else {
             return;
         };
@@ -148,15 +148,15 @@ impl Engine {
             let receiver = withheld.receiver;
             if receiver != 0 && receiver < run_of_peer {
                 self.discard_withheld(now, key);
-            } else if let Some(streams) = self.peers.get_mut(&peer) {
-                streams.ask(run, id);
+            } else {
+                self.change_streams(peer, |streams| streams.ask(run, id));
             }
         }
     }
 
     /// Lets go what a peer has answered for.
     pub(crate) fn heed_limits(&mut self, now: Instant, peer: u64) {
-        while let Some(limit) = self.peers.get_mut(&peer).and_then(|s| s.poll_limit()) {
+        while let Some(limit) = self.change_streams(peer, Peer::poll_limit).flatten() {
             let FormerLimit { run, id, below } = limit;
             let key = (peer, run, id);
             match below {
@@ -177,8 +177,10 @@ impl Engine {
         let count = withheld.leaving;
         let first = withheld.bundles.first().map(|(_, id)| *id);
         let class = first.and_then(|id| self.agent.class_of(id));
-        if let (Some(class), Some(streams)) = (class, self.peers.get_mut(&peer)) {
-            streams.let_restored_leave(run, id, class, count);
+        if let Some(class) = class {
+            self.change_streams(peer, |streams| {
+                streams.let_restored_leave(run, id, class, count);
+            });
         }
     }
 
@@ -196,9 +198,7 @@ impl Engine {
     }
 
     fn discard_withheld(&mut self, now: Instant, key: FormerStream) {
-        if let Some(streams) = self.peers.get_mut(&key.0) {
-            streams.forget_restored(key.1, key.2);
-        }
+        self.change_streams(key.0, |streams| streams.forget_restored(key.1, key.2));
         let withheld = self.restored.withheld.remove(&key).unwrap_or_default();
         for (_, id) in withheld.bundles {
             self.restored.places.remove(&id);

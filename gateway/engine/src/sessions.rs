@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use underpass_bundle::NeighbourId;
-use underpass_cla::{Class, EXPRESS_ROOM_BYTES, Outcome, SessionId, SessionInfo};
-use underpass_scheduler::Leaf;
+use underpass_cla::{EXPRESS_ROOM_BYTES, Outcome, SessionId, SessionInfo};
 
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
@@ -88,9 +87,9 @@ impl Engine {
                 stale: false,
             },
         );
-        self.replace_old(now, hop, class, incarnation);
         // Its class may have been carried by another's until now.
-        self.update_leaves(hop);
+        self.leaves_changed(hop);
+        self.replace_old(now, hop, class, incarnation);
         if was_up {
             self.heard(now, hop, now, Sign::Session);
         } else {
@@ -101,10 +100,9 @@ impl Engine {
             self.agent.neighbour_up(now, NeighbourId(neighbour));
             self.greet(neighbour);
         }
-        if let (Some(run), Some(streams)) = (incarnation, self.peers.get_mut(&neighbour)) {
-            streams.peer_announced(now, run);
+        if let Some(run) = incarnation {
+            self.change_streams(neighbour, |streams| streams.peer_announced(now, run));
             self.ask_about_withheld(now, neighbour);
-            self.gather(neighbour);
         }
         self.after_change(now);
     }
@@ -114,8 +112,7 @@ impl Engine {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.ready = true;
             session.room_bytes = EXPRESS_ROOM_BYTES;
-            let hop = session.hop;
-            self.update_leaves(hop);
+            self.session_changed(id);
             self.after_change(now);
         }
     }
@@ -158,7 +155,7 @@ impl Engine {
         };
         hop.remove(session.info.class, id);
         let neighbour = hop.config.neighbour;
-        self.update_leaves(session.hop);
+        self.leaves_changed(session.hop);
         let hops = self.hops_to(neighbour);
         let up = |id: &HopId| self.hops.get(id).is_some_and(Hop::is_up);
         if !hops.iter().any(up) {
@@ -184,49 +181,6 @@ impl Engine {
         }
     }
 
-    /// Tells the scheduler which leaves of a hop can send.
-    pub(crate) fn update_leaves(&mut self, id: HopId) {
-        for place in 0..self.classes.len() {
-            self.update_leaf(id, self.classes[place]);
-        }
-    }
-
-    fn update_leaf(&mut self, id: HopId, class: Class) {
-        let Some(hop) = self.hops.get(&id) else {
-            return;
-        };
-        let carrier = hop.carrier(class).and_then(|s| self.sessions.get(&s));
-        let ready = carrier.is_some_and(|session| session.ready)
-            && self.is_backlogged(hop.config.neighbour, class);
-        self.set_ready(id, class, ready);
-    }
-
-    pub(crate) fn set_ready(&mut self, id: HopId, class: Class, ready: bool) {
-        let Some(hop) = self.hops.get_mut(&id) else {
-            return;
-        };
-        let changed = match ready {
-            true => hop.ready.insert(class),
-            false => hop.ready.remove(&class),
-        };
-        if changed {
-            let terminal = id.terminal();
-            // Every configured hop and class is a leaf.
-            let known = self.scheduler.set_ready(Leaf { terminal, class }, ready);
-            debug_assert!(known.is_ok(), "{known:?}");
-        }
-    }
-
-    fn is_backlogged(&self, neighbour: u64, class: Class) -> bool {
-        let to = NeighbourId(neighbour);
-        // Nothing is sealed for a neighbour without room: it would not leave.
-        let paused = class != Class::SIGNALLING && self.agent.is_paused(to)
-            || self.agent.is_loading(to, class);
-        let sealable = self.waiting.get(&(neighbour, class));
-        self.agent.has_pending(to, class)
-            || !paused && sealable.is_some_and(|peers| !peers.is_empty())
-    }
-
     /// The edge nodes that a neighbour leads to get their streams, and with
     /// them its greeting. A neighbour that others are routed over may be a
     /// relay without streams; if it has any, it greets first.
@@ -235,12 +189,12 @@ impl Engine {
             return;
         }
         let mut behind = self.ways.routed_by(neighbour);
-        if behind.is_empty() || self.peers.contains_key(&neighbour) {
+        if behind.is_empty() || self.peers.contains(neighbour) {
             behind.push(neighbour);
         }
         for peer in behind {
-            self.peer(peer);
-            self.gather(peer);
+            self.meet(peer);
+            self.change_streams(peer, |_| ());
         }
     }
 }

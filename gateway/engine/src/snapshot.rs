@@ -136,7 +136,7 @@ impl Engine {
     /// What became of all streams since the start.
     pub fn stream_events(&self) -> StreamEvents {
         let mut sums = StreamEvents::default();
-        for streams in self.peers.values() {
+        for (_, streams) in self.peers.iter() {
             let counters = streams.counters();
             sums.opened += counters.opened;
             sums.accepted += counters.accepted;
@@ -159,7 +159,7 @@ impl Engine {
         };
         let neighbour = hop.config.neighbour;
         for peer in self.peers_behind(neighbour) {
-            let Some(streams) = self.peers.get(&peer) else {
+            let Some(streams) = self.peers.get(peer) else {
                 continue;
             };
             demand.streams += streams.stream_count() as u64;
@@ -248,7 +248,7 @@ impl Engine {
             .iter()
             .flat_map(|(peer, streams)| {
                 let streams = streams.streams();
-                streams.map(|(epoch, info)| (*peer, epoch, info))
+                streams.map(move |(epoch, info)| (peer, epoch, info))
             })
             .take(limit)
             .collect()
@@ -256,7 +256,7 @@ impl Engine {
 
     /// The nodes that streams lead to.
     pub fn peers(&self) -> Vec<u64> {
-        self.peers.keys().copied().collect()
+        self.peers.numbers()
     }
 
     /// Streams with these nodes and their bytes in numbers, for each class in
@@ -267,7 +267,7 @@ impl Engine {
             .iter()
             .map(|class| (*class, StreamTotals::default()))
             .collect();
-        for streams in peers.iter().filter_map(|peer| self.peers.get(peer)) {
+        for streams in peers.iter().filter_map(|peer| self.peers.get(*peer)) {
             for (_, info) in streams.streams() {
                 let place = totals.iter_mut().find(|(class, _)| *class == info.class);
                 if let Some((_, total)) = place {

@@ -1,15 +1,15 @@
 //! The edge's calls on streams.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_streams::{
-    Announcement, Epoch, Event, Mux, Open, OpenError, Peer, ResetCode, Side, StreamError, StreamId,
+    Announcement, Epoch, Mux, Open, OpenError, Peer, ResetCode, Side, StreamError, StreamId,
     Windows, WriteError,
 };
 
 use crate::config::HopConfig;
-use crate::engine::{Action, Engine};
+use crate::engine::Engine;
 use crate::hop::HopId;
 
 /// Names a stream of a node.
@@ -22,9 +22,6 @@ pub struct StreamKey {
     /// The stream.
     pub id: StreamId,
 }
-
-/// How long a request to open waits for the first bytes.
-const OPEN_PAUSE: Duration = Duration::from_millis(2);
 
 /// All streams' send buffers together hold so many times what one may.
 const SEND_BUFFERS: u64 = 32;
@@ -47,29 +44,18 @@ impl Engine {
         if self.hops_to(self.neighbour_to(peer)).is_empty() {
             return Err(OpenError::TooManyStreams);
         }
-        let streams = self.peer(peer).ok_or(OpenError::TooManyStreams)?;
-        let (epoch, id) = streams.open(now, open)?;
-        // Not sent here: the client's first bytes are mostly written within
-        // the pause, and then leave with the request.
-        self.opened.insert(peer);
-        self.flush_at.get_or_insert(now + OPEN_PAUSE);
+        self.meet(peer);
+        let opened = self
+            .peers
+            .open(now, peer, |streams| streams.open(now, open));
+        let (epoch, id) = opened?;
         Ok(StreamKey { peer, epoch, id })
-    }
-
-    /// Lets requests leave for which no bytes have been written.
-    pub(crate) fn flush(&mut self, now: Instant) {
-        if self.flush_at.is_some_and(|at| at <= now) {
-            self.flush_at = None;
-            for peer in std::mem::take(&mut self.opened) {
-                self.gather(peer);
-            }
-        }
     }
 
     /// Bytes that may be written now; at 0, a `Writable` event follows.
     pub fn send_capacity(&mut self, key: StreamKey) -> usize {
-        self.streams_of(key)
-            .map_or(0, |mux| mux.send_capacity(key.id))
+        self.change_run(key, |mux| mux.send_capacity(key.id))
+            .unwrap_or(0)
     }
 
     /// Takes bytes to send, at most the capacity last told.
@@ -77,17 +63,17 @@ impl Engine {
     /// # Errors
     /// When the stream is gone or finished, or the bytes are more than that.
     pub fn write(&mut self, now: Instant, key: StreamKey, data: Bytes) -> Result<(), WriteError> {
-        let mux = self.streams_of(key).ok_or(WriteError::Unknown)?;
-        mux.write(key.id, data)?;
-        self.touched(now, key.peer);
+        let written = self.change_run(key, |mux| mux.write(key.id, data));
+        written.ok_or(WriteError::Unknown)??;
+        self.after_change(now);
         Ok(())
     }
 
     /// Received bytes in order, at most `limit`.
     pub fn read(&mut self, now: Instant, key: StreamKey, limit: usize) -> Option<Bytes> {
-        let data = self.streams_of(key)?.read(key.id, limit);
-        self.touched(now, key.peer);
-        data
+        let data = self.change_run(key, |mux| mux.read(key.id, limit));
+        self.after_change(now);
+        data?
     }
 
     /// Ends the sending direction behind what was written.
@@ -150,22 +136,17 @@ impl Engine {
 
     /// The address families that a peer's edge reaches, once it has said so.
     pub fn announcement_of(&self, peer: u64) -> Option<Announcement> {
-        self.peers.get(&peer)?.peer_announcement()
+        self.peers.get(peer)?.peer_announcement()
     }
 
     /// The epoch of a peer's present run.
     pub fn epoch_of(&self, peer: u64) -> Epoch {
-        self.peers.get(&peer).map(Peer::epoch).unwrap_or_default()
+        self.peers.get(peer).map(Peer::epoch).unwrap_or_default()
     }
 
     /// The incarnation of a peer's present run, once it was heard.
     pub fn run_of(&self, peer: u64) -> Option<u64> {
-        self.peers.get(&peer)?.peer_incarnation()
-    }
-
-    /// The streams among which the named one is.
-    pub(crate) fn streams_of(&mut self, key: StreamKey) -> Option<&mut Mux> {
-        self.peers.get_mut(&key.peer)?.streams_of(key.epoch)
+        self.peers.get(peer)?.peer_incarnation()
     }
 
     fn on_stream<R>(
@@ -174,96 +155,55 @@ impl Engine {
         key: StreamKey,
         call: impl FnOnce(&mut Mux) -> Result<R, StreamError>,
     ) -> Result<R, StreamError> {
-        let mux = self.streams_of(key).ok_or(StreamError::Unknown)?;
-        let result = call(mux)?;
-        self.touched(now, key.peer);
-        Ok(result)
-    }
-
-    /// A peer's streams have changed: hands on their events, and sends what
-    /// may be sent.
-    pub(crate) fn touched(&mut self, now: Instant, peer: u64) {
-        self.gather(peer);
+        let result = self.change_run(key, call).ok_or(StreamError::Unknown)?;
         self.after_change(now);
+        result
     }
 
-    /// Ends streams whose bundles have expired on the way.
-    pub(crate) fn end_expired(&mut self, now: Instant) {
-        while let Some((at, peer)) = self.peer_times.first().copied()
-            && at <= now
-        {
-            self.peer_times.remove(&(at, peer));
-            self.peer_due.remove(&peer);
-            if let Some(streams) = self.peers.get_mut(&peer) {
-                streams.handle_timeout(now);
-            }
-            self.gather(peer);
+    /// Looks at the streams that are due: those with requests to open that have
+    /// waited for their first bytes, and those whose bundles may have expired.
+    pub(crate) fn look_at_due_peers(&mut self, now: Instant) {
+        while let Some(peer) = self.peers.pop_due(now) {
+            self.change_streams(peer, |streams| streams.handle_timeout(now));
         }
     }
 
-    /// Hands on the events of a peer's streams and tells the scheduler which
-    /// of their classes wait.
-    pub(crate) fn gather(&mut self, peer: u64) {
-        self.take_stock(peer);
+    /// Changes the streams with a peer; what they have to say and to seal is
+    /// heeded. None if there are none.
+    pub(crate) fn change_streams<R>(
+        &mut self,
+        peer: u64,
+        call: impl FnOnce(&mut Peer) -> R,
+    ) -> Option<R> {
+        self.peers.change(&mut self.actions, peer, call)
+    }
+
+    /// As [`Engine::change_streams`], of the run of the peer that a stream is
+    /// with.
+    pub(crate) fn change_run<R>(
+        &mut self,
+        key: StreamKey,
+        call: impl FnOnce(&mut Mux) -> R,
+    ) -> Option<R> {
+        let changed =
+            self.change_streams(key.peer, |streams| streams.streams_of(key.epoch).map(call));
+        changed.flatten()
+    }
+
+    /// Makes the streams with a peer at their first use; whether there are any.
+    pub(crate) fn meet(&mut self, peer: u64) -> bool {
+        if self.peers.contains(peer) {
+            return true;
+        }
         let neighbour = self.neighbour_to(peer);
-        for hop in self.hops_to(neighbour).iter() {
-            self.update_leaves(*hop);
-        }
-    }
-
-    /// Hands on the events of a peer's streams, and notes in which classes
-    /// they have something to seal.
-    pub(crate) fn take_stock(&mut self, peer: u64) {
-        let neighbour = self.neighbour_to(peer);
-        let Some(streams) = self.peers.get_mut(&peer) else {
-            return;
+        let hops = self.hops_to(neighbour);
+        let Some(hop) = hops.first().and_then(|id| self.hops.get(id)) else {
+            return false;
         };
-        while let Some((epoch, event)) = streams.poll_event() {
-            if let Event::Opened { id, open } = &event
-                && !self.classes.contains(&open.class)
-                && let Some(mux) = streams.streams_of(epoch)
-            {
-                // The peer's class; what is sent from here needs an own one.
-                // A stream that is gone already sends nothing.
-                let _ = mux.set_class(*id, self.config.default_class);
-            }
-            self.actions
-                .push_back(Action::Stream { peer, epoch, event });
-        }
-        self.note_ended(peer);
-        let Some(streams) = self.peers.get_mut(&peer) else {
-            return;
-        };
-        for class in &self.classes {
-            let peers = self.waiting.entry((neighbour, *class)).or_default();
-            match streams.has_pending(*class) {
-                true => peers.insert(peer),
-                false => peers.remove(&peer),
-            };
-        }
-        let count = streams.stream_count();
-        let counted = self.stream_counts.insert(peer, count).unwrap_or(0);
-        self.stream_count = self.stream_count - counted + count;
-        let due = streams.next_timeout();
-        let before = match due {
-            Some(due) => self.peer_due.insert(peer, due),
-            None => self.peer_due.remove(&peer),
-        };
-        if before != due {
-            before.map(|before| self.peer_times.remove(&(before, peer)));
-            due.map(|due| self.peer_times.insert((due, peer)));
-        }
-    }
-
-    /// The peer's streams, made at first use.
-    pub(crate) fn peer(&mut self, peer: u64) -> Option<&mut Peer> {
-        if !self.peers.contains_key(&peer) {
-            let hop = *self.hops_to(self.neighbour_to(peer)).first()?;
-            let streams = self.new_peer(peer, &self.hops.get(&hop)?.ceiling);
-            self.peers.insert(peer, streams);
-            self.ways.add_peer(peer);
-        }
-        self.peers.get_mut(&peer)
+        let streams = self.new_peer(peer, &hop.ceiling);
+        self.peers.insert(peer, neighbour, streams);
+        self.ways.add_peer(peer);
+        true
     }
 
     fn new_peer(&self, peer: u64, hop: &HopConfig) -> Peer {
@@ -306,12 +246,15 @@ impl Engine {
         let hop = hops.first().and_then(|id| self.hops.get(id));
         let config = hop.map(|hop| self.stream_config(&hop.ceiling));
         let reaches = self.config.reaches;
-        if let (Some(config), Some(streams)) = (config, self.peers.get_mut(&peer)) {
+        let Some(config) = config else {
+            return;
+        };
+        self.change_streams(peer, |streams| {
             streams.set_announcement(reaches);
             streams.set_windows(config.windows);
             streams.set_send_buffers(config.send_buffer_bytes, config.send_buffer_total_bytes);
             streams.set_max_streams(config.max_streams);
-        }
+        });
     }
 
     /// A hop's ceiling has risen: what covers it has to as well.
@@ -326,11 +269,10 @@ impl Engine {
             return;
         }
         for peer in self.peers_behind(neighbour) {
-            if let Some(streams) = self.peers.get_mut(&peer) {
+            self.change_streams(peer, |streams| {
                 streams.set_windows(config.windows);
                 streams.set_send_buffers(config.send_buffer_bytes, config.send_buffer_total_bytes);
-            }
-            self.gather(peer);
+            });
         }
     }
 }

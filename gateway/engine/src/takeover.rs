@@ -125,6 +125,6 @@ impl Engine {
             session: id,
             reason,
         });
-        self.update_leaves(hop);
+        self.leaves_changed(hop);
     }
 }

@@ -8,8 +8,17 @@
 //! message in a small node and in a large one. Only tests count: without the
 //! feature `counted`, `each` is the loop alone.
 
+//!
+//! [`FastMap`] is for what is looked up with every bundle.
+
 #[cfg(feature = "counted")]
 use std::cell::Cell;
+use std::collections::HashMap;
+
+/// A map by numbers that this node itself has given or that its operator has
+/// configured. Its hashes are fast and easily foreseen: keys that others choose
+/// belong in a [`HashMap`].
+pub type FastMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
 #[cfg(feature = "counted")]
 thread_local!(static VISITED: Cell<u64> = const { Cell::new(0) });

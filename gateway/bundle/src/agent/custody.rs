@@ -163,9 +163,6 @@ impl Agent {
             }
         }
         self.end_pause(via);
-        if !self.neighbour(via).signals.is_empty() {
-            self.woken.insert((via, underpass_cla::Class::SIGNALLING));
-        }
     }
 
     /// The neighbour is out of reach: its custody timers stand still, since no

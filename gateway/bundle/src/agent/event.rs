@@ -250,8 +250,8 @@ pub enum Event {
     Woken {
         /// To whom.
         neighbour: NeighbourId,
-        /// In which class.
-        class: Class,
+        /// In which class; none is in any.
+        class: Option<Class>,
     },
     /// A status report arrived.
     StatusReport {

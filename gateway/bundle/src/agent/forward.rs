@@ -298,15 +298,12 @@ impl Agent {
     }
 
     pub(super) fn end_pause(&mut self, via: NeighbourId) {
-        let neighbour = self.neighbour(via);
-        let until = neighbour.paused.take();
-        // Empty queues too: what was refused may be gone, and those who seal
-        // for this neighbour wait for the end of the pause.
-        let classes: Vec<Class> = neighbour.queues.keys().copied().collect();
-        if let Some(until) = until {
+        if let Some(until) = self.neighbour(via).paused.take() {
             self.pauses.remove(&(until, via));
         }
-        self.woken.extend(classes.into_iter().map(|c| (via, c)));
+        // Where nothing is queued too: what was refused may be gone, and those
+        // who seal for this neighbour wait for the end of the pause.
+        self.woken.insert((via, None));
     }
 
     /// The neighbour takes bundles again.

@@ -28,6 +28,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
 use underpass_cla::Class;
+use underpass_work::FastMap;
 
 pub use authority::{Forgery, Relaying};
 pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
@@ -67,22 +68,22 @@ pub struct Agent {
     admin: Eid,
     store: Box<dyn Store>,
     timestamps: Timestamps,
-    bundles: HashMap<BundleId, StoredBundle>,
+    bundles: FastMap<BundleId, StoredBundle>,
     next_id: u64,
     /// What this node has custody of, by its name on the wire.
     by_name: HashMap<WireName, BundleId>,
     ordered: Ordered,
     tally: Tally,
     /// Whom custody is signalled to once the store has made it safe.
-    uncommitted: HashMap<BundleId, (Way, Cteb)>,
+    uncommitted: FastMap<BundleId, (Way, Cteb)>,
     /// What its service has not confirmed to be safe.
     unconfirmed: Unconfirmed,
     /// Bytes stored, as the quota counts them.
     used_bytes: u64,
-    neighbours: HashMap<NeighbourId, Neighbour>,
+    neighbours: FastMap<NeighbourId, Neighbour>,
     /// Which neighbour a custody sequence is for.
-    sequences: HashMap<u64, NeighbourId>,
-    transmissions: HashMap<u64, BundleId>,
+    sequences: FastMap<u64, NeighbourId>,
+    transmissions: FastMap<u64, BundleId>,
     next_key: u64,
     /// Names of bundles delivered here or taken into custody.
     seen: Memory<NameGroup>,
@@ -97,7 +98,7 @@ pub struct Agent {
     undelivered: usize,
     /// Bytes that wait for their service, as the quota counts them.
     undelivered_bytes: u64,
-    woken: BTreeSet<(NeighbourId, Class)>,
+    woken: BTreeSet<(NeighbourId, Option<Class>)>,
 }
 
 impl Agent {
@@ -114,18 +115,18 @@ impl Agent {
             admin: ipn(config.node, 0),
             routes: Routes::new(&config.routes),
             timestamps: Timestamps::new(config.run_nonce),
-            bundles: HashMap::new(),
+            bundles: FastMap::default(),
             next_id: store.first_free_id().0,
             store,
             by_name: HashMap::new(),
             ordered: Ordered::new(),
             tally: Tally::default(),
-            uncommitted: HashMap::new(),
+            uncommitted: FastMap::default(),
             unconfirmed: Unconfirmed::default(),
             used_bytes: 0,
-            neighbours: HashMap::new(),
-            sequences: HashMap::new(),
-            transmissions: HashMap::new(),
+            neighbours: FastMap::default(),
+            sequences: FastMap::default(),
+            transmissions: FastMap::default(),
             next_key: 0,
             seen: Memory::new(ranges, age),
             taken: Memory::new(ranges, age),
@@ -231,7 +232,7 @@ impl Agent {
         while let Some(to) = self.signals.pop_due(now) {
             let via = to.way.via;
             self.neighbour(via).signals.push_back(to);
-            self.woken.insert((via, Class::SIGNALLING));
+            self.woken.insert((via, Some(Class::SIGNALLING)));
         }
         while let Some((_, neighbour)) = self.pauses.pop_first_if_due(now) {
             self.end_pause(neighbour);
@@ -310,7 +311,7 @@ impl Agent {
         // Even if others wait already: the session may be able to take this one
         // but not those.
         if neighbour.has_pending(class) {
-            self.woken.insert((via, class));
+            self.woken.insert((via, Some(class)));
         }
     }
 }

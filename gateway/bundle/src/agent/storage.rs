@@ -182,7 +182,7 @@ impl Agent {
         let queue = self.neighbour(via).queues.entry(class).or_default();
         if queue.loading == Some(id) {
             queue.loading = None;
-            self.woken.insert((via, class));
+            self.woken.insert((via, Some(class)));
         }
     }
 
@@ -259,7 +259,7 @@ impl Agent {
             let waited = queue.loading == Some(id);
             queue.remove(id, bytes);
             if waited {
-                self.woken.insert((via, class));
+                self.woken.insert((via, Some(class)));
             }
         }
     }

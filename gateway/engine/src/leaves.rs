@@ -1,0 +1,136 @@
+//! Leaves, a hop and a class each, and which of them the scheduler holds for
+//! ready: those with something to send and a session that can take it.
+//!
+//! Whatever may change that names the leaf ([`Engine::leaf_changed`]). Before
+//! the scheduler is asked it is told, once, how the named leaves are then.
+
+use underpass_bundle::NeighbourId;
+use underpass_cla::{Class, SessionId};
+use underpass_scheduler::Leaf;
+
+use crate::engine::Engine;
+use crate::hop::HopId;
+
+/// Some of an engine's classes, as bits by their places. There are at most 64.
+pub(crate) type Places = u64;
+
+/// These places, in order.
+pub(crate) fn places_in(mut places: Places) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let first = places.trailing_zeros() as usize;
+        places &= places.checked_sub(1)?;
+        Some(first)
+    })
+}
+
+/// Leaves that may have changed since the scheduler was told.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedLeaves {
+    marks: Vec<(HopId, Places)>,
+}
+
+impl ChangedLeaves {
+    /// Names leaves of a hop.
+    pub fn mark(&mut self, id: HopId, places: Places) {
+        match self.marks.last_mut() {
+            Some((last, marked)) if *last == id => *marked |= places,
+            _ => self.marks.push((id, places)),
+        }
+    }
+
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let ChangedLeaves { marks } = self;
+        tell("hops with changed leaves", marks.len());
+    }
+
+    fn pop(&mut self) -> Option<(HopId, Places)> {
+        self.marks.pop()
+    }
+}
+
+impl Engine {
+    /// Something has changed that may let a leaf send, or not send.
+    pub(crate) fn leaf_changed(&mut self, id: HopId, class: Class) {
+        let place = self.classes.iter().position(|known| *known == class);
+        if let Some(place) = place {
+            self.changed.mark(id, 1 << place);
+        }
+    }
+
+    /// The same of all leaves of a hop.
+    pub(crate) fn leaves_changed(&mut self, id: HopId) {
+        self.changed.mark(id, Places::MAX);
+    }
+
+    /// A session can take a bundle, or no more: so can the leaves that it may
+    /// carry.
+    pub(crate) fn session_changed(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
+        let hop = session.hop;
+        match session.info.class {
+            Some(class) if class != Class::SIGNALLING => self.leaf_changed(hop, class),
+            // One of no class carries all, and so does signalling's if alone.
+            _ => self.leaves_changed(hop),
+        }
+    }
+
+    /// The same of the leaves to a neighbour.
+    pub(crate) fn leaves_to_changed(&mut self, neighbour: u64, places: Places) {
+        for hop in self.ways.hops_to(neighbour).iter() {
+            self.changed.mark(*hop, places);
+        }
+    }
+
+    /// Tells the scheduler of the leaves that have changed.
+    pub(crate) fn update_leaves(&mut self) {
+        while let Some((neighbour, places)) = self.peers.pop_changed() {
+            self.leaves_to_changed(neighbour, places);
+        }
+        while let Some((id, places)) = self.changed.pop() {
+            let Some(hop) = self.hops.get(&id) else {
+                continue;
+            };
+            let neighbour = hop.config.neighbour;
+            for place in places_in(places) {
+                let Some(class) = self.classes.get(place).copied() else {
+                    break;
+                };
+                let ready =
+                    self.has_ready_session(id, class) && self.is_backlogged(neighbour, class);
+                self.set_ready(id, class, ready);
+            }
+        }
+    }
+
+    fn has_ready_session(&self, id: HopId, class: Class) -> bool {
+        let carrier = self.hops.get(&id).and_then(|hop| hop.carrier(class));
+        let session = carrier.and_then(|id| self.sessions.get(&id));
+        session.is_some_and(|session| session.ready)
+    }
+
+    pub(crate) fn set_ready(&mut self, id: HopId, class: Class, ready: bool) {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        let changed = match ready {
+            true => hop.ready.insert(class),
+            false => hop.ready.remove(&class),
+        };
+        if changed {
+            let terminal = id.terminal();
+            // Every configured hop and class is a leaf.
+            let known = self.scheduler.set_ready(Leaf { terminal, class }, ready);
+            debug_assert!(known.is_ok(), "{known:?}");
+        }
+    }
+
+    fn is_backlogged(&self, neighbour: u64, class: Class) -> bool {
+        let to = NeighbourId(neighbour);
+        // Nothing is sealed for a neighbour without room: it would not leave.
+        let paused = class != Class::SIGNALLING && self.agent.is_paused(to)
+            || self.agent.is_loading(to, class);
+        self.agent.has_pending(to, class) || !paused && self.peers.waits(neighbour, class)
+    }
+}
