@@ -279,7 +279,7 @@ impl Engine {
 
     /// The hops to a neighbour.
     pub(crate) fn hops_to(&self, neighbour: u64) -> Arc<[HopId]> {
-        self.ways.hops_to(neighbour)
+        self.ways.shared_hops_to(neighbour)
     }
 
     /// A class of this node: the named one, or, where another node has named

@@ -5,6 +5,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use underpass_work::FastMap;
+
 use crate::config::{HopConfig, RouteEntry};
 use crate::hop::HopId;
 
@@ -13,26 +15,26 @@ use crate::hop::HopId;
 pub(crate) struct Ways {
     names: HashMap<String, HopId>,
     /// By neighbour.
-    hops: HashMap<u64, Arc<[HopId]>>,
+    hops: FastMap<u64, Arc<[HopId]>>,
     /// The neighbour that takes bundles for a node that is none.
-    via: HashMap<u64, u64>,
+    via: FastMap<u64, u64>,
     /// The nodes routed by each neighbour, in the order of their routes.
-    routed: HashMap<u64, Vec<u64>>,
+    routed: FastMap<u64, Vec<u64>>,
     /// Nodes that streams lead to, by the neighbour.
-    peers: HashMap<u64, BTreeSet<u64>>,
+    peers: FastMap<u64, BTreeSet<u64>>,
 }
 
 impl Ways {
     /// Of routes to one node, the first rules.
     pub fn new(hops: &[HopConfig], routes: &[RouteEntry]) -> Ways {
         let mut names = HashMap::new();
-        let mut by_neighbour: HashMap<u64, Vec<HopId>> = HashMap::new();
+        let mut by_neighbour: FastMap<u64, Vec<HopId>> = FastMap::default();
         for hop in hops {
             names.entry(hop.name.clone()).or_insert(hop.id);
             by_neighbour.entry(hop.neighbour).or_default().push(hop.id);
         }
-        let mut via = HashMap::new();
-        let mut routed: HashMap<u64, Vec<u64>> = HashMap::new();
+        let mut via = FastMap::default();
+        let mut routed: FastMap<u64, Vec<u64>> = FastMap::default();
         for route in routes {
             if let Entry::Vacant(first) = via.entry(route.node) {
                 first.insert(route.via);
@@ -47,7 +49,7 @@ impl Ways {
                 .collect(),
             via,
             routed,
-            peers: HashMap::new(),
+            peers: FastMap::default(),
         }
     }
 
@@ -97,7 +99,12 @@ impl Ways {
     }
 
     /// The hops to a neighbour.
-    pub fn hops_to(&self, neighbour: u64) -> Arc<[HopId]> {
+    pub fn hops_to(&self, neighbour: u64) -> &[HopId] {
+        self.hops.get(&neighbour).map_or(&[], |hops| hops)
+    }
+
+    /// The same, to be kept while the engine changes.
+    pub fn shared_hops_to(&self, neighbour: u64) -> Arc<[HopId]> {
         self.hops.get(&neighbour).cloned().unwrap_or_default()
     }
 
