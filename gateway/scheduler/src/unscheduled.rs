@@ -12,7 +12,16 @@ const SMOOTHING: Duration = Duration::from_secs(1);
 /// Below this an interval says more about the counters than about the rate.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A round-trip time this far above the minimum means a standing queue.
+/// What was subtracted too little stands in the path's queue, and is
+/// subtracted within about this time; and within no less than two looks at the
+/// counters, lest the repayment swing.
+const REPAYMENT: Duration = Duration::from_millis(200);
+
+/// What is repaid, and what is credited, at most: the traffic of so long.
+const MOST_OWED: Duration = Duration::from_millis(500);
+const MOST_CREDIT: Duration = Duration::from_millis(50);
+
+/// A round-trip time so much above its least tells of a standing queue.
 const STANDING: Duration = Duration::from_millis(80);
 
 /// How fast the correction grows while a queue stands, and how fast it fades,
@@ -31,6 +40,10 @@ pub struct UnscheduledTraffic {
     since: Instant,
     bytes: u64,
     bps: f64,
+    /// What was subtracted since then, bit/s, without the correction.
+    subtracted_bps: f64,
+    /// What has passed beyond what was subtracted, bits.
+    owed_bits: f64,
     /// What is subtracted beyond the estimate, as a part of it.
     correction: f64,
     queue: Duration,
@@ -45,6 +58,8 @@ impl UnscheduledTraffic {
             since: now,
             bytes: 0,
             bps: 0.0,
+            subtracted_bps: 0.0,
+            owed_bits: 0.0,
             correction: 0.0,
             queue: Duration::ZERO,
         }
@@ -91,8 +106,9 @@ impl UnscheduledTraffic {
         self.queue = queue;
     }
 
-    /// What is to be subtracted at `now`, bit/s of IP: the smoothed rate, and
-    /// more of it the longer a queue stands.
+    /// What is to be subtracted at `now`, bit/s of IP: the smoothed rate, what
+    /// has passed beyond what was subtracted before, and more of the rate the
+    /// longer a queue stands.
     pub fn bps(&mut self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.since);
         if elapsed >= SHORTEST_INTERVAL {
@@ -100,6 +116,15 @@ impl UnscheduledTraffic {
             let newest = self.bytes as f64 * 8.0 / seconds;
             let share = 1.0 - (-seconds / SMOOTHING.as_secs_f64()).exp();
             self.bps += share * (newest - self.bps);
+            let most = newest.max(self.bps);
+            self.owed_bits = (self.owed_bits + (newest - self.subtracted_bps) * seconds).clamp(
+                -self.bps * MOST_CREDIT.as_secs_f64(),
+                most * MOST_OWED.as_secs_f64(),
+            );
+            // A credit only makes up for uneven intervals. Repaid, it would
+            // speed up a node whose rate is being lowered.
+            let repaid = self.owed_bits.max(0.0) / REPAYMENT.as_secs_f64().max(2.0 * seconds);
+            self.subtracted_bps = self.bps + repaid;
             self.bytes = 0;
             self.since = now;
             let step = match self.queue > STANDING {
@@ -108,7 +133,7 @@ impl UnscheduledTraffic {
             };
             self.correction = (self.correction + step).clamp(0.0, MOST_CORRECTION);
         }
-        (self.bps * (1.0 + self.correction)).round() as u64
+        (self.subtracted_bps + self.bps * self.correction).round() as u64
     }
 }
 
@@ -169,9 +194,34 @@ mod tests {
             traffic.observe_session(SessionId(number), 100, 0, 52);
             traffic.keep_sessions(&[]);
             assert!(traffic.sessions.is_empty());
-            assert!(traffic.bps(now) <= 416_000);
+            // What was subtracted too little at first is repaid meanwhile.
+            assert!(traffic.bps(now) <= 416_000 * 5 / 4);
         }
-        assert!(traffic.bps(now) > 410_000);
+        assert!(traffic.bps(now).abs_diff(416_000) < 1_000);
+    }
+
+    #[test]
+    fn what_begins_at_once_has_soon_left_no_queue() {
+        const ACKS_BPS: u64 = 700_000;
+        let step = Duration::from_millis(100);
+        let mut now = Instant::now();
+        let mut traffic = UnscheduledTraffic::new(now);
+        let (mut queued_bits, mut most, mut at_end) = (0.0_f64, 0.0_f64, 0.0);
+        let mut subtracted = 0;
+        for tick in 0..40_u64 {
+            let begun = tick >= 10;
+            let passed = if begun { ACKS_BPS as f64 } else { 0.0 };
+            queued_bits = (queued_bits + (passed - subtracted as f64) * 0.1).max(0.0);
+            most = most.max(queued_bits);
+            at_end = queued_bits;
+            now += step;
+            traffic.bytes += (passed * 0.1 / 8.0) as u64;
+            subtracted = traffic.bps(now);
+        }
+        let ms_of_acks = |bits: f64| bits / ACKS_BPS as f64 * 1e3;
+        assert!(ms_of_acks(most) < 160.0, "{}", ms_of_acks(most));
+        assert!(ms_of_acks(at_end) < 20.0, "{}", ms_of_acks(at_end));
+        assert!(subtracted.abs_diff(ACKS_BPS) < 10_000, "{subtracted}");
     }
 
     #[test]
