@@ -23,7 +23,7 @@ from tests.testbed.topology import Testbed
 pytestmark = pytest.mark.node
 
 # Wider than any plan: what holds the nodes to their rates is the plan alone.
-_WIDE = symmetric("wide", Link(rate_bps=20_000_000, delay_ms=50.0, queue_ms=500.0))
+_WIDE = symmetric("wide", Link(rate_bps=8_000_000, delay_ms=50.0, queue_ms=500.0))
 _CAPACITY_BPS = 4_000_000
 _GUARANTEED_BPS = 1_000_000
 _MBIT = 1_000_000

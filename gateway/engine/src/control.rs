@@ -11,6 +11,10 @@ use crate::hop::{Hop, HopId};
 /// scheduler follows every one.
 const PACING_STEPS: u64 = 500;
 
+/// A rate that falls by this part (1/n) is lowered: what was granted before it
+/// weighs.
+const LOWERED_PART: u64 = 4;
+
 impl Engine {
     /// The hop of a path or terminal.
     pub fn hop_named(&self, name: &str) -> Option<HopId> {
@@ -91,7 +95,10 @@ impl Engine {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
         };
-        hop.paced_bps = hop.usable_bps();
+        let usable = hop.usable_bps();
+        let before = hop.paced_bps.unwrap_or(u64::MAX);
+        hop.lowered |= usable.is_some_and(|bps| bps < before - before / LOWERED_PART);
+        hop.paced_bps = usable;
         for session in hop.all_sessions() {
             self.actions.push_back(Action::SetRate {
                 session,
@@ -157,6 +164,18 @@ impl Engine {
                 self.pace(id);
             }
             self.after_change(now);
+        }
+    }
+
+    /// Takes how many bytes the sessions of a hop have not sent yet. After its
+    /// rate was lowered, more may wait in them than the scheduler has charged:
+    /// nothing more is granted until they could be sent at the new rate.
+    pub fn observe_unsent(&mut self, now: Instant, id: HopId, bytes: u64) {
+        if let Some(hop) = self.hops.get_mut(&id)
+            && std::mem::take(&mut hop.lowered)
+        {
+            let ip_bytes = hop.wire.ip_bytes(bytes);
+            self.scheduler.wait_for_unsent(now, id.terminal(), ip_bytes);
         }
     }
 

@@ -89,6 +89,7 @@ impl Hop {
             segment: _,
             guaranteed_bps: _,
             paced_bps: _,
+            lowered: _,
             traffic: _,
             ready,
         } = self;

@@ -83,6 +83,9 @@ pub(crate) struct Hop {
     pub guaranteed_bps: Option<u64>,
     /// The rate that the sessions were told, bit/s of IP bytes.
     pub paced_bps: Option<u64>,
+    /// That was lowered, and what the sessions had not sent by then is not
+    /// known yet.
+    pub lowered: bool,
     /// By class.
     pub traffic: Vec<HopTraffic>,
     /// Classes that the scheduler holds for ready: it is told of changes only.
@@ -111,6 +114,7 @@ impl Hop {
             segment: None,
             guaranteed_bps: None,
             paced_bps: None,
+            lowered: false,
             traffic: vec![HopTraffic::default(); classes],
             ready: BTreeSet::new(),
         };

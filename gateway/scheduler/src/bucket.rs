@@ -47,6 +47,14 @@ impl Bucket {
         self.level -= i128::from(bytes) * 8 * NANOS_PER_SECOND;
     }
 
+    /// Makes the debt at least what has been granted and not sent, `bytes`,
+    /// which differ by what the bucket may hold.
+    pub fn wait_for(&mut self, now: Instant, bytes: u64) {
+        self.fill(now);
+        let bits = i128::from(bytes) * 8 * NANOS_PER_SECOND;
+        self.level = self.level.min(self.ceiling() - bits);
+    }
+
     /// From when the level is not negative; `None` if never at this rate.
     pub fn ready_at(&self) -> Option<Instant> {
         if self.rate_bps == 0 {

@@ -254,6 +254,19 @@ impl LinkScheduler {
         Ok(())
     }
 
+    /// Takes the `ip_bytes` that a terminal's transports have not sent yet at
+    /// `now`, after its rate was lowered: at the new rate they are a longer debt
+    /// than they were, and nothing more is granted until it is paid.
+    pub fn wait_for_unsent(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
+        if let Some(&number) = self.numbers.get(&id) {
+            self.update(number, |terminal| {
+                if let Some(bucket) = &mut terminal.bucket {
+                    bucket.wait_for(now, ip_bytes);
+                }
+            });
+        }
+    }
+
     /// What to do at `now`. Without a change in between, the answer to the
     /// same question is the same.
     pub fn next(&mut self, now: Instant) -> Decision {

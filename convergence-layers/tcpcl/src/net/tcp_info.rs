@@ -114,6 +114,7 @@ impl TcpInfo {
             delivery_rate_bps: self.delivery_rate.saturating_mul(8),
             cwnd_bytes: u64::from(self.snd_cwnd) * u64::from(self.snd_mss),
             in_flight_bytes,
+            unsent_bytes: self.notsent_bytes.into(),
             sent_bytes: self.bytes_sent,
             retransmitted_bytes: self.bytes_retrans,
             segments_sent: self.segs_out.into(),

@@ -184,7 +184,10 @@ impl Shell {
                 reading.ack_bytes = inner.transport.observe(reading);
             }
         }
-        inner.links.look(hop, count, &readings, timer::now());
+        let now = timer::now();
+        let unsent = readings.iter().map(|reading| reading.figures.unsent_bytes);
+        inner.engine.observe_unsent(now, hop, unsent.sum());
+        inner.links.look(hop, count, &readings, now);
         readings
     }
 

@@ -280,6 +280,24 @@ fn other_traffic_never_takes_the_last_tenth() {
 }
 
 #[test]
+fn a_lower_rate_first_pays_for_what_was_granted_at_the_higher() {
+    let mut line = Line::new(None);
+    line.terminal(1, 1, Some(20 * MBIT));
+    line.ready(1, 4, true);
+    line.run(SECOND);
+    let (now, granted) = (line.now(), line.bytes_of(1));
+    line.link.set_rate(now, TerminalId(1), Some(MBIT));
+    line.link.wait_for_unsent(now, TerminalId(1), 200_000);
+    // 200 kB are 1.6 s at the new rate, of which the next bundle may be early.
+    line.run(SECOND * 3 / 2);
+    assert_eq!(line.bytes_of(1), granted);
+    // Less than the debt changes nothing.
+    line.link.wait_for_unsent(line.now(), TerminalId(1), 0);
+    line.run(SECOND * 21 / 2);
+    assert_rate(line.bytes_of(1) + 200_000 - granted, MBIT, 12, 15_000);
+}
+
+#[test]
 fn retransmissions_are_paid_from_the_same_rate() {
     let mut line = Line::new(None);
     line.terminal(1, 1, Some(8 * MBIT));
