@@ -175,14 +175,23 @@ impl World {
     }
 
     /// What a node has made durable when it stops is due to the other ends
-    /// that live on.
+    /// that live on. What it has for a former run of the other node is due to
+    /// nobody: the sockets there are gone.
     fn note_promises(&mut self, number: usize) {
         let stopped = (
             self.schedule.nodes[number].number,
             self.nodes[number].incarnation,
         );
+        let stopping = self.nodes[number].engine.as_ref();
         for stream in &mut self.streams {
             for end in 0..2 {
+                let other = self.schedule.nodes[stream.node_of(1 - end)].number;
+                let former = stream.ends[end].key.zip(stopping);
+                let former = former.is_some_and(|(key, own)| key.epoch != own.epoch_of(other));
+                if stream.node_of(end) == number && former {
+                    stream.ends[end].durable = 0;
+                    continue;
+                }
                 // Who has reset a stream wants nothing of it.
                 let reset = matches!(stream.ends[end].ended, Some(Ended::Reset(_)));
                 // The other end may have its stream with an earlier run.
