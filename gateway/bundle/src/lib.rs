@@ -27,8 +27,8 @@ mod store;
 pub mod wire;
 
 pub use agent::{
-    Agent, BundleId, BundleInfo, ClassFigures, Config, CustodyFigures, CustodyTimer, DeleteReason,
-    Delivery, DuplicateLimits, Event, Forgery, Limits, NeighbourId, Note, Offer, Reject, Relaying,
-    ReportRequest, Route, Send, SendError,
+    Agent, BundleId, BundleInfo, ClassFigures, Config, CustodyFigures, CustodyTimer, Decoded,
+    Decoder, DeleteReason, Delivery, DuplicateLimits, Event, Forgery, Limits, NeighbourId, Note,
+    Offer, Reject, Relaying, ReportRequest, Route, Send, SendError,
 };
 pub use store::{DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent};

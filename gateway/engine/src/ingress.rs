@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use bytes::Bytes;
-use underpass_bundle::{self as bundle, NeighbourId};
+use underpass_bundle::{self as bundle, Decoded, Decoder, NeighbourId};
 use underpass_cla::{Refusal, SessionId};
 
 use crate::engine::{Action, Engine, STREAM_SERVICE};
@@ -34,11 +33,17 @@ impl Engine {
         }
     }
 
+    /// What decodes bundles for this engine, for as long as it lives: whoever
+    /// shares the engine need not wait for that.
+    pub fn decoder(&self) -> Decoder {
+        self.agent.decoder()
+    }
+
     /// A whole bundle arrived on a session.
     ///
     /// # Errors
     /// When it is malformed or cannot be kept.
-    pub fn receive(&mut self, now: Instant, id: SessionId, raw: Bytes) -> Result<(), Refusal> {
+    pub fn receive(&mut self, now: Instant, id: SessionId, bundle: Decoded) -> Result<(), Refusal> {
         let session = self.sessions.get(&id).ok_or(Refusal::NoResources)?;
         let class = session.info.class.unwrap_or(self.config.default_class);
         let class = self.known(class);
@@ -48,8 +53,8 @@ impl Engine {
             .ok_or(Refusal::NoResources)?;
         let neighbour = NeighbourId(hop.config.neighbour);
         let id = session.hop;
-        let bytes = raw.len() as u64;
-        let outcome = self.agent.receive(now, neighbour, class, raw);
+        let bytes = bundle.bytes;
+        let outcome = self.agent.receive_decoded(now, neighbour, class, bundle);
         if outcome.is_ok() {
             hop.count_received(class, bytes);
         }

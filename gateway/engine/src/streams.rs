@@ -71,9 +71,10 @@ impl Engine {
 
     /// Received bytes in order, at most `limit`.
     pub fn read(&mut self, now: Instant, key: StreamKey, limit: usize) -> Option<Bytes> {
-        let data = self.change_run(key, |mux| mux.read(key.id, limit));
+        // Without bytes nothing has changed.
+        let data = self.change_run(key, |mux| mux.read(key.id, limit))??;
         self.after_change(now);
-        data?
+        Some(data)
     }
 
     /// Ends the sending direction behind what was written.

@@ -207,6 +207,6 @@ fn give(
     transfer: &Transfer,
 ) -> Result<(), String> {
     let raw = Bytes::from(transfer.chunks.concat());
-    let taken = to.receive(now, session, raw);
+    let taken = to.receive(now, session, to.decoder().decode(&raw));
     taken.map_err(|refusal| format!("a bundle is refused: {refusal:?}"))
 }

@@ -340,6 +340,7 @@ impl Inner {
         while let Some(arrival) = self.hop.next_arrival(now) {
             match arrival {
                 Arrival::Bundle(id, bundle) => {
+                    let bundle = self.engine.decoder().decode(&bundle);
                     if self.engine.receive(now, id, bundle).is_err() {
                         self.figures.refused += 1;
                     }
@@ -490,6 +491,7 @@ impl Node for Shell {
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
         self.with(|inner, now| {
             if inner.hop.is_direct() {
+                let bundle = inner.engine.decoder().decode(&bundle);
                 return inner.engine.receive(now, id, bundle);
             }
             inner.hop.arrive(now, Arrival::Bundle(id, bundle));

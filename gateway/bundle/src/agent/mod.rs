@@ -36,6 +36,7 @@ pub use event::{
     BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,
 };
 pub use figures::{BundleInfo, ClassFigures, CustodyFigures};
+pub use receive::{Decoded, Decoder};
 pub use rerouting::Limits;
 pub use stored::Note;
 

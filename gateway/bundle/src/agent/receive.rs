@@ -15,7 +15,8 @@ use super::originate::expiry;
 use super::signals::Way;
 use super::stored::{BlockNumbers, Phase, StoredBundle, WireName};
 use crate::wire::{
-    Bundle, Cteb, Eid, MAX_RECORD_BYTES, Malformed, decode, ipn_parts, is_null, write_trailer,
+    Bundle, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, MAX_RECORD_BYTES, Malformed, decode,
+    ipn_parts, is_null, write_trailer,
 };
 
 /// A bundle on its way through the node.
@@ -37,10 +38,45 @@ impl Arrival {
     }
 }
 
+/// Decodes bundles as an agent is configured to, and verifies their CRCs. It
+/// needs nothing of the agent's state: many can do so at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoder {
+    limits: DecodeLimits,
+    codes: CodePoints,
+}
+
+/// A bundle as it was decoded, or why it could not be.
+#[derive(Debug)]
+pub struct Decoded {
+    /// Its length as it came, bytes.
+    pub bytes: u64,
+    outcome: Result<Bundle, DecodeError>,
+}
+
+impl Decoder {
+    /// Decodes a whole bundle.
+    pub fn decode(&self, raw: &Bytes) -> Decoded {
+        Decoded {
+            bytes: raw.len() as u64,
+            outcome: decode(raw, &self.limits, &self.codes),
+        }
+    }
+}
+
 impl Agent {
-    /// Takes a whole bundle from a neighbour. On `Ok` the CL may acknowledge
-    /// it: the bundle is kept, delivered, known already, or deleted by the
-    /// protocol's rules, with its custodian told.
+    /// What decodes bundles for this agent.
+    pub fn decoder(&self) -> Decoder {
+        Decoder {
+            limits: self.config.decode,
+            codes: self.config.codes,
+        }
+    }
+
+    /// Decodes a bundle and takes it, as [`Agent::receive_decoded`] does.
+    ///
+    /// # Errors
+    /// When it is malformed or refused.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -48,7 +84,24 @@ impl Agent {
         class: Class,
         raw: Bytes,
     ) -> Result<(), Reject> {
-        let bundle = match decode(&raw, &self.config.decode, &self.config.codes) {
+        let decoded = self.decoder().decode(&raw);
+        self.receive_decoded(now, from, class, decoded)
+    }
+
+    /// Takes a whole bundle from a neighbour. On `Ok` the CL may acknowledge
+    /// it: the bundle is kept, delivered, known already, or deleted by the
+    /// protocol's rules, with its custodian told.
+    ///
+    /// # Errors
+    /// When it is malformed or refused.
+    pub fn receive_decoded(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        class: Class,
+        decoded: Decoded,
+    ) -> Result<(), Reject> {
+        let bundle = match decoded.outcome {
             Ok(bundle) => bundle,
             Err(error) => {
                 let primary = error.primary.as_ref();

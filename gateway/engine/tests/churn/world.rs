@@ -356,7 +356,9 @@ impl World {
                 };
                 let to = if from == HUB { state.terminal } else { HUB };
                 let id = SessionId(session);
-                let taken = self.call(to, |engine, now| engine.receive(now, id, raw));
+                let taken = self.call(to, |engine, now| {
+                    engine.receive(now, id, engine.decoder().decode(&raw))
+                });
                 let outcome = match taken {
                     Some(Ok(())) => Outcome::Acknowledged,
                     Some(Err(refusal)) => Outcome::Refused(refusal),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_bundle as bundle;
-use underpass_cla::{Class, Outcome, SessionId, SessionInfo, Transfer};
+use underpass_cla::{Class, Outcome, Refusal, SessionId, SessionInfo, Transfer};
 use underpass_engine::{
     Action, Engine, EngineConfig, HopConfig, HopId, LinkChange, Message, RouteEntry, StreamKey,
 };
@@ -198,11 +198,17 @@ impl Node {
         self.now = at;
     }
 
+    /// A bundle arrives on a session.
+    pub fn receive(&mut self, session: SessionId, raw: Bytes) -> Result<(), Refusal> {
+        let bundle = self.engine.decoder().decode(&raw);
+        self.engine.receive(self.now, session, bundle)
+    }
+
     /// Gives an offered bundle to another node, on its session of the same
     /// number, and tells this one that it was acknowledged.
     pub fn carry(&mut self, (session, transfer): Offered, to: &mut Node) {
         let raw = Bytes::from(transfer.chunks.concat());
-        let outcome = to.engine.receive(to.now, session, raw);
+        let outcome = to.receive(session, raw);
         assert_eq!(outcome, Ok(()));
         self.finish(transfer.key, Outcome::Acknowledged);
         self.ready(session);

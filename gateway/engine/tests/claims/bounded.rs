@@ -139,7 +139,7 @@ fn bundles_of_streams() {
             world.bundle_of_one()
         },
         |world, (session, raw)| {
-            let taken = world.hub.engine.receive(world.hub.now, session, raw);
+            let taken = world.hub.receive(session, raw);
             assert_eq!(taken, Ok(()));
             assert!(world.hub.has(|event| matches!(event, Event::Opened { .. })));
         },
@@ -162,7 +162,7 @@ fn bundles_of_streams() {
             world.bundle_of_one()
         },
         |world, (session, raw)| {
-            let taken = world.hub.engine.receive(world.hub.now, session, raw);
+            let taken = world.hub.receive(session, raw);
             assert_eq!(taken, Ok(()));
             world.hub.engine.handle_timeout(world.hub.now);
         },
@@ -322,7 +322,7 @@ fn a_delivery_beside_what_a_former_run_has_left() {
         hub.write(key, 1_000);
         let (session, transfer) = hub.offers().remove(0);
         let raw = Bytes::from(transfer.chunks.concat());
-        of(|| assert_eq!(next.engine.receive(next.now, session, raw), Ok(())))
+        of(|| assert_eq!(next.receive(session, raw), Ok(())))
     };
     assert_bounded("a delivery", steps(5), steps(80));
 }

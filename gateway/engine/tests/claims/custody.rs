@@ -162,9 +162,9 @@ fn a_malformed_bundle_hurts_nobody() {
         let mut bad = good.clone();
         bad[place] ^= 0xFF;
         // Some bytes are covered by no CRC that a relay could not renew.
-        let _ = hub.engine.receive(hub.now, session, Bytes::from(bad));
+        let _ = hub.receive(session, Bytes::from(bad));
         let cut = Bytes::copy_from_slice(&good[..place]);
-        let outcome = hub.engine.receive(hub.now, session, cut);
+        let outcome = hub.receive(session, cut);
         assert_eq!(outcome, Err(Refusal::NotAcceptable));
     }
     assert!(!hub.has(|event| matches!(event, Event::Reset { .. })));
@@ -185,7 +185,7 @@ fn a_node_speaks_in_no_name_but_its_own() {
     impostor.write(key, 100);
     for (session, transfer) in impostor.offers() {
         let raw = Bytes::from(transfer.chunks.concat());
-        let outcome = hub.engine.receive(now, session, raw);
+        let outcome = hub.receive(session, raw);
         assert_eq!(outcome, Err(Refusal::NotAcceptable));
     }
     assert!(!hub.has(|_| true));

@@ -89,7 +89,7 @@ fn no_neighbour_speaks_for_another_node() {
     for (session, transfer) in terminal.offers() {
         let raw = Bytes::from(transfer.chunks.concat());
         let other = underpass_cla::SessionId(session.0 + 200);
-        let _ = hub.engine.receive(hub.now, other, raw);
+        let _ = hub.receive(other, raw);
     }
     assert!(!hub.has(|_| false));
     assert!(hub.messages.is_empty());

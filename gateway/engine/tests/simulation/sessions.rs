@@ -337,7 +337,7 @@ impl World {
         } else {
             let taken = self.call(node, |engine, now| {
                 engine.admit(now, id, Some(length))?;
-                engine.receive(now, id, raw)
+                engine.receive(now, id, engine.decoder().decode(&raw))
             });
             taken.unwrap_or(Err(Refusal::NoResources))
         };

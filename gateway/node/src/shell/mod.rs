@@ -53,6 +53,7 @@ pub struct Inbound {
 /// The engine and all that its shell shares.
 pub struct Shell {
     inner: Mutex<Inner>,
+    decoder: bundle::Decoder,
     timer: Notify,
     inbound: mpsc::UnboundedSender<Inbound>,
     beacons: OnceLock<LinkBeacons>,
@@ -122,6 +123,7 @@ impl Shell {
         inbound: mpsc::UnboundedSender<Inbound>,
     ) -> Arc<Shell> {
         Arc::new(Shell {
+            decoder: engine.decoder(),
             inner: Mutex::new(Inner {
                 engine,
                 names,

@@ -110,6 +110,8 @@ impl Node for Shell {
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
+        // Many sessions decode at once; the engine serves one after the other.
+        let bundle = self.decoder.decode(&bundle);
         self.with_inner(|inner, now| {
             let outcome = inner.engine.receive(now, id, bundle);
             if outcome.is_err() {
