@@ -22,7 +22,7 @@ use crate::peers::Peers;
 use crate::planned::{Followed, PlanChange, Unchanged};
 use crate::restored::RestoredStreams;
 use crate::services::Message;
-use crate::sessions::{InFlight, SessionState};
+use crate::transfers::Sessions;
 use crate::ways::Ways;
 
 /// The ipn service of streams; 1 to 127 are for private use.
@@ -116,9 +116,8 @@ pub struct Engine {
     pub(crate) peers: Peers,
     /// Leaves of which the scheduler is to be told anew.
     pub(crate) changed: ChangedLeaves,
-    pub(crate) sessions: FastMap<SessionId, SessionState>,
-    /// Transfers offered and not ended.
-    pub(crate) transfers: FastMap<u64, InFlight>,
+    /// Sessions, and what was offered to them and has not ended.
+    pub(crate) sessions: Sessions,
     /// By bundle that no custodian has acknowledged.
     pub(crate) carried: FastMap<BundleId, Carried>,
     /// Neighbours and classes where a bundle has just gone again: it is the
@@ -197,8 +196,7 @@ impl Engine {
             scheduler,
             hops,
             changed: ChangedLeaves::default(),
-            sessions: FastMap::default(),
-            transfers: FastMap::default(),
+            sessions: Sessions::default(),
             carried: FastMap::default(),
             went_again: HashSet::new(),
             starved: BTreeSet::new(),

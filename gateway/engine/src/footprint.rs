@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
 use crate::hop::Hop;
-use crate::sessions::SessionState;
 
 impl Engine {
     /// How many entries the maps, sets and queues of the node have, by a name,
@@ -29,7 +28,6 @@ impl Engine {
             peers,
             changed,
             sessions,
-            transfers,
             carried,
             went_again,
             starved,
@@ -56,9 +54,7 @@ impl Engine {
         hops.values().for_each(|hop| hop.footprint(tell));
         peers.footprint(tell);
         changed.footprint(tell);
-        tell("sessions", sessions.len());
-        sessions.values().for_each(|state| state.footprint(tell));
-        tell("transfers", transfers.len());
+        sessions.footprint(tell);
         tell("bundles of streams", carried.len());
         tell("classes where bundles went again", went_again.len());
         tell("starved hops", starved.len());
@@ -100,21 +96,5 @@ impl Hop {
         );
         link.footprint(tell);
         tell("ready classes", ready.len());
-    }
-}
-
-impl SessionState {
-    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
-        let SessionState {
-            hop: _,
-            info: _,
-            ready: _,
-            room_bytes: _,
-            in_flight,
-            long_in_flight,
-            stale: _,
-        } = self;
-        tell("transfers of sessions", in_flight.len());
-        tell("long transfers of sessions", long_in_flight.len());
     }
 }

@@ -44,7 +44,7 @@ impl Engine {
     /// # Errors
     /// When it is malformed or cannot be kept.
     pub fn receive(&mut self, now: Instant, id: SessionId, bundle: Decoded) -> Result<(), Refusal> {
-        let session = self.sessions.get(&id).ok_or(Refusal::NoResources)?;
+        let session = self.sessions.get(id).ok_or(Refusal::NoResources)?;
         let class = session.info.class.unwrap_or(self.config.default_class);
         let class = self.known(class);
         let hop = self

@@ -10,6 +10,7 @@ use underpass_scheduler::Leaf;
 
 use crate::engine::Engine;
 use crate::hop::HopId;
+use crate::transfers::Session;
 
 /// Some of an engine's classes, as bits by their places. There are at most 64.
 pub(crate) type Places = u64;
@@ -65,7 +66,7 @@ impl Engine {
     /// A session can take a bundle, or no more: so can the leaves that it may
     /// carry.
     pub(crate) fn session_changed(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
         let hop = session.hop;
@@ -106,8 +107,8 @@ impl Engine {
 
     fn has_ready_session(&self, id: HopId, class: Class) -> bool {
         let carrier = self.hops.get(&id).and_then(|hop| hop.carrier(class));
-        let session = carrier.and_then(|id| self.sessions.get(&id));
-        session.is_some_and(|session| session.ready)
+        let session = carrier.and_then(|id| self.sessions.get(id));
+        session.is_some_and(Session::is_ready)
     }
 
     pub(crate) fn set_ready(&mut self, id: HopId, class: Class, ready: bool) {

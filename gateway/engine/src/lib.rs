@@ -33,6 +33,7 @@ mod sessions;
 mod snapshot;
 mod streams;
 mod takeover;
+mod transfers;
 mod ways;
 
 pub use config::{EngineConfig, HopConfig, PlanLine, RouteEntry, window_bytes};

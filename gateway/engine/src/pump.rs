@@ -12,7 +12,6 @@ use underpass_work::each;
 
 use crate::engine::{Action, Carried, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
-use crate::sessions::InFlight;
 
 /// Streams seal no less than this where they have more: a session with a
 /// smaller MRU gets nothing.
@@ -55,7 +54,7 @@ impl Engine {
         let hop = self.hops.get(&id)?;
         let wire = hop.wire;
         let session = hop.carrier(leaf.class)?;
-        let info = &self.sessions.get(&session)?.info;
+        let info = &self.sessions.get(session)?.info;
         let (mru, resumes) = (info.transfer_mru_bytes, info.resumes);
         let to = NeighbourId(hop.config.neighbour);
         self.agent.set_resumes(to, leaf.class, resumes);
@@ -72,23 +71,13 @@ impl Engine {
         };
         let session = express.unwrap_or(session);
         let left_out = transfer.resume.map_or(0, |resume| resume.offset);
-        self.transfers.insert(transfer.key, InFlight::on(session));
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.count_sent(leaf.class, transfer.len(), offer.again, left_out);
         }
         self.scheduler
             .sent(now, leaf, wire.ip_bytes(transfer.len() - left_out));
-        if let Some(state) = self.sessions.get_mut(&session) {
-            state.ready = false;
-            state.room_bytes = match short {
-                true => state.room_bytes.saturating_sub(transfer.len()),
-                false => 0,
-            };
-            state.in_flight.insert(transfer.key);
-            if !short {
-                state.long_in_flight.insert(transfer.key);
-            }
-        }
+        let short_bytes = short.then(|| transfer.len());
+        self.sessions.offered(session, transfer.key, short_bytes);
         self.actions.push_back(Action::Offer { session, transfer });
         self.leaf_changed(id, leaf.class);
         self.session_changed(session);
@@ -103,7 +92,7 @@ impl Engine {
     /// few; else that of the first class. Which class a payload comes in is of
     /// no account.
     fn express(&self, id: HopId, class: Class, own: SessionId, bytes: u64) -> Option<SessionId> {
-        if self.sessions.get(&own)?.long_in_flight.is_empty() {
+        if !self.sessions.get(own)?.has_long_in_flight() {
             return None;
         }
         let hop = self.hops.get(&id)?;
@@ -116,11 +105,11 @@ impl Engine {
             .filter(|other| *other != class && !hop.ready.contains(other))
             .filter_map(|other| {
                 let session = hop.carrier(other)?;
-                let state = self.sessions.get(&session)?;
-                let is_long = !state.long_in_flight.is_empty();
-                let fits = bytes <= state.info.transfer_mru_bytes.min(state.room_bytes);
+                let state = self.sessions.get(session)?;
+                let is_long = state.has_long_in_flight();
+                let fits = bytes <= state.info.transfer_mru_bytes.min(state.room_bytes());
                 let free = hop.has(other, session) && fits && (other == first || !is_long);
-                free.then_some((is_long, state.in_flight.len(), other, session))
+                free.then_some((is_long, state.in_flight(), other, session))
             })
             .min()
             .map(|(.., session)| session)

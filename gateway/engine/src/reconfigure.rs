@@ -148,7 +148,7 @@ impl Engine {
         let sessions: Vec<_> = self.hops[&id].all_sessions().collect();
         for session in sessions {
             self.give_up_session(now, session, REMOVED);
-            self.sessions.remove(&session);
+            self.sessions.remove(session);
         }
         let Some(hop) = self.hops.remove(&id) else {
             return;

@@ -181,7 +181,7 @@ impl Engine {
 
     /// Where a session belongs.
     pub fn session_place(&self, id: SessionId) -> Option<SessionPlace> {
-        let session = self.sessions.get(&id)?;
+        let session = self.sessions.get(id)?;
         let hop = self.hops.get(&session.hop)?;
         Some(SessionPlace {
             hop: session.hop,
@@ -224,7 +224,7 @@ impl Engine {
     }
 
     fn session(&self, id: SessionId) -> Option<SessionSnapshot> {
-        let session = self.sessions.get(&id)?;
+        let session = self.sessions.get(id)?;
         let hop = self.hops.get(&session.hop)?;
         let carrying = match session.info.class {
             Some(class) => hop.carrier(class) == Some(id),

@@ -15,6 +15,7 @@ use underpass_cla::{Class, SessionId};
 
 use crate::engine::{Action, Engine};
 use crate::hop::HopId;
+use crate::transfers::Session;
 
 const LINK_UNBLOCKED: &str = "the link is back and the standby goes on";
 const PEER_MOVED: &str = "the peer goes on with another session";
@@ -40,7 +41,7 @@ impl Engine {
             for session in waiting {
                 match idle.is_empty() {
                     false => self.give_up_session(now, session, LINK_UNBLOCKED),
-                    true => self.mark_stale(session),
+                    true => self.sessions.mark_stale(session),
                 }
             }
         }
@@ -52,14 +53,7 @@ impl Engine {
     }
 
     fn has_in_flight(&self, id: SessionId) -> bool {
-        let session = self.sessions.get(&id);
-        session.is_some_and(|session| !session.in_flight.is_empty())
-    }
-
-    fn mark_stale(&mut self, id: SessionId) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.stale = true;
-        }
+        self.sessions.get(id).is_some_and(Session::has_in_flight)
     }
 
     /// A session of `class` came up: it takes over from those of an earlier
@@ -78,13 +72,13 @@ impl Engine {
         let sessions: Vec<SessionId> = hop.all_sessions().collect();
         let blocked = hop.blocked;
         for id in sessions {
-            let Some(session) = self.sessions.get(&id) else {
+            let Some(session) = self.sessions.get(id) else {
                 continue;
             };
             let earlier = session.info.incarnation;
             if earlier.is_some() && earlier < incarnation {
                 self.give_up_session(now, id, PEER_RESTARTED);
-            } else if session.stale && session.info.class == class && !blocked {
+            } else if session.is_stale() && session.info.class == class && !blocked {
                 self.give_up_session(now, id, LINK_UNBLOCKED);
             }
         }
@@ -92,7 +86,7 @@ impl Engine {
 
     /// The peer begins a transfer on a session.
     pub(crate) fn peer_uses(&mut self, now: Instant, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
         let (Some(class), Some(hop)) = (session.info.class, self.hops.get(&session.hop)) else {
@@ -113,7 +107,7 @@ impl Engine {
     /// Ends a session; what was in flight there waits for the next one, before
     /// all else.
     pub(crate) fn give_up_session(&mut self, now: Instant, id: SessionId, reason: &'static str) {
-        let Some(session) = self.sessions.get(&id) else {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
         let (hop, class) = (session.hop, session.info.class);

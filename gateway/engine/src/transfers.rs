@@ -1,0 +1,198 @@
+//! Sessions, and the transfers that were offered to them and have not ended.
+//!
+//! A transfer is on one session, which lists it, until it ends or is given
+//! back; a session that takes one is not ready until it says so again.
+
+use std::collections::BTreeSet;
+
+use underpass_cla::{EXPRESS_ROOM_BYTES, Outcome, SessionId, SessionInfo};
+use underpass_work::FastMap;
+
+use crate::hop::HopId;
+
+/// What the engine knows of a session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub hop: HopId,
+    pub info: SessionInfo,
+    ready: bool,
+    room_bytes: u64,
+    in_flight: BTreeSet<u64>,
+    /// Of these the long ones.
+    long_in_flight: BTreeSet<u64>,
+    stale: bool,
+}
+
+impl Session {
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Session {
+            hop: _,
+            info: _,
+            ready: _,
+            room_bytes: _,
+            in_flight,
+            long_in_flight,
+            stale: _,
+        } = self;
+        tell("transfers of sessions", in_flight.len());
+        tell("long transfers of sessions", long_in_flight.len());
+    }
+
+    /// Whether it can take a bundle.
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Bytes of short bundles that it takes until it is ready again.
+    pub fn room_bytes(&self) -> u64 {
+        self.room_bytes
+    }
+
+    /// How many transfers are on it.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Whether any is.
+    pub fn has_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// Whether a long one is, whose lost segments hold up what follows.
+    pub fn has_long_in_flight(&self) -> bool {
+        !self.long_in_flight.is_empty()
+    }
+
+    /// Whether the link was lost and came back since its transfers began, and
+    /// none has moved since: they go to the next session that comes up.
+    pub fn is_stale(&self) -> bool {
+        self.stale
+    }
+}
+
+/// A transfer that is not ended.
+#[derive(Debug)]
+struct InFlight {
+    session: SessionId,
+    /// Bytes of its bundle that the peer has acknowledged.
+    acknowledged: u64,
+}
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    known: FastMap<SessionId, Session>,
+    /// By the transfers' keys.
+    transfers: FastMap<u64, InFlight>,
+}
+
+impl Sessions {
+    /// Adds a session that has not said that it is ready.
+    pub fn insert(&mut self, id: SessionId, hop: HopId, info: SessionInfo) {
+        let session = Session {
+            hop,
+            info,
+            ready: false,
+            room_bytes: 0,
+            in_flight: BTreeSet::new(),
+            long_in_flight: BTreeSet::new(),
+            stale: false,
+        };
+        self.known.insert(id, session);
+    }
+
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Sessions { known, transfers } = self;
+        tell("sessions", known.len());
+        known.values().for_each(|session| session.footprint(tell));
+        tell("transfers", transfers.len());
+    }
+
+    /// A session.
+    pub fn get(&self, id: SessionId) -> Option<&Session> {
+        self.known.get(&id)
+    }
+
+    /// A session can take a bundle; whether it is known.
+    pub fn set_ready(&mut self, id: SessionId) -> bool {
+        let Some(session) = self.known.get_mut(&id) else {
+            return false;
+        };
+        session.ready = true;
+        session.room_bytes = EXPRESS_ROOM_BYTES;
+        true
+    }
+
+    /// A session is offered a transfer; `short_bytes` is its length if it is a
+    /// short bundle, behind which more of these may go.
+    pub fn offered(&mut self, id: SessionId, key: u64, short_bytes: Option<u64>) {
+        if let Some(session) = self.known.get_mut(&id) {
+            session.ready = false;
+            let left = short_bytes.map(|bytes| session.room_bytes.saturating_sub(bytes));
+            session.room_bytes = left.unwrap_or(0);
+            session.in_flight.insert(key);
+            if short_bytes.is_none() {
+                session.long_in_flight.insert(key);
+            }
+            let transfer = InFlight {
+                session: id,
+                acknowledged: 0,
+            };
+            self.transfers.insert(key, transfer);
+        }
+    }
+
+    /// So many bytes of a transfer have been acknowledged.
+    pub fn progress(&mut self, key: u64, acknowledged: u64) {
+        if let Some(transfer) = self.transfers.get_mut(&key) {
+            transfer.acknowledged = acknowledged;
+            if let Some(session) = self.known.get_mut(&transfer.session) {
+                session.stale = false;
+            }
+        }
+    }
+
+    /// A transfer has ended; whether it was on a session.
+    pub fn finish(&mut self, key: u64, outcome: &Outcome) -> bool {
+        let Some(transfer) = self.transfers.remove(&key) else {
+            return false;
+        };
+        if let Some(session) = self.known.get_mut(&transfer.session) {
+            session.in_flight.remove(&key);
+            session.long_in_flight.remove(&key);
+            session.stale &= matches!(outcome, Outcome::Broken { .. });
+        }
+        true
+    }
+
+    /// Takes all transfers from a session, which takes no more: their keys, and
+    /// how many bytes of each have been acknowledged.
+    pub fn give_back(&mut self, id: SessionId) -> Vec<(u64, u64)> {
+        let Some(session) = self.known.get_mut(&id) else {
+            return Vec::new();
+        };
+        session.ready = false;
+        session.room_bytes = 0;
+        session.long_in_flight.clear();
+        let keys = std::mem::take(&mut session.in_flight).into_iter();
+        let transfers = keys.map(|key| {
+            let transfer = self.transfers.remove(&key);
+            (key, transfer.map_or(0, |transfer| transfer.acknowledged))
+        });
+        transfers.collect()
+    }
+
+    /// The link of a session is back, and its transfers have nowhere to go.
+    pub fn mark_stale(&mut self, id: SessionId) {
+        if let Some(session) = self.known.get_mut(&id) {
+            session.stale = true;
+        }
+    }
+
+    /// Forgets a session whose transfers were given back.
+    pub fn remove(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.known.remove(&id)?;
+        debug_assert!(!session.has_in_flight(), "{id:?} has transfers");
+        Some(session)
+    }
+}
