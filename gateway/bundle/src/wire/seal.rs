@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use bp7::bundle::Block;
-use bp7::canonical::{CanonicalBlock, CanonicalData, new_canonical_block};
 use bp7::crc::CrcValue;
 use bp7::dtntime::CreationTimestamp;
 use bp7::flags::BundleControlFlagsType;
@@ -14,9 +12,14 @@ use super::bundle::{Extension, block_flag, block_type};
 use super::cbor::{ARRAY, BYTES, UNSIGNED, write_head};
 use super::crc::CrcKind;
 use super::custody::{CodePoints, Creb, Cteb};
-use super::eid::Eid;
+use super::eid::{Eid, write_eid};
 
 const OPEN: u8 = 0x9F;
+const VERSION: u64 = 7;
+/// Of a primary block that is no fragment's, its CRC included.
+const PRIMARY_ELEMENTS: u64 = 9;
+/// Of a canonical block without a CRC.
+const BLOCK_ELEMENTS: u64 = 5;
 const BREAK: u8 = 0xFF;
 /// The order block's content: its format, a CBOR number.
 const ORDER_FORMAT: u8 = 0;
@@ -30,6 +33,7 @@ pub(crate) fn seal_primary(
     lifetime: Duration,
     flags: BundleControlFlagsType,
 ) -> (PrimaryBlock, Bytes) {
+    let created = [timestamp.dtntime(), timestamp.seqno()];
     let mut primary = PrimaryBlockBuilder::new()
         .destination(destination)
         .source(source)
@@ -41,12 +45,22 @@ pub(crate) fn seal_primary(
         .build()
         .expect("callers check the destination");
     let mut raw = Vec::with_capacity(96);
-    primary
-        .write_cbor(&mut raw)
-        .expect("writing to memory does not fail");
-    let at = raw.len() - CrcKind::Crc32c.size();
-    let crc = CrcKind::Crc32c.over([&raw[..at]], &[]);
-    raw[at..].copy_from_slice(crc.as_slice());
+    write_head(&mut raw, ARRAY, PRIMARY_ELEMENTS);
+    write_head(&mut raw, UNSIGNED, VERSION);
+    write_head(&mut raw, UNSIGNED, primary.bundle_control_flags);
+    write_head(&mut raw, UNSIGNED, u64::from(CrcKind::Crc32c.code()));
+    for eid in [&primary.destination, &primary.source, &primary.report_to] {
+        write_eid(&mut raw, eid);
+    }
+    write_head(&mut raw, ARRAY, 2);
+    for number in created {
+        write_head(&mut raw, UNSIGNED, number);
+    }
+    let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+    write_head(&mut raw, UNSIGNED, lifetime_ms);
+    write_head(&mut raw, BYTES, CrcKind::Crc32c.size() as u64);
+    let crc = CrcKind::Crc32c.over([&raw[..]], &[]);
+    raw.extend(crc.as_slice());
     let mut value = [0; 4];
     value.copy_from_slice(crc.as_slice());
     primary.crc = CrcValue::Crc32(value);
@@ -103,25 +117,28 @@ pub(crate) fn write_header(
     let mut out = Vec::with_capacity(160 + primary_raw.len() + kept + payload_head.len());
     out.push(OPEN);
     out.extend(primary_raw);
+    let mut content = Vec::with_capacity(32);
     let (number, node) = hop.previous_node;
-    let data = CanonicalData::PreviousNode(node.clone());
-    write_block(&mut out, block_type::PREVIOUS_NODE, number, 0, data);
+    write_eid(&mut content, node);
+    write_block(&mut out, block_type::PREVIOUS_NODE, number, 0, &content);
     let (number, age) = hop.age_ms;
     let flags = block_flag::REPLICATE;
-    let data = CanonicalData::BundleAge(age);
-    write_block(&mut out, block_type::BUNDLE_AGE, number, flags, data);
+    content.clear();
+    write_head(&mut content, UNSIGNED, age);
+    write_block(&mut out, block_type::BUNDLE_AGE, number, flags, &content);
     if let Some((number, limit, count)) = hop.hop_count {
-        let data = CanonicalData::HopCount(limit, count);
-        write_block(&mut out, block_type::HOP_COUNT, number, 0, data);
+        content.clear();
+        write_head(&mut content, ARRAY, 2);
+        write_head(&mut content, UNSIGNED, u64::from(limit));
+        write_head(&mut content, UNSIGNED, u64::from(count));
+        write_block(&mut out, block_type::HOP_COUNT, number, 0, &content);
     }
     if let Some((number, cteb)) = hop.cteb {
         let code = cteb_code(codes, cteb);
-        let data = CanonicalData::Unknown(cteb.encode());
-        write_block(&mut out, code, number, flags, data);
+        write_block(&mut out, code, number, flags, &cteb.encode());
     }
     if let Some((number, creb)) = hop.creb {
-        let data = CanonicalData::Unknown(creb.encode());
-        write_block(&mut out, codes.creb_block, number, flags, data);
+        write_block(&mut out, codes.creb_block, number, flags, &creb.encode());
     }
     for block in others {
         out.extend(&block.raw);
@@ -133,8 +150,7 @@ pub(crate) fn write_header(
 /// The order block: format 0. A node that does not know it passes it on.
 pub(crate) fn order_block(number: u64) -> Extension {
     let mut raw = Vec::with_capacity(8);
-    let data = CanonicalData::Unknown(vec![ORDER_FORMAT]);
-    write_block(&mut raw, block_type::ORDER, number, 0, data);
+    write_block(&mut raw, block_type::ORDER, number, 0, &[ORDER_FORMAT]);
     Extension {
         kind: block_type::ORDER,
         number,
@@ -157,11 +173,15 @@ fn cteb_code(codes: &CodePoints, cteb: &Cteb) -> u64 {
     }
 }
 
-fn write_block(out: &mut Vec<u8>, kind: u64, number: u64, flags: u64, data: CanonicalData) {
-    let block: CanonicalBlock = new_canonical_block(kind, number, flags as u8, data);
-    block
-        .write_cbor(out)
-        .expect("writing to memory does not fail");
+/// A block without a CRC around its content (RFC 9171 §4.3.2).
+fn write_block(out: &mut Vec<u8>, kind: u64, number: u64, flags: u64, content: &[u8]) {
+    write_head(out, ARRAY, BLOCK_ELEMENTS);
+    write_head(out, UNSIGNED, kind);
+    write_head(out, UNSIGNED, number);
+    write_head(out, UNSIGNED, flags);
+    write_head(out, UNSIGNED, u64::from(CrcKind::None.code()));
+    write_head(out, BYTES, content.len() as u64);
+    out.extend(content);
 }
 
 /// What follows the payload: the payload block's CRC and the outer break.
@@ -170,4 +190,85 @@ pub(crate) fn write_trailer(payload_tail: &[u8]) -> Bytes {
     out.extend(payload_tail);
     out.push(BREAK);
     out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ipn;
+    use bp7::bundle::Block;
+    use bp7::canonical::{CanonicalData, new_canonical_block};
+
+    fn eids() -> [Eid; 4] {
+        let named = Eid::with_dtn("//node/service").unwrap();
+        [ipn(1, 80), ipn(u64::MAX, u64::MAX), named, Eid::none()]
+    }
+
+    #[test]
+    fn a_primary_block_is_written_as_bp7_writes_it() {
+        for source in eids() {
+            for (time, lifetime) in [(0, Duration::ZERO), (u64::MAX, Duration::from_hours(24))] {
+                let (primary, raw) = seal_primary(
+                    ipn(300, 70_000),
+                    source.clone(),
+                    source.clone(),
+                    CreationTimestamp::with_time_and_seq(time, 24),
+                    lifetime,
+                    1 << 17,
+                );
+                let mut expected = Vec::new();
+                primary.write_cbor(&mut expected).unwrap();
+                assert_eq!(raw, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_is_written_as_bp7_writes_its_blocks() {
+        for node in eids() {
+            let hop = HopBlocks {
+                previous_node: (2, &node),
+                age_ms: (300, 1 << 40),
+                hop_count: Some((4, 255, 24)),
+                cteb: None,
+                creb: None,
+            };
+            let order = order_block(u64::MAX);
+            let order = std::slice::from_ref(&order);
+            let header = write_header(&CodePoints::default(), b"primary", &hop, order, b"payload");
+            let mut expected = b"\x9Fprimary".to_vec();
+            let replicate = block_flag::REPLICATE;
+            for (kind, number, flags, data) in [
+                (
+                    block_type::PREVIOUS_NODE,
+                    2,
+                    0,
+                    CanonicalData::PreviousNode(node.clone()),
+                ),
+                (
+                    block_type::BUNDLE_AGE,
+                    300,
+                    replicate,
+                    CanonicalData::BundleAge(1 << 40),
+                ),
+                (
+                    block_type::HOP_COUNT,
+                    4,
+                    0,
+                    CanonicalData::HopCount(255, 24),
+                ),
+                (
+                    block_type::ORDER,
+                    u64::MAX,
+                    0,
+                    CanonicalData::Unknown(vec![ORDER_FORMAT]),
+                ),
+            ] {
+                let block = new_canonical_block(kind, number, flags as u8, data);
+                block.write_cbor(&mut expected).unwrap();
+            }
+            expected.extend(b"payload");
+            assert_eq!(header, expected);
+        }
+    }
 }
