@@ -1,11 +1,12 @@
 //! The tree of a link, and the decisions it makes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
 use thiserror::Error;
 use underpass_cla::Class;
+use underpass_work::FastMap;
 
 use crate::bucket::Bucket;
 use crate::classes::{ClassConfig, ClassError, Classes};
@@ -80,7 +81,7 @@ pub struct LinkScheduler {
     utilisation_ppm: u128,
     rate_bps: Option<u64>,
     bucket: Option<Bucket>,
-    numbers: HashMap<TerminalId, usize>,
+    numbers: FastMap<TerminalId, usize>,
     terminals: Slab<Terminal>,
     /// Terminals that may send, by their shares.
     eligible: FairQueue,
@@ -107,7 +108,7 @@ impl LinkScheduler {
             utilisation_ppm,
             rate_bps: None,
             bucket: None,
-            numbers: HashMap::new(),
+            numbers: FastMap::default(),
             terminals: Slab::new(),
             eligible: FairQueue::default(),
             signalling: FairQueue::default(),

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use underpass_work::FastMap;
+
 use super::config::NeighbourId;
 use super::memory::{Numbers, pop_first};
 use crate::wire::{
@@ -48,7 +50,7 @@ struct Gathered {
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     gathered: HashMap<SignalTo, Gathered>,
-    custodians: HashMap<NeighbourId, usize>,
+    custodians: FastMap<NeighbourId, usize>,
     /// In order of time, since all are gathered for the same time.
     due: VecDeque<(Instant, SignalTo)>,
 }

@@ -7,10 +7,10 @@
 //! nothing. Without a clock the time is 0, as RFC 9171 asks, and the upper
 //! half of the sequence number is the run's nonce.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bp7::dtntime::CreationTimestamp;
+use underpass_work::FastMap;
 
 const RENEWED_EVERY: Duration = Duration::from_secs(10);
 
@@ -22,7 +22,7 @@ pub(crate) struct Timestamps {
     clock: Option<(Instant, u64)>,
     /// The time in use and when it was read.
     current: Option<(Instant, u64)>,
-    counts: HashMap<u64, u32>,
+    counts: FastMap<u64, u32>,
 }
 
 impl Timestamps {
@@ -31,7 +31,7 @@ impl Timestamps {
             run_nonce,
             clock: None,
             current: None,
-            counts: HashMap::new(),
+            counts: FastMap::default(),
         }
     }
 
