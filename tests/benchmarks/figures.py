@@ -3,32 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Figure:
-    """One row of the report.
-
-    Targets are for Underpass. `p90` is the value that nine of ten runs reach or better it.
-    """
-
-    id: str
-    title: str
-    unit: str
-    target: float | None = None
-    target_p90: float | None = None
-    more_is_better: bool = False
-    elsewhere: str = ""
-
-    def meets(self, median: float, p90: float) -> bool | None:
-        """Tell whether both targets are reached; None where there is none."""
-        if self.target is None:
-            return None
-        sign = -1 if self.more_is_better else 1
-        if sign * median > sign * self.target:
-            return False
-        return self.target_p90 is None or sign * p90 <= sign * self.target_p90
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.many_terminals import MANY_TERMINALS
 
 
 def _allocation() -> Iterator[Figure]:
@@ -243,71 +220,7 @@ _ALL = [
     Figure(
         "loopback-64.rate", "Two proxies on loopback, 64 streams", "Mbit/s", more_is_better=True
     ),
-    *(
-        figure
-        for name, size in (("4k", "4 KiB"), ("64k", "64 KiB"))
-        for figure in (
-            Figure(
-                f"shards-one.{name}",
-                f"A hub's engine without sockets, 1,000 terminals, bundles of {size}: "
-                "per second of its processor time",
-                "bundles",
-                target=60_000.0 if name == "4k" else None,
-                more_is_better=True,
-            ),
-            Figure(
-                f"shards-pair.{name}",
-                "The same, the work of the terminals' engines counted too",
-                "bundles",
-                more_is_better=True,
-            ),
-            Figure(
-                f"shards-apart.{name}",
-                f"Two such hubs on two threads, bundles of {size}: against twice one alone",
-                "1",
-                more_is_better=True,
-            ),
-        )
-    ),
-    Figure(
-        "idle-streams.memory",
-        "10,000 open idle streams, both nodes together",
-        "KiB per stream",
-        target=48.0,
-    ),
-    Figure(
-        "swarm-idle.memory",
-        "2,000 idle terminals with eight sessions each, ten minutes: the hub's memory",
-        "KiB per terminal",
-        target=256.0,
-    ),
-    Figure("swarm-idle.cpu", "The same: the hub's processor time", "% of a core", target=15.0),
-    Figure(
-        "swarm-idle.alive",
-        "The same: terminals connected and not taken for blocked at the end",
-        "%",
-        target=100.0,
-        more_is_better=True,
-    ),
-    Figure(
-        "swarm-active.use",
-        "250 terminals, 5 MB each at once, beam of 400 Mbit/s: payload",
-        "% of the beam",
-        target=92.0,
-        more_is_better=True,
-    ),
-    Figure("swarm-active.cpu", "The same: the hub's processor time", "s per 100 MB", target=0.6),
-    Figure("swarm-active.jain", "The same: Jain's index", "", more_is_better=True),
-    Figure("swarm-active.broken", "The same: broken downloads", "", target=0.0),
-    Figure(
-        "hostile.goodput",
-        "20 terminals that download beside one that attacks, against beside a bulk user",
-        "",
-        target=0.99,
-        more_is_better=True,
-    ),
-    Figure("hostile.broken", "The same: broken downloads", "", target=0.0),
-    Figure("hostile.memory", "The same: the hub's memory behind it", "MiB", target=768.0),
+    *MANY_TERMINALS,
     Figure(
         "pep-and-cc.after-5s",
         "iperf3 of 1 GB, profile G: bytes after 5 s",

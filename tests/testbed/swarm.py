@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tests.testbed import addresses
+from tests.testbed import addresses, ports
 from tests.testbed.loopback import Loopback
 from tests.testbed.namespace import command
 from tests.testbed.node import HUB_NODE, TCPCL_PORT, Node, merged, terminal_node
@@ -16,6 +16,9 @@ from tests.testbed.process import Process, ProcessError
 from tests.testbed.programs import built
 
 HUB = f"{addresses.HUB_SAT}:{TCPCL_PORT}"
+# On a loopback interface every address of the network is local.
+_TERMINAL_NETWORK = "10.64.0.1/12"
+_FIRST_TERMINAL = "10.64.1.0"
 
 
 class SwarmHub:
@@ -31,7 +34,7 @@ class SwarmHub:
     ) -> None:
         self.bed = bed
         self.pki = bed.dir / "pki-swarm"
-        _allow_open_files(10 * terminals)
+        _allow_open_files(20 * terminals)
         last = terminal_node(terminals)
         command([built("swarm"), "certificates", "--pki", str(self.pki), "--count", str(last)])
         config: dict[str, object] = {
@@ -61,11 +64,30 @@ class SwarmHub:
         pid = str(self.node.process.pid)
         return self.start(name, "terminals", "--count", str(count), "--hub-pid", pid, *arguments)
 
+    def streams(
+        self, count: int, *arguments: str, beam_bps: int, name: str = "swarm-streams"
+    ) -> Process:
+        """Start light terminals with paced streams, each at an address of its own."""
+        self.bed.hub.ip("address", "add", _TERMINAL_NETWORK, "dev", "lo")
+        pid = str(self.node.process.pid)
+        fixed = [
+            "--first-address",
+            _FIRST_TERMINAL,
+            "--origin",
+            f"{addresses.ORIGIN}:{ports.PACED}",
+        ]
+        return self.start(
+            name,
+            *("streams", "--count", str(count), "--hub-pid", pid),
+            *("--beam-bps", str(beam_bps), *fixed, *arguments),
+        )
+
 
 def _allow_open_files(needed: int) -> None:
     """Let this process and those that it starts open so many files.
 
-    Each terminal has eight sessions, and at its own end a socket for beacons.
+    Each terminal has eight sessions, at its own end a socket for beacons, and with streams the
+    connections of the origin.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < needed:

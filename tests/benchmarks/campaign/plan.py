@@ -88,6 +88,7 @@ CAMPAIGN = (
     Entry("echo", 26.0, 28.0, _RIVALS),
     Entry("loopback", 14.0, fixed_s=20.0),
     Entry("idle-streams", 19.0, fixed_s=0.0),
+    Entry("swarm-streams", 125.0, fixed_s=0.0),
     Entry("shards", 10.0, fixed_s=0.0, share=0.25),
     Entry("disk-throughput", 14.0, fixed_s=20.0),
     Entry("disk-restart", 17.0, fixed_s=0.0),
@@ -111,10 +112,10 @@ CAMPAIGN = (
     Entry("fairness", 125.0, 125.0, _SHARING, share=0.25),
     Entry("blockage-24mb", 28.0, 45.0, _RIVALS, ours_times=2, share=0.25),
     Entry("control-loss", 145.0, ours_times=2, fixed_s=0.0, share=0.25),
+    Entry("kill-9", 6.2, runs_at_least=100, share=0.25),
     Entry("after-blockage", 130.0, ours_times=2, share=0.25),
     Entry("idle-beam", 75.0, share=0.25),
     Entry("hostile", 120.0, share=0.25),
-    Entry("kill-9", 6.2, runs_at_least=100, share=0.25),
 )
 
 

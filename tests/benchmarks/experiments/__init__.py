@@ -58,6 +58,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "loopback": loopback.run,
     "idle-streams": idle_streams.run,
     "swarm": swarm.run,
+    "swarm-streams": swarm.run_streams,
     "hostile": hostile.run,
     "blockage-24mb": blockages.run_object,
     "highway": blockages.run_highway,

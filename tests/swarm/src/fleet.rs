@@ -1,25 +1,23 @@
 //! A swarm of light terminals, and what it makes of its hub.
 
-use std::fs;
-use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tokio::time::sleep;
 
+use crate::load::delays;
 use crate::terminal::{Config, Figures, Terminal, TerminalError};
+use crate::usage::Usage;
 
 /// Sessions of a terminal: four classes with their standbys.
 const SESSIONS: usize = 8;
 
-/// What the swarm does.
+/// The terminals, and how they come to the hub.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct Fleet {
     /// How many terminals.
     pub terminals: usize,
-    /// Node number of the first; the others follow.
-    pub first_node: u64,
     /// How each is made.
     pub config: Config,
     /// Terminals that begin to dial in a second.
@@ -28,6 +26,41 @@ pub struct Plan {
     pub patience: Duration,
     /// How long to leave the hub alone before it is measured.
     pub settle: Duration,
+}
+
+impl Fleet {
+    /// Starts the terminals and waits for their sessions.
+    ///
+    /// # Errors
+    /// When a terminal cannot be made.
+    pub async fn connect(&self) -> Result<Vec<Terminal>, TerminalError> {
+        let start = Instant::now();
+        let mut terminals = Vec::with_capacity(self.terminals);
+        for number in 0..self.terminals {
+            let due = Duration::from_secs_f64(number as f64 / self.per_s);
+            sleep(due.saturating_sub(start.elapsed())).await;
+            let node = self.config.first_node + number as u64;
+            terminals.push(Terminal::start(&self.config, node)?);
+        }
+        while connected(&terminals) < self.terminals && start.elapsed() < self.patience {
+            sleep(Duration::from_millis(100)).await;
+        }
+        Ok(terminals)
+    }
+}
+
+/// Terminals with all sessions up.
+pub fn connected(terminals: &[Terminal]) -> usize {
+    let up = terminals
+        .iter()
+        .filter(|t| t.figures().sessions >= SESSIONS);
+    up.count()
+}
+
+/// What the swarm does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub fleet: Fleet,
     /// For how long it is measured.
     pub measure: Duration,
     /// Bytes that each downloads at once, where it does.
@@ -79,23 +112,9 @@ pub struct Outcome {
 pub async fn play(plan: &Plan) -> Result<Outcome, TerminalError> {
     let before = plan.hub_pid.map(Usage::of).transpose()?;
     let start = Instant::now();
-    let mut terminals = Vec::with_capacity(plan.terminals);
-    for (number, node) in (plan.first_node..).take(plan.terminals).enumerate() {
-        let due = Duration::from_secs_f64(number as f64 / plan.per_s);
-        sleep(due.saturating_sub(start.elapsed())).await;
-        terminals.push(Terminal::start(&plan.config, node)?);
-    }
-    let connected = |terminals: &[Terminal]| {
-        let up = terminals
-            .iter()
-            .filter(|t| t.figures().sessions >= SESSIONS);
-        up.count()
-    };
-    while connected(&terminals) < plan.terminals && start.elapsed() < plan.patience {
-        sleep(Duration::from_millis(100)).await;
-    }
+    let terminals = plan.fleet.connect().await?;
     let connecting_s = start.elapsed().as_secs_f64();
-    sleep(plan.settle).await;
+    sleep(plan.fleet.settle).await;
 
     let first = plan.hub_pid.map(Usage::of).transpose()?;
     let begun: Vec<Figures> = terminals.iter().map(Terminal::figures).collect();
@@ -130,7 +149,7 @@ pub async fn play(plan: &Plan) -> Result<Outcome, TerminalError> {
     let last_byte = ended.iter().filter_map(|f| f.last_byte).max();
     let sum: u64 = delivered.iter().sum();
     Ok(Outcome {
-        terminals: plan.terminals,
+        terminals: plan.fleet.terminals,
         connected: connected(&terminals),
         alive: ended
             .iter()
@@ -139,10 +158,9 @@ pub async fn play(plan: &Plan) -> Result<Outcome, TerminalError> {
         connecting_s,
         blockages: blockages(&ended) - blockages(&begun),
         hub_before_bytes: before.as_ref().map(|usage| usage.memory_bytes),
-        hub_bytes_per_terminal: before
-            .as_ref()
-            .zip(last.as_ref())
-            .map(|(a, b)| (b.memory_bytes as f64 - a.memory_bytes as f64) / plan.terminals as f64),
+        hub_bytes_per_terminal: before.as_ref().zip(last.as_ref()).map(|(a, b)| {
+            (b.memory_bytes as f64 - a.memory_bytes as f64) / plan.fleet.terminals as f64
+        }),
         hub_connecting_cpu_s: cpu(&before, &first),
         hub_cpu_s,
         hub_cpu_percent: hub_cpu_s.map(|cpu| 100.0 * cpu / measured_s),
@@ -155,7 +173,9 @@ pub async fn play(plan: &Plan) -> Result<Outcome, TerminalError> {
         complete: ended.iter().map(|f| f.complete).sum(),
         broken: ended.iter().map(|f| f.broken).sum(),
         refused: ended.iter().map(|f| f.refused).sum(),
-        jain: plan.download.and_then(|_| jain(&began, &ended, &delivered)),
+        jain: plan
+            .download
+            .and_then(|_| fairness(&began, &ended, &delivered)),
     })
 }
 
@@ -164,7 +184,7 @@ fn blockages(figures: &[Figures]) -> u64 {
 }
 
 /// Jain's index of rates: 1 where all are equal, 1/n where one has all.
-fn jain(began: &Instant, ended: &[Figures], delivered: &[u64]) -> Option<f64> {
+fn fairness(began: &Instant, ended: &[Figures], delivered: &[u64]) -> Option<f64> {
     let rates = ended.iter().zip(delivered).map(|(figures, bytes)| {
         let took = figures
             .last_byte
@@ -176,66 +196,5 @@ fn jain(began: &Instant, ended: &[Figures], delivered: &[u64]) -> Option<f64> {
         }
     });
     let rates: Vec<f64> = rates.collect();
-    index(&rates)
-}
-
-fn index(rates: &[f64]) -> Option<f64> {
-    let sum: f64 = rates.iter().sum();
-    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
-}
-
-/// What a process has used.
-#[derive(Debug)]
-struct Usage {
-    /// Memory that is its own, bytes.
-    memory_bytes: u64,
-    /// Processor time, s.
-    cpu_s: f64,
-}
-
-impl Usage {
-    fn of(pid: u32) -> io::Result<Usage> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let bad = || io::Error::other(format!("/proc/{pid} is not as expected"));
-        let memory = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"));
-        let kib = memory.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
-        // The name before may have any character, the parenthesis too.
-        let fields = stat
-            .rsplit_once(") ")
-            .map(|(_, rest)| rest.split_whitespace());
-        // utime and stime are fields 14 and 15 (proc(5)); the first here is 3.
-        let ticks: Option<f64> = fields.map(|fields| {
-            let times = fields.skip(11).take(2);
-            times.filter_map(|text| text.parse::<f64>().ok()).sum()
-        });
-        let per_s = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
-            .map_err(io::Error::from)?
-            .ok_or_else(bad)?;
-        Ok(Usage {
-            memory_bytes: kib.ok_or_else(bad)? * 1024,
-            cpu_s: ticks.ok_or_else(bad)? / per_s as f64,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jain_tells_equal_from_unequal() {
-        assert_eq!(index(&[3.0, 3.0, 3.0]), Some(1.0));
-        assert_eq!(index(&[8.0, 0.0, 0.0, 0.0]), Some(0.25));
-        assert_eq!(index(&[0.0, 0.0]), None);
-    }
-
-    #[test]
-    fn this_process_has_memory() {
-        let usage = Usage::of(std::process::id()).expect("this process");
-        assert!(usage.memory_bytes > 0);
-    }
+    delays::jain(&rates)
 }

@@ -94,9 +94,11 @@ impl Hop {
         self.arrivals.push_back((now + self.delay, arrival));
     }
 
-    /// What has come to the terminal by now.
-    pub fn next_arrival(&mut self, now: Instant) -> Option<Arrival> {
-        next_due(&mut self.arrivals, now)
+    /// What has come to the terminal by now, and when it came to the socket.
+    pub fn next_arrival(&mut self, now: Instant) -> Option<(Instant, Arrival)> {
+        let due = self.arrivals.front().map(|(at, _)| *at)?;
+        let arrival = next_due(&mut self.arrivals, now)?;
+        Some((due - self.delay, arrival))
     }
 
     /// A session is gone; what it has not sent is returned.
@@ -156,11 +158,40 @@ impl Hop {
     }
 }
 
+/// When beacons that somebody waits for have left their socket.
+#[derive(Default)]
+pub struct SentBeacons(Mutex<Vec<Option<Instant>>>);
+
+impl SentBeacons {
+    /// Waits for the next; returns the number to ask for it.
+    pub fn expect(&self) -> usize {
+        let mut awaited = self.lock();
+        awaited.push(None);
+        awaited.len() - 1
+    }
+
+    /// When the awaited beacon of that number left.
+    pub fn sent(&self, number: usize) -> Option<Instant> {
+        self.lock().get(number).copied().flatten()
+    }
+
+    fn note(&self) {
+        if let Some(awaited @ None) = self.lock().last_mut() {
+            *awaited = Some(Instant::now());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Instant>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The beacons of a terminal, delayed both ways.
 pub struct DelayedBeacons {
     endpoint: Mutex<Endpoint>,
     changed: Notify,
     delay: Duration,
+    sent: Arc<SentBeacons>,
 }
 
 impl DelayedBeacons {
@@ -169,7 +200,13 @@ impl DelayedBeacons {
             endpoint: Mutex::new(endpoint),
             changed: Notify::new(),
             delay,
+            sent: Arc::default(),
         })
+    }
+
+    /// When those that are awaited have left.
+    pub fn sent(&self) -> Arc<SentBeacons> {
+        self.sent.clone()
     }
 
     /// A session brings its key.
@@ -234,7 +271,9 @@ impl DelayedBeacons {
             drop(endpoint);
             while let Some(transmit) = next_due(&mut leaving, now) {
                 // One that does not leave is as one that was lost.
-                let _ = socket.try_send_to(&transmit.datagram, transmit.to);
+                if socket.try_send_to(&transmit.datagram, transmit.to).is_ok() {
+                    self.sent.note();
+                }
             }
         }
     }

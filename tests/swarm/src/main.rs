@@ -6,10 +6,12 @@ mod forge;
 mod hop;
 mod identity;
 mod line;
+mod load;
 mod raw;
 mod terminal;
+mod usage;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,8 +19,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, Parser, Subcommand};
 
 use attacks::{Attack, Attacker, Cast};
-use fleet::Plan;
-use terminal::Config;
+use fleet::Fleet;
+use terminal::{Config, TerminalError};
 
 /// Plays terminals against a hub.
 #[derive(Parser)]
@@ -44,12 +46,15 @@ enum Command {
     },
     /// Plays light terminals; prints what came of it as JSON.
     Terminals(Terminals),
+    /// Plays light terminals with paced streams, some of them blocked at any
+    /// time; prints what came of it as JSON.
+    Streams(Streams),
     /// Tries attacks on a hub; prints a JSON object for each.
     Hostile(Hostile),
 }
 
 #[derive(Args)]
-struct Terminals {
+struct FleetArguments {
     /// Where the hub listens.
     #[arg(long)]
     hub: SocketAddr,
@@ -87,6 +92,38 @@ struct Terminals {
     /// How long the hub is left alone before it is measured, s.
     #[arg(long, default_value_t = 10.0)]
     settle_s: f64,
+    /// The hub's process, to tell what it uses.
+    #[arg(long)]
+    hub_pid: Option<u32>,
+}
+
+impl FleetArguments {
+    fn fleet(&self, first_address: Option<Ipv4Addr>) -> Result<Fleet, String> {
+        Ok(Fleet {
+            terminals: self.count,
+            config: Config {
+                hub: self.hub,
+                hub_node: self.hub_node,
+                pki: self.pki.clone(),
+                rtt: Duration::from_millis(self.rtt_ms),
+                delay: Duration::from_millis(self.delay_ms),
+                receive_rate_bps: self.receive_rate_bps,
+                send_rate_bps: self.send_rate_bps,
+                first_address,
+                first_node: self.first_node,
+                run: this_run(),
+            },
+            per_s: self.per_s.max(f64::MIN_POSITIVE),
+            patience: seconds(self.patience_s)?,
+            settle: seconds(self.settle_s)?,
+        })
+    }
+}
+
+#[derive(Args)]
+struct Terminals {
+    #[command(flatten)]
+    fleet: FleetArguments,
     /// For how long it is measured at most, s; less where all downloads are
     /// over.
     #[arg(long, default_value_t = 60.0)]
@@ -97,9 +134,47 @@ struct Terminals {
     /// Bytes of each download.
     #[arg(long, default_value_t = 5_000_000)]
     bytes: u64,
-    /// The hub's process, to tell what it uses.
+}
+
+#[derive(Args)]
+struct Streams {
+    #[command(flatten)]
+    fleet: FleetArguments,
+    /// Address of the first terminal; the others have the next ones. All have
+    /// to be local.
     #[arg(long)]
-    hub_pid: Option<u32>,
+    first_address: Ipv4Addr,
+    /// Where the origin listens, in this process.
+    #[arg(long)]
+    origin: SocketAddr,
+    /// Streams of each terminal.
+    #[arg(long, default_value_t = 5)]
+    streams: usize,
+    /// Payload that the origin offers on all streams together, bit/s.
+    #[arg(long)]
+    offered_bps: f64,
+    /// Bytes of a chunk: what a stream is offered at once. By default ten
+    /// segments, the initial window of a server's TCP (RFC 6928).
+    #[arg(long, default_value_t = 14_600)]
+    chunk_bytes: usize,
+    /// The hub's beam, for the ideal queue, bit/s.
+    #[arg(long)]
+    beam_bps: f64,
+    /// Terminals that are blocked at any time; at most a quarter of all.
+    #[arg(long, default_value_t = 0)]
+    blocked: usize,
+    /// How long each of them is, s; 2 at least.
+    #[arg(long, default_value_t = 5.0)]
+    blockage_s: f64,
+    /// For how long the streams run before they are measured, s.
+    #[arg(long, default_value_t = 10.0)]
+    warm_up_s: f64,
+    /// For how long they are measured, s.
+    #[arg(long, default_value_t = 60.0)]
+    measure_s: f64,
+    /// For how long they go on behind it, s.
+    #[arg(long, default_value_t = 3.0)]
+    drain_s: f64,
 }
 
 #[derive(Args)]
@@ -152,7 +227,8 @@ fn main() -> ExitCode {
             let nodes = (first_node..).take(count);
             identity::issue(&pki, nodes).map_err(|error| error.to_string())
         }
-        Command::Terminals(terminals) => run_terminals(terminals),
+        Command::Terminals(terminals) => run_terminals(&terminals),
+        Command::Streams(streams) => run_streams(&streams),
         Command::Hostile(hostile) => run_hostile(hostile),
     };
     match done {
@@ -164,36 +240,56 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_terminals(arguments: Terminals) -> Result<(), String> {
-    let time = |s| Duration::try_from_secs_f64(s).map_err(|error| error.to_string());
-    let plan = Plan {
-        terminals: arguments.count,
-        first_node: arguments.first_node,
-        config: Config {
-            hub: arguments.hub,
-            hub_node: arguments.hub_node,
-            pki: arguments.pki,
-            rtt: Duration::from_millis(arguments.rtt_ms),
-            delay: Duration::from_millis(arguments.delay_ms),
-            receive_rate_bps: arguments.receive_rate_bps,
-            send_rate_bps: arguments.send_rate_bps,
-            run: this_run(),
-        },
-        per_s: arguments.per_s.max(f64::MIN_POSITIVE),
-        patience: time(arguments.patience_s)?,
-        settle: time(arguments.settle_s)?,
-        measure: time(arguments.measure_s)?,
+fn run_terminals(arguments: &Terminals) -> Result<(), String> {
+    let plan = fleet::Plan {
+        fleet: arguments.fleet.fleet(None)?,
+        measure: seconds(arguments.measure_s)?,
         download: arguments.origin.map(|origin| (origin, arguments.bytes)),
-        hub_pid: arguments.hub_pid,
+        hub_pid: arguments.fleet.hub_pid,
     };
+    tell(fleet::play(&plan))
+}
+
+fn run_streams(arguments: &Streams) -> Result<(), String> {
+    let (count, blocked) = (arguments.fleet.count, arguments.blocked);
+    if 4 * blocked > count {
+        return Err(format!("{blocked} of {count} terminals cannot be blocked"));
+    }
+    if arguments.blockage_s < 2.0 {
+        return Err("a blockage of less than 2 s is hardly noticed".to_owned());
+    }
+    let plan = load::Plan {
+        fleet: arguments.fleet.fleet(Some(arguments.first_address))?,
+        origin: arguments.origin,
+        streams: arguments.streams.max(1),
+        offered_bps: arguments.offered_bps.max(1.0),
+        chunk_bytes: arguments.chunk_bytes.max(load::chunks::STAMP_BYTES),
+        beam_bps: arguments.beam_bps.max(1.0),
+        blocked,
+        blockage: seconds(arguments.blockage_s)?,
+        warm_up: seconds(arguments.warm_up_s)?,
+        measure: seconds(arguments.measure_s)?,
+        drain: seconds(arguments.drain_s)?,
+        hub_pid: arguments.fleet.hub_pid,
+    };
+    tell(load::play(&plan))
+}
+
+/// Plays to the end, and prints what came of it as JSON.
+fn tell<O: serde::Serialize>(
+    play: impl Future<Output = Result<O, TerminalError>>,
+) -> Result<(), String> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
-    let outcome = runtime.block_on(fleet::play(&plan));
-    let outcome = outcome.map_err(|error| error.to_string())?;
+    let outcome = runtime.block_on(play).map_err(|error| error.to_string())?;
     let text = serde_json::to_string(&outcome).map_err(|error| error.to_string())?;
     println!("{text}");
     // Thousands of sessions need no orderly end here.
     runtime.shutdown_background();
     Ok(())
+}
+
+fn seconds(s: f64) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(s).map_err(|error| error.to_string())
 }
 
 fn run_hostile(arguments: Hostile) -> Result<(), String> {

@@ -1,71 +1,35 @@
 //! A light terminal: the project's engine, sessions and beacons as a real one
 //! has them, and downloads in place of an edge.
 
+mod parts;
+
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use thiserror::Error;
-use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
-use underpass_beacon::{Endpoint, Key, PeerConfig, PeerId, Signs, SocketConfig, bind};
+use underpass_beacon::{Key, PeerId, Signs};
 use underpass_cla::{
     Class, Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer,
 };
-use underpass_engine::{Action, Engine, EngineConfig, HopConfig, HopId, Sign, StreamKey};
-use underpass_scheduler::ClassConfig;
-use underpass_streams::{Announcement, Event, Open, Target};
-use underpass_tcpcl::{Dialer, DialerConfig, SessionDefaults};
+use underpass_engine::{Action, Engine, HopId, Sign, StreamKey};
+use underpass_streams::{Event, Open, Target};
+use underpass_tcpcl::Dialer;
 
-use crate::hop::{Arrival, DelayedBeacons, Hop};
-use crate::identity::{self, IdentityError};
+use crate::hop::{Arrival, DelayedBeacons, Hop, SentBeacons};
+use crate::load::chunks::{Arrived, Reader};
+
+pub use parts::{Config, TerminalError};
 
 const HOP: HopId = HopId(0);
 /// The class of downloads.
 const NORMAL: Class = Class(2);
 /// What is read from a stream at once, bytes.
 const READ_BYTES: usize = 1 << 20;
-
-/// What a terminal is made from.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where the hub listens.
-    pub hub: SocketAddr,
-    /// The hub's node number.
-    pub hub_node: u64,
-    /// The folder of the authority.
-    pub pki: std::path::PathBuf,
-    /// Round-trip time of the hop, as the terminal is told.
-    pub rtt: Duration,
-    /// How much later than at the sockets everything happens, one way.
-    pub delay: Duration,
-    /// Rate from the hub, bit/s.
-    pub receive_rate_bps: Option<u64>,
-    /// Rate to the hub, bit/s.
-    pub send_rate_bps: Option<u64>,
-    /// This process' incarnation.
-    pub run: u64,
-}
-
-/// Why a terminal cannot be made.
-#[derive(Debug, Error)]
-pub enum TerminalError {
-    /// It has no certificate.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The engine does not want its configuration.
-    #[error(transparent)]
-    Engine(#[from] underpass_engine::EngineError),
-    /// There is no socket for beacons.
-    #[error("beacons: {0}")]
-    Beacons(#[from] std::io::Error),
-}
 
 /// What a terminal has done and seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,9 +78,20 @@ struct Shell {
 struct Inner {
     engine: Engine,
     hop: Hop,
-    downloads: HashMap<StreamKey, u64>,
+    downloads: HashMap<StreamKey, Download>,
+    /// When what the engine is given now came to the socket.
+    at_socket: Instant,
     armed: Option<Instant>,
     figures: Figures,
+    /// Chunks of paced streams.
+    arrived: Vec<Arrived>,
+}
+
+enum Download {
+    /// By HTTP: bytes that have not come.
+    File(u64),
+    /// Of a paced stream.
+    Paced(Reader),
 }
 
 enum Effect {
@@ -133,22 +108,24 @@ impl Terminal {
     /// When it has no certificate, or the system no socket for it.
     pub fn start(config: &Config, node: u64) -> Result<Terminal, TerminalError> {
         let now = Instant::now();
-        let beacons = DelayedBeacons::new(endpoint(config, now, node), config.delay);
+        let beacons = DelayedBeacons::new(parts::endpoint(config, now, node), config.delay);
         let shell = Arc::new(Shell {
             hub_node: config.hub_node,
             inner: Mutex::new(Inner {
-                engine: Engine::new(now, engine(config, node))?,
+                engine: Engine::new(now, parts::engine(config, node))?,
                 hop: Hop::new(config.delay),
                 downloads: HashMap::new(),
+                at_socket: now,
                 armed: None,
                 figures: Figures::default(),
+                arrived: Vec::new(),
             }),
             timer: Notify::new(),
             beacons: beacons.clone(),
         });
         let hearer = Hearer(Arc::downgrade(&shell));
-        let beacons = tokio::spawn(beacons.run(socket(config)?, hearer));
-        let dialer = Dialer::spawn(dialer(config, node, &config.pki)?, shell.clone());
+        let beacons = tokio::spawn(beacons.run(parts::socket(config, node)?, hearer));
+        let dialer = Dialer::spawn(parts::dialer(config, node)?, shell.clone());
         let timer = tokio::spawn(drive(Arc::downgrade(&shell)));
         Ok(Terminal {
             shell,
@@ -166,8 +143,30 @@ impl Terminal {
         }
     }
 
+    /// When its beacons that are awaited have left.
+    pub fn beacons(&self) -> Arc<SentBeacons> {
+        self.shell.beacons.sent()
+    }
+
+    /// The chunks of paced streams that have come.
+    pub fn take_arrived(&self) -> Vec<Arrived> {
+        std::mem::take(&mut lock(&self.shell.inner).arrived)
+    }
+
     /// Begins a download of `bytes` from an origin by HTTP.
     pub fn download(&self, origin: SocketAddr, bytes: u64) {
+        let request =
+            format!("GET /bytes/{bytes} HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n");
+        self.begin(origin, Bytes::from(request), Download::File(bytes));
+    }
+
+    /// Opens a paced stream.
+    pub fn follow(&self, origin: SocketAddr, reader: Reader) {
+        let request = Bytes::copy_from_slice(&reader.stream().to_be_bytes());
+        self.begin(origin, request, Download::Paced(reader));
+    }
+
+    fn begin(&self, origin: SocketAddr, request: Bytes, download: Download) {
         let hub = self.shell.hub_node;
         self.shell.with(|inner, now| {
             let open = Open {
@@ -180,101 +179,15 @@ impl Terminal {
                 inner.figures.broken += 1;
                 return;
             };
-            let request = format!(
-                "GET /bytes/{bytes} HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n"
-            );
             // A new stream takes so little.
-            let _ = inner.engine.write(now, key, Bytes::from(request));
-            inner.downloads.insert(key, bytes);
+            let _ = inner.engine.write(now, key, request);
+            inner.downloads.insert(key, download);
         });
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn engine(config: &Config, node: u64) -> EngineConfig {
-    let class = |number, priority, weight| ClassConfig {
-        class: Class(number),
-        priority,
-        weight,
-    };
-    EngineConfig {
-        node,
-        incarnation: config.run,
-        agent: underpass_bundle::Config::new(node, config.run ^ node << 32),
-        scheduler: underpass_scheduler::Config {
-            classes: vec![
-                class(0, 0, 1),
-                class(1, 1, 1),
-                class(2, 2, 4),
-                class(3, 2, 1),
-            ],
-            utilisation: 0.994,
-        },
-        beam_rate_bps: None,
-        hops: vec![HopConfig {
-            id: HOP,
-            name: "satellite".to_owned(),
-            neighbour: config.hub_node,
-            weight: 1,
-            send_rate_bps: config.send_rate_bps,
-            guaranteed_rate_bps: None,
-            line: None,
-            receive_rate_bps: config.receive_rate_bps,
-            rtt: config.rtt,
-            mtu_bytes: 1500,
-            ipv6: config.hub.is_ipv6(),
-            tls: true,
-        }],
-        routes: Vec::new(),
-        max_streams: 1000,
-        window_bytes: None,
-        send_buffer_bytes: None,
-        lifetime: Duration::from_secs(7200),
-        hold: Duration::from_secs(3600),
-        edge: true,
-        reaches: Announcement::default(),
-        default_class: NORMAL,
-    }
-}
-
-fn dialer(config: &Config, node: u64, pki: &Path) -> Result<DialerConfig, IdentityError> {
-    let ids = Arc::new(AtomicU64::new(0));
-    let mut session = SessionDefaults::new("satellite", format!("ipn:{node}.0"), ids);
-    session.incarnation = config.run;
-    session.accepted_peers = Some([format!("ipn:{}.0", config.hub_node)].into());
-    let mut dialer = DialerConfig::new(config.hub, session);
-    dialer.tls = Some(identity::client(pki, node)?);
-    dialer.classes = (0..4).map(Class).collect();
-    dialer.standby = true;
-    Ok(dialer)
-}
-
-fn socket(config: &Config) -> std::io::Result<UdpSocket> {
-    let any = match config.hub {
-        SocketAddr::V4(_) => IpAddr::from([0; 4]),
-        SocketAddr::V6(_) => IpAddr::from([0; 16]),
-    };
-    UdpSocket::from_std(bind(&SocketConfig {
-        local: SocketAddr::new(any, 0),
-        interface: None,
-        mark: None,
-    })?)
-}
-
-fn endpoint(config: &Config, now: Instant, node: u64) -> Endpoint {
-    let number = |node| u32::try_from(node).unwrap_or(u32::MAX);
-    let mut endpoint = Endpoint::new(number(node), config.run);
-    let peer = PeerConfig {
-        node: number(config.hub_node),
-        rtt: config.rtt,
-        address: Some(config.hub),
-        patience: Duration::MAX,
-    };
-    endpoint.add_peer(now, PeerId(HOP.0), peer);
-    endpoint
 }
 
 /// Calls engine and hop at their deadlines, as long as there are any.
@@ -293,16 +206,22 @@ async fn drive(shell: Weak<Shell>) {
             }
         };
         tokio::select! {
-            () = due => now.with(|inner, at| {
-                inner.engine.handle_timeout(at);
-                inner.take_arrivals(at);
-            }),
+            () = due => {
+                now.with(|inner, at| inner.engine.handle_timeout(at));
+                now.take_arrivals();
+            }
             () = now.timer.notified() => {}
         }
     }
 }
 
 impl Shell {
+    /// What the hop has brought by now; each with what follows from it, so
+    /// that it is known when that came to the socket.
+    fn take_arrivals(&self) {
+        while self.with(Inner::take_arrival) {}
+    }
+
     fn with<R>(&self, call: impl FnOnce(&mut Inner, Instant) -> R) -> R {
         let mut inner = lock(&self.inner);
         let now = Instant::now();
@@ -335,25 +254,28 @@ impl Inner {
         hop.into_iter().chain(self.engine.next_timeout()).min()
     }
 
-    /// What the hop has brought by now.
-    fn take_arrivals(&mut self, now: Instant) {
-        while let Some(arrival) = self.hop.next_arrival(now) {
-            match arrival {
-                Arrival::Bundle(id, bundle) => {
-                    let bundle = self.engine.decoder().decode(&bundle);
-                    if self.engine.receive(now, id, bundle).is_err() {
-                        self.figures.refused += 1;
-                    }
-                }
-                Arrival::Down(id) => {
-                    for unsent in self.hop.down(id).unwrap_or_default() {
-                        let outcome = Outcome::Broken { acknowledged: 0 };
-                        self.engine.transfer_finished(now, unsent.key, outcome);
-                    }
-                    self.engine.session_down(now, id);
+    /// The next that the hop has brought by now; false if there is none.
+    fn take_arrival(&mut self, now: Instant) -> bool {
+        let Some((at_socket, arrival)) = self.hop.next_arrival(now) else {
+            return false;
+        };
+        self.at_socket = at_socket;
+        match arrival {
+            Arrival::Bundle(id, bundle) => {
+                let bundle = self.engine.decoder().decode(&bundle);
+                if self.engine.receive(now, id, bundle).is_err() {
+                    self.figures.refused += 1;
                 }
             }
+            Arrival::Down(id) => {
+                for unsent in self.hop.down(id).unwrap_or_default() {
+                    let outcome = Outcome::Broken { acknowledged: 0 };
+                    self.engine.transfer_finished(now, unsent.key, outcome);
+                }
+                self.engine.session_down(now, id);
+            }
         }
+        true
     }
 
     fn gather(&mut self, now: Instant) -> Vec<Effect> {
@@ -438,18 +360,28 @@ impl Inner {
                 let key = key(id);
                 while let Some(bytes) = self.engine.read(now, key, READ_BYTES) {
                     self.figures.received_bytes += bytes.len() as u64;
-                    let left = self.downloads.get_mut(&key);
-                    // The head of the answer counts as bytes of it, too.
-                    if let Some(left) = left {
-                        *left = left.saturating_sub(bytes.len() as u64);
-                    }
                     self.figures.last_byte = Some(now);
+                    match self.downloads.get_mut(&key) {
+                        // The head of the answer counts as bytes of it, too.
+                        Some(Download::File(left)) => {
+                            *left = left.saturating_sub(bytes.len() as u64);
+                        }
+                        Some(Download::Paced(reader)) => {
+                            let read = reader.read(&bytes, self.at_socket, &mut self.arrived);
+                            if let Err(error) = read {
+                                tracing::error!("{error}");
+                                self.figures.broken += 1;
+                                self.downloads.remove(&key);
+                            }
+                        }
+                        None => {}
+                    }
                 }
             }
             Event::PeerFinished(id) => {
                 let key = key(id);
                 match self.downloads.remove(&key) {
-                    Some(0) => self.figures.complete += 1,
+                    Some(Download::File(0)) => self.figures.complete += 1,
                     Some(_) => self.figures.broken += 1,
                     None => {}
                 }
@@ -491,6 +423,7 @@ impl Node for Shell {
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
         self.with(|inner, now| {
             if inner.hop.is_direct() {
+                inner.at_socket = now;
                 let bundle = inner.engine.decoder().decode(&bundle);
                 return inner.engine.receive(now, id, bundle);
             }
@@ -510,10 +443,8 @@ impl Node for Shell {
     }
 
     fn session_down(&self, id: SessionId, _reason: Down) {
-        self.with(|inner, now| {
-            inner.hop.arrive(now, Arrival::Down(id));
-            inner.take_arrivals(now);
-        });
+        self.with(|inner, now| inner.hop.arrive(now, Arrival::Down(id)));
+        self.take_arrivals();
     }
 }
 
