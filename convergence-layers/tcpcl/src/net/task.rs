@@ -28,7 +28,8 @@ pub(super) async fn run(
             ..
         } => {
             registry.insert(id, Some(peer.into()), sender.clone());
-            registry.close_where(&*is_revoked);
+            // It may have been revoked since the handshake.
+            registry.close_if(id, &*is_revoked);
             Driver::new(*stream, core, around, sender, commands)
                 .run()
                 .await
