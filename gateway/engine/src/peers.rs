@@ -33,6 +33,13 @@ struct Known {
     due: Option<Instant>,
 }
 
+/// In which classes a node waits behind its neighbour.
+struct Waits {
+    neighbour: u64,
+    before: Places,
+    after: Places,
+}
+
 /// Edge nodes with something to seal in one class behind one neighbour.
 #[derive(Default)]
 struct Turns {
@@ -166,10 +173,8 @@ impl Peers {
         peer: u64,
         call: impl FnOnce(&mut Peer) -> R,
     ) -> Option<R> {
-        let before = self.known.get(&peer)?.waits;
-        let result = self.seal(actions, peer, call)?;
-        let known = self.known.get(&peer)?;
-        self.name(known.neighbour, known.waits | before);
+        let (result, waits) = self.apply(actions, peer, call)?;
+        self.name(waits.neighbour, waits.before | waits.after);
         Some(result)
     }
 
@@ -182,6 +187,22 @@ impl Peers {
         peer: u64,
         call: impl FnOnce(&mut Peer) -> R,
     ) -> Option<R> {
+        let (result, waits) = self.apply(actions, peer, call)?;
+        let begins = waits.after & !waits.before;
+        if begins != 0 {
+            self.name(waits.neighbour, begins);
+        }
+        Some(result)
+    }
+
+    /// Changes the streams with a node, and brings up to date what is known of
+    /// it.
+    fn apply<R>(
+        &mut self,
+        actions: &mut VecDeque<Action>,
+        peer: u64,
+        call: impl FnOnce(&mut Peer) -> R,
+    ) -> Option<(R, Waits)> {
         let known = self.known.get_mut(&peer)?;
         let result = call(&mut known.streams);
         while let Some((epoch, event)) = known.streams.poll_event() {
@@ -202,15 +223,6 @@ impl Peers {
         while let Some(id) = known.streams.poll_ended() {
             self.ended.push(StreamKey { peer, epoch, id });
         }
-        self.note(peer);
-        Some(result)
-    }
-
-    /// Brings up to date what is known of a node.
-    fn note(&mut self, peer: u64) {
-        let Some(known) = self.known.get_mut(&peer) else {
-            return;
-        };
         let classes = self.classes.iter().enumerate();
         let waits = classes.filter(|(_, class)| known.streams.has_pending(**class));
         let waits = waits.fold(0, |waits, (place, _)| waits | 1 << place);
@@ -224,12 +236,14 @@ impl Peers {
             due.map(|at| self.times.insert((at, peer)));
         }
         let neighbour = known.neighbour;
-        let begins = waits & !before;
         self.queue(neighbour, peer, before & !waits, false);
-        self.queue(neighbour, peer, begins, true);
-        if begins != 0 {
-            self.name(neighbour, begins);
-        }
+        self.queue(neighbour, peer, waits & !before, true);
+        let waits = Waits {
+            neighbour,
+            before,
+            after: waits,
+        };
+        Some((result, waits))
     }
 
     /// Names a neighbour, for [`Peers::pop_changed`].
