@@ -4,12 +4,13 @@
 //! Whatever may change that names the leaf ([`Engine::leaf_changed`]). Before
 //! the scheduler is asked it is told, once, how the named leaves are then.
 
-use underpass_bundle::NeighbourId;
+use underpass_bundle::{Agent, NeighbourId};
 use underpass_cla::{Class, SessionId};
-use underpass_scheduler::Leaf;
+use underpass_scheduler::{Leaf, LinkScheduler};
 
 use crate::engine::Engine;
-use crate::hop::HopId;
+use crate::hop::{Hop, HopId};
+use crate::peers::Peers;
 use crate::transfers::Session;
 
 /// Some of an engine's classes, as bits by their places. There are at most 64.
@@ -90,7 +91,7 @@ impl Engine {
             self.leaves_to_changed(neighbour, places);
         }
         while let Some((id, places)) = self.changed.pop() {
-            let Some(hop) = self.hops.get(&id) else {
+            let Some(hop) = self.hops.get_mut(&id) else {
                 continue;
             };
             let neighbour = hop.config.neighbour;
@@ -98,40 +99,40 @@ impl Engine {
                 let Some(class) = self.classes.get(place).copied() else {
                     break;
                 };
-                let ready =
-                    self.has_ready_session(id, class) && self.is_backlogged(neighbour, class);
-                self.set_ready(id, class, ready);
+                let carrier = hop.carrier(class).and_then(|id| self.sessions.get(id));
+                let ready = carrier.is_some_and(Session::is_ready)
+                    && is_backlogged(&self.agent, &self.peers, neighbour, class);
+                set_ready(&mut self.scheduler, hop, class, ready);
             }
         }
     }
 
-    fn has_ready_session(&self, id: HopId, class: Class) -> bool {
-        let carrier = self.hops.get(&id).and_then(|hop| hop.carrier(class));
-        let session = carrier.and_then(|id| self.sessions.get(id));
-        session.is_some_and(Session::is_ready)
-    }
-
-    pub(crate) fn set_ready(&mut self, id: HopId, class: Class, ready: bool) {
-        let Some(hop) = self.hops.get_mut(&id) else {
-            return;
-        };
-        let changed = match ready {
-            true => hop.ready.insert(class),
-            false => hop.ready.remove(&class),
-        };
-        if changed {
-            let terminal = id.terminal();
-            // Every configured hop and class is a leaf.
-            let known = self.scheduler.set_ready(Leaf { terminal, class }, ready);
-            debug_assert!(known.is_ok(), "{known:?}");
+    /// A leaf waits, until it is named again.
+    pub(crate) fn leaf_waits(&mut self, id: HopId, class: Class) {
+        if let Some(hop) = self.hops.get_mut(&id) {
+            set_ready(&mut self.scheduler, hop, class, false);
         }
     }
+}
 
-    fn is_backlogged(&self, neighbour: u64, class: Class) -> bool {
-        let to = NeighbourId(neighbour);
-        // Nothing is sealed for a neighbour without room: it would not leave.
-        let paused = class != Class::SIGNALLING && self.agent.is_paused(to)
-            || self.agent.is_loading(to, class);
-        self.agent.has_pending(to, class) || !paused && self.peers.waits(neighbour, class)
+/// Tells the scheduler whether a leaf can send, if it is to be told.
+fn set_ready(scheduler: &mut LinkScheduler, hop: &mut Hop, class: Class, ready: bool) {
+    let changed = match ready {
+        true => hop.ready.insert(class),
+        false => hop.ready.remove(&class),
+    };
+    if changed {
+        let terminal = hop.config.id.terminal();
+        // Every configured hop and class is a leaf.
+        let known = scheduler.set_ready(Leaf { terminal, class }, ready);
+        debug_assert!(known.is_ok(), "{known:?}");
     }
+}
+
+fn is_backlogged(agent: &Agent, peers: &Peers, neighbour: u64, class: Class) -> bool {
+    let to = NeighbourId(neighbour);
+    // Nothing is sealed for a neighbour without room: it would not leave.
+    let paused =
+        || class != Class::SIGNALLING && agent.is_paused(to) || agent.is_loading(to, class);
+    agent.has_pending(to, class) || peers.waits(neighbour, class) && !paused()
 }

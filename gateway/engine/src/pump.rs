@@ -45,7 +45,7 @@ impl Engine {
             // What seemed to be there is gone, or the store has no room for
             // it at present: whatever else has changed, this leaf waits.
             self.update_leaves();
-            self.set_ready(HopId(leaf.terminal.0), leaf.class, false);
+            self.leaf_waits(HopId(leaf.terminal.0), leaf.class);
         }
     }
 
