@@ -69,7 +69,8 @@ pub struct Agent {
     admin: Eid,
     store: Box<dyn Store>,
     timestamps: Timestamps,
-    bundles: FastMap<BundleId, StoredBundle>,
+    /// Boxed, for the table never shrinks.
+    bundles: FastMap<BundleId, Box<StoredBundle>>,
     next_id: u64,
     /// What this node has custody of, by its name on the wire.
     by_name: HashMap<WireName, BundleId>,

@@ -51,7 +51,7 @@ impl Agent {
         }
         self.tally.add(id, &stored);
         let withheld = stored.phase == Phase::Withheld;
-        self.bundles.insert(id, stored);
+        self.bundles.insert(id, Box::new(stored));
         if !self.await_earlier(id) && !withheld {
             self.enqueue(id);
         }
@@ -265,7 +265,7 @@ impl Agent {
     }
 
     /// Forgets a stored bundle altogether.
-    pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<StoredBundle> {
+    pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Box<StoredBundle>> {
         self.halt(id);
         let stored = self.bundles.remove(&id)?;
         self.used_bytes -= stored.quota_bytes();
