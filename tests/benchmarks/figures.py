@@ -473,6 +473,16 @@ _ALL = [
             ),
         )
     ),
+    *(
+        Figure(
+            f"beside-bulk.{kind}",
+            f"New {kind}s of 10 kB beside 50 uploads of their own class on 2 Mbit/s, p95 beyond "
+            "the RTT, profile V",
+            "ms",
+            target=150.0,
+        )
+        for kind in ("download", "upload")
+    ),
     Figure(
         "soak.failed",
         "24 clients for 20 minutes, 100 B to 16 MB both ways, profile V with 0.1 % loss, blocked "

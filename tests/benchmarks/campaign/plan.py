@@ -114,6 +114,7 @@ CAMPAIGN = (
     Entry("control-loss", 145.0, ours_times=2, fixed_s=0.0, share=0.25),
     Entry("kill-9", 6.2, runs_at_least=100, share=0.25),
     Entry("after-blockage", 130.0, ours_times=2, share=0.25),
+    Entry("beside-bulk", 120.0, fixed_s=0.0, between_s=0.0, share=0.1),
     Entry("idle-beam", 75.0, share=0.25),
     Entry("hostile", 120.0, share=0.25),
 )

@@ -65,6 +65,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "real-drive": blockages.run_real_drive,
     "resumption": blockages.run_resumption,
     "after-blockage": after_blockage.run,
+    "beside-bulk": after_blockage.run_beside_bulk,
     "restart-blocked": restart_blocked.run,
     "survival": survival.run,
     "soak": soak.run,

@@ -1,4 +1,4 @@
-"""New exchanges behind a blockage, while what it held back is still on its way."""
+"""New exchanges behind a blockage, while what it held back is on its way, and beside bulk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tests.benchmarks.bench import Settings, say
-from tests.benchmarks.records import Result, quantile, record
+from tests.benchmarks.records import Record, Result, quantile, record
 from tests.benchmarks.subjects.underpass import TOLD_PAIR
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
@@ -19,16 +19,31 @@ from tests.testbed.programs import missing
 from tests.testbed.topology import Testbed
 
 _DISK = {"custody": {"durability": "disk"}}
-_STREAMS = 12
-# Long enough that they all are still on their way a minute behind the blockage.
-_BACKLOG = {"up": (upload, 2_000_000), "down": (download, 32_000_000)}
-_LEAD_S, _BLOCKED_S = 5.0, 30.0
+_LEAD_S = 5.0
 _EXCHANGE_BYTES = 10_000
 _EACH_S, _EXCHANGES = 0.5, 120
 # No less than what is held back takes, so that what has to wait for all of it is timed too.
 _DEADLINE_S = 150.0
 _BACKLOG_DEADLINE_S = 400.0
 _KINDS: dict[str, Callable[..., Transfer]] = {"download": download, "upload": upload}
+
+
+@dataclass(frozen=True)
+class _Backlog:
+    """What the exchanges share the link with, and how long that is blocked before them."""
+
+    transfer: Callable[..., Transfer]
+    size: int
+    streams: int
+    blocked_s: float
+
+
+# Long enough that all are still on their way when the last exchange begins.
+_BEHIND = {
+    "up": _Backlog(upload, 2_000_000, 12, 30.0),
+    "down": _Backlog(download, 32_000_000, 12, 30.0),
+}
+_BESIDE = _Backlog(upload, 500_000, 50, 0.0)
 
 
 @dataclass(frozen=True)
@@ -46,18 +61,11 @@ def run(settings: Settings) -> Result:
     result.told["underpass"] = TOLD_PAIR
     if result.left_out(missing("underpass")):
         return result
-    for way in _BACKLOG:
-        runs: list[_Behind] = []
-        with Testbed(PROFILE_V, seed=settings.seed) as testbed:
-            pair = Pair(testbed, Options(terminal=_DISK, hub=_DISK))
-            for number in range(settings.runs or 5):
-                testbed.satlink.seed(settings.seed + number)
-                runs.append(_one(pair, way, settings.seed + number))
-                say(f"after a blockage, {way}: {_told(runs[-1])}")
+    for way, backlog in _BEHIND.items():
+        runs = _runs(settings, backlog, f"after a blockage, {way}")
         for kind in _KINDS:
             result.samples[f"{way}, {kind}"] = [one.beyond_ms[kind] for one in runs]
-            values = [quantile(one.beyond_ms[kind], 0.95) for one in runs]
-            result.records.append(record(f"after-blockage.{way}.{kind}", "underpass", values))
+            result.records.append(_p95(f"after-blockage.{way}.{kind}", runs, kind))
             result.curves.setdefault("ms beyond the RTT over s", {})[f"{kind}, backlog {way}"] = [
                 (2 * _EACH_S * place, took) for place, took in enumerate(runs[0].beyond_ms[kind])
             ]
@@ -67,15 +75,43 @@ def run(settings: Settings) -> Result:
     return result
 
 
-def _one(pair: Pair[Testbed], way: str, seed: int) -> _Behind:
+def run_beside_bulk(settings: Settings) -> Result:
+    """Time new exchanges beside fifty uploads of their own class."""
+    result = Result("beside-bulk")
+    result.told["underpass"] = TOLD_PAIR
+    if result.left_out(missing("underpass")):
+        return result
+    runs = _runs(settings, _BESIDE, "beside bulk")
+    for kind in _KINDS:
+        result.samples[kind] = [one.beyond_ms[kind] for one in runs]
+        result.records.append(_p95(f"beside-bulk.{kind}", runs, kind))
+    result.notes["each run"] = [_told(one) for one in runs]
+    return result
+
+
+def _runs(settings: Settings, backlog: _Backlog, what: str) -> list[_Behind]:
+    runs: list[_Behind] = []
+    with Testbed(PROFILE_V, seed=settings.seed) as testbed:
+        pair = Pair(testbed, Options(terminal=_DISK, hub=_DISK))
+        for number in range(settings.runs or 5):
+            testbed.satlink.seed(settings.seed + number)
+            runs.append(_one(pair, backlog, settings.seed + number))
+            say(f"{what}: {_told(runs[-1])}")
+    return runs
+
+
+def _p95(figure: str, runs: list[_Behind], kind: str) -> Record:
+    return record(figure, "underpass", [quantile(one.beyond_ms[kind], 0.95) for one in runs])
+
+
+def _one(pair: Pair[Testbed], backlog: _Backlog, seed: int) -> _Behind:
     route, name = pair.socks5(), pair.testbed.terminal.name
-    transfer, size = _BACKLOG[way]
 
     def held(place: int) -> Transfer:
-        return transfer(
+        return backlog.transfer(
             pair.client,
             addresses.ORIGIN,
-            size,
+            backlog.size,
             route=route,
             seed=(seed + place) % 16,
             deadline_s=_BACKLOG_DEADLINE_S,
@@ -86,11 +122,12 @@ def _one(pair: Pair[Testbed], way: str, seed: int) -> _Behind:
             pair.client, addresses.ORIGIN, _EXCHANGE_BYTES, route=route, deadline_s=_DEADLINE_S
         )
 
-    with ThreadPoolExecutor(_STREAMS + _EXCHANGES) as pool:
-        backlog = [pool.submit(held, place) for place in range(_STREAMS)]
+    with ThreadPoolExecutor(backlog.streams + _EXCHANGES) as pool:
+        held_back = [pool.submit(held, place) for place in range(backlog.streams)]
         time.sleep(_LEAD_S)
-        pair.testbed.satlink.block(name, for_s=_BLOCKED_S)
-        back = time.monotonic() + _BLOCKED_S
+        if backlog.blocked_s > 0:
+            pair.testbed.satlink.block(name, for_s=backlog.blocked_s)
+        back = time.monotonic() + backlog.blocked_s
         begun: list[tuple[str, Future[Transfer]]] = []
         for number in range(_EXCHANGES):
             at = back + PROFILE_V.rtt_s + number * _EACH_S
@@ -98,15 +135,15 @@ def _one(pair: Pair[Testbed], way: str, seed: int) -> _Behind:
             kind = list(_KINDS)[number % len(_KINDS)]
             begun.append((kind, pool.submit(exchange, kind)))
         done = [(kind, one.result()) for kind, one in begun]
-        held_back = [one.result() for one in backlog]
+        others = [one.result() for one in held_back]
     beyond: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     for kind, one in done:
         took_s = _DEADLINE_S if one.last_byte_s is None else one.last_byte_s
         beyond[kind].append(1000 * (took_s - PROFILE_V.rtt_s))
     broken = [f"{kind}: {one.error}" for kind, one in done if one.error]
-    broken += [f"held back: {one.error}" for one in held_back if one.error]
-    drained_s = max(one.last_byte_s or _BACKLOG_DEADLINE_S for one in held_back)
-    return _Behind(beyond, broken, drained_s - _LEAD_S - _BLOCKED_S)
+    broken += [f"held back: {one.error}" for one in others if one.error]
+    drained_s = max(one.last_byte_s or _BACKLOG_DEADLINE_S for one in others)
+    return _Behind(beyond, broken, drained_s - _LEAD_S - backlog.blocked_s)
 
 
 def _told(one: _Behind) -> str:
