@@ -16,8 +16,11 @@ use crate::segment::Identity;
 use crate::worker::Worker;
 
 /// What is on the disk too has this part (1/n) of the memory beside what is
-/// not.
+/// not. What a node knows of each stored bundle is counted to it, so that a long
+/// blockage does not take more memory than a short one; but at least half of it
+/// is for payloads.
 const RESIDENT_PART: u64 = 4;
+const KNOWN_BYTES: u64 = 1024;
 
 /// How much of what a store takes.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +28,7 @@ pub struct Limits {
     /// Bytes of one segment file.
     pub segment_bytes: u64,
     /// Payload in memory that is not on the disk yet, bytes; and a quarter of
-    /// that of payload that is.
+    /// that of payload that is, together with what is known of each bundle.
     pub memory_bytes: u64,
     /// What nobody upstream waits for is written when it is so old.
     pub write_behind: Duration,
@@ -267,9 +270,16 @@ impl DiskStore {
         }
     }
 
+    /// Payload that is on the disk and may be in memory too.
+    fn most_resident_bytes(&self) -> u64 {
+        let part = self.limits.memory_bytes / RESIDENT_PART;
+        let known = self.entries.len() as u64 * KNOWN_BYTES;
+        part - known.min(part / 2)
+    }
+
     /// Lets payloads that are on the disk leave memory.
     fn evict(&mut self) {
-        let most = self.limits.memory_bytes / RESIDENT_PART;
+        let most = self.most_resident_bytes();
         while let Some(id) = self.residents.evict(most) {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.state = State::Durable(None);
@@ -374,7 +384,7 @@ impl Store for DiskStore {
             return;
         };
         // More would push each other out again.
-        if self.asked_bytes + entry.bytes <= self.limits.memory_bytes / RESIDENT_PART {
+        if self.asked_bytes + entry.bytes <= self.most_resident_bytes() {
             self.ask(id.0);
         }
     }

@@ -69,6 +69,31 @@ fn payloads_leave_memory_and_come_back_in_time() {
 }
 
 #[test]
+fn what_is_known_of_many_bundles_leaves_less_memory_to_payloads() {
+    let mut bench = Bench::new(Limits {
+        memory_bytes: 256 << 10,
+        ..LIMITS
+    });
+    let residents_of = |bundles: usize, bench: &mut Bench| {
+        for _ in 0..bundles {
+            bench.put(4000, true);
+            bench.settle();
+        }
+        let mut residents = 0;
+        bench.store.footprint(&mut |name, count| {
+            if name == "resident payloads" {
+                residents = count;
+            }
+        });
+        residents
+    };
+    // A quarter of 256 KiB, less 1 KiB for each of 16 bundles.
+    assert_eq!(residents_of(16, &mut bench), 12);
+    // Half of it at least.
+    assert_eq!(residents_of(84, &mut bench), 8);
+}
+
+#[test]
 fn memory_that_is_not_written_slows_sources() {
     let mut bench = Bench::new(LIMITS);
     for _ in 0..8 {
