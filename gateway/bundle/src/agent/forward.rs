@@ -183,7 +183,7 @@ impl Agent {
         let header = if let Some(sent) = stored.sent.as_ref().filter(|_| resume.is_some()) {
             sent.header.clone()
         } else {
-            let cteb = own_cteb.as_ref().or(stored.passed_cteb.as_ref());
+            let cteb = own_cteb.as_ref().or(stored.passed_cteb.as_deref());
             let hop = HopBlocks {
                 previous_node: (stored.numbers.previous_node, &self.admin),
                 age_ms: (stored.numbers.age, stored.age_ms_at(now)),
@@ -191,7 +191,10 @@ impl Agent {
                     .hop_count
                     .map(|(limit, count)| (stored.numbers.hop_count, limit, count)),
                 cteb: cteb.map(|cteb| (stored.numbers.cteb, cteb)),
-                creb: stored.creb.as_ref().map(|creb| (stored.numbers.creb, creb)),
+                creb: stored
+                    .creb
+                    .as_deref()
+                    .map(|creb| (stored.numbers.creb, creb)),
             };
             let header = write_header(
                 &self.config.codes,

@@ -93,6 +93,7 @@ pub(crate) enum Phase {
 pub type Note = [u64; 3];
 
 /// A bundle in the agent's store; its payload is with [`crate::Store`] alone.
+/// What few of them have is boxed: thousands wait in a blockage.
 #[derive(Debug)]
 pub(crate) struct StoredBundle {
     pub primary: PrimaryBlock,
@@ -102,8 +103,8 @@ pub(crate) struct StoredBundle {
     /// Limit and count as they are sent.
     pub hop_count: Option<(u8, u8)>,
     /// Another node's custody that is passed on.
-    pub passed_cteb: Option<Cteb>,
-    pub creb: Option<Creb>,
+    pub passed_cteb: Option<Box<Cteb>>,
+    pub creb: Option<Box<Creb>>,
     pub payload_head: Bytes,
     pub trailer: Bytes,
     /// The payload's bytes.
