@@ -100,7 +100,7 @@ pub struct PathFigures {
     pub cwnd_bytes: u64,
     /// Bytes handed to the transport and not yet acknowledged by it.
     pub in_flight_bytes: u64,
-    /// Of these, bytes that it has not sent once.
+    /// Of these, bytes that it has not sent yet.
     pub unsent_bytes: u64,
     /// Payload bytes sent in all, retransmissions included.
     pub sent_bytes: u64,

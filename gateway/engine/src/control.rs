@@ -11,8 +11,8 @@ use crate::hop::{Hop, HopId};
 /// scheduler follows every one.
 const PACING_STEPS: u64 = 500;
 
-/// A rate that falls by this part (1/n) is lowered: what was granted before it
-/// weighs.
+/// When a rate falls by more than this part (1/n), what was granted at the
+/// higher rate and is not sent yet takes long enough to be counted.
 const LOWERED_PART: u64 = 4;
 
 impl Engine {

@@ -1,8 +1,9 @@
 //! The edge nodes that streams lead to: their streams, which of them have
 //! something to seal and whose turn it is, and when each is to be looked at.
 //!
-//! Streams are changed by [`Peers::change`] alone, which afterwards brings all
-//! the rest up to date: no caller has to remember it. A call costs what the
+//! Streams are changed by [`Peers::change`] and [`Peers::seal`], which afterwards
+//! bring all the rest up to date: no caller has to remember it. What
+//! [`Peers::open`] changes is looked at a moment later. A call costs what the
 //! peer's own streams ask for, and looks at no other peer.
 
 use std::collections::{BTreeSet, VecDeque};

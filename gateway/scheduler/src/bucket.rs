@@ -47,8 +47,8 @@ impl Bucket {
         self.level -= i128::from(bytes) * 8 * NANOS_PER_SECOND;
     }
 
-    /// Makes the debt at least what has been granted and not sent, `bytes`,
-    /// which differ by what the bucket may hold.
+    /// Has what waits to be sent below, `bytes`, be paid before the next bundle
+    /// is due. The bucket's credit may cover a part of it, as it always may.
     pub fn wait_for(&mut self, now: Instant, bytes: u64) {
         self.fill(now);
         let bits = i128::from(bytes) * 8 * NANOS_PER_SECOND;

@@ -15,11 +15,13 @@ use crate::recovery::{Damage, RecoveryError};
 use crate::segment::Identity;
 use crate::worker::Worker;
 
-/// What is on the disk too has this part (1/n) of the memory beside what is
-/// not. What a node knows of each stored bundle is counted to it, so that a long
-/// blockage does not take more memory than a short one; but at least half of it
-/// is for payloads.
+/// Payloads that are on the disk too have this part (1/n) of the memory of
+/// those that are not.
 const RESIDENT_PART: u64 = 4;
+
+/// What a node knows of a stored bundle, about. It is taken from that part, of
+/// which half stays, so that a long blockage takes little more memory than a
+/// short one.
 const KNOWN_BYTES: u64 = 1024;
 
 /// How much of what a store takes.

@@ -7,7 +7,6 @@
 //! machines goes over [`each`], and a test compares what [`of`] says of the same
 //! message in a small node and in a large one. Only tests count: without the
 //! feature `counted`, `each` is the loop alone.
-
 //!
 //! [`FastMap`] is for what is looked up with every bundle.
 
