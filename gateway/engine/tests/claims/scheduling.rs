@@ -91,6 +91,28 @@ fn a_rate_that_is_set_takes_effect() {
 }
 
 #[test]
+fn what_is_unsent_counts_once_and_only_after_a_much_lower_rate() {
+    let (mut terminal, _hub) = pair();
+    let key = terminal.open(1, BULK);
+    terminal.engine.set_rate(terminal.now, HOP, Some(4_000_000));
+    terminal.engine.observe_unsent(terminal.now, HOP, 0);
+    terminal.write(key, 1_500_000);
+    bytes_in(&mut terminal, Duration::from_millis(500));
+    let mut bytes_after = |rate_bps, unsent| {
+        let now = terminal.now;
+        terminal.engine.set_rate(now, HOP, Some(rate_bps));
+        terminal.engine.observe_unsent(now, HOP, unsent);
+        bytes_in(&mut terminal, Duration::from_secs(1))
+    };
+    assert!(bytes_after(3_500_000, 1 << 20) > 350_000);
+    // At this rate they take 1.6 s.
+    assert_eq!(bytes_after(1_000_000, 200_000), 0);
+    // The debt has 0.6 s left, and grows no more.
+    let bytes = bytes_after(1_000_000, 1 << 20);
+    assert!((35_000..75_000).contains(&bytes), "{bytes}");
+}
+
+#[test]
 fn a_blocked_hop_sends_nothing_and_resumes_at_once() {
     let (mut terminal, mut hub) = pair();
     let key = terminal.open(1, BULK);
