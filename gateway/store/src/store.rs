@@ -20,9 +20,10 @@ use crate::worker::Worker;
 const RESIDENT_PART: u64 = 4;
 
 /// What a node knows of a stored bundle, about. It is taken from that part, of
-/// which half stays, so that a long blockage takes little more memory than a
-/// short one.
-const KNOWN_BYTES: u64 = 1024;
+/// which a quarter (1/n) stays, so that a long blockage takes little more memory
+/// than a short one.
+const KNOWN_BYTES: u64 = 1280;
+const LEAST_RESIDENT_PART: u64 = 4;
 
 /// How much of what a store takes.
 #[derive(Clone, Copy, Debug)]
@@ -276,7 +277,7 @@ impl DiskStore {
     fn most_resident_bytes(&self) -> u64 {
         let part = self.limits.memory_bytes / RESIDENT_PART;
         let known = self.entries.len() as u64 * KNOWN_BYTES;
-        part - known.min(part / 2)
+        part.saturating_sub(known).max(part / LEAST_RESIDENT_PART)
     }
 
     /// Lets payloads that are on the disk leave memory.

@@ -10,6 +10,7 @@ mod figures;
 mod footprint;
 mod forward;
 mod memory;
+mod names;
 mod neighbour;
 mod order;
 mod originate;
@@ -24,7 +25,7 @@ mod stored;
 mod stored_record;
 mod timestamps;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
 use underpass_cla::Class;
@@ -45,12 +46,13 @@ use crate::wire::{Cteb, Eid, ipn, names_node};
 use confirming::Unconfirmed;
 use figures::Tally;
 use memory::Memory;
+use names::{Bundles, Names};
 use neighbour::{Neighbour, Queue};
 use order::Ordered;
 use report::ReportRate;
 use routes::Routes;
 use signals::{Signals, Way};
-use stored::{NameGroup, Phase, StoredBundle, WireName, quota_bytes};
+use stored::{NameGroup, Phase, quota_bytes};
 use timestamps::Timestamps;
 
 /// A full store still takes messages of the signalling class up to this size.
@@ -70,10 +72,10 @@ pub struct Agent {
     store: Box<dyn Store>,
     timestamps: Timestamps,
     /// Boxed, for the table never shrinks.
-    bundles: FastMap<BundleId, Box<StoredBundle>>,
+    bundles: Bundles,
     next_id: u64,
     /// What this node has custody of, by its name on the wire.
-    by_name: HashMap<WireName, BundleId>,
+    by_name: Names,
     ordered: Ordered,
     tally: Tally,
     /// Whom custody is signalled to once the store has made it safe.
@@ -117,10 +119,10 @@ impl Agent {
             admin: ipn(config.node, 0),
             routes: Routes::new(&config.routes),
             timestamps: Timestamps::new(config.run_nonce),
-            bundles: FastMap::default(),
+            bundles: Bundles::default(),
             next_id: store.first_free_id().0,
             store,
-            by_name: HashMap::new(),
+            by_name: Names::default(),
             ordered: Ordered::new(),
             tally: Tally::default(),
             uncommitted: FastMap::default(),

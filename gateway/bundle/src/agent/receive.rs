@@ -203,8 +203,8 @@ impl Agent {
     /// Answers a duplicate of what is in custody; not before that is as safe
     /// as the store makes it.
     fn signal_again(&mut self, now: Instant, arrival: &Arrival) {
-        let id = self.by_name.get(&arrival.name());
-        if let Some(id) = id.filter(|id| self.uncommitted.contains_key(id)).copied() {
+        let id = self.by_name.get(&self.bundles, &arrival.name());
+        if let Some(id) = id.filter(|id| self.uncommitted.contains_key(id)) {
             if let Some((way, cteb)) = self.owed(arrival) {
                 self.uncommitted.insert(id, (way, cteb.clone()));
             }
@@ -267,7 +267,7 @@ impl Agent {
     /// suppresses the duplicate.
     fn has_custody(&self, arrival: &Arrival) -> bool {
         let name = arrival.name();
-        if self.by_name.contains_key(&name) {
+        if self.by_name.get(&self.bundles, &name).is_some() {
             return true;
         }
         let Some(cteb) = arrival.cteb() else {

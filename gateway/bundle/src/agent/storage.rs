@@ -45,13 +45,12 @@ impl Agent {
     fn insert(&mut self, id: BundleId, stored: StoredBundle) {
         self.used_bytes += stored.quota_bytes();
         self.expiries.insert((stored.expires, id));
-        if stored.custody {
-            self.by_name
-                .insert(WireName::of(&stored.primary, stored.bytes), id);
-        }
         self.tally.add(id, &stored);
-        let withheld = stored.phase == Phase::Withheld;
+        let (custody, withheld) = (stored.custody, stored.phase == Phase::Withheld);
         self.bundles.insert(id, Box::new(stored));
+        if custody {
+            self.by_name.insert(&self.bundles, id);
+        }
         if !self.await_earlier(id) && !withheld {
             self.enqueue(id);
         }
@@ -272,7 +271,7 @@ impl Agent {
         self.tally.remove(id, &stored);
         if stored.custody {
             self.by_name
-                .remove(&WireName::of(&stored.primary, stored.bytes));
+                .remove(&WireName::of(&stored.primary, stored.bytes), id);
         }
         if let Some(number) = stored.number {
             let neighbour = self.neighbour(stored.neighbour);
