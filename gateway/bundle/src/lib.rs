@@ -27,8 +27,9 @@ mod store;
 pub mod wire;
 
 pub use agent::{
-    Agent, BundleId, BundleInfo, ClassFigures, Config, CustodyFigures, CustodyTimer, Decoded,
-    Decoder, DeleteReason, Delivery, DuplicateLimits, Event, Forgery, Limits, NeighbourId, Note,
-    Offer, Reject, Relaying, ReportRequest, Route, Send, SendError,
+    Agent, Amount, BundleId, BundleInfo, ClassFigures, Common, Config, CustodyFigures,
+    CustodyTimer, Decoded, Decoder, DeleteReason, Delivery, DuplicateLimits, Event, Forgery,
+    Limits, NeighbourId, Note, Offer, Quota, Reject, Relaying, ReportRequest, Route, Routes, Send,
+    SendError, Sharding,
 };
 pub use store::{DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent};

@@ -6,8 +6,8 @@ use bp7::administrative_record::DELIVERED_BUNDLE;
 
 use super::Agent;
 use super::event::{DeleteReason, Delivery, Event, Reject};
+use super::quota::Reservation;
 use super::receive::Arrival;
-use super::stored::quota_bytes;
 use crate::wire::{Malformed, Record, decode_record, is_null};
 
 /// Events that wait for the node at most, where they come from strangers and
@@ -37,9 +37,9 @@ impl Agent {
             self.refuse(now, &arrival, reason);
             return Ok(());
         }
-        if !self.delivery_room(arrival.bundle.payload.len() as u64) {
-            return Err(Reject::NoResources);
-        }
+        let bytes = arrival.bundle.payload.len() as u64;
+        let room = self.common.quota.reserve_undelivered(bytes);
+        let room = room.ok_or(Reject::NoResources)?;
         let ticket = self.await_confirmation(&arrival, service, &name)?;
         if named {
             self.seen.insert(now, name.group, name.sequence);
@@ -49,9 +49,8 @@ impl Agent {
         }
         self.report_reception(now, &arrival);
         let primary = &arrival.bundle.primary;
-        let bytes = arrival.bundle.payload.len() as u64;
         self.report(now, primary, bytes, arrival.class, DELIVERED_BUNDLE, 0);
-        self.push_delivery(Delivery {
+        let delivery = Delivery {
             source: primary.source.clone(),
             timestamp: primary.creation_timestamp.clone(),
             service,
@@ -60,7 +59,8 @@ impl Agent {
             age: Duration::from_millis(arrival.age_ms),
             ticket,
             payload: arrival.bundle.payload,
-        });
+        };
+        self.push_delivery(delivery, room);
         Ok(())
     }
 
@@ -73,9 +73,8 @@ impl Agent {
         unsupported.then_some(DeleteReason::BlockUnsupported)
     }
 
-    pub(super) fn push_delivery(&mut self, delivery: Delivery) {
-        self.undelivered_bytes += quota_bytes(delivery.payload.len() as u64);
-        self.undelivered += 1;
+    pub(super) fn push_delivery(&mut self, delivery: Delivery, room: Reservation) {
+        self.share.keep(room);
         self.events.push_back(Event::Deliver(delivery));
     }
 

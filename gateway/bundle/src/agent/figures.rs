@@ -17,11 +17,11 @@ use crate::wire::Eid;
 /// Custody and store, in figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CustodyFigures {
-    /// Bytes stored in all, as the quota counts them.
+    /// Bytes that this agent has stored, as the quota counts them.
     pub used_bytes: u64,
-    /// Bytes that wait for their service, as the quota counts them.
+    /// Bytes that wait for their service with it, as the quota counts them.
     pub undelivered_bytes: u64,
-    /// Bundles stored in all.
+    /// Bundles that it has stored.
     pub bundles: usize,
     /// By class.
     pub classes: BTreeMap<Class, ClassFigures>,
@@ -141,8 +141,8 @@ impl Agent {
         };
         let classes = each(&self.tally.classes);
         CustodyFigures {
-            used_bytes: self.used_bytes,
-            undelivered_bytes: self.undelivered_bytes,
+            used_bytes: self.share.stored().bytes,
+            undelivered_bytes: self.share.undelivered().bytes,
             bundles: self.bundles.len(),
             classes: classes.map(|(class, of)| (*class, figures(of))).collect(),
         }

@@ -14,19 +14,20 @@ impl Agent {
         // Without `..`: a field that is added has to be thought of here.
         let Agent {
             config: _,
+            sharding: _,
+            common: _,
+            share,
             routes,
             admin: _,
             store,
             timestamps,
             bundles,
-            next_id: _,
             by_name,
             ordered,
             // By class, whose number is bounded.
             tally: _,
             uncommitted,
             unconfirmed,
-            used_bytes: _,
             neighbours,
             sequences,
             transmissions,
@@ -39,8 +40,6 @@ impl Agent {
             pauses,
             reports: _,
             events,
-            undelivered,
-            undelivered_bytes: _,
             woken,
         } = self;
         routes.footprint(tell);
@@ -66,7 +65,7 @@ impl Agent {
         tell("expiries", expiries.len());
         tell("pauses", pauses.len());
         tell("bundle events", events.len());
-        tell("undelivered bundles", *undelivered);
+        tell("undelivered bundles", share.undelivered().bundles as usize);
         tell("woken neighbours", woken.len());
     }
 }

@@ -124,6 +124,7 @@ impl Agent {
         }
         let codes = super::custody::codes_for(&self.config.codes, to.dialect);
         for record in encode_signal(codes.ccs_record, codes.dialect, &dispositions) {
+            let bytes = record.len() as u64;
             let draft = Draft {
                 service: 0,
                 destination: to.custodian.clone(),
@@ -140,7 +141,8 @@ impl Agent {
                 note: None,
                 last: false,
             };
-            self.originate(now, draft);
+            let room = self.common.quota.reserve_anyway(bytes);
+            self.originate(now, draft, room);
         }
     }
 

@@ -14,11 +14,12 @@ mod names;
 mod neighbour;
 mod order;
 mod originate;
-
+mod quota;
 mod receive;
 mod report;
 mod rerouting;
 mod routes;
+mod sharding;
 mod signals;
 mod storage;
 mod stored;
@@ -26,6 +27,7 @@ mod stored_record;
 mod timestamps;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use underpass_cla::Class;
@@ -37,8 +39,11 @@ pub use event::{
     BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,
 };
 pub use figures::{BundleInfo, ClassFigures, CustodyFigures};
+pub use quota::{Amount, Quota};
 pub use receive::{Decoded, Decoder};
 pub use rerouting::Limits;
+pub use routes::Routes;
+pub use sharding::{Common, Sharding};
 pub use stored::Note;
 
 use crate::store::{MemoryStore, Store};
@@ -49,16 +54,14 @@ use memory::Memory;
 use names::{Bundles, Names};
 use neighbour::{Neighbour, Queue};
 use order::Ordered;
+use quota::{Reservation, Share};
 use report::ReportRate;
-use routes::Routes;
 use signals::{Signals, Way};
-use stored::{NameGroup, Phase, quota_bytes};
+use stored::{NameGroup, Phase};
 use timestamps::Timestamps;
 
 /// A full store still takes messages of the signalling class up to this size.
 const SHORT_BYTES: u64 = 4096;
-/// See [`Agent::room_beyond`].
-const FEW_BUNDLES: usize = 8;
 
 /// A node's bundle protocol agent and custodian.
 ///
@@ -67,13 +70,16 @@ const FEW_BUNDLES: usize = 8;
 /// deadline.
 pub struct Agent {
     config: Config,
+    sharding: Sharding,
+    common: Common,
+    /// What it uses of the node's quota.
+    share: Share,
     routes: Routes,
     admin: Eid,
     store: Box<dyn Store>,
     timestamps: Timestamps,
     /// Boxed, for the table never shrinks.
     bundles: Bundles,
-    next_id: u64,
     /// What this node has custody of, by its name on the wire.
     by_name: Names,
     ordered: Ordered,
@@ -82,8 +88,6 @@ pub struct Agent {
     uncommitted: FastMap<BundleId, (Way, Cteb)>,
     /// What its service has not confirmed to be safe.
     unconfirmed: Unconfirmed,
-    /// Bytes stored, as the quota counts them.
-    used_bytes: u64,
     neighbours: FastMap<NeighbourId, Neighbour>,
     /// Which neighbour a custody sequence is for.
     sequences: FastMap<u64, NeighbourId>,
@@ -99,9 +103,6 @@ pub struct Agent {
     pauses: BTreeSet<(Instant, NeighbourId)>,
     reports: ReportRate,
     events: VecDeque<Event>,
-    undelivered: usize,
-    /// Bytes that wait for their service, as the quota counts them.
-    undelivered_bytes: u64,
     woken: BTreeSet<(NeighbourId, Option<Class>)>,
 }
 
@@ -114,20 +115,36 @@ impl Agent {
     /// An agent with a store of its own kind. [`Agent::restore`] takes up what
     /// an earlier run has left there.
     pub fn with_store(config: Config, store: Box<dyn Store>) -> Agent {
+        let common = Common::new(&config);
+        Agent::in_shard(config, store, common, Sharding::ALONE)
+    }
+
+    /// One of the agents of a node, which has its part of the neighbours: only
+    /// of these it may be told. All of a node's agents have the same
+    /// configuration, and all are made before any is used.
+    pub fn in_shard(
+        config: Config,
+        store: Box<dyn Store>,
+        common: Common,
+        sharding: Sharding,
+    ) -> Agent {
         let DuplicateLimits { age, ranges } = config.duplicates;
+        let ranges = ranges / sharding.count;
+        common.begin_ids_at(store.first_free_id());
         Agent {
+            sharding,
+            share: Share::new(Arc::clone(&common.quota)),
+            common,
             admin: ipn(config.node, 0),
             routes: Routes::new(&config.routes),
-            timestamps: Timestamps::new(config.run_nonce),
+            timestamps: Timestamps::new(config.run_nonce, sharding),
             bundles: Bundles::default(),
-            next_id: store.first_free_id().0,
             store,
             by_name: Names::default(),
             ordered: Ordered::new(),
             tally: Tally::default(),
             uncommitted: FastMap::default(),
             unconfirmed: Unconfirmed::default(),
-            used_bytes: 0,
             neighbours: FastMap::default(),
             sequences: FastMap::default(),
             transmissions: FastMap::default(),
@@ -138,10 +155,8 @@ impl Agent {
             custody_timers: BTreeSet::new(),
             expiries: BTreeSet::new(),
             pauses: BTreeSet::new(),
-            reports: ReportRate::new(config.status_reports_per_s),
+            reports: ReportRate::new(config.status_reports_per_s, sharding),
             events: VecDeque::new(),
-            undelivered: 0,
-            undelivered_bytes: 0,
             woken: BTreeSet::new(),
             config,
         }
@@ -160,36 +175,33 @@ impl Agent {
         }
         let event = self.events.pop_front()?;
         if let Event::Deliver(delivery) = &event {
-            self.undelivered_bytes -= quota_bytes(delivery.payload.len() as u64);
-            self.undelivered -= 1;
+            self.share.free_undelivered(delivery.payload.len() as u64);
         }
         Some(event)
     }
 
     /// Whether a payload of so many bytes has room, to be sent or relayed.
     pub fn room(&self, bytes: u64) -> bool {
-        self.bundles.len() < self.config.store_bundles
-            && self.used_bytes.saturating_add(quota_bytes(bytes)) <= self.config.store_bytes
-            && bytes <= self.store.free_bytes()
+        self.common.quota.has_room(bytes) && bytes <= self.store.free_bytes()
     }
 
-    /// Whether there is room for what helps to empty full stores:
-    /// administrative records, custody signals among them, and this node's
-    /// short messages in the signalling class, which ask for what it waits for.
-    /// They may exceed the store by an eighth and a few bundles.
-    fn room_beyond(&self) -> bool {
-        let Config {
-            store_bundles,
-            store_bytes,
-            ..
-        } = self.config;
-        self.bundles.len() <= store_bundles + store_bundles / 8 + FEW_BUNDLES
-            && self.used_bytes <= store_bytes + store_bytes / 8
+    /// As [`Agent::room`], with the room taken.
+    fn reserve(&self, bytes: u64) -> Option<Reservation> {
+        let storable = bytes <= self.store.free_bytes();
+        storable.then(|| self.common.quota.reserve(bytes)).flatten()
+    }
+
+    /// Room for a payload that this node sends in a class.
+    fn reserve_to_send(&self, bytes: u64, class: Class) -> Option<Reservation> {
+        let short = class == Class::SIGNALLING && bytes <= SHORT_BYTES;
+        let beyond = || self.common.quota.reserve_beyond(bytes);
+        let room = self.reserve(bytes);
+        room.or_else(|| short.then(beyond).flatten())
     }
 
     /// As [`Agent::free_bytes`], for what this node sends in a class.
     pub fn free_bytes_of(&self, class: Class) -> u64 {
-        let least = match class == Class::SIGNALLING && self.room_beyond() {
+        let least = match class == Class::SIGNALLING && self.common.quota.has_room_beyond() {
             true => SHORT_BYTES,
             false => 0,
         };
@@ -198,12 +210,8 @@ impl Agent {
 
     /// The largest payload that has room, to be sent or relayed, bytes.
     pub fn free_bytes(&self) -> u64 {
-        if self.bundles.len() >= self.config.store_bundles {
-            return 0;
-        }
-        let left = self.config.store_bytes.saturating_sub(self.used_bytes);
-        left.saturating_sub(quota_bytes(0))
-            .min(self.store.free_bytes())
+        let free = self.common.quota.free_bytes();
+        free.min(self.store.free_bytes())
     }
 
     /// The most bytes that ever have room at once.
@@ -215,8 +223,7 @@ impl Agent {
     /// is apart from the store: two nodes whose stores are full of bundles for
     /// each other must still be able to take them in.
     pub fn delivery_room(&self, bytes: u64) -> bool {
-        self.undelivered < self.config.store_bundles
-            && self.undelivered_bytes.saturating_add(quota_bytes(bytes)) <= self.config.store_bytes
+        self.common.quota.has_room_undelivered(bytes)
     }
 
     /// The next deadline: call [`Agent::handle_timeout`] then.
@@ -269,14 +276,18 @@ impl Agent {
         stored
     }
 
+    /// What is known of a neighbour. All of the node's custody sequences have
+    /// different names, whichever agent has the neighbour.
     fn neighbour(&mut self, id: NeighbourId) -> &mut Neighbour {
-        let count = self.neighbours.len() as u64;
+        debug_assert!(self.sharding.has(id), "{id} is another agent's");
+        let Sharding { own, count } = self.sharding;
+        let place = (self.neighbours.len() * count + own) as u64;
         // Sequences of another run never look like this one's: a late signal
         // must not release a bundle that only shares a number.
         let base = (self.config.run_nonce & 0xFFFF_FFFF).max(1);
         let sequences = &mut self.sequences;
         self.neighbours.entry(id).or_insert_with(|| {
-            let sequence = base + count;
+            let sequence = base + place;
             sequences.insert(sequence, id);
             Neighbour::new(sequence)
         })

@@ -8,6 +8,7 @@ use underpass_cla::Class;
 
 use super::config::NeighbourId;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
+use super::quota::Reservation;
 use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
 use crate::wire::{Eid, ipn, ipn_parts, order_block, seal_payload, seal_primary, write_trailer};
@@ -58,9 +59,8 @@ impl Agent {
         if node == self.config.node {
             return self.send_to_itself(now, send, service, bytes);
         }
-        if !self.room(bytes) && bytes > self.free_bytes_of(send.class) {
-            return Err(SendError::NoRoom);
-        }
+        let room = self.reserve_to_send(bytes, send.class);
+        let room = room.ok_or(SendError::NoRoom)?;
         let (via, _) = self.route(node).ok_or(SendError::NoRoute)?;
         let (report_to, reports) = match &send.reports {
             Some(request) => (request.to.clone(), report_flags(request)),
@@ -82,7 +82,7 @@ impl Agent {
             note,
             last: send.last,
         };
-        Ok(self.originate(now, draft))
+        Ok(self.originate(now, draft, room))
     }
 
     /// As [`Agent::send`], but the bundle is not offered before
@@ -147,17 +147,15 @@ impl Agent {
         if !self.config.services.contains(&service) {
             return Err(SendError::NoRoute);
         }
-        if !self.delivery_room(bytes) {
-            return Err(SendError::NoRoom);
-        }
-        let id = BundleId(self.next_id);
-        self.next_id += 1;
+        let room = self.common.quota.reserve_undelivered(bytes);
+        let room = room.ok_or(SendError::NoRoom)?;
+        let id = self.common.new_id();
         let payload = match <[Bytes; 1]>::try_from(send.payload) {
             Ok([whole]) => whole,
             Err(pieces) => pieces.concat().into(),
         };
         let timestamp = self.timestamps.next(now, send.service);
-        self.push_delivery(Delivery {
+        let delivery = Delivery {
             source: ipn(self.config.node, send.service),
             timestamp,
             service,
@@ -166,13 +164,14 @@ impl Agent {
             age: Duration::ZERO,
             ticket: None,
             payload,
-        });
+        };
+        self.push_delivery(delivery, room);
         self.events.push_back(Event::Released { id, bytes });
         Ok(id)
     }
 
     /// Seals a draft, stores and queues it.
-    pub(super) fn originate(&mut self, now: Instant, draft: Draft) -> BundleId {
+    pub(super) fn originate(&mut self, now: Instant, draft: Draft, room: Reservation) -> BundleId {
         let lifetime = draft.lifetime.min(MAX_LIFETIME);
         let bytes = draft.payload.iter().map(|piece| piece.len() as u64).sum();
         let (primary, primary_raw) = seal_primary(
@@ -214,7 +213,7 @@ impl Agent {
             acknowledged: None,
             sent: None,
         };
-        self.store_bundle(now, stored, draft.payload)
+        self.store_bundle(now, stored, draft.payload, room)
     }
 }
 

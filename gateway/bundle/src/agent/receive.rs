@@ -12,6 +12,7 @@ use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
 use super::originate::expiry;
+use super::quota::Reservation;
 use super::signals::Way;
 use super::stored::{BlockNumbers, Phase, StoredBundle, WireName};
 use crate::wire::{
@@ -239,22 +240,21 @@ impl Agent {
             self.signal_again(now, &arrival);
             return Ok(());
         }
-        if !self.relay_room(&arrival) {
-            return Err(Reject::NoResources);
-        }
+        let room = self.reserve_to_relay(&arrival);
+        let room = room.ok_or(Reject::NoResources)?;
         self.report_reception(now, &arrival);
-        self.take(now, arrival, via, custody, hop_count);
+        self.take(now, arrival, via, custody, hop_count, room);
         Ok(())
     }
 
-    /// Whether a bundle for another node has room. Administrative records may
-    /// exceed the store by an eighth: the signals among them empty stores.
-    fn relay_room(&self, arrival: &Arrival) -> bool {
+    /// Room for a bundle for another node. Administrative records may exceed
+    /// the store: the signals among them empty stores.
+    fn reserve_to_relay(&self, arrival: &Arrival) -> Option<Reservation> {
         let bytes = arrival.bundle.payload.len();
         let record = arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES;
         match record {
-            true => self.room_beyond(),
-            false => self.room(bytes as u64),
+            true => self.common.quota.reserve_beyond(bytes as u64),
+            false => self.reserve(bytes as u64),
         }
     }
 
@@ -286,6 +286,7 @@ impl Agent {
         via: NeighbourId,
         custody: bool,
         hop_count: Option<(u8, u8)>,
+        room: Reservation,
     ) {
         let name = arrival.name();
         let bundle = &arrival.bundle;
@@ -317,7 +318,7 @@ impl Agent {
             acknowledged: None,
             sent: None,
         };
-        let id = self.store_bundle(now, stored, vec![bundle.payload.clone()]);
+        let id = self.store_bundle(now, stored, vec![bundle.payload.clone()], room);
         if let Some(cteb) = cteb.filter(|_| custody) {
             self.seen.insert(now, name.group, name.sequence);
             let sequence = (cteb.custodian, cteb.sequence);

@@ -14,22 +14,29 @@ use underpass_cla::Class;
 
 use super::Agent;
 use super::originate::Draft;
+use super::sharding::Sharding;
 use super::stored::StoredBundle;
 use crate::wire::{Eid, encode_status_report, ipn_parts};
 
-/// Allows so many reports per second, and as many at once.
+/// Allows so many reports per second, and as many at once, but one at least.
 #[derive(Debug)]
 pub(super) struct ReportRate {
     per_second: f64,
+    at_once: f64,
     tokens: f64,
     filled: Option<Instant>,
 }
 
 impl ReportRate {
-    pub fn new(per_second: u32) -> Self {
+    /// An agent's part of the node's rate.
+    pub fn new(per_second: u32, sharding: Sharding) -> Self {
+        let at_least = f64::from(per_second.min(1));
+        let per_second = f64::from(per_second) / sharding.count as f64;
+        let at_once = per_second.max(at_least);
         ReportRate {
-            per_second: f64::from(per_second),
-            tokens: f64::from(per_second),
+            per_second,
+            at_once,
+            tokens: at_once,
             filled: None,
         }
     }
@@ -39,7 +46,7 @@ impl ReportRate {
             .filled
             .map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
         self.filled = Some(now);
-        self.tokens = (self.tokens + since * self.per_second).min(self.per_second);
+        self.tokens = (self.tokens + since * self.per_second).min(self.at_once);
         if self.tokens < 1.0 {
             return false;
         }
@@ -120,6 +127,10 @@ impl Agent {
             reason,
             timed.then_some(time),
         );
+        let payload = encode_status_report(report);
+        let Some(room) = self.reserve(payload.len() as u64) else {
+            return;
+        };
         let draft = Draft {
             service: 0,
             destination: subject.report_to.clone(),
@@ -128,14 +139,14 @@ impl Agent {
             class,
             lifetime: self.config.lifetime,
             custody: false,
-            payload: vec![Bytes::from(encode_status_report(report))],
+            payload: vec![Bytes::from(payload)],
             via,
             own: false,
             label: 0,
             note: None,
             last: false,
         };
-        self.originate(now, draft);
+        self.originate(now, draft, room);
     }
 }
 

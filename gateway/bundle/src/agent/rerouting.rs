@@ -28,6 +28,8 @@ impl Agent {
     /// Sets the limits for what comes from now on. What is stored already
     /// stays, even if it exceeds them.
     pub fn set_limits(&mut self, limits: Limits) {
+        let quota = &self.common.quota;
+        quota.set_limits(limits.store_bytes, limits.store_bundles);
         self.config.store_bytes = limits.store_bytes;
         self.config.store_bundles = limits.store_bundles;
         self.config.foreign_lifetime = limits.foreign_lifetime;

@@ -8,7 +8,7 @@ use super::config::{NeighbourId, Route};
 
 /// Ranges of node numbers that do not overlap, and where they lead.
 #[derive(Debug)]
-pub(crate) struct Routes {
+pub struct Routes {
     /// By the last node of each.
     ranges: BTreeMap<u64, Range>,
 }
@@ -21,12 +21,12 @@ struct Range {
 }
 
 impl Routes {
-    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+    pub(super) fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Routes { ranges } = self;
         tell("ranges of routes", ranges.len());
     }
 
-    /// Of routes that overlap, the first rules.
+    /// Makes them ready; of routes that overlap, the first rules.
     pub fn new(routes: &[Route]) -> Routes {
         let mut ranges = BTreeMap::new();
         for route in routes {

@@ -10,6 +10,7 @@ use super::Agent;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event};
 use super::originate::expiry;
+use super::quota::Reservation;
 use super::stored::{Phase, StoredBundle, WireName};
 use super::stored_record;
 use crate::store::{DurableRecord, Payload, Restored, StoreEvent};
@@ -27,9 +28,9 @@ impl Agent {
         now: Instant,
         mut stored: StoredBundle,
         payload: Vec<Bytes>,
+        room: Reservation,
     ) -> BundleId {
-        let id = BundleId(self.next_id);
-        self.next_id += 1;
+        let id = self.common.new_id();
         let durable = (stored.custody && self.store.is_durable()).then(|| {
             stored.detach();
             DurableRecord {
@@ -38,12 +39,12 @@ impl Agent {
             }
         });
         self.store.put(now, id, durable, payload);
-        self.insert(id, stored);
+        self.insert(id, stored, room);
         id
     }
 
-    fn insert(&mut self, id: BundleId, stored: StoredBundle) {
-        self.used_bytes += stored.quota_bytes();
+    fn insert(&mut self, id: BundleId, stored: StoredBundle, room: Reservation) {
+        self.share.keep(room);
         self.expiries.insert((stored.expires, id));
         self.tally.add(id, &stored);
         let (custody, withheld) = (stored.custody, stored.phase == Phase::Withheld);
@@ -100,7 +101,8 @@ impl Agent {
                 note: stored.note,
             });
         }
-        self.insert(id, stored);
+        let room = self.common.quota.reserve_anyway(stored.bytes);
+        self.insert(id, stored, room);
     }
 
     /// Heeds what the store has to say. To be called whenever it has done
@@ -267,7 +269,7 @@ impl Agent {
     pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Box<StoredBundle>> {
         self.halt(id);
         let stored = self.bundles.remove(&id)?;
-        self.used_bytes -= stored.quota_bytes();
+        self.share.free(stored.bytes);
         self.tally.remove(id, &stored);
         if stored.custody {
             self.by_name

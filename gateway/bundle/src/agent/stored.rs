@@ -178,11 +178,6 @@ impl StoredBundle {
             sent.acknowledged > 0 && older <= left / OLDER_PART
         })
     }
-
-    /// What it counts against the store's quota.
-    pub fn quota_bytes(&self) -> u64 {
-        quota_bytes(self.bytes)
-    }
 }
 
 /// What a payload counts against the store's quota: its bytes and what is

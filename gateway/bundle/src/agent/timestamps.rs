@@ -6,11 +6,16 @@
 //! range of numbers per source and 10 s, and a step of the clock repeats
 //! nothing. Without a clock the time is 0, as RFC 9171 asks, and the upper
 //! half of the sequence number is the run's nonce.
+//!
+//! Agents of one node that have parts of its neighbours use different times, or
+//! without a clock different nonces.
 
 use std::time::{Duration, Instant};
 
 use bp7::dtntime::CreationTimestamp;
 use underpass_work::FastMap;
+
+use super::sharding::Sharding;
 
 const RENEWED_EVERY: Duration = Duration::from_secs(10);
 
@@ -18,6 +23,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Timestamps {
     run_nonce: u64,
+    sharding: Sharding,
     /// A moment and its DTN time, ms.
     clock: Option<(Instant, u64)>,
     /// The time in use and when it was read.
@@ -26,9 +32,10 @@ pub(crate) struct Timestamps {
 }
 
 impl Timestamps {
-    pub fn new(run_nonce: u64) -> Self {
+    pub fn new(run_nonce: u64, sharding: Sharding) -> Self {
         Timestamps {
             run_nonce,
+            sharding,
             clock: None,
             current: None,
             counts: FastMap::default(),
@@ -38,6 +45,7 @@ impl Timestamps {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Timestamps {
             run_nonce: _,
+            sharding: _,
             clock: _,
             current: _,
             counts,
@@ -58,6 +66,15 @@ impl Timestamps {
         })
     }
 
+    /// DTN time, ms, but for less than one for each of the node's agents: no
+    /// other of them uses the same.
+    fn own_time_ms(&self, now: Instant) -> u64 {
+        let Sharding { own, count } = self.sharding;
+        let (own, count) = (own as u64, count as u64);
+        let time = self.dtn_time_ms(now).max(count);
+        time - (time - own) % count
+    }
+
     pub fn next(&mut self, now: Instant, service: u64) -> CreationTimestamp {
         // A 31-bit start leaves half of the 32 bits before the count wraps,
         // by which time the time has moved on.
@@ -66,13 +83,13 @@ impl Timestamps {
         let this = *count;
         *count = count.wrapping_add(1);
         if self.clock.is_none() {
-            let prefix = self.run_nonce << 32;
+            let prefix = self.run_nonce.wrapping_add(self.sharding.own as u64) << 32;
             return CreationTimestamp::with_time_and_seq(0, prefix | u64::from(this));
         }
         let time = match self.current {
             Some((at, time)) if now.saturating_duration_since(at) < RENEWED_EVERY => time,
             _ => {
-                let time = self.dtn_time_ms(now).max(1);
+                let time = self.own_time_ms(now);
                 self.current = Some((now, time));
                 time
             }
@@ -91,7 +108,7 @@ mod tests {
         let now = Instant::now();
         let mut seen = HashSet::new();
         for run_nonce in [0x1111_2222_3333_4444, 0x5555_6666_7777_8888] {
-            let mut timestamps = Timestamps::new(run_nonce);
+            let mut timestamps = Timestamps::new(run_nonce, Sharding::ALONE);
             let mut take = |timestamps: &mut Timestamps| {
                 for _ in 0..100 {
                     let next = timestamps.next(now, 64);
@@ -107,15 +124,38 @@ mod tests {
     }
 
     #[test]
+    fn agents_of_one_node_never_give_the_same_timestamp() {
+        let now = Instant::now();
+        for count in [1, 2, 3, 8] {
+            let mut seen = HashSet::new();
+            for (own, clock) in (0..count).flat_map(|own| [(own, None), (own, Some(1_000_003))]) {
+                // The run's nonce is the node's.
+                let mut timestamps = Timestamps::new(u64::MAX, Sharding { own, count });
+                if let Some(time) = clock {
+                    timestamps.set_clock(now, time + own as u64);
+                }
+                for second in 0..100 {
+                    let now = now + Duration::from_secs(second);
+                    let next = timestamps.next(now, 64);
+                    assert!(seen.insert((next.dtntime(), next.seqno())));
+                    let late = timestamps.dtn_time_ms(now) - next.dtntime();
+                    assert!(late < 10_000 + count as u64);
+                    assert_eq!(next.dtntime() == 0, clock.is_none());
+                }
+            }
+        }
+    }
+
+    #[test]
     fn without_a_clock_the_time_is_zero() {
-        let mut timestamps = Timestamps::new(7);
+        let mut timestamps = Timestamps::new(7, Sharding::ALONE);
         assert_eq!(timestamps.next(Instant::now(), 1).dtntime(), 0);
     }
 
     #[test]
     fn the_time_lags_by_less_than_ten_seconds() {
         let now = Instant::now();
-        let mut timestamps = Timestamps::new(7);
+        let mut timestamps = Timestamps::new(7, Sharding::ALONE);
         timestamps.set_clock(now, 1_000_000);
         timestamps.next(now, 1);
         let later = timestamps.next(now + Duration::from_secs(25), 1);
