@@ -19,6 +19,10 @@
 //!   as its store makes it), has delivered it, or answers a retransmission of
 //!   the very transfer that it has accepted before.
 //!
+//! A node may be made of several agents, each with a part of the neighbours
+//! ([`Sharding`]), in threads of their own. They share the quota and what keeps
+//! names apart ([`Common`]); all else they pass to each other ([`Passed`]).
+//!
 //! Lifetime is judged by the bundle age block alone, so a step of the clock
 //! neither expires nor revives anything.
 
@@ -29,7 +33,7 @@ pub mod wire;
 pub use agent::{
     Agent, Amount, BundleId, BundleInfo, ClassFigures, Common, Config, CustodyFigures,
     CustodyTimer, Decoded, Decoder, DeleteReason, Delivery, DuplicateLimits, Event, Forgery,
-    Limits, NeighbourId, Note, Offer, Quota, Reject, Relaying, ReportRequest, Route, Routes, Send,
-    SendError, Sharding,
+    Limits, NeighbourId, Note, Offer, Passed, Quota, Reject, Relaying, ReportRequest, Route,
+    Routes, Send, SendError, Sharding, destination_of,
 };
 pub use store::{DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent};

@@ -10,6 +10,7 @@ use underpass_cla::{Class, Refusal, Resume};
 
 use super::authority::Forgery;
 use super::config::NeighbourId;
+use super::passing::Passed;
 use super::stored::Note;
 use crate::wire::{Disposition, Eid, Malformed};
 
@@ -63,7 +64,8 @@ pub enum SendError {
     /// The store is full: the source has to wait.
     #[error("the bundle store is full")]
     NoRoom,
-    /// No route leads to the destination.
+    /// No route leads to the destination, or only one by another agent's
+    /// neighbour: [`crate::Agent::shard_to`] names that agent.
     #[error("no route to the destination")]
     NoRoute,
     /// The destination is no `ipn` endpoint of a node.
@@ -175,7 +177,7 @@ pub struct Offer {
 }
 
 /// What happened.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Event {
     /// A bundle for a service of this node.
     Deliver(Delivery),
@@ -236,6 +238,15 @@ pub enum Event {
         source: Eid,
         /// What of it was not believed.
         forgery: Forgery,
+    },
+    /// Something is for another agent of this node: to be given to its
+    /// [`Agent::take_passed`](super::Agent::take_passed), all that one agent
+    /// passes to another in the order in which it comes.
+    Passed {
+        /// Which agent.
+        shard: usize,
+        /// What.
+        passed: Passed,
     },
     /// A bundle was deleted.
     Deleted {

@@ -27,6 +27,8 @@ impl Agent {
             // By class, whose number is bounded.
             tally: _,
             uncommitted,
+            leaving,
+            asked,
             unconfirmed,
             neighbours,
             sequences,
@@ -51,6 +53,8 @@ impl Agent {
         let ordered = ordered.values().map(BTreeSet::len);
         tell("bundles in order", ordered.sum());
         tell("bundles not committed", uncommitted.len());
+        leaving.footprint(tell);
+        tell("questions to other agents", *asked);
         unconfirmed.footprint(tell);
         tell("neighbours", neighbours.len());
         for neighbour in neighbours.values() {

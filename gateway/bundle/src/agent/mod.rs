@@ -9,13 +9,16 @@ mod event;
 mod figures;
 mod footprint;
 mod forward;
+mod leaving;
 mod memory;
 mod names;
 mod neighbour;
 mod order;
 mod originate;
+mod passing;
 mod quota;
 mod receive;
+mod relay;
 mod report;
 mod rerouting;
 mod routes;
@@ -39,24 +42,28 @@ pub use event::{
     BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,
 };
 pub use figures::{BundleInfo, ClassFigures, CustodyFigures};
+pub use passing::Passed;
 pub use quota::{Amount, Quota};
 pub use receive::{Decoded, Decoder};
 pub use rerouting::Limits;
 pub use routes::Routes;
 pub use sharding::{Common, Sharding};
 pub use stored::Note;
+pub use stored_record::destination_of;
 
 use crate::store::{MemoryStore, Store};
-use crate::wire::{Cteb, Eid, ipn, names_node};
+use crate::wire::{Eid, ipn, names_node};
 use confirming::Unconfirmed;
 use figures::Tally;
+use leaving::Leaving;
 use memory::Memory;
 use names::{Bundles, Names};
 use neighbour::{Neighbour, Queue};
 use order::Ordered;
+use passing::Owed;
 use quota::{Reservation, Share};
 use report::ReportRate;
-use signals::{Signals, Way};
+use signals::Signals;
 use stored::{NameGroup, Phase};
 use timestamps::Timestamps;
 
@@ -84,8 +91,11 @@ pub struct Agent {
     by_name: Names,
     ordered: Ordered,
     tally: Tally,
-    /// Whom custody is signalled to once the store has made it safe.
-    uncommitted: FastMap<BundleId, (Way, Cteb)>,
+    /// Who is told once the store has made a bundle safe.
+    uncommitted: FastMap<BundleId, Owed>,
+    leaving: Leaving,
+    /// Questions to other agents that wait for their answers.
+    asked: usize,
     /// What its service has not confirmed to be safe.
     unconfirmed: Unconfirmed,
     neighbours: FastMap<NeighbourId, Neighbour>,
@@ -115,7 +125,7 @@ impl Agent {
     /// An agent with a store of its own kind. [`Agent::restore`] takes up what
     /// an earlier run has left there.
     pub fn with_store(config: Config, store: Box<dyn Store>) -> Agent {
-        let common = Common::new(&config);
+        let common = Common::new(&config, 1);
         Agent::in_shard(config, store, common, Sharding::ALONE)
     }
 
@@ -144,6 +154,8 @@ impl Agent {
             ordered: Ordered::new(),
             tally: Tally::default(),
             uncommitted: FastMap::default(),
+            leaving: Leaving::default(),
+            asked: 0,
             unconfirmed: Unconfirmed::default(),
             neighbours: FastMap::default(),
             sequences: FastMap::default(),
@@ -185,17 +197,21 @@ impl Agent {
         self.common.quota.has_room(bytes) && bytes <= self.store.free_bytes()
     }
 
-    /// As [`Agent::room`], with the room taken.
-    fn reserve(&self, bytes: u64) -> Option<Reservation> {
-        let storable = bytes <= self.store.free_bytes();
-        storable.then(|| self.common.quota.reserve(bytes)).flatten()
+    /// Room for a payload with one of the node's agents.
+    fn reserve(&self, shard: usize, bytes: u64) -> Option<Reservation> {
+        let storable = match shard == self.sharding.own {
+            true => self.store.free_bytes(),
+            false => self.common.storable(shard),
+        };
+        let room = (bytes <= storable).then(|| self.common.quota.reserve(bytes));
+        room.flatten()
     }
 
     /// Room for a payload that this node sends in a class.
     fn reserve_to_send(&self, bytes: u64, class: Class) -> Option<Reservation> {
         let short = class == Class::SIGNALLING && bytes <= SHORT_BYTES;
         let beyond = || self.common.quota.reserve_beyond(bytes);
-        let room = self.reserve(bytes);
+        let room = self.reserve(self.sharding.own, bytes);
         room.or_else(|| short.then(beyond).flatten())
     }
 
@@ -233,6 +249,7 @@ impl Agent {
             self.custody_timers.first().map(|(at, _)| *at),
             self.expiries.first().map(|(at, _)| *at),
             self.pauses.first().map(|(at, _)| *at),
+            self.leaving.next_timeout(),
             self.store.next_timeout(),
         ];
         earliest.into_iter().flatten().min()
@@ -256,6 +273,7 @@ impl Agent {
         }
         self.store.handle_timeout(now);
         self.handle_store(now);
+        self.pass_leaving(now);
     }
 
     /// Whether what is stored survives the end of the process.
@@ -313,6 +331,11 @@ impl Agent {
         let Some(stored) = self.bundles.get_mut(&id) else {
             return;
         };
+        if !self.sharding.has(stored.neighbour) {
+            stored.phase = Phase::Leaving;
+            self.leaving.add(id, stored.since);
+            return;
+        }
         stored.phase = Phase::Queued;
         let (via, class) = (stored.neighbour, stored.class);
         let (again, bytes) = (stored.transmissions > 0, stored.bytes);

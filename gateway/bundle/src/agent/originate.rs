@@ -40,7 +40,8 @@ pub(super) struct Draft {
 impl Agent {
     /// Seals a payload into a bundle and queues it; with custody it is kept
     /// until the next custodian signals. A payload for a service of this node
-    /// is delivered at once.
+    /// is delivered at once. Only bundles that go by this agent's neighbours are
+    /// taken, see [`Agent::shard_to`].
     pub fn send(&mut self, now: Instant, send: Send) -> Result<BundleId, SendError> {
         self.take_from_service(now, send, None)
     }
@@ -61,7 +62,10 @@ impl Agent {
         }
         let room = self.reserve_to_send(bytes, send.class);
         let room = room.ok_or(SendError::NoRoom)?;
-        let (via, _) = self.route(node).ok_or(SendError::NoRoute)?;
+        let (via, _) = self
+            .route(node)
+            .filter(|(via, _)| self.sharding.has(*via))
+            .ok_or(SendError::NoRoute)?;
         let (report_to, reports) = match &send.reports {
             Some(request) => (request.to.clone(), report_flags(request)),
             None => (Eid::none(), Flags::empty()),

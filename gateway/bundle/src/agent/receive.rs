@@ -1,23 +1,21 @@
-//! Bundles that arrive, and what happens to those for other nodes.
+//! Bundles that arrive.
 
 use std::time::Instant;
 
 use bp7::administrative_record::{DELETED_BUNDLE, RECEIVED_BUNDLE};
+use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::Agent;
-use super::authority::Forgery;
 use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
 use super::originate::expiry;
-use super::quota::Reservation;
 use super::signals::Way;
-use super::stored::{BlockNumbers, Phase, StoredBundle, WireName};
+use super::stored::WireName;
 use crate::wire::{
-    Bundle, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, MAX_RECORD_BYTES, Malformed, decode,
-    ipn_parts, is_null, write_trailer,
+    Bundle, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, Malformed, decode, ipn_parts, is_null,
 };
 
 /// A bundle on its way through the node.
@@ -161,14 +159,20 @@ impl Agent {
         self.signal(now, arrival, false);
         let primary = &arrival.bundle.primary;
         let bytes = arrival.bundle.payload.len() as u64;
-        self.report(
-            now,
-            primary,
-            bytes,
-            arrival.class,
-            DELETED_BUNDLE,
-            reason.code(),
-        );
+        self.tell_refused(now, primary, bytes, arrival.class, reason);
+    }
+
+    /// Tells of a bundle that was not taken.
+    pub(super) fn tell_refused(
+        &mut self,
+        now: Instant,
+        primary: &PrimaryBlock,
+        payload_bytes: u64,
+        class: Class,
+        reason: DeleteReason,
+    ) {
+        let code = reason.code();
+        self.report(now, primary, payload_bytes, class, DELETED_BUNDLE, code);
         if self.events.len() < MAX_WAITING_EVENTS {
             self.events.push_back(Event::Deleted {
                 id: None,
@@ -193,171 +197,19 @@ impl Agent {
         if is_null(&cteb.custodian) {
             return None;
         }
-        // Without a route to the custodian the way back is tried.
+        // Without a route to the custodian, by a neighbour of this agent, the
+        // way back is tried.
         let via = ipn_parts(&cteb.custodian)
             .and_then(|(node, _)| self.route(node))
+            .filter(|(via, _)| self.sharding.has(*via))
             .map_or(arrival.from, |(via, _)| via);
         let from = arrival.from;
         Some((Way { from, via }, cteb))
-    }
-
-    /// Answers a duplicate of what is in custody; not before that is as safe
-    /// as the store makes it.
-    fn signal_again(&mut self, now: Instant, arrival: &Arrival) {
-        let id = self.by_name.get(&self.bundles, &arrival.name());
-        if let Some(id) = id.filter(|id| self.uncommitted.contains_key(id)) {
-            if let Some((way, cteb)) = self.owed(arrival) {
-                self.uncommitted.insert(id, (way, cteb.clone()));
-            }
-            return;
-        }
-        self.signal(now, arrival, true);
-    }
-
-    /// Forwards a bundle for another node.
-    fn relay(&mut self, now: Instant, arrival: Arrival, node: u64) -> Result<(), Reject> {
-        let hop_count = match arrival.bundle.hop_count {
-            Some((_, limit, count)) if count >= limit => {
-                self.refuse(now, &arrival, DeleteReason::HopLimitExceeded);
-                return Ok(());
-            }
-            Some((_, limit, count)) => Some((limit, count + 1)),
-            None => None,
-        };
-        let (via, take_custody) = match self.route(node) {
-            Some((via, _)) if !self.config.relaying.allows(arrival.from, via) => {
-                return Err(self.forged(&arrival, Forgery::Relay));
-            }
-            // The way it came leads nowhere else.
-            Some((via, take)) if via != arrival.from => (via, take),
-            _ => {
-                self.refuse(now, &arrival, DeleteReason::NoRoute);
-                return Ok(());
-            }
-        };
-        let custody = arrival.cteb().is_some() && take_custody && self.config.accept_custody;
-        if custody && self.has_custody(&arrival) {
-            self.signal_again(now, &arrival);
-            return Ok(());
-        }
-        let room = self.reserve_to_relay(&arrival);
-        let room = room.ok_or(Reject::NoResources)?;
-        self.report_reception(now, &arrival);
-        self.take(now, arrival, via, custody, hop_count, room);
-        Ok(())
-    }
-
-    /// Room for a bundle for another node. Administrative records may exceed
-    /// the store: the signals among them empty stores.
-    fn reserve_to_relay(&self, arrival: &Arrival) -> Option<Reservation> {
-        let bytes = arrival.bundle.payload.len();
-        let record = arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES;
-        match record {
-            true => self.common.quota.reserve_beyond(bytes as u64),
-            false => self.reserve(bytes as u64),
-        }
-    }
-
-    /// Whether this node has custody of the bundle, or had it and this is the
-    /// same custodian's retransmission.
-    ///
-    /// Having seen the bundle is not enough. If it comes back in a routing loop
-    /// after another node took custody, a signal would make that node delete
-    /// the only copy. So in doubt it is taken again, and its destination
-    /// suppresses the duplicate.
-    fn has_custody(&self, arrival: &Arrival) -> bool {
-        let name = arrival.name();
-        if self.by_name.get(&self.bundles, &name).is_some() {
-            return true;
-        }
-        let Some(cteb) = arrival.cteb() else {
-            return false;
-        };
-        self.seen.contains(&name.group, name.sequence)
-            && self
-                .taken
-                .contains(&(cteb.custodian.clone(), cteb.sequence), cteb.number)
-    }
-
-    fn take(
-        &mut self,
-        now: Instant,
-        arrival: Arrival,
-        via: NeighbourId,
-        custody: bool,
-        hop_count: Option<(u8, u8)>,
-        room: Reservation,
-    ) {
-        let name = arrival.name();
-        let bundle = &arrival.bundle;
-        let cteb = arrival.cteb().cloned();
-        let stored = StoredBundle {
-            primary: bundle.primary.clone(),
-            primary_raw: bundle.primary_raw.clone(),
-            others: bundle.others.clone(),
-            numbers: block_numbers(bundle),
-            hop_count,
-            passed_cteb: cteb.clone().filter(|_| !custody).map(Box::new),
-            creb: bundle.creb.as_ref().map(|(_, creb)| Box::new(creb.clone())),
-            payload_head: bundle.payload_head.clone(),
-            trailer: write_trailer(&bundle.payload_tail),
-            bytes: bundle.payload.len() as u64,
-            age_ms: arrival.age_ms,
-            since: now,
-            expires: arrival.expires,
-            class: arrival.class,
-            neighbour: via,
-            custody,
-            own: false,
-            label: 0,
-            note: None,
-            number: None,
-            phase: Phase::Queued,
-            transmissions: 0,
-            unanswered: 0,
-            acknowledged: None,
-            sent: None,
-        };
-        let id = self.store_bundle(now, stored, vec![bundle.payload.clone()], room);
-        if let Some(cteb) = cteb.filter(|_| custody) {
-            self.seen.insert(now, name.group, name.sequence);
-            let sequence = (cteb.custodian, cteb.sequence);
-            self.taken.insert(now, sequence, cteb.number);
-            if !self.store.is_durable() {
-                self.signal(now, &arrival, true);
-            } else if let Some((way, cteb)) = self.owed(&arrival) {
-                self.uncommitted.insert(id, (way, cteb.clone()));
-            }
-        }
     }
 
     pub(super) fn report_reception(&mut self, now: Instant, arrival: &Arrival) {
         let primary = &arrival.bundle.primary;
         let bytes = arrival.bundle.payload.len() as u64;
         self.report(now, primary, bytes, arrival.class, RECEIVED_BUNDLE, 0);
-    }
-}
-
-/// Blocks that this node rewrites keep their numbers, since security blocks
-/// may name them; new ones get free numbers.
-fn block_numbers(bundle: &Bundle) -> BlockNumbers {
-    let theirs = [
-        bundle.previous_node.as_ref().map(|(number, _)| *number),
-        bundle.age_ms.map(|(number, _)| number),
-        bundle.hop_count.map(|(number, ..)| number),
-        bundle.cteb.as_ref().map(|(number, _)| *number),
-        bundle.creb.as_ref().map(|(number, _)| *number),
-    ];
-    let kept = bundle.others.iter().map(|block| block.number);
-    let used: Vec<u64> = theirs.iter().flatten().copied().chain(kept).collect();
-    let mut free = (2..).filter(|number| !used.contains(number));
-    let [previous_node, age, hop_count, cteb, creb] =
-        theirs.map(|number| number.or_else(|| free.next()).unwrap_or_default());
-    BlockNumbers {
-        previous_node,
-        age,
-        hop_count,
-        cteb,
-        creb,
     }
 }

@@ -14,6 +14,7 @@ use underpass_cla::Class;
 
 use super::Agent;
 use super::originate::Draft;
+use super::passing::Message;
 use super::sharding::Sharding;
 use super::stored::StoredBundle;
 use crate::wire::{Eid, encode_status_report, ipn_parts};
@@ -112,7 +113,7 @@ impl Agent {
         let Some((node, _)) = ipn_parts(&subject.report_to) else {
             return;
         };
-        let Some((via, _)) = self.route(node) else {
+        let Some((via, _)) = self.route_of_any(node) else {
             return;
         };
         if node == self.config.node || !self.room(0) || !self.reports.allows(now) {
@@ -128,7 +129,8 @@ impl Agent {
             timed.then_some(time),
         );
         let payload = encode_status_report(report);
-        let Some(room) = self.reserve(payload.len() as u64) else {
+        let shard = self.sharding.shard_of(via);
+        let Some(room) = self.reserve(shard, payload.len() as u64) else {
             return;
         };
         let draft = Draft {
@@ -146,7 +148,10 @@ impl Agent {
             note: None,
             last: false,
         };
-        self.originate(now, draft, room);
+        match shard == self.sharding.own {
+            true => drop(self.originate(now, draft, room)),
+            false => self.pass(shard, Message::Draft(Box::new(draft), room)),
+        }
     }
 }
 

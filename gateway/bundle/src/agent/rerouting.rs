@@ -38,8 +38,9 @@ impl Agent {
 
     /// Replaces the routes, also for stored bundles. A bundle in the middle of
     /// its transfer begins anew on its new way; if it arrives by both, the next
-    /// custodian recognises it. A bundle without a route is given up if its
-    /// neighbour is no longer one.
+    /// custodian recognises it. One whose way leads by another agent's neighbour
+    /// is passed to that agent, and stays here until it is safe there. A bundle
+    /// without a route is given up if its neighbour is no longer one.
     pub fn set_routes(&mut self, now: Instant, routes: Vec<Route>, relaying: Relaying) {
         self.routes = Routes::new(&routes);
         self.config.routes = routes;
@@ -59,30 +60,38 @@ impl Agent {
         }
     }
 
-    fn reroute(&mut self, now: Instant, id: BundleId) {
-        let Some(stored) = self.bundles.get(&id) else {
+    /// Has a stored bundle go by the present routes. What was passed to another
+    /// agent waits for its answer first.
+    pub(super) fn reroute(&mut self, now: Instant, id: BundleId) {
+        let stored = self.bundles.get(&id);
+        let Some(stored) = stored.filter(|stored| stored.phase != Phase::Passing) else {
             return;
         };
         let node = ipn_parts(&stored.primary.destination).map(|(node, _)| node);
         let next = node.and_then(|node| self.route(node)).map(|(via, _)| via);
         let before = stored.neighbour;
+        let direct = node.map(NeighbourId);
+        let elsewhere = direct.filter(|direct| !self.sharding.has(*direct));
         match next {
             Some(via) if via != before => self.send_by(id, via),
             Some(_) => {}
             // A signal to a custodian behind the neighbour that it came by has
             // no route of its own.
             None if self.is_routed(before) => {}
+            // Another agent may have the destination itself as a neighbour.
+            None if elsewhere == Some(before) => {}
+            None if let Some(direct) = elsewhere => self.send_by(id, direct),
             None => self.give_up(now, id, DeleteReason::NoRoute),
         }
     }
 
-    fn is_routed(&self, neighbour: NeighbourId) -> bool {
+    pub(super) fn is_routed(&self, neighbour: NeighbourId) -> bool {
         let neighbour = self.neighbours.get(&neighbour);
         neighbour.is_some_and(|neighbour| neighbour.routed)
     }
 
     /// Has a stored bundle go by another neighbour.
-    fn send_by(&mut self, id: BundleId, via: NeighbourId) {
+    pub(super) fn send_by(&mut self, id: BundleId, via: NeighbourId) {
         let Some(stored) = self.bundles.get(&id) else {
             return;
         };

@@ -51,14 +51,17 @@ impl Sharding {
 pub struct Common {
     pub(super) quota: Arc<Quota>,
     next_id: Arc<AtomicU64>,
+    /// What each agent's store can take, bytes.
+    storable: Arc<[AtomicU64]>,
 }
 
 impl Common {
-    /// For agents with this configuration.
-    pub fn new(config: &Config) -> Common {
+    /// For so many agents with this configuration.
+    pub fn new(config: &Config, count: usize) -> Common {
         Common {
             quota: Arc::new(Quota::new(config.store_bytes, config.store_bundles)),
             next_id: Arc::default(),
+            storable: (0..count).map(|_| u64::MAX.into()).collect(),
         }
     }
 
@@ -70,6 +73,14 @@ impl Common {
     /// Gives no id below this one from now on.
     pub(super) fn begin_ids_at(&self, first: BundleId) {
         self.next_id.fetch_max(first.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn storable(&self, shard: usize) -> u64 {
+        self.storable[shard].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_storable(&self, shard: usize, bytes: u64) {
+        self.storable[shard].store(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn new_id(&self) -> BundleId {

@@ -10,6 +10,7 @@ use super::Agent;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event};
 use super::originate::expiry;
+use super::passing::Party;
 use super::quota::Reservation;
 use super::stored::{Phase, StoredBundle, WireName};
 use super::stored_record;
@@ -39,6 +40,7 @@ impl Agent {
             }
         });
         self.store.put(now, id, durable, payload);
+        self.tell_storable();
         self.insert(id, stored, room);
         id
     }
@@ -80,6 +82,12 @@ impl Agent {
             self.events.push_back(Event::Unreadable(id));
             return;
         };
+        // The node ended while one agent passed it to another: both had it.
+        let name = WireName::of(&stored.primary, stored.bytes);
+        if self.by_name.get(&self.bundles, &name).is_some() {
+            self.store.remove(now, id);
+            return;
+        }
         let destination = ipn_parts(&stored.primary.destination);
         let route = destination.and_then(|(node, _)| self.route(node));
         if let Some((via, _)) = route {
@@ -117,6 +125,15 @@ impl Agent {
                 StoreEvent::Resumed => self.events.push_back(Event::StoreResumed),
             }
         }
+        self.tell_storable();
+    }
+
+    /// Tells the node's other agents how much this one's store can take.
+    fn tell_storable(&self) {
+        if self.store.is_durable() {
+            let bytes = self.store.free_bytes();
+            self.common.set_storable(self.sharding.own, bytes);
+        }
     }
 
     /// Has all that is in custody made durable: the node ends.
@@ -127,9 +144,8 @@ impl Agent {
     /// The bundle is safe here, or has gone on to the next custodian: the
     /// earlier one may forget it.
     fn signal_owed(&mut self, now: Instant, id: BundleId) {
-        if let Some((way, cteb)) = self.uncommitted.remove(&id) {
-            let aggregate = self.config.aggregate;
-            self.signals.add(now, aggregate, way, &cteb, true);
+        if let Some(owed) = self.uncommitted.remove(&id) {
+            self.settle(now, owed, Ok(()));
         }
     }
 
@@ -176,8 +192,12 @@ impl Agent {
             return;
         };
         let (via, class) = (stored.neighbour, stored.class);
-        if let Phase::Ending(reason) = stored.phase {
-            self.give_up(now, id, reason);
+        match stored.phase {
+            Phase::Ending(reason) => return self.give_up(now, id, reason),
+            Phase::Leaving => return self.leaving.look_again(now),
+            _ => {}
+        }
+        if !self.sharding.has(via) {
             return;
         }
         let queue = self.neighbour(via).queues.entry(class).or_default();
@@ -188,9 +208,13 @@ impl Agent {
     }
 
     /// The store has lost a payload: nothing can be done for the bundle.
-    fn lost(&mut self, now: Instant, id: BundleId, damaged: Bytes) {
+    pub(super) fn lost(&mut self, now: Instant, id: BundleId, damaged: Bytes) {
         // Nothing that was not safe is signalled.
-        self.uncommitted.remove(&id);
+        if let Some(owed) = self.uncommitted.remove(&id)
+            && let Party::Keeper(_) = owed.to
+        {
+            self.settle(now, owed, Err(DeleteReason::DepletedStorage));
+        }
         let reason = match self.bundles.get(&id).map(|stored| stored.phase) {
             Some(Phase::Ending(reason)) => reason,
             _ => DeleteReason::DepletedStorage,
@@ -254,9 +278,12 @@ impl Agent {
             | Phase::Queued
             | Phase::Withheld
             | Phase::Suspended
+            | Phase::Passing
             | Phase::Ending(_) => {}
+            Phase::Leaving => self.leaving.remove(id, stored.since),
         }
-        if let Some(queue) = self.neighbour(via).queues.get_mut(&class) {
+        let neighbour = self.neighbours.get_mut(&via);
+        if let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) {
             let waited = queue.loading == Some(id);
             queue.remove(id, bytes);
             if waited {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use bp7::flags::{BundleControlFlags, BundleValidation};
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_cla::Class;
@@ -84,6 +85,10 @@ pub(crate) enum Phase {
     Withheld,
     /// As `Waiting`, while the neighbour is down and the timer stands still.
     Suspended,
+    /// Waiting to be passed to the agent that has its neighbour.
+    Leaving,
+    /// Passed to that agent, which has not answered.
+    Passing,
     /// Given up for this reason; its source is told when the payload is here.
     Ending(DeleteReason),
 }
@@ -153,6 +158,44 @@ impl StoredBundle {
         let stored = now.saturating_duration_since(self.since).as_millis();
         self.age_ms
             .saturating_add(u64::try_from(stored).unwrap_or(u64::MAX))
+    }
+
+    /// Whether it is an administrative record.
+    pub fn is_record(&self) -> bool {
+        let record = BundleControlFlags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD;
+        self.primary.bundle_control_flags.contains(record)
+    }
+
+    /// The bundle as another agent of this node is to send it. Its service
+    /// stays with this one.
+    pub fn to_pass(&self) -> StoredBundle {
+        StoredBundle {
+            primary: self.primary.clone(),
+            primary_raw: self.primary_raw.clone(),
+            others: self.others.clone(),
+            numbers: self.numbers,
+            hop_count: self.hop_count,
+            passed_cteb: self.passed_cteb.clone(),
+            creb: self.creb.clone(),
+            payload_head: self.payload_head.clone(),
+            trailer: self.trailer.clone(),
+            bytes: self.bytes,
+            age_ms: self.age_ms,
+            since: self.since,
+            expires: self.expires,
+            class: self.class,
+            neighbour: self.neighbour,
+            custody: self.custody,
+            own: false,
+            label: 0,
+            note: None,
+            number: None,
+            phase: Phase::Queued,
+            transmissions: 0,
+            unanswered: 0,
+            acknowledged: None,
+            sent: None,
+        }
     }
 
     /// Copies what is a slice of the received bundle: else it would keep the

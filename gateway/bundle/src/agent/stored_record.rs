@@ -16,7 +16,7 @@ use super::originate::expiry;
 use super::stored::{BlockNumbers, Phase, StoredBundle};
 use crate::wire::{
     ARRAY, BYTES, CborError, Creb, Cteb, CustodyDialect, Extension, MAX_BLOCKS, Reader, UNSIGNED,
-    decode_primary, write_head,
+    decode_primary, ipn_parts, write_head,
 };
 
 const VERSION: u64 = 2;
@@ -148,6 +148,30 @@ pub(super) fn decode(
         acknowledged: None,
         sent: None,
     })
+}
+
+/// The node that a bundle is for, from what a store has kept as
+/// [`DurableRecord::record`](crate::DurableRecord::record); `None` if it is of
+/// a form that this version does not know.
+pub fn destination_of(record: &Bytes) -> Option<u64> {
+    let mut reader = Reader::new(record);
+    let primary = primary_of(&mut reader).ok()?;
+    let primary = decode_primary(&record.slice_ref(primary)).ok()?;
+    ipn_parts(&primary.destination).map(|(node, _)| node)
+}
+
+fn primary_of<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], CborError> {
+    reader.array()?;
+    if reader.unsigned()? != VERSION {
+        return Err(CborError::Malformed);
+    }
+    // Flags, class, age, neighbour and label.
+    for _ in 0..5 {
+        reader.unsigned()?;
+    }
+    read_numbers::<5>(reader)?;
+    read_numbers::<2>(reader)?;
+    reader.byte_string()
 }
 
 fn write_numbers(out: &mut Vec<u8>, numbers: &[u64]) {

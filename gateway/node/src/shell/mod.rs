@@ -369,6 +369,7 @@ impl Inner {
             bundle::Event::StoreResumed => tracing::info!("custody can be stored again"),
             // These stay inside the engine.
             bundle::Event::Released { .. }
+            | bundle::Event::Passed { .. }
             | bundle::Event::GivenUp { .. }
             | bundle::Event::Woken { .. } => {}
         }

@@ -1,0 +1,217 @@
+//! What the agents of one node pass to each other: bundles whose next hop is
+//! another agent's neighbour, and what has become of them.
+//!
+//! The agent where a bundle comes in does all that needs no store, reserves
+//! room and passes the bundle. The agent that has the next hop stores it, and
+//! once it is as safe as its store makes it passes word back. Only then is
+//! custody signalled upstream. Between two agents everything stays in order,
+//! and what is lost on the way, as at the end of the process, was not signalled:
+//! the custodian upstream sends it again.
+//!
+//! What is under way is bounded: bundles and reports hold room of the quota,
+//! questions are counted, and there is one answer for each.
+
+use std::fmt;
+use std::time::Instant;
+
+use underpass_work::each;
+
+use super::Agent;
+use super::config::NeighbourId;
+use super::event::{BundleId, DeleteReason, Event};
+use super::originate::Draft;
+use super::quota::Reservation;
+use super::relay::Onward;
+use super::signals::Way;
+use super::stored::WireName;
+use crate::wire::{Cteb, ipn_parts, names_node};
+
+/// Questions of one agent that wait for their answers at most.
+const MOST_ASKED: usize = 256;
+
+/// What one agent of a node passes to another: to be given to
+/// [`Agent::take_passed`] of the agent that [`Event::Passed`] names, in order.
+pub struct Passed(Message);
+
+impl fmt::Debug for Passed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Passed").finish_non_exhaustive()
+    }
+}
+
+pub(super) enum Message {
+    /// A bundle to be sent on.
+    Bundle(Box<Onward>),
+    /// A record of this node to be sent.
+    Draft(Box<Draft>, Reservation),
+    /// Whether the bundle of this name is in custody.
+    Question(Box<WireName>, Owed),
+    /// What has become of a bundle.
+    Answer(Party, Outcome),
+}
+
+/// Whether a bundle was taken, or why not.
+pub(super) type Outcome = Result<(), DeleteReason>;
+
+/// Who waits to hear what becomes of a bundle.
+#[derive(Debug)]
+pub(super) struct Owed {
+    /// The agent that is told.
+    pub shard: usize,
+    pub to: Party,
+}
+
+#[derive(Debug)]
+pub(super) enum Party {
+    /// A custodian upstream, which is signalled to.
+    Custodian(Way, Cteb),
+    /// As `Custodian`, for a [`Message::Question`].
+    Asker(Way, Cteb),
+    /// An agent that stores the bundle until it hears that it was taken.
+    Keeper(BundleId),
+}
+
+impl Agent {
+    /// The agent by whose neighbours bundles go to a node; `None` if no route
+    /// leads there.
+    pub fn shard_to(&self, node: u64) -> Option<usize> {
+        if node == self.config.node {
+            return Some(self.sharding.own);
+        }
+        let (via, _) = self.route_of_any(node)?;
+        Some(self.sharding.shard_of(via))
+    }
+
+    /// As [`Agent::route`], also by neighbours of other agents. Without a
+    /// route the node itself may be such a neighbour: that agent knows.
+    pub(super) fn route_of_any(&self, node: u64) -> Option<(NeighbourId, bool)> {
+        let direct = NeighbourId(node);
+        let elsewhere = || names_node(node) && !self.sharding.has(direct);
+        let route = self.route(node);
+        route.or_else(|| elsewhere().then_some((direct, true)))
+    }
+
+    pub(super) fn pass(&mut self, shard: usize, message: Message) {
+        let passed = Passed(message);
+        self.events.push_back(Event::Passed { shard, passed });
+    }
+
+    /// Takes what another agent of this node has passed to this one.
+    pub fn take_passed(&mut self, now: Instant, passed: Passed) {
+        match passed.0 {
+            Message::Bundle(onward) => self.take_onward(now, *onward),
+            Message::Draft(draft, room) => {
+                let node = ipn_parts(&draft.destination).map(|(node, _)| node);
+                if self.can_send_by(node, draft.via) {
+                    let id = self.originate(now, *draft, room);
+                    self.reroute(now, id);
+                }
+            }
+            Message::Question(name, owed) => match &owed.to {
+                Party::Asker(_, cteb) if self.has_custody(&name, Some(cteb)) => {
+                    self.answer_again(now, &name, Some(owed));
+                }
+                _ => self.settle(now, owed, Err(DeleteReason::DepletedStorage)),
+            },
+            Message::Answer(to, outcome) => {
+                let shard = self.sharding.own;
+                self.settle(now, Owed { shard, to }, outcome);
+            }
+        }
+    }
+
+    /// Whether a bundle to a node may be queued for a neighbour, by which it
+    /// went as another agent saw it.
+    fn can_send_by(&self, node: Option<u64>, via: NeighbourId) -> bool {
+        let routed = node.is_some_and(|node| self.route(node).is_some());
+        let named = || each(&self.config.routes).any(|route| route.neighbour == via);
+        routed || self.is_routed(via) || named()
+    }
+
+    fn take_onward(&mut self, now: Instant, onward: Onward) {
+        let stored = &onward.stored;
+        let kept = matches!(&onward.owed, Some(owed) if matches!(owed.to, Party::Keeper(_)));
+        let cteb = match &onward.owed {
+            Some(owed) => owed.to.cteb(),
+            None => None,
+        };
+        let name = onward.name();
+        if stored.custody && self.has_custody(&name, cteb) {
+            self.answer_again(now, &name, onward.owed);
+            return;
+        }
+        let node = ipn_parts(&stored.primary.destination).map(|(node, _)| node);
+        // What another agent stores already has its place, as records have.
+        let storable = kept || stored.is_record() || stored.bytes <= self.store.free_bytes();
+        let reason = if stored.expires <= now {
+            Some(DeleteReason::LifetimeExpired)
+        } else if !self.can_send_by(node, stored.neighbour) {
+            Some(DeleteReason::NoRoute)
+        } else {
+            (!storable).then_some(DeleteReason::DepletedStorage)
+        };
+        if let Some(reason) = reason {
+            if !kept {
+                let (bytes, class) = (stored.bytes, stored.class);
+                self.tell_refused(now, &stored.primary, bytes, class, reason);
+            }
+            if let Some(owed) = onward.owed {
+                self.settle(now, owed, Err(reason));
+            }
+            return;
+        }
+        let id = self.take(now, onward);
+        // Routes may have changed since it was passed.
+        self.reroute(now, id);
+    }
+
+    /// Asks another agent for a bundle for which there is no room: if it is in
+    /// custody, its custodian may forget it, or both stores could stay full.
+    pub(super) fn ask(&mut self, shard: usize, name: WireName, owed: Option<Owed>) {
+        let Some(Owed {
+            shard: own,
+            to: Party::Custodian(way, cteb),
+        }) = owed
+        else {
+            return;
+        };
+        if self.asked < MOST_ASKED {
+            self.asked += 1;
+            let to = Party::Asker(way, cteb);
+            let owed = Owed { shard: own, to };
+            self.pass(shard, Message::Question(Box::new(name), owed));
+        }
+    }
+
+    /// Tells who waits for a bundle what has become of it.
+    pub(super) fn settle(&mut self, now: Instant, owed: Owed, outcome: Outcome) {
+        let Owed { shard, to } = owed;
+        if shard != self.sharding.own {
+            self.pass(shard, Message::Answer(to, outcome));
+            return;
+        }
+        let aggregate = self.config.aggregate;
+        match to {
+            Party::Custodian(way, cteb) => {
+                self.signals
+                    .add(now, aggregate, way, &cteb, outcome.is_ok());
+            }
+            Party::Asker(way, cteb) => {
+                self.asked -= 1;
+                if outcome.is_ok() {
+                    self.signals.add(now, aggregate, way, &cteb, true);
+                }
+            }
+            Party::Keeper(id) => self.passed_on(now, id, outcome),
+        }
+    }
+}
+
+impl Party {
+    fn cteb(&self) -> Option<&Cteb> {
+        match self {
+            Party::Custodian(_, cteb) | Party::Asker(_, cteb) => Some(cteb),
+            Party::Keeper(_) => None,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Bundles for other nodes: checked where they come in, and taken by the agent
+//! that has their next hop.
+
+use std::time::Instant;
+
+use bp7::administrative_record::RECEIVED_BUNDLE;
+use bytes::Bytes;
+
+use super::Agent;
+use super::authority::Forgery;
+use super::config::NeighbourId;
+use super::event::{BundleId, DeleteReason, Reject};
+use super::passing::{Message, Owed, Party};
+use super::quota::Reservation;
+use super::receive::Arrival;
+use super::stored::{BlockNumbers, Phase, StoredBundle, WireName};
+use crate::wire::{Bundle, Cteb, MAX_RECORD_BYTES, write_trailer};
+
+/// A bundle for another node, which may be taken if it is not there already.
+pub(super) struct Onward {
+    pub stored: StoredBundle,
+    pub payload: Vec<Bytes>,
+    pub room: Reservation,
+    /// Who waits to hear that it was taken.
+    pub owed: Option<Owed>,
+}
+
+impl Onward {
+    pub fn name(&self) -> WireName {
+        WireName::of(&self.stored.primary, self.stored.bytes)
+    }
+}
+
+impl Agent {
+    /// Forwards a bundle for another node.
+    pub(super) fn relay(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        node: u64,
+    ) -> Result<(), Reject> {
+        let hop_count = match arrival.bundle.hop_count {
+            Some((_, limit, count)) if count >= limit => {
+                self.refuse(now, &arrival, DeleteReason::HopLimitExceeded);
+                return Ok(());
+            }
+            Some((_, limit, count)) => Some((limit, count + 1)),
+            None => None,
+        };
+        let (via, take_custody) = match self.route_of_any(node) {
+            Some((via, _)) if !self.config.relaying.allows(arrival.from, via) => {
+                return Err(self.forged(&arrival, Forgery::Relay));
+            }
+            // The way it came leads nowhere else.
+            Some((via, take)) if via != arrival.from => (via, take),
+            _ => {
+                self.refuse(now, &arrival, DeleteReason::NoRoute);
+                return Ok(());
+            }
+        };
+        let custody = arrival.cteb().is_some() && take_custody && self.config.accept_custody;
+        let shard = self.sharding.shard_of(via);
+        let here = shard == self.sharding.own;
+        let owed = self.owed(&arrival).map(|(way, cteb)| Owed {
+            shard: self.sharding.own,
+            to: Party::Custodian(way, cteb.clone()),
+        });
+        if here && custody && self.has_custody(&arrival.name(), arrival.cteb()) {
+            self.answer_again(now, &arrival.name(), owed);
+            return Ok(());
+        }
+        let Some(room) = self.reserve_to_relay(&arrival, shard) else {
+            if !here && custody {
+                self.ask(shard, arrival.name(), owed);
+            }
+            return Err(Reject::NoResources);
+        };
+        let onward = Onward {
+            stored: stored_of(&arrival, now, via, custody, hop_count),
+            payload: vec![arrival.bundle.payload],
+            room,
+            owed,
+        };
+        match here {
+            true => drop(self.take(now, onward)),
+            false => self.pass(shard, Message::Bundle(Box::new(onward))),
+        }
+        Ok(())
+    }
+
+    /// Room for a bundle for another node. Administrative records may exceed
+    /// the store: the signals among them empty stores.
+    fn reserve_to_relay(&self, arrival: &Arrival, shard: usize) -> Option<Reservation> {
+        let bytes = arrival.bundle.payload.len();
+        let record = arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES;
+        match record {
+            true => self.common.quota.reserve_beyond(bytes as u64),
+            false => self.reserve(shard, bytes as u64),
+        }
+    }
+
+    /// Whether this agent has custody of the bundle, or had it and this is the
+    /// same custodian's retransmission.
+    ///
+    /// Having seen the bundle is not enough. If it comes back in a routing loop
+    /// after another node took custody, a signal would make that node delete
+    /// the only copy. So in doubt it is taken again, and its destination
+    /// suppresses the duplicate.
+    pub(super) fn has_custody(&self, name: &WireName, cteb: Option<&Cteb>) -> bool {
+        if self.by_name.get(&self.bundles, name).is_some() {
+            return true;
+        }
+        let Some(cteb) = cteb else {
+            return false;
+        };
+        self.seen.contains(&name.group, name.sequence)
+            && self
+                .taken
+                .contains(&(cteb.custodian.clone(), cteb.sequence), cteb.number)
+    }
+
+    /// Answers a duplicate of what is in custody; not before that is as safe
+    /// as the store makes it.
+    pub(super) fn answer_again(&mut self, now: Instant, name: &WireName, owed: Option<Owed>) {
+        let Some(owed) = owed else {
+            return;
+        };
+        let id = self.by_name.get(&self.bundles, name);
+        let phase = id.and_then(|id| Some(self.bundles.get(&id)?.phase));
+        let uncommitted = id.and_then(|id| self.uncommitted.get_mut(&id));
+        match (&owed.to, uncommitted) {
+            // Each may hear of one that is safe and stays here. Two agents that
+            // pass a bundle to each other, since routes have changed twice,
+            // must not both forget it.
+            (Party::Keeper(_), uncommitted)
+                if uncommitted.is_some() || phase == Some(Phase::Passing) =>
+            {
+                self.settle(now, owed, Err(DeleteReason::DepletedStorage));
+            }
+            (Party::Asker(..), Some(_)) => {
+                self.settle(now, owed, Err(DeleteReason::DepletedStorage));
+            }
+            // Whoever sent it last is told; an agent is told before.
+            (Party::Custodian(..), Some(before)) => {
+                if let Party::Custodian(..) = before.to {
+                    *before = owed;
+                }
+            }
+            _ => self.settle(now, owed, Ok(())),
+        }
+    }
+
+    /// Stores and queues a bundle; who waits for that is told once it is as
+    /// safe as the store makes it.
+    pub(super) fn take(&mut self, now: Instant, onward: Onward) -> BundleId {
+        let name = onward.name();
+        let Onward {
+            stored,
+            payload,
+            room,
+            owed,
+        } = onward;
+        let custody = stored.custody;
+        let kept = matches!(&owed, Some(owed) if matches!(owed.to, Party::Keeper(_)));
+        if !kept {
+            self.report_on(now, &stored, RECEIVED_BUNDLE, 0);
+        }
+        let id = self.store_bundle(now, stored, payload, room);
+        let Some(owed) = owed.filter(|_| custody || kept) else {
+            return id;
+        };
+        if let Party::Custodian(_, cteb) = &owed.to {
+            self.seen.insert(now, name.group, name.sequence);
+            let sequence = (cteb.custodian.clone(), cteb.sequence);
+            self.taken.insert(now, sequence, cteb.number);
+        }
+        match custody && self.store.is_durable() {
+            true => drop(self.uncommitted.insert(id, owed)),
+            false => self.settle(now, owed, Ok(())),
+        }
+        id
+    }
+}
+
+fn stored_of(
+    arrival: &Arrival,
+    now: Instant,
+    via: NeighbourId,
+    custody: bool,
+    hop_count: Option<(u8, u8)>,
+) -> StoredBundle {
+    let bundle = &arrival.bundle;
+    let cteb = arrival.cteb().cloned();
+    StoredBundle {
+        primary: bundle.primary.clone(),
+        primary_raw: bundle.primary_raw.clone(),
+        others: bundle.others.clone(),
+        numbers: block_numbers(bundle),
+        hop_count,
+        passed_cteb: cteb.filter(|_| !custody).map(Box::new),
+        creb: bundle.creb.as_ref().map(|(_, creb)| Box::new(creb.clone())),
+        payload_head: bundle.payload_head.clone(),
+        trailer: write_trailer(&bundle.payload_tail),
+        bytes: bundle.payload.len() as u64,
+        age_ms: arrival.age_ms,
+        since: now,
+        expires: arrival.expires,
+        class: arrival.class,
+        neighbour: via,
+        custody,
+        own: false,
+        label: 0,
+        note: None,
+        number: None,
+        phase: Phase::Queued,
+        transmissions: 0,
+        unanswered: 0,
+        acknowledged: None,
+        sent: None,
+    }
+}
+
+/// Blocks that this node rewrites keep their numbers, since security blocks
+/// may name them; new ones get free numbers.
+fn block_numbers(bundle: &Bundle) -> BlockNumbers {
+    let theirs = [
+        bundle.previous_node.as_ref().map(|(number, _)| *number),
+        bundle.age_ms.map(|(number, _)| number),
+        bundle.hop_count.map(|(number, ..)| number),
+        bundle.cteb.as_ref().map(|(number, _)| *number),
+        bundle.creb.as_ref().map(|(number, _)| *number),
+    ];
+    let kept = bundle.others.iter().map(|block| block.number);
+    let used: Vec<u64> = theirs.iter().flatten().copied().chain(kept).collect();
+    let mut free = (2..).filter(|number| !used.contains(number));
+    let [previous_node, age, hop_count, cteb, creb] =
+        theirs.map(|number| number.or_else(|| free.next()).unwrap_or_default());
+    BlockNumbers {
+        previous_node,
+        age,
+        hop_count,
+        cteb,
+        creb,
+    }
+}

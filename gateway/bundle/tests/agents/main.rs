@@ -1,0 +1,12 @@
+//! A node of several agents, each with a part of the neighbours.
+
+#[path = "../net/mod.rs"]
+mod net;
+
+mod disk;
+mod hub;
+mod names;
+mod relayed;
+mod rerouted;
+mod schedules;
+mod terminals;
