@@ -44,35 +44,61 @@ impl Bucket {
 
     pub fn charge(&mut self, now: Instant, bytes: u64) {
         self.fill(now);
-        self.level -= i128::from(bytes) * 8 * NANOS_PER_SECOND;
+        self.level -= units(bytes);
     }
 
     /// Has what waits to be sent below, `bytes`, be paid before the next bundle
     /// is due. The bucket's credit may cover a part of it, as it always may.
     pub fn wait_for(&mut self, now: Instant, bytes: u64) {
         self.fill(now);
-        let bits = i128::from(bytes) * 8 * NANOS_PER_SECOND;
-        self.level = self.level.min(self.ceiling() - bits);
+        self.level = self.level.min(self.ceiling() - units(bytes));
     }
 
     /// From when the level is not negative; `None` if never at this rate.
     pub fn ready_at(&self) -> Option<Instant> {
+        self.has_at(0)
+    }
+
+    /// From when there is a credit of `bytes`; `None` if never at this rate.
+    pub fn has_at(&self, bytes: u64) -> Option<Instant> {
         if self.rate_bps == 0 {
             return None;
         }
-        if self.level >= 0 {
+        let lacking = units(bytes) - self.level;
+        if lacking <= 0 {
             return Some(self.at);
         }
-        let debt = self.level.unsigned_abs();
-        let nanos = debt.div_ceil(u128::from(self.rate_bps));
+        let nanos = lacking.unsigned_abs().div_ceil(u128::from(self.rate_bps));
         let wait = u64::try_from(nanos).map_or(LONGEST_WAIT, Duration::from_nanos);
         Some(self.at + wait.min(LONGEST_WAIT))
     }
 
+    /// From when, `now` at the earliest, there is a credit of `bytes`.
+    pub fn next_at(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
+        if self.has(now, bytes) {
+            return Some(now);
+        }
+        if self.has_at(bytes)? <= now {
+            // The deadline was one step of a very long wait.
+            self.fill(now);
+        }
+        self.has_at(bytes)
+    }
+
     /// Whether a bundle may leave at `now`.
     pub fn is_ready(&self, now: Instant) -> bool {
+        self.has(now, 0)
+    }
+
+    /// Whether there is a credit of `bytes` at `now`.
+    pub fn has(&self, now: Instant, bytes: u64) -> bool {
         let elapsed = now.saturating_duration_since(self.at);
-        self.rate_bps > 0 && self.level + self.earned(elapsed) >= 0
+        self.rate_bps > 0 && self.level + self.earned(elapsed) >= units(bytes)
+    }
+
+    /// The latest time that it was told.
+    pub fn at(&self) -> Instant {
+        self.at
     }
 
     fn fill(&mut self, now: Instant) {
@@ -87,9 +113,22 @@ impl Bucket {
     }
 
     fn ceiling(&self) -> i128 {
-        let least = i128::from(LEAST_BUNDLE_BYTES) * 8 * NANOS_PER_SECOND;
-        self.earned(CREDIT).max(least)
+        self.earned(CREDIT).max(units(LEAST_BUNDLE_BYTES))
     }
+}
+
+/// A bucket that is there as long as there is a rate.
+pub(crate) fn shape(bucket: &mut Option<Bucket>, now: Instant, rate_bps: Option<u64>) {
+    match (bucket.as_mut(), rate_bps) {
+        (Some(bucket), Some(rate)) => bucket.set_rate(now, rate),
+        (None, Some(rate)) => *bucket = Some(Bucket::new(now, rate)),
+        (_, None) => *bucket = None,
+    }
+}
+
+/// Bytes in the unit of the level.
+fn units(bytes: u64) -> i128 {
+    i128::from(bytes) * 8 * NANOS_PER_SECOND
 }
 
 #[cfg(test)]
@@ -127,6 +166,16 @@ mod tests {
         bucket.set_rate(half, 0);
         assert_eq!(bucket.ready_at(), None);
         assert!(!bucket.is_ready(half + Duration::from_secs(1000)));
+    }
+
+    #[test]
+    fn credit_is_there_to_the_nanosecond_too() {
+        let now = Instant::now();
+        let bucket = Bucket::new(now, 8_000_000);
+        let due = now + Duration::from_millis(2);
+        assert_eq!(bucket.has_at(2_000), Some(due));
+        assert!(!bucket.has(due - Duration::from_nanos(1), 2_000));
+        assert!(bucket.has(due, 2_000));
     }
 
     #[test]

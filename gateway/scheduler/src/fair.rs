@@ -41,12 +41,48 @@ struct Flow {
 /// Picks, among the queued flows, the one whose next bundle starts first in
 /// virtual time, which a flow's bytes advance by bytes / weight. A flow that
 /// comes back starts at the present virtual time: silence earns nothing.
-#[derive(Clone, Debug, Default)]
+///
+/// Several queues are in step, like one of all their flows, when the one whose
+/// first flow starts first is served and each is told of the others' pace
+/// ([`FairQueue::follow`]).
+#[derive(Clone, Debug)]
 pub(crate) struct FairQueue {
     flows: Vec<Flow>,
     order: BTreeSet<Ranked<u128>>,
+    /// Sum of the weights of queued flows.
+    weight: u128,
     /// The start of the bundle in service; never goes back.
     now: u128,
+    /// Queued flows whose tag is lower start here.
+    floor: u128,
+    /// Virtual time stays behind this as long as other queues are.
+    horizon: u128,
+}
+
+/// Where the virtual time of several queues stands, as one of them is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub now: u128,
+    pub floor: u128,
+    pub horizon: u128,
+}
+
+/// How far `bytes` take flows of this weight in virtual time.
+pub(crate) fn virtual_time(bytes: u64, weight: u128) -> u128 {
+    u128::from(bytes).saturating_mul(SCALE) / weight.max(1)
+}
+
+impl Default for FairQueue {
+    fn default() -> Self {
+        FairQueue {
+            flows: Vec::new(),
+            order: BTreeSet::new(),
+            weight: 0,
+            now: 0,
+            floor: 0,
+            horizon: u128::MAX,
+        }
+    }
 }
 
 impl FairQueue {
@@ -55,7 +91,10 @@ impl FairQueue {
         let FairQueue {
             flows,
             order,
+            weight: _,
             now: _,
+            floor: _,
+            horizon: _,
         } = self;
         tell("fair flows", flows.len());
         tell("queued fair flows", order.len());
@@ -97,8 +136,9 @@ impl FairQueue {
         // Bytes × SCALE: 2⁷² of them would saturate.
         let bytes = ahead.saturating_mul(u128::from(entry.weight));
         entry.tag = entry.tag.min(self.now) + bytes / u128::from(weight);
-        entry.weight = weight;
+        let before = std::mem::replace(&mut entry.weight, weight);
         if entry.queued {
+            self.weight = self.weight - u128::from(before) + u128::from(weight);
             self.order.remove(&old);
             self.order.insert(self.ranked(flow));
         }
@@ -108,12 +148,15 @@ impl FairQueue {
         if self.flows[flow].queued == queued {
             return;
         }
+        let weight = u128::from(self.flows[flow].weight);
         if queued {
             self.flows[flow].tag = self.flows[flow].tag.max(self.now);
             self.order.insert(self.ranked(flow));
+            self.weight += weight;
         } else {
             self.advance(flow);
             self.order.remove(&self.ranked(flow));
+            self.weight -= weight;
         }
         self.flows[flow].queued = queued;
     }
@@ -122,12 +165,43 @@ impl FairQueue {
         self.order.first().map(|ranked| ranked.flow)
     }
 
+    /// When the first flow starts.
+    pub fn start(&self) -> Option<u128> {
+        let first = self.order.first()?;
+        Some(first.rank.max(self.floor))
+    }
+
+    /// Sum of the weights of queued flows.
+    pub fn weight(&self) -> u128 {
+        self.weight
+    }
+
+    /// The present virtual time.
+    pub fn virtual_now(&self) -> u128 {
+        self.now
+    }
+
+    /// Gets in step with other queues.
+    pub fn follow(&mut self, pace: Pace) {
+        self.now = self.now.max(pace.now);
+        self.floor = self.floor.max(pace.floor);
+        self.horizon = pace.horizon;
+    }
+
+    /// There are no other queues to be in step with.
+    pub fn run_free(&mut self) {
+        self.horizon = u128::MAX;
+    }
+
     /// Counts `bytes` against `flow`, whether it was picked or not.
     pub fn charge(&mut self, flow: usize, bytes: u64) {
         self.advance(flow);
         let old = self.ranked(flow);
         let entry = &mut self.flows[flow];
-        entry.tag += u128::from(bytes) * SCALE / u128::from(entry.weight);
+        if entry.queued {
+            entry.tag = entry.tag.max(self.floor);
+        }
+        entry.tag += virtual_time(bytes, entry.weight.into());
         if entry.queued {
             self.order.remove(&old);
             self.order.insert(self.ranked(flow));
@@ -142,13 +216,13 @@ impl FairQueue {
     }
 
     /// Moves virtual time to the first bundle in the queue, or to that of
-    /// `flow` if it is alone.
+    /// `flow` if it is alone; not beyond the horizon.
     fn advance(&mut self, flow: usize) {
         let first = self
             .order
             .first()
             .map_or(self.flows[flow].tag, |first| first.rank);
-        self.now = self.now.max(first);
+        self.now = self.now.max(first.min(self.horizon));
     }
 }
 

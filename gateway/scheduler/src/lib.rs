@@ -8,36 +8,57 @@
 //! may go ([`LinkScheduler::next`]) and tells what went
 //! ([`LinkScheduler::sent`]).
 //!
+//! Several schedulers, each with terminals of its own and on a thread of its
+//! own, may share one root, a [`Beam`]: they are its shards. A shard asks the
+//! beam for a quantum: one bundle if no other shard wants to send, else 2 ms of
+//! the beam's rate and at least one bundle. What it has really sent is charged
+//! when the quantum ends, and what it has no use for it gives back. Only this
+//! takes the beam's lock, and without a rate nothing does.
+//!
 //! Invariants:
 //! - **Rate.** The root and each child have a debt bucket: a bundle may leave
 //!   while the level is not negative, and is charged with what was really
 //!   sent. So in any window a child sends at most rate × time and two bundles,
-//!   one of them saved up before. Over long times it has exactly its rate. A debt is paid at the rate in force: what left before a cut of the
-//!   rate is still on the line.
+//!   one of them saved up before; the root as many and, of each shard that
+//!   sends at the same time, a quantum and a bundle more. Over long times each
+//!   has exactly its rate. A debt is paid at the rate in force: what left
+//!   before a cut of the rate is still on the line.
 //! - **Work conservation.** While any ready, unblocked child has a level that
-//!   is not negative, and so has the root, something is granted.
+//!   is not negative, and so has the root, something is granted. A shard whose
+//!   turn it is may be late: the others wait for it until the root has saved up
+//!   10 ms, which are sent later, since it saves up to 60 ms.
 //! - **Shares.** Children share the root, and classes of one priority share
 //!   their child, by start-time fair queueing over weights (Goyal, Vin and
 //!   Cheng 1996): two that stay backlogged differ from their weights' ratio by
 //!   at most one bundle each. Deficit round robin has the same long-run shares,
 //!   but a bundle may be 250 times the smallest, so its rounds would either
-//!   scan debtors or burst.
+//!   scan debtors or burst. Shards keep to one virtual time, and the turn is
+//!   that of the shard whose first child starts first: children share as if
+//!   they were all on one shard, but for what their shard sends in a round of
+//!   quanta. A shard that is too late for its turn makes up for 60 ms at most.
 //! - **Priority.** A class is never granted while one of a higher priority of
 //!   the same child is ready. Class 0, signalling, goes before every other
 //!   class of *all* children: custody signals free memory at the peer and
 //!   plans free capacity, and what is charged for them still counts against
-//!   their child's share and rate.
+//!   their child's share and rate. A shard that asks for signalling waits for no
+//!   other shard's turn, only for the root's level; and the others wait for it
+//!   as for one whose turn it is.
 //!
-//! Every operation costs O(log n) in the number of children.
+//! Every operation costs O(log n) in the number of children, and a question to
+//! the beam O(log n) in the number of shards.
 
+mod beam;
 mod bucket;
 mod classes;
 mod fair;
 mod link;
+mod shard;
 mod terminal;
 mod unscheduled;
+mod utilisation;
 mod wire_size;
 
+pub use beam::Beam;
 pub use classes::{ClassConfig, ClassError};
 pub use link::{Config, ConfigError, Decision, LinkScheduler, UnknownLeaf};
 pub use terminal::{Leaf, TerminalId};

@@ -1,6 +1,7 @@
 //! The tree of a link, and the decisions it makes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
@@ -8,23 +9,19 @@ use thiserror::Error;
 use underpass_cla::Class;
 use underpass_work::FastMap;
 
-use crate::bucket::Bucket;
+use crate::beam::Beam;
+use crate::bucket::shape;
 use crate::classes::{ClassConfig, ClassError, Classes};
 use crate::fair::{FairQueue, Ranked};
+use crate::shard::{Shard, Turn};
 use crate::terminal::{Leaf, Standing, Terminal, TerminalId};
+use crate::utilisation::Utilisation;
 
 /// The line time of a bundle: long enough to keep per-bundle costs small, short
 /// enough that the delay behind bulk is small beside a satellite's round trip.
 pub(crate) const BUNDLE_TIME: Duration = Duration::from_millis(60);
 pub(crate) const LEAST_BUNDLE_BYTES: u64 = 4 << 10;
 const MOST_BUNDLE_BYTES: u64 = 1 << 20;
-
-/// The scheduler keeps at least this part (1/n) of a rate, however much other
-/// traffic is measured. Otherwise an estimate that lags behind a rate change
-/// could silence the node's signalling.
-const LEAST_PART: u64 = 10;
-
-const MILLION: u128 = 1_000_000;
 
 /// What a scheduler is made from; only the classes' weights change later.
 #[derive(Clone, Debug)]
@@ -74,13 +71,13 @@ pub enum Decision {
     Idle,
 }
 
-/// Decides what leaves a node over one link, and when.
+/// Decides what leaves a node over one link, and when; or its shard's part, if
+/// several share a [`Beam`].
 #[derive(Debug)]
 pub struct LinkScheduler {
     classes: Classes,
-    utilisation_ppm: u128,
-    rate_bps: Option<u64>,
-    bucket: Option<Bucket>,
+    utilisation: Utilisation,
+    shard: Shard,
     numbers: FastMap<TerminalId, usize>,
     terminals: Slab<Terminal>,
     /// Terminals that may send, by their shares.
@@ -89,32 +86,31 @@ pub struct LinkScheduler {
     signalling: FairQueue,
     /// Terminals in debt, by the time at which it is paid.
     waiting: BTreeSet<Ranked<Instant>>,
-    /// Sum of the weights of terminals that compete at present.
-    active_weight: u64,
-    /// Sum of what is subtracted from the terminals' rates, bit/s.
-    subtracted_bps: u128,
 }
 
 impl LinkScheduler {
-    /// A link without a rate and without terminals.
+    /// A link without a rate and without terminals, on a beam of its own.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
-        let utilisation = config.utilisation;
-        let utilisation_ppm = (utilisation * MILLION as f64).round() as u128;
-        if !(utilisation <= 1.0 && utilisation_ppm > 0) {
-            return Err(ConfigError::Utilisation(utilisation));
-        }
+        LinkScheduler::on(config, Arc::new(Beam::new(config)?))
+    }
+
+    /// A shard without terminals, until it is dropped, of what leaves by a beam.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself.
+    pub fn on(config: &Config, beam: Arc<Beam>) -> Result<Self, ConfigError> {
         Ok(LinkScheduler {
+            utilisation: Utilisation::new(config.utilisation)?,
             classes: Classes::new(&config.classes)?,
-            utilisation_ppm,
-            rate_bps: None,
-            bucket: None,
+            shard: Shard::on(beam),
             numbers: FastMap::default(),
             terminals: Slab::new(),
             eligible: FairQueue::default(),
             signalling: FairQueue::default(),
             waiting: BTreeSet::new(),
-            active_weight: 0,
-            subtracted_bps: 0,
         })
     }
 
@@ -124,17 +120,15 @@ impl LinkScheduler {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let LinkScheduler {
             classes: _,
-            utilisation_ppm: _,
-            rate_bps: _,
-            bucket: _,
+            utilisation: _,
+            shard,
             numbers,
             terminals,
             eligible,
             signalling,
             waiting,
-            active_weight: _,
-            subtracted_bps: _,
         } = self;
+        shard.footprint(tell);
         tell("numbers of scheduled terminals", numbers.len());
         tell("scheduled terminals", terminals.len());
         for (_, terminal) in terminals {
@@ -197,11 +191,10 @@ impl LinkScheduler {
     }
 
     /// Sets the rate of the beam or, at a terminal, of all paths together;
-    /// bit/s of IP, `None` for no limit. In force at once.
+    /// bit/s of IP, `None` for no limit. In force at once, for all its shards;
+    /// those that wait are told the same, that they ask again.
     pub fn set_root_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
-        self.rate_bps = rate_bps;
-        let usable = rate_bps.map(|rate| self.usable(rate, self.subtracted_bps));
-        shape(&mut self.bucket, now, usable);
+        self.shard.set_rate(now, rate_bps);
     }
 
     /// Sets a terminal's own rate, bit/s of IP, `None` for none but the
@@ -232,8 +225,7 @@ impl LinkScheduler {
             return;
         };
         let before = std::mem::replace(&mut self.terminals[number].subtracted_bps, bps);
-        self.subtracted_bps = self.subtracted_bps - u128::from(before) + u128::from(bps);
-        self.set_root_rate(now, self.rate_bps);
+        self.shard.subtract(now, before, bps);
         self.reshape(now, number);
     }
 
@@ -277,20 +269,19 @@ impl LinkScheduler {
             let number = self.eligible.first()?;
             Some((number, self.terminals[number].first()?))
         };
-        let choice = signalling.or_else(other);
-        let Some(candidate_at) = choice
-            .map(|_| now)
-            .or_else(|| self.waiting.first().map(|first| first.rank))
-        else {
-            return Decision::Idle;
+        let Some((number, (level, member))) = signalling.or_else(other) else {
+            let root = self.shard.leave(now, &mut self.eligible);
+            return match (self.waiting.first(), root) {
+                (None, _) | (_, Turn::Never) => Decision::Idle,
+                (Some(first), Turn::Now) => Decision::Wait(first.rank),
+                (Some(first), Turn::At(root_at)) => Decision::Wait(root_at.max(first.rank)),
+            };
         };
-        let root_at = match &self.bucket {
-            Some(bucket) if !bucket.is_ready(now) => bucket.ready_at(),
-            _ => Some(now),
-        };
-        match (root_at, choice) {
-            (None, _) => Decision::Idle,
-            (Some(root_at), Some((number, (level, member)))) if root_at <= now => {
+        let is_signalling = signalling.is_some();
+        match self.shard.ask(now, is_signalling, &mut self.eligible) {
+            Turn::Never => Decision::Idle,
+            Turn::At(at) => Decision::Wait(at),
+            Turn::Now => {
                 let terminal = self.terminals[number].id;
                 let class = self.classes.at(level, member);
                 let max_bytes = self.bundle_bytes(number);
@@ -299,17 +290,14 @@ impl LinkScheduler {
                     max_bytes,
                 }
             }
-            (Some(root_at), _) => Decision::Wait(root_at.max(candidate_at)),
         }
     }
 
     /// Charges `ip_bytes` that left for `leaf`: a bundle that was granted, or
     /// what its transport sent again by itself.
     pub fn sent(&mut self, now: Instant, leaf: Leaf, ip_bytes: u64) {
-        if let Some(bucket) = &mut self.bucket {
-            bucket.charge(now, ip_bytes);
-        }
         // Even if the terminal is gone, what was sent to it used the beam.
+        self.shard.sent(now, ip_bytes);
         let Some((number, place)) = self.find(leaf) else {
             return;
         };
@@ -323,7 +311,7 @@ impl LinkScheduler {
 
     /// The largest bundle to seal for a terminal: about 60 ms of its present
     /// rate, which is its own or its share of the root's among the terminals
-    /// that compete now, whichever is less; 4 KiB to 1 MiB.
+    /// of all shards that compete now, whichever is less; 4 KiB to 1 MiB.
     pub fn max_bundle_bytes(&self, id: TerminalId) -> u64 {
         self.numbers
             .get(&id)
@@ -334,14 +322,10 @@ impl LinkScheduler {
         let terminal = &self.terminals[number];
         let weight = terminal.weight;
         let own_part = if terminal.is_active() { 0 } else { weight };
-        let sum = (self.active_weight + own_part).max(1);
+        let sum = (self.shard.beam().active_weight() + own_part).max(1);
         let share = |rate: u64| (u128::from(rate) * u128::from(weight) / u128::from(sum)) as u64;
-        let root = self
-            .rate_bps
-            .map(|rate| share(self.usable(rate, self.subtracted_bps)));
-        let own = terminal
-            .rate_bps
-            .map(|rate| self.usable(rate, terminal.subtracted_bps.into()));
+        let root = self.shard.beam().usable_bps().map(share);
+        let own = self.usable_bps(terminal);
         match own.into_iter().chain(root).min() {
             None => MOST_BUNDLE_BYTES,
             Some(rate) => {
@@ -356,37 +340,25 @@ impl LinkScheduler {
         Some((number, self.classes.place(leaf.class)?))
     }
 
-    fn usable(&self, rate_bps: u64, subtracted_bps: u128) -> u64 {
-        let least = u128::from(rate_bps.div_ceil(LEAST_PART));
-        let left = u128::from(rate_bps)
-            .saturating_sub(subtracted_bps)
-            .max(least);
-        // The smallest rate still moves.
-        let usable = (left * self.utilisation_ppm / MILLION).max(left.min(1));
-        usable as u64
+    /// What is used of a terminal's own rate, bit/s.
+    fn usable_bps(&self, terminal: &Terminal) -> Option<u64> {
+        let rate = terminal.rate_bps?;
+        Some(self.utilisation.of(rate, terminal.subtracted_bps.into()))
     }
 
     fn reshape(&mut self, now: Instant, number: usize) {
-        let terminal = &self.terminals[number];
-        let usable = terminal
-            .rate_bps
-            .map(|rate| self.usable(rate, terminal.subtracted_bps.into()));
+        let usable = self.usable_bps(&self.terminals[number]);
         self.update(number, |terminal| shape(&mut terminal.bucket, now, usable));
     }
 
     /// Changes a terminal, and puts it where it then belongs.
     fn update(&mut self, number: usize, change: impl FnOnce(&mut Terminal)) {
         let terminal = &mut self.terminals[number];
-        if terminal.is_active() {
-            self.active_weight -= terminal.weight;
-        }
+        let before = terminal.active_weight();
         change(terminal);
-        let active = terminal.is_active();
-        if active {
-            self.active_weight += terminal.weight;
-        }
+        self.shard.weigh(before, terminal.active_weight());
         let standing = match &terminal.bucket {
-            _ if !active => Standing::Out,
+            _ if !terminal.is_active() => Standing::Out,
             None => Standing::Eligible,
             Some(bucket) => bucket.ready_at().map_or(Standing::Out, Standing::Waiting),
         };
@@ -428,14 +400,6 @@ impl LinkScheduler {
                 }
             }
         }
-    }
-}
-
-fn shape(bucket: &mut Option<Bucket>, now: Instant, rate_bps: Option<u64>) {
-    match (bucket.as_mut(), rate_bps) {
-        (Some(bucket), Some(rate)) => bucket.set_rate(now, rate),
-        (None, Some(rate)) => *bucket = Some(Bucket::new(now, rate)),
-        (_, None) => *bucket = None,
     }
 }
 

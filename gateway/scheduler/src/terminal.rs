@@ -115,6 +115,11 @@ impl Terminal {
         self.is_ready() && !self.blocked
     }
 
+    /// Its weight among the terminals that compete.
+    pub fn active_weight(&self) -> u64 {
+        if self.is_active() { self.weight } else { 0 }
+    }
+
     /// The level and member to be served next.
     pub fn first(&self) -> Option<(usize, usize)> {
         if self.ready_levels == 0 {

@@ -3,3 +3,6 @@
 mod claims;
 mod laws;
 mod line;
+mod node;
+mod shard_laws;
+mod shards;

@@ -1,0 +1,437 @@
+//! The root of the tree, which schedulers on several threads share.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use crate::bucket::{Bucket, shape};
+use crate::fair::{Pace, Ranked, virtual_time};
+use crate::link::{BUNDLE_TIME, Config, ConfigError};
+use crate::utilisation::Utilisation;
+
+/// The line time of what a shard may send before it asks again, if others want
+/// to send too; and the longest pause after which it asks again.
+const QUANTUM: Duration = Duration::from_millis(2);
+
+/// How long the beam is kept free for the shard whose turn it is: a few times
+/// as long as a thread is late. It costs no rate, since the bucket saves up
+/// more than this.
+const GRACE: Duration = Duration::from_millis(10);
+
+/// How far a shard may fall behind, in line time of the beam, and still make
+/// up for it: by as much as a terminal saves up.
+const MOST_LAG: Duration = BUNDLE_TIME;
+
+/// What stands for no rate in an atomic.
+const NO_RATE: u64 = u64::MAX;
+
+/// The beam's rate and who may use it next: what all [`crate::LinkScheduler`]s
+/// of a node have in common. At a terminal it is all paths together.
+///
+/// A scheduler that joins it ([`crate::LinkScheduler::on`]) is a shard. It asks
+/// for a quantum of bytes, sends it, and tells what it has sent. Only that takes
+/// the lock, and nothing is called while the lock is held.
+#[derive(Debug)]
+pub struct Beam {
+    utilisation: Utilisation,
+    /// What bundles may use of the rate, bit/s.
+    usable_bps: AtomicU64,
+    /// Sum of the weights of terminals that compete at present, of all shards.
+    active_weight: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rate_bps: Option<u64>,
+    /// Sum of what is subtracted from the terminals' rates, bit/s.
+    subtracted_bps: u128,
+    bucket: Option<Bucket>,
+    members: Slab<Member>,
+    /// The shards that wait, those with signalling before all others.
+    order: BTreeSet<Ranked<Rank>>,
+    /// The shards that send, by when the first terminal started when they asked.
+    sending: BTreeSet<Ranked<u128>>,
+    /// Members that compete.
+    competing: u64,
+    /// Sum of their weights.
+    weight: u128,
+    /// The virtual time of all shards, see [`crate::fair::FairQueue`].
+    now: u128,
+    /// Sum of the quanta that are being sent, bytes.
+    reserved: u64,
+}
+
+/// False with signalling, and when the shard's first terminal starts.
+type Rank = (bool, u128);
+
+/// A shard, as the beam knows it.
+#[derive(Debug, Default)]
+struct Member {
+    /// It has something to send.
+    competes: bool,
+    /// Sum of the weights of its terminals that may send.
+    weight: u128,
+    /// Its place in the order.
+    rank: Option<Rank>,
+    /// Its place among those that send.
+    started: Option<u128>,
+    /// What it has of a quantum, bytes.
+    reserved: u64,
+}
+
+/// What a shard says when it wants to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    /// What it has sent since it last told, bytes.
+    pub sent: u64,
+    pub signalling: bool,
+    /// When its first terminal starts, in virtual time.
+    pub start: u128,
+    pub virtual_now: u128,
+    /// Sum of the weights of its terminals that may send.
+    pub weight: u128,
+}
+
+/// What a shard is told when it has asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    Send(Quantum),
+    /// Ask again at that time; `None`: when the rate has changed.
+    Wait(Option<Instant>),
+}
+
+/// What a shard may send before it asks again: bundles as long as less than
+/// `bytes` have been sent, and the terminal in turn starts no later than at
+/// `limit`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quantum {
+    pub bytes: u64,
+    pub limit: u128,
+    /// For signalling only.
+    pub signalling: bool,
+    /// For the next bundle, as long as the beam is ready.
+    pub single: bool,
+}
+
+/// The beam's rate and bucket, as a shard last saw them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub usable_bps: Option<u64>,
+    /// From when the bucket's level is not negative; `None` if never.
+    pub ready_at: Option<Instant>,
+}
+
+impl Beam {
+    /// A beam without a rate and without shards. Of its configuration only the
+    /// utilisation counts.
+    ///
+    /// # Errors
+    /// When the utilisation is no part of a rate.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        Ok(Beam {
+            utilisation: Utilisation::new(config.utilisation)?,
+            usable_bps: AtomicU64::new(NO_RATE),
+            active_weight: AtomicU64::new(0),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Sets the rate, bit/s of IP, `None` for no limit. In force at once; but
+    /// a shard that waits asks again only when it was told to, or when it is
+    /// told of the change itself ([`crate::LinkScheduler::set_root_rate`]).
+    pub fn set_rate(&self, now: Instant, rate_bps: Option<u64>) {
+        let mut state = self.lock();
+        state.rate_bps = rate_bps;
+        self.reshape(&mut state, now);
+    }
+
+    /// Tells how many entries each set has, see
+    /// [`crate::LinkScheduler::footprint`].
+    pub(crate) fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let state = self.lock();
+        tell("shards of the beam", state.members.len());
+        tell("shards that wait for the beam", state.order.len());
+        tell("shards that use the beam", state.sending.len());
+    }
+
+    pub(crate) fn join(&self) -> (usize, View) {
+        let mut state = self.lock();
+        let member = state.members.insert(Member::default());
+        (member, self.view(&state))
+    }
+
+    /// Forgets a shard that has `sent` bytes of its quantum, and what is
+    /// subtracted for its terminals.
+    pub(crate) fn remove(&self, member: usize, sent: u64, subtracted_bps: u128) {
+        let mut state = self.lock();
+        // The time at which a shard is dropped is not known here.
+        let now = state.bucket.as_ref().map(Bucket::at);
+        if let Some(now) = now {
+            state.settle(member, now, sent);
+        }
+        state.set_competing(member, None);
+        state.members.remove(member);
+        state.subtracted_bps -= subtracted_bps;
+        if let Some(now) = now {
+            self.reshape(&mut state, now);
+        }
+    }
+
+    /// What bundles may use of the rate, bit/s; `None` without a limit.
+    pub(crate) fn usable_bps(&self) -> Option<u64> {
+        let usable = self.usable_bps.load(Ordering::Relaxed);
+        (usable != NO_RATE).then_some(usable)
+    }
+
+    /// Sum of the weights of terminals that compete at present.
+    pub(crate) fn active_weight(&self) -> u64 {
+        self.active_weight.load(Ordering::Relaxed)
+    }
+
+    /// Counts a weight that was `before` as `after`.
+    pub(crate) fn weigh(&self, before: u64, after: u64) {
+        if before != after {
+            let change = after.wrapping_sub(before);
+            self.active_weight.fetch_add(change, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn subtract(&self, now: Instant, before: u64, after: u64) -> View {
+        let mut state = self.lock();
+        state.subtracted_bps = state.subtracted_bps - u128::from(before) + u128::from(after);
+        self.reshape(&mut state, now);
+        self.view(&state)
+    }
+
+    /// Charges what a shard has `sent`, bytes, and ends its quantum.
+    pub(crate) fn settle(&self, member: usize, now: Instant, sent: u64) -> View {
+        let mut state = self.lock();
+        state.settle(member, now, sent);
+        self.view(&state)
+    }
+
+    /// The same of a shard that has nothing to send any more; and how far its
+    /// virtual time may go until it asks.
+    pub(crate) fn leave(
+        &self,
+        member: usize,
+        now: Instant,
+        sent: u64,
+        virtual_now: u128,
+    ) -> (View, u128) {
+        let mut state = self.lock();
+        state.settle(member, now, sent);
+        state.set_competing(member, None);
+        state.now = state.now.max(virtual_now);
+        let horizon = match state.competing {
+            0 => u128::MAX,
+            _ => state.now,
+        };
+        (self.view(&state), horizon)
+    }
+
+    /// Whether a shard may send now; costs O(log n) in the number of shards,
+    /// over many calls.
+    pub(crate) fn ask(&self, member: usize, now: Instant, request: Request) -> (Answer, Pace) {
+        let mut state = self.lock();
+        state.settle(member, now, request.sent);
+        // What a shard lags behind is for bundles that have waited.
+        let was_there = state.members[member].competes;
+        state.set_competing(member, Some(request.weight));
+        state.now = state.now.max(request.virtual_now);
+        let lag = match was_there {
+            true => virtual_time(self.bytes_in(MOST_LAG), state.weight),
+            false => 0,
+        };
+        let floor = state.now.saturating_sub(lag);
+        let start = request.start.max(floor);
+        let answer = self.decide(&mut state, member, now, request.signalling, start);
+        let alone = state.competing <= 1;
+        let pace = Pace {
+            now: state.now,
+            floor,
+            horizon: match state.first_start() {
+                _ if alone => u128::MAX,
+                Some(first) => first,
+                None => start,
+            },
+        };
+        match answer {
+            Answer::Wait(_) => state.put(member, (!request.signalling, start)),
+            Answer::Send(_) => state.start(member, start),
+        }
+        (answer, pace)
+    }
+
+    /// Answers a shard that is not in the order, whose first terminal starts at
+    /// `start`.
+    fn decide(
+        &self,
+        state: &mut State,
+        member: usize,
+        now: Instant,
+        signalling: bool,
+        start: u128,
+    ) -> Answer {
+        let rank = Ranked {
+            rank: (!signalling, start),
+            flow: member,
+        };
+        let quantum = self.bytes_in(QUANTUM).max(1);
+        // The time in which each has had a quantum.
+        let round = virtual_time(quantum.saturating_mul(state.competing), state.weight);
+        let in_turn = signalling || state.is_first(rank, round);
+        let reserved = state.reserved;
+        if let Some(bucket) = &mut state.bucket {
+            let Some(ready_at) = bucket.next_at(now, reserved) else {
+                return Answer::Wait(None);
+            };
+            if in_turn && ready_at > now {
+                return Answer::Wait(Some(ready_at));
+            }
+            let unused = reserved.saturating_add(self.bytes_in(GRACE));
+            if !in_turn && !bucket.has(now, unused) {
+                let soon = ready_at + QUANTUM;
+                let late = bucket.has_at(unused).map_or(soon, |late| late.min(soon));
+                return Answer::Wait(Some(late));
+            }
+        }
+        if !in_turn {
+            state.pass_over(rank, round);
+        }
+        let alone = state.competing <= 1;
+        let bytes = if alone { 1 } else { quantum };
+        state.members[member].reserved = bytes;
+        state.reserved += bytes;
+        let next = state.first_start().unwrap_or(start).max(start);
+        Answer::Send(Quantum {
+            bytes,
+            limit: next.saturating_add(round),
+            signalling,
+            single: alone,
+        })
+    }
+
+    /// Bytes of this time at the usable rate.
+    fn bytes_in(&self, time: Duration) -> u64 {
+        let bps = self.usable_bps().unwrap_or_default();
+        (u128::from(bps) * time.as_millis() / 8_000) as u64
+    }
+
+    fn reshape(&self, state: &mut State, now: Instant) {
+        let rate = state.rate_bps;
+        let usable = rate.map(|rate| self.utilisation.of(rate, state.subtracted_bps));
+        let usable = usable.map(|bps| bps.min(NO_RATE - 1));
+        self.usable_bps
+            .store(usable.unwrap_or(NO_RATE), Ordering::Relaxed);
+        shape(&mut state.bucket, now, usable);
+        if usable.is_none() {
+            // Nobody asks as long as there is no rate.
+            state.clear();
+        }
+    }
+
+    fn view(&self, state: &State) -> View {
+        View {
+            usable_bps: self.usable_bps(),
+            ready_at: state.bucket.as_ref().and_then(Bucket::ready_at),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+impl State {
+    fn settle(&mut self, member: usize, now: Instant, sent: u64) {
+        self.reserved -= std::mem::take(&mut self.members[member].reserved);
+        if let Some(bucket) = self.bucket.as_mut().filter(|_| sent > 0) {
+            bucket.charge(now, sent);
+        }
+    }
+
+    /// Takes a shard out of the order, and counts it as one that competes with
+    /// this weight, or does not.
+    fn set_competing(&mut self, member: usize, weight: Option<u128>) {
+        let entry = &mut self.members[member];
+        if let Some(rank) = entry.rank.take() {
+            self.order.remove(&Ranked { rank, flow: member });
+        }
+        if let Some(rank) = entry.started.take() {
+            self.sending.remove(&Ranked { rank, flow: member });
+        }
+        self.competing -= u64::from(entry.competes);
+        self.weight -= entry.weight;
+        entry.competes = weight.is_some();
+        entry.weight = weight.unwrap_or_default();
+        self.competing += u64::from(entry.competes);
+        self.weight += entry.weight;
+    }
+
+    fn put(&mut self, member: usize, rank: Rank) {
+        self.members[member].rank = Some(rank);
+        self.order.insert(Ranked { rank, flow: member });
+    }
+
+    fn start(&mut self, member: usize, start: u128) {
+        self.members[member].started = Some(start);
+        self.sending.insert(Ranked {
+            rank: start,
+            flow: member,
+        });
+    }
+
+    /// Whether it is a shard's turn: nobody who waits comes first, nor who
+    /// sends at present, when its quantum is over.
+    fn is_first(&self, own: Ranked<Rank>, round: u128) -> bool {
+        let before_waiting = self.order.first().is_none_or(|first| own < *first);
+        let sending = self.sending.first();
+        let before_sending =
+            sending.is_none_or(|first| own.rank.1 <= first.rank.saturating_add(round));
+        before_waiting && before_sending
+    }
+
+    /// Takes out whom `own` goes before because they are late. The others do
+    /// not wait for them until they ask again.
+    fn pass_over(&mut self, own: Ranked<Rank>, round: u128) {
+        while let Some(first) = self.order.first().filter(|first| **first < own) {
+            self.members[first.flow].rank = None;
+            self.order.pop_first();
+        }
+        let start = own.rank.1.saturating_sub(round);
+        while let Some(first) = self.sending.first().filter(|first| first.rank < start) {
+            self.members[first.flow].started = None;
+            self.sending.pop_first();
+        }
+    }
+
+    /// When the first terminal of all these shards starts, but for those that
+    /// wait with signalling, which is sent out of turn.
+    fn first_start(&self) -> Option<u128> {
+        let least = Ranked {
+            rank: (true, 0),
+            flow: 0,
+        };
+        let waiting = self.order.range(least..).next();
+        let waiting = waiting.map(|first| first.rank.1);
+        let sending = self.sending.first().map(|first| first.rank);
+        waiting.into_iter().chain(sending).min()
+    }
+
+    fn clear(&mut self) {
+        self.order.clear();
+        self.sending.clear();
+        (self.competing, self.weight, self.reserved) = (0, 0, 0);
+        for (_, member) in &mut self.members {
+            *member = Member::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! One scheduler's place on its beam.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::beam::{Answer, Beam, Quantum, Request, View};
+use crate::fair::{FairQueue, Pace};
+
+/// What a shard has of the beam, so that most questions need no lock. Without
+/// a rate none does.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    beam: Arc<Beam>,
+    member: usize,
+    standing: Standing,
+    view: View,
+    /// Sum of the weights of the terminals that compete at present.
+    active_weight: u64,
+    /// Sum of what is subtracted from the terminals' rates, bit/s.
+    subtracted_bps: u128,
+}
+
+/// Where a shard stands.
+#[derive(Clone, Copy, Debug)]
+enum Standing {
+    /// It has nothing to send.
+    Out,
+    /// It has something to send, and has to ask.
+    Open,
+    /// It asks again at that time; `None`: when the rate has changed.
+    Waiting {
+        until: Option<Instant>,
+        signalling: bool,
+    },
+    /// It may send a quantum, of which it has sent so many bytes.
+    Sending { quantum: Quantum, sent: u64 },
+}
+
+/// Whether the beam lets something go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Now,
+    At(Instant),
+    Never,
+}
+
+impl Shard {
+    pub fn on(beam: Arc<Beam>) -> Self {
+        let (member, view) = beam.join();
+        Shard {
+            beam,
+            member,
+            standing: Standing::Out,
+            view,
+            active_weight: 0,
+            subtracted_bps: 0,
+        }
+    }
+
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        self.beam.footprint(tell);
+    }
+
+    pub fn beam(&self) -> &Beam {
+        &self.beam
+    }
+
+    /// Counts an active weight that was `before` as `after`.
+    pub fn weigh(&mut self, before: u64, after: u64) {
+        self.active_weight = self.active_weight - before + after;
+        self.beam.weigh(before, after);
+    }
+
+    pub fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
+        self.beam.set_rate(now, rate_bps);
+        self.settle(now, 0);
+    }
+
+    /// Counts what is subtracted from the rates of a terminal and the beam.
+    pub fn subtract(&mut self, now: Instant, before: u64, after: u64) {
+        if before != after {
+            self.subtracted_bps = self.subtracted_bps - u128::from(before) + u128::from(after);
+            self.view = self.beam.subtract(now, before, after);
+            if let Standing::Waiting { .. } = self.standing {
+                self.standing = Standing::Open;
+            }
+        }
+    }
+
+    /// Asks, if it has to, whether the first of `queue`, or signalling, may go.
+    pub fn ask(&mut self, now: Instant, signalling: bool, queue: &mut FairQueue) -> Turn {
+        let usable_bps = self.beam.usable_bps();
+        let Some(start) = queue.start().filter(|_| usable_bps.is_some()) else {
+            self.run_free(queue);
+            return Turn::Now;
+        };
+        match self.standing {
+            Standing::Sending { quantum, .. } if quantum.is_for(signalling, start) => {
+                return Turn::Now;
+            }
+            Standing::Waiting {
+                until,
+                signalling: asked,
+            } if asked == signalling
+                && self.view.usable_bps == usable_bps
+                && until.is_none_or(|until| now < until) =>
+            {
+                return until.map_or(Turn::Never, Turn::At);
+            }
+            _ => {}
+        }
+        let request = Request {
+            sent: self.unsettled(),
+            signalling,
+            start,
+            virtual_now: queue.virtual_now(),
+            weight: queue.weight(),
+        };
+        let (answer, pace) = self.beam.ask(self.member, now, request);
+        queue.follow(pace);
+        self.view.usable_bps = usable_bps;
+        match answer {
+            Answer::Send(quantum) => {
+                self.standing = Standing::Sending { quantum, sent: 0 };
+                Turn::Now
+            }
+            Answer::Wait(until) => {
+                self.standing = Standing::Waiting { until, signalling };
+                until.map_or(Turn::Never, Turn::At)
+            }
+        }
+    }
+
+    /// Gives back what is left of a quantum: nothing of `queue` may go. Says
+    /// from when the beam's level is not negative.
+    pub fn leave(&mut self, now: Instant, queue: &mut FairQueue) -> Turn {
+        let usable_bps = self.beam.usable_bps();
+        if usable_bps.is_none() {
+            self.run_free(queue);
+            return Turn::Now;
+        }
+        let is_known = self.view.usable_bps == usable_bps;
+        if !is_known || !matches!(self.standing, Standing::Out) {
+            let sent = self.unsettled();
+            let virtual_now = queue.virtual_now();
+            let (view, horizon) = self.beam.leave(self.member, now, sent, virtual_now);
+            self.view = view;
+            self.standing = Standing::Out;
+            queue.follow(Pace {
+                now: 0,
+                floor: 0,
+                horizon,
+            });
+        }
+        match self.view.ready_at {
+            None => Turn::Never,
+            Some(at) if at <= now => Turn::Now,
+            Some(at) => Turn::At(at),
+        }
+    }
+
+    /// There is no rate, and what is known of an earlier one is void.
+    fn run_free(&mut self, queue: &mut FairQueue) {
+        self.standing = Standing::Out;
+        self.view.usable_bps = None;
+        queue.run_free();
+    }
+
+    /// Counts what has left, granted or not.
+    pub fn sent(&mut self, now: Instant, bytes: u64) {
+        if self.beam.usable_bps().is_none() {
+            return;
+        }
+        match &mut self.standing {
+            Standing::Sending { quantum, sent } if *sent + bytes < quantum.bytes => *sent += bytes,
+            _ => self.settle(now, bytes),
+        }
+    }
+
+    /// Charges these bytes and those before them, and ends a quantum.
+    fn settle(&mut self, now: Instant, bytes: u64) {
+        let sent = self.unsettled() + bytes;
+        self.view = self.beam.settle(self.member, now, sent);
+        if !matches!(self.standing, Standing::Out) {
+            self.standing = Standing::Open;
+        }
+    }
+
+    fn unsettled(&self) -> u64 {
+        match self.standing {
+            Standing::Sending { sent, .. } => sent,
+            _ => 0,
+        }
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        self.beam.weigh(self.active_weight, 0);
+        let sent = self.unsettled();
+        self.beam.remove(self.member, sent, self.subtracted_bps);
+    }
+}
+
+impl Quantum {
+    fn is_for(&self, signalling: bool, start: u128) -> bool {
+        let in_turn = start <= self.limit;
+        !self.single && (signalling || in_turn && !self.signalling)
+    }
+}
