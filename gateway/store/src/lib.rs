@@ -5,8 +5,8 @@
 //!
 //! - [`DiskStore`] is the bundle node's [`underpass_bundle::Store`]: it knows
 //!   which payload is where, keeps in memory what is not durable yet or is sent
-//!   soon, and never waits.
-//! - [`Worker`] takes what the store has queued, writes it as one group, makes
+//!   soon, and never waits. Each shard of a node has its own, all over one disk.
+//! - [`Worker`] takes what the stores have queued, writes it as one group, makes
 //!   it durable, and says so. It runs on a thread of its own.
 //! - [`Log`] is the format: records with checksums, an index of what is kept,
 //!   recovery, compaction. It sees a [`Disk`], which is a directory, or in
@@ -17,6 +17,7 @@
 //! the bundle. A segment is deleted only if no bundle in it is kept, and no
 //! release in it is needed.
 
+mod budget;
 mod directory;
 mod disk;
 mod group;
@@ -33,17 +34,21 @@ mod segment;
 mod segments;
 #[cfg(feature = "simulation")]
 pub mod simulated;
+mod start;
 mod store;
+mod tasks;
+mod turns;
 mod untold;
 mod worker;
 
 pub use directory::{Directory, DirectoryError};
 pub use disk::Disk;
 pub use log::{Log, Put, ReadError};
-pub use open::{Handle, Monitor, OpenError, open};
+pub use open::{Handle, Monitor, OpenError, open, open_sharded};
 pub use queue::Figures;
 pub use reclaim::Moved;
 pub use recovery::{Damage, Found, Recovered, RecoveryError};
 pub use segment::Identity;
-pub use store::{DiskStore, Limits, Report};
+pub use start::Report;
+pub use store::{DiskStore, Limits};
 pub use worker::{Next, Worker};

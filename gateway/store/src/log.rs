@@ -258,6 +258,11 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
+    /// A payload's length, unless it is released.
+    pub(crate) fn payload_bytes(&self, id: u64) -> Option<u64> {
+        self.index.get(&id).map(|location| location.payload)
+    }
+
     /// Reads a payload and verifies it. A segment of which something cannot be
     /// read is emptied by [`Log::compact`], and then deleted.
     ///

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::budget::Share;
+
 /// Why a payload is still in memory, in the order in which they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
@@ -18,17 +20,26 @@ pub enum Use {
 pub type Place = (Use, u64);
 
 /// The order in which payloads leave memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Residents {
     order: BTreeMap<Place, (u64, u64)>,
-    bytes: u64,
+    bytes: Share,
     tick: u64,
 }
 
 impl Residents {
-    /// Their bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    pub fn new(bytes: Share) -> Residents {
+        Residents {
+            order: BTreeMap::new(),
+            bytes,
+            tick: 0,
+        }
+    }
+
+    /// The most bytes that they may have now, so that those of all stores have
+    /// no more than `limit`.
+    pub fn most(&self, limit: u64) -> u64 {
+        self.bytes.most(limit)
     }
 
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
@@ -48,25 +59,25 @@ impl Residents {
             Use::Sent | Use::Loaded => (why, self.tick),
         };
         self.order.insert(place, (id, bytes));
-        self.bytes += bytes;
+        self.bytes.add(bytes);
         place
     }
 
     /// Takes a payload out.
     pub fn remove(&mut self, place: Place) {
         if let Some((_, bytes)) = self.order.remove(&place) {
-            self.bytes -= bytes;
+            self.bytes.subtract(bytes);
         }
     }
 
-    /// The payload that goes first, if there are more than `most` bytes. The
-    /// last one stays: it may have come just now, to be sent.
-    pub fn evict(&mut self, most: u64) -> Option<u64> {
-        if self.bytes <= most || self.order.len() == 1 {
+    /// The payload that goes first, if there are more than [`Residents::most`]
+    /// bytes. The last one stays: it may have come just now, to be sent.
+    pub fn evict(&mut self, limit: u64) -> Option<u64> {
+        if self.bytes.own() <= self.most(limit) || self.order.len() == 1 {
             return None;
         }
         let (_, (id, bytes)) = self.order.pop_first()?;
-        self.bytes -= bytes;
+        self.bytes.subtract(bytes);
         Some(id)
     }
 }
@@ -74,10 +85,11 @@ impl Residents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Sum;
 
     #[test]
     fn what_was_sent_goes_first_and_what_is_about_to_be_sent_last() {
-        let mut residents = Residents::default();
+        let mut residents = Residents::new(Share::of(&Sum::new(1)));
         residents.insert(1, 10, Use::Loaded);
         residents.insert(2, 10, Use::Waiting);
         residents.insert(3, 10, Use::Waiting);
@@ -86,6 +98,6 @@ mod tests {
         residents.remove(sent);
         let gone: Vec<_> = std::iter::from_fn(|| residents.evict(0)).collect();
         assert_eq!(gone, [5, 3, 2]);
-        assert_eq!(residents.bytes(), 10);
+        assert_eq!(residents.bytes.own(), 10);
     }
 }

@@ -8,12 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use thiserror::Error;
+use underpass_bundle::Restored;
 
 use crate::directory::{Directory, DirectoryError};
 use crate::queue::{Figures, Shared};
 use crate::recovery::RecoveryError;
 use crate::segment::Identity;
-use crate::store::{DiskStore, Limits, Report};
+use crate::start::Report;
+use crate::store::{DiskStore, Limits};
 
 /// Why a store cannot be opened.
 #[derive(Debug, Error)]
@@ -36,11 +38,11 @@ pub struct Monitor(Arc<Shared>);
 impl Monitor {
     /// The store in figures.
     pub fn figures(&self) -> Figures {
-        self.0.board().figures.clone()
+        self.0.figures()
     }
 }
 
-/// The store's other end, to close it.
+/// The other end of the stores of a disk, to close them.
 #[derive(Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -59,17 +61,36 @@ pub fn open(
     now: Instant,
     notify: impl Fn() + Send + Sync + 'static,
 ) -> Result<(DiskStore, Handle, Report), OpenError> {
+    let notify = move |_| notify();
+    let (mut stores, handle, report) = open_sharded(path, node, limits, now, 1, |_| 0, notify)?;
+    Ok((stores.swap_remove(0), handle, report))
+}
+
+/// As [`open`], with a store for each of so many shards: see
+/// [`DiskStore::sharded`]. `notify` is called from the stores' thread, and from
+/// those that call stores.
+///
+/// # Errors
+/// When the directory cannot be used, is in use, or is another node's.
+pub fn open_sharded(
+    path: &Path,
+    node: u64,
+    limits: Limits,
+    now: Instant,
+    shards: usize,
+    assign: impl Fn(&Restored) -> usize,
+    notify: impl Fn(usize) + Send + Sync + 'static,
+) -> Result<(Vec<DiskStore>, Handle, Report), OpenError> {
     let directory = Directory::open(path)?;
-    let (store, worker, report) = DiskStore::over(directory, identity(node), limits, now, notify)?;
+    let identity = identity(node);
+    let opened = DiskStore::sharded(directory, identity, limits, now, shards, assign, notify)?;
+    let (stores, worker, report) = opened;
+    let shared = worker.shared();
     let thread = thread::Builder::new()
         .name("custody".to_owned())
         .spawn(move || worker.run())
         .map_err(OpenError::Thread)?;
-    let handle = Handle {
-        shared: store.shared(),
-        thread,
-    };
-    Ok((store, handle, report))
+    Ok((stores, Handle { shared, thread }, report))
 }
 
 impl Handle {
@@ -78,9 +99,9 @@ impl Handle {
         Monitor(self.shared.clone())
     }
 
-    /// Returns when all that the store was given is written, or cannot be.
+    /// Returns when all that the stores were given is written, or cannot be.
     pub fn close(self) {
-        self.shared.ask(|jobs| jobs.stop = true);
+        self.shared.stop();
         // A thread that panicked has nothing more to write.
         let _ = self.thread.join();
     }

@@ -32,7 +32,7 @@ impl Pending {
     pub fn push(&mut self, put: Put) {
         let place = self.next_place;
         self.next_place += 1;
-        self.put_back([(place, put)]);
+        self.put_back(place, put);
     }
 
     /// Forgets a bundle, if it waits.
@@ -59,11 +59,9 @@ impl Pending {
         taken
     }
 
-    /// Puts bundles back to their places.
-    pub fn put_back(&mut self, bundles: impl IntoIterator<Item = (u64, Put)>) {
-        for (place, put) in bundles {
-            self.places.insert(put.id, place);
-            self.queue.insert(place, put);
-        }
+    /// Puts a bundle back to its place.
+    pub fn put_back(&mut self, place: u64, put: Put) {
+        self.places.insert(put.id, place);
+        self.queue.insert(place, put);
     }
 }

@@ -1,15 +1,21 @@
-//! What the store and its worker tell each other.
+//! What the stores and their worker tell each other.
+//!
+//! Each shard has a board with a lock of its own, taken by its store and by the
+//! worker, which goes over all boards in each step. What all have in common is
+//! locked only to wake a worker that waits.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::budget::Sum;
 use crate::log::Put;
 
-/// What the worker is to do.
+/// What the worker is to do for a shard.
 #[derive(Debug, Default)]
 pub struct Jobs {
     pub puts: VecDeque<Put>,
@@ -17,8 +23,6 @@ pub struct Jobs {
     /// When the last of them was released, ms of the boot's time.
     pub released_at_ms: i64,
     pub reads: VecDeque<u64>,
-    /// Do what is left, and end.
-    pub stop: bool,
 }
 
 impl Jobs {
@@ -28,16 +32,17 @@ impl Jobs {
 }
 
 /// What the worker has done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Done {
     Committed(Vec<u64>),
     Loaded(u64, Bytes),
+    /// Told to all shards where the worker does not know whose the bundle is.
     Lost(u64, Bytes),
     Stalled(String),
     Resumed,
 }
 
-/// The store in figures.
+/// The store in figures: with several shards, those of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Bytes on the disk.
@@ -72,18 +77,45 @@ pub struct Figures {
     pub stalled: Option<String>,
 }
 
+/// What a store asks, and what it is told.
 #[derive(Debug, Default)]
 pub struct Board {
     pub jobs: Jobs,
     pub done: VecDeque<Done>,
-    pub figures: Figures,
 }
 
-/// Shared by store, worker and whoever watches.
+impl Board {
+    fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Board { jobs, done } = self;
+        let Jobs {
+            puts,
+            releases,
+            released_at_ms: _,
+            reads,
+        } = jobs;
+        tell("jobs", puts.len() + releases.len() + reads.len());
+        tell("jobs done", done.len());
+    }
+}
+
+/// Shared by the stores, their worker and whoever watches.
 pub struct Shared {
-    board: Mutex<Board>,
+    boards: Box<[Mutex<Board>]>,
+    /// Stores that wait for memory which others have.
+    short: Box<[AtomicBool]>,
+    /// What the worker has counted.
+    figures: Mutex<Figures>,
+    /// Payload in memory that is not on the disk yet, bytes.
+    pub uncommitted: Arc<Sum>,
+    /// Payload in memory that is on the disk too, bytes.
+    pub resident: Arc<Sum>,
+    /// Do what is left, and end.
+    stop: AtomicBool,
+    /// Whether the worker waits, or is about to.
+    asleep: AtomicBool,
+    sleep: Mutex<()>,
     arrived: Condvar,
-    notify: Box<dyn Fn() + Send + Sync>,
+    notify: Box<dyn Fn(usize) + Send + Sync>,
 }
 
 impl fmt::Debug for Shared {
@@ -92,78 +124,184 @@ impl fmt::Debug for Shared {
     }
 }
 
-impl Board {
-    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
-        let Board {
-            jobs,
-            done,
-            figures: _,
-        } = self;
-        let Jobs {
-            puts,
-            releases,
-            released_at_ms: _,
-            reads,
-            stop: _,
-        } = jobs;
-        tell("jobs", puts.len() + releases.len() + reads.len());
-        tell("jobs done", done.len());
-    }
-}
-
 impl Shared {
-    /// `notify` is called when the worker has done something.
-    pub fn new(notify: impl Fn() + Send + Sync + 'static) -> Arc<Shared> {
+    /// `notify` is called with a shard when its store has something to hear.
+    pub fn new(shards: usize, notify: impl Fn(usize) + Send + Sync + 'static) -> Arc<Shared> {
         Arc::new(Shared {
-            board: Mutex::new(Board::default()),
+            boards: (0..shards).map(|_| Mutex::default()).collect(),
+            short: (0..shards).map(|_| AtomicBool::new(false)).collect(),
+            figures: Mutex::default(),
+            uncommitted: Sum::new(shards),
+            resident: Sum::new(shards),
+            stop: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            sleep: Mutex::new(()),
             arrived: Condvar::new(),
             notify: Box::new(notify),
         })
     }
 
-    pub fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap()
+    fn board(&self, shard: usize) -> MutexGuard<'_, Board> {
+        self.boards[shard].lock().unwrap()
     }
 
-    /// Gives the worker something to do.
-    pub fn ask(&self, change: impl FnOnce(&mut Jobs)) {
-        change(&mut self.board().jobs);
-        self.arrived.notify_one();
+    pub fn shards(&self) -> usize {
+        self.boards.len()
     }
 
-    /// Takes all that is to be done.
-    pub fn take(&self) -> Jobs {
-        let mut board = self.board();
-        let stop = board.jobs.stop;
-        let jobs = std::mem::take(&mut board.jobs);
-        board.jobs.stop = stop;
-        jobs
+    /// The store in figures.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            uncommitted_bytes: self.uncommitted.total(),
+            resident_bytes: self.resident.total(),
+            ..self.figures.lock().unwrap().clone()
+        }
     }
 
-    /// Tells what is done.
-    pub fn tell(&self, done: Vec<Done>, change: impl FnOnce(&mut Figures)) {
-        let any = !done.is_empty();
-        let mut board = self.board();
-        board.done.extend(done);
-        change(&mut board.figures);
-        drop(board);
-        if any {
-            (self.notify)();
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        for shard in 0..self.shards() {
+            self.board(shard).footprint(tell);
+        }
+    }
+
+    /// Gives the worker something to do for a shard.
+    pub fn ask(&self, shard: usize, change: impl FnOnce(&mut Jobs)) {
+        change(&mut self.board(shard).jobs);
+        self.wake();
+    }
+
+    /// Has the worker do what is left, and end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Whether the worker is to end. What was asked before that is on the
+    /// boards from then on.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Takes all that is to be done for a shard.
+    pub fn take(&self, shard: usize) -> Jobs {
+        std::mem::take(&mut self.board(shard).jobs)
+    }
+
+    /// Takes all that was done for a shard.
+    pub fn take_done(&self, shard: usize) -> VecDeque<Done> {
+        std::mem::take(&mut self.board(shard).done)
+    }
+
+    /// Tells what the worker has counted.
+    pub fn publish(&self, figures: Figures) {
+        *self.figures.lock().unwrap() = figures;
+    }
+
+    /// Tells a shard what is done.
+    pub fn tell(&self, shard: usize, done: Vec<Done>) {
+        if !done.is_empty() {
+            self.board(shard).done.extend(done);
+            (self.notify)(shard);
+        }
+    }
+
+    /// Has a shard's store told when others give memory back. To be called
+    /// before it reads how much is taken.
+    pub fn await_room(&self, shard: usize) {
+        // Flags share a cache line: one that is set is not written again.
+        if !self.short[shard].load(Ordering::SeqCst) {
+            self.short[shard].store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// A shard's store has given memory back: those that wait for some look
+    /// again. The store itself does so anyway.
+    pub fn make_room(&self, by: usize) {
+        for (shard, short) in self.short.iter().enumerate() {
+            if shard != by && short.load(Ordering::SeqCst) && short.swap(false, Ordering::SeqCst) {
+                (self.notify)(shard);
+            }
+        }
+    }
+
+    /// A worker that is awake looks at the boards once more before it waits.
+    fn wake(&self) {
+        if self.asleep.load(Ordering::SeqCst) {
+            let _sleep = self.sleep.lock().unwrap();
+            self.asleep.store(false, Ordering::SeqCst);
+            self.arrived.notify_one();
         }
     }
 
     /// Waits until there is something to do, or `most` has passed.
     pub fn wait(&self, most: Option<Duration>) {
-        let idle = |board: &mut Board| board.jobs.is_empty() && !board.jobs.stop;
-        let board = self.board();
-        let waited = match most {
-            Some(most) => {
-                let result = self.arrived.wait_timeout_while(board, most, idle);
-                result.map(|(board, _)| drop(board)).is_ok()
+        let sleep = self.sleep.lock().unwrap();
+        // Whoever asks after its board was looked at here sees this.
+        self.asleep.store(true, Ordering::SeqCst);
+        let asked = |shard: usize| !self.board(shard).jobs.is_empty();
+        if !self.is_stopping() && !(0..self.shards()).any(asked) {
+            let asleep = |(): &mut ()| self.asleep.load(Ordering::SeqCst);
+            // A poisoned lock is taken all the same.
+            let _ = match most {
+                Some(most) => {
+                    let waited = self.arrived.wait_timeout_while(sleep, most, asleep);
+                    waited.map(drop).is_ok()
+                }
+                None => self.arrived.wait_while(sleep, asleep).map(drop).is_ok(),
+            };
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    /// A worker that hears nothing for so long waits for ever.
+    const FOR_EVER: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_worker_does_not_wait_when_it_was_asked_before() {
+        let ask = |shared: &Shared| shared.ask(1, |jobs| jobs.reads.push_back(7));
+        for before in [ask, Shared::stop] {
+            let shared = Shared::new(2, |_| ());
+            before(&shared);
+            let (woken, wakes) = mpsc::channel();
+            thread::spawn(move || {
+                shared.wait(None);
+                woken.send(())
+            });
+            wakes.recv_timeout(FOR_EVER).expect("it does not wait");
+        }
+    }
+
+    #[test]
+    fn whoever_asks_while_the_worker_goes_to_sleep_wakes_it() {
+        let (answer, answers) = mpsc::channel();
+        let shared = Shared::new(2, move |shard| {
+            let _ = answer.send(shard);
+        });
+        let worker = shared.clone();
+        let thread = thread::spawn(move || {
+            while !worker.is_stopping() {
+                worker.wait(None);
+                for shard in 0..2 {
+                    for id in worker.take(shard).reads {
+                        worker.tell(shard, vec![Done::Committed(vec![id])]);
+                    }
+                }
             }
-            None => self.arrived.wait_while(board, idle).map(drop).is_ok(),
-        };
-        // A poisoned lock is taken all the same.
-        let _ = waited;
+        });
+        for round in 0..20_000 {
+            let shard = round % 2;
+            shared.ask(shard, |jobs| jobs.reads.push_back(1));
+            assert_eq!(answers.recv_timeout(FOR_EVER), Ok(shard), "round {round}");
+        }
+        shared.stop();
+        thread.join().unwrap();
     }
 }

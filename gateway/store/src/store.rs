@@ -7,13 +7,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
 
-use crate::disk::Disk;
-use crate::log::{Log, Put};
+use crate::budget::{Share, Sum};
+use crate::log::Put;
 use crate::memory::{Place, Residents, Use};
 use crate::queue::{Done, Shared};
-use crate::recovery::{Damage, RecoveryError};
-use crate::segment::Identity;
-use crate::worker::Worker;
 
 /// Payloads that are on the disk too have this part (1/n) of the memory of
 /// those that are not.
@@ -25,7 +22,11 @@ const RESIDENT_PART: u64 = 4;
 const KNOWN_BYTES: u64 = 1280;
 const LEAST_RESIDENT_PART: u64 = 4;
 
-/// How much of what a store takes.
+/// Stores that wait for memory look again when a step of it is free: it has so
+/// many.
+const ROOM_STEPS: u64 = 16;
+
+/// How much of what the stores of a disk take together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of one segment file.
@@ -45,17 +46,6 @@ impl Default for Limits {
             write_behind: Duration::from_millis(250),
         }
     }
-}
-
-/// What a start has found.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Bundles restored.
-    pub bundles: usize,
-    /// Their payloads' bytes.
-    pub bytes: u64,
-    /// What was dropped.
-    pub damaged: Vec<Damage>,
 }
 
 /// Where a bundle is.
@@ -80,19 +70,22 @@ struct Entry {
     bytes: u64,
 }
 
-/// Bundles on a disk.
+/// Bundles on a disk: all of them, or those of one shard.
 #[derive(Debug)]
 pub struct DiskStore {
     shared: Arc<Shared>,
+    shard: usize,
     limits: Limits,
     /// A moment, and the boot's time then, ms.
     epoch: (Instant, i64),
     entries: HashMap<u64, Entry>,
+    /// How many there are, also in other stores.
+    known: Share,
     /// What is written behind, in the order in which it was put.
     behind: VecDeque<(Instant, u64)>,
-    behind_bytes: u64,
+    behind_bytes: Share,
     /// All that is not on the disk yet, bytes.
-    uncommitted_bytes: u64,
+    uncommitted_bytes: Share,
     residents: Residents,
     asked_bytes: u64,
     stalled: bool,
@@ -102,66 +95,50 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// A store over a disk, and the worker that it needs: whoever has it calls
-    /// [`Worker::step`]. `notify` is called when it has done something.
-    ///
-    /// # Errors
-    /// When the disk cannot be read, or holds another node's bundles.
-    pub fn over<D: Disk>(
-        disk: D,
-        identity: Identity,
+    /// The store of a shard, without any bundle. `known` and `behind` are the
+    /// sums over all stores of their bundles and of bytes to write behind.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        shard: usize,
         limits: Limits,
-        now: Instant,
-        notify: impl Fn() + Send + Sync + 'static,
-    ) -> Result<(DiskStore, Worker<D>, Report), RecoveryError> {
-        let (log, recovered) = Log::recover(disk, identity, limits.segment_bytes)?;
-        let shared = Shared::new(notify);
-        let worker = Worker::new(log, shared.clone(), recovered.unverified);
-        let report = Report {
-            bundles: recovered.bundles.len(),
-            bytes: recovered.bundles.iter().map(|b| b.payload_bytes).sum(),
-            damaged: recovered.damaged,
-        };
-        shared.tell(Vec::new(), |figures| {
-            figures.restored_bundles = report.bundles as u64;
-            figures.damaged_at_start = report.damaged.len() as u64;
-        });
-        let mut store = DiskStore {
-            shared,
+        epoch: (Instant, i64),
+        first_free_id: u64,
+        [known, behind]: [&Arc<Sum>; 2],
+    ) -> DiskStore {
+        DiskStore {
+            shared: shared.clone(),
+            shard,
             limits,
-            epoch: (now, identity.boot_ms),
+            epoch,
             entries: HashMap::new(),
+            known: Share::of(known),
             behind: VecDeque::new(),
-            behind_bytes: 0,
-            uncommitted_bytes: 0,
-            residents: Residents::default(),
+            behind_bytes: Share::of(behind),
+            uncommitted_bytes: Share::of(&shared.uncommitted),
+            residents: Residents::new(Share::of(&shared.resident)),
             asked_bytes: 0,
             stalled: false,
             restored: Vec::new(),
-            first_free_id: recovered.first_free_id,
+            first_free_id,
             events: VecDeque::new(),
-        };
-        for found in recovered.bundles {
-            store.entries.insert(
-                found.id,
-                Entry {
-                    state: State::Durable(None),
-                    payload: Vec::new(),
-                    bytes: found.payload_bytes,
-                },
-            );
-            store.restored.push(Restored {
-                id: BundleId(found.id),
-                record: found.description,
-                payload_bytes: found.payload_bytes,
-                stored_for: Duration::from_millis(found.stored_for_ms),
-            });
         }
-        Ok((store, worker, report))
     }
 
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        self.shared.clone()
+    /// Takes up what an earlier run has left.
+    pub(crate) fn take_up(&mut self, restored: Restored) {
+        let entry = Entry {
+            state: State::Durable(None),
+            payload: Vec::new(),
+            bytes: restored.payload_bytes,
+        };
+        self.insert(restored.id.0, entry);
+        self.restored.push(restored);
+    }
+
+    fn insert(&mut self, id: u64, entry: Entry) {
+        if self.entries.insert(id, entry).is_none() {
+            self.known.add(1);
+        }
     }
 
     fn boot_ms(&self, at: Instant) -> i64 {
@@ -182,7 +159,7 @@ impl DiskStore {
             description: record,
             payload: entry.payload.clone(),
         };
-        self.shared.ask(|jobs| jobs.puts.push_back(put));
+        self.shared.ask(self.shard, |jobs| jobs.puts.push_back(put));
     }
 
     /// Submits what was put behind first.
@@ -195,7 +172,7 @@ impl DiskStore {
         };
         if let State::Behind(record) = &entry.state {
             let (record, put_at) = (record.clone(), due - self.limits.write_behind);
-            self.behind_bytes -= entry.bytes;
+            self.behind_bytes.subtract(entry.bytes);
             self.submit(id, put_at, record, false);
         }
     }
@@ -214,18 +191,18 @@ impl DiskStore {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.state = State::Asked;
             self.asked_bytes += entry.bytes;
-            self.shared.ask(|jobs| jobs.reads.push_back(id));
+            self.shared.ask(self.shard, |jobs| jobs.reads.push_back(id));
         }
     }
 
     /// Takes what the worker has done.
     fn take_done(&mut self) {
-        let done = std::mem::take(&mut self.shared.board().done);
-        for done in done {
+        for done in self.shared.take_done(self.shard) {
             match done {
                 Done::Committed(ids) => ids.into_iter().for_each(|id| self.committed(id)),
                 Done::Loaded(id, payload) => self.loaded(id, payload),
                 Done::Lost(id, damaged) => {
+                    // It may be another shard's.
                     if self.entries.contains_key(&id) {
                         let id = BundleId(id);
                         self.events.push_back(StoreEvent::Lost { id, damaged });
@@ -242,7 +219,16 @@ impl DiskStore {
             }
         }
         self.evict();
-        self.publish();
+    }
+
+    /// Bytes wait no longer to be on the disk.
+    fn give_back(&mut self, bytes: u64) {
+        let before = self.uncommitted_bytes.subtract(bytes);
+        let step = (self.limits.memory_bytes / ROOM_STEPS).max(1);
+        let after = before - bytes;
+        if after == 0 || after / step < before / step {
+            self.shared.make_room(self.shard);
+        }
     }
 
     fn committed(&mut self, id: u64) {
@@ -252,9 +238,10 @@ impl DiskStore {
         let State::Submitted { urgent } = entry.state else {
             return;
         };
-        self.uncommitted_bytes -= entry.bytes;
-        let place = self.residents.insert(id, entry.bytes, Use::Waiting);
+        let bytes = entry.bytes;
+        let place = self.residents.insert(id, bytes, Use::Waiting);
         entry.state = State::Durable(Some(place));
+        self.give_back(bytes);
         if urgent {
             self.events.push_back(StoreEvent::Committed(BundleId(id)));
         }
@@ -273,28 +260,22 @@ impl DiskStore {
         }
     }
 
-    /// Payload that is on the disk and may be in memory too.
-    fn most_resident_bytes(&self) -> u64 {
+    /// Payload that is on the disk and may be in memory too, of all stores.
+    fn resident_limit(&self) -> u64 {
         let part = self.limits.memory_bytes / RESIDENT_PART;
-        let known = self.entries.len() as u64 * KNOWN_BYTES;
+        let known = self.known.sum().total() * KNOWN_BYTES;
         part.saturating_sub(known).max(part / LEAST_RESIDENT_PART)
     }
 
     /// Lets payloads that are on the disk leave memory.
     fn evict(&mut self) {
-        let most = self.most_resident_bytes();
-        while let Some(id) = self.residents.evict(most) {
+        let limit = self.resident_limit();
+        while let Some(id) = self.residents.evict(limit) {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.state = State::Durable(None);
                 entry.payload = Vec::new();
             }
         }
-    }
-
-    fn publish(&self) {
-        let figures = &mut self.shared.board().figures;
-        figures.uncommitted_bytes = self.uncommitted_bytes;
-        figures.resident_bytes = self.residents.bytes();
     }
 }
 
@@ -312,16 +293,28 @@ impl Store for DiskStore {
     }
 
     fn free_bytes(&self) -> u64 {
-        match self.uncommitted_bytes {
-            _ if self.stalled => 0,
+        if self.stalled {
+            return 0;
+        }
+        let uncommitted = &self.uncommitted_bytes;
+        if uncommitted.sum().total() > 0 {
+            self.shared.await_room(self.shard);
+        }
+        match uncommitted.sum().total() {
             // A lone bundle may be larger than the memory for many.
             0 => u64::MAX,
-            waiting => self.limits.memory_bytes.saturating_sub(waiting),
+            _ => {
+                let most = uncommitted.most(self.limits.memory_bytes);
+                most.saturating_sub(uncommitted.own())
+            }
         }
     }
 
     fn burst_bytes(&self) -> u64 {
-        self.limits.memory_bytes
+        // A caller that waits until an eighth of it is free finds that in what
+        // is set apart for this store, whatever the others take.
+        let sum = self.uncommitted_bytes.sum();
+        sum.equal_part(self.limits.memory_bytes)
     }
 
     fn put(
@@ -339,21 +332,22 @@ impl Store for DiskStore {
             bytes,
         };
         let Some(durable) = durable else {
-            self.entries.insert(id, entry);
+            self.insert(id, entry);
             return;
         };
-        self.uncommitted_bytes += bytes;
+        self.uncommitted_bytes.add(bytes);
         if durable.urgent {
-            self.entries.insert(id, entry);
+            self.insert(id, entry);
             self.submit(id, now, durable.record, true);
         } else {
             entry.state = State::Behind(durable.record);
-            self.entries.insert(id, entry);
+            self.insert(id, entry);
             self.behind.push_back((now + self.limits.write_behind, id));
-            self.behind_bytes += bytes;
+            self.behind_bytes.add(bytes);
             // Memory is for what is released soon; when it is nearly full, the
-            // disk begins.
-            while self.behind_bytes > self.limits.memory_bytes / 4 * 3 {
+            // disk begins. What other stores have in it waits for their calls.
+            let most = self.behind_bytes.sum().common(self.limits.memory_bytes) / 4 * 3;
+            while self.behind_bytes.own() > 0 && self.behind_bytes.sum().total() > most {
                 self.submit_next();
             }
         }
@@ -387,7 +381,7 @@ impl Store for DiskStore {
             return;
         };
         // More would push each other out again.
-        if self.asked_bytes + entry.bytes <= self.most_resident_bytes() {
+        if self.asked_bytes + entry.bytes <= self.residents.most(self.resident_limit()) {
             self.ask(id.0);
         }
     }
@@ -397,21 +391,22 @@ impl Store for DiskStore {
         let Some(entry) = self.entries.remove(&id) else {
             return;
         };
+        self.known.subtract(1);
         match entry.state {
             State::Transient => return,
             State::Behind(_) => {
-                self.behind_bytes -= entry.bytes;
-                self.uncommitted_bytes -= entry.bytes;
+                self.behind_bytes.subtract(entry.bytes);
+                self.give_back(entry.bytes);
                 self.skip_released();
                 return;
             }
-            State::Submitted { .. } => self.uncommitted_bytes -= entry.bytes,
+            State::Submitted { .. } => self.give_back(entry.bytes),
             State::Durable(Some(place)) => self.residents.remove(place),
             State::Durable(None) => {}
             State::Asked => self.asked_bytes -= entry.bytes,
         }
         let at_ms = self.boot_ms(now);
-        self.shared.ask(|jobs| {
+        self.shared.ask(self.shard, |jobs| {
             jobs.releases.push(id);
             jobs.released_at_ms = at_ms;
         });
@@ -447,9 +442,11 @@ impl Store for DiskStore {
         let DiskStore {
             // Its queues are the worker's, told there.
             shared: _,
+            shard: _,
             limits: _,
             epoch: _,
             entries,
+            known: _,
             behind,
             behind_bytes,
             uncommitted_bytes,
@@ -463,8 +460,8 @@ impl Store for DiskStore {
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         tell("stored bundles", entries.len());
         tell("bundles to write behind", behind.len());
-        tell("bytes to write behind", bytes(*behind_bytes));
-        tell("bytes not committed", bytes(*uncommitted_bytes));
+        tell("bytes to write behind", bytes(behind_bytes.own()));
+        tell("bytes not committed", bytes(uncommitted_bytes.own()));
         residents.footprint(tell);
         tell("bytes asked for", bytes(*asked_bytes));
         tell("restored bundles", restored.len());

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::disk::Disk;
-use crate::log::{Log, ReadError, is_full};
-use crate::pending::Pending;
-use crate::queue::{Done, Figures, Jobs, Shared};
+use crate::log::{Log, Put, ReadError, is_full};
+use crate::queue::{Done, Figures, Shared};
+use crate::tasks::AllTasks;
 
-/// Bytes that are written and made durable together at most.
+/// Bytes that are written and made durable together at most, and bytes that are
+/// read before the next group is written.
 const GROUP_BYTES: u64 = 8 << 20;
 /// How long a failed write waits for the next attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -52,79 +53,84 @@ enum Stall {
     Failing,
 }
 
-/// Does to the log what the store asks.
+/// What the disk could not read.
+#[derive(Debug)]
+struct Unreadable {
+    /// How often it was tried.
+    attempts: u8,
+    /// The shard that has asked for it, if one has.
+    asked_by: Option<usize>,
+}
+
+/// Does to the log what the stores ask.
 #[derive(Debug)]
 pub struct Worker<D> {
     log: Log<D>,
     shared: Arc<Shared>,
-    /// What is to be written.
-    pending: Pending,
+    tasks: AllTasks,
     stalled: Option<Stall>,
     /// Bytes that compaction is behind what was put.
     to_move: u64,
     unverified: VecDeque<u64>,
-    /// What the disk could not read, and how often it was tried.
-    unreadable: BTreeMap<u64, u8>,
-    done: Vec<Done>,
-    committed: (u64, u64),
-    commits: u64,
-    loaded: u64,
-    lost: u64,
+    unreadable: BTreeMap<u64, Unreadable>,
+    /// Those of the log are taken from it with each report.
+    figures: Figures,
 }
 
 impl<D: Disk> Worker<D> {
-    pub(crate) fn new(log: Log<D>, shared: Arc<Shared>, unverified: Vec<u64>) -> Worker<D> {
+    /// `figures` are those of the start.
+    pub(crate) fn new(
+        log: Log<D>,
+        shared: Arc<Shared>,
+        unverified: Vec<u64>,
+        figures: Figures,
+    ) -> Worker<D> {
         let mut worker = Worker {
             log,
+            tasks: AllTasks::new(shared.shards()),
             shared,
-            pending: Pending::default(),
             stalled: None,
             to_move: 0,
             unverified: unverified.into(),
             unreadable: BTreeMap::new(),
-            done: Vec::new(),
-            committed: (0, 0),
-            commits: 0,
-            loaded: 0,
-            lost: 0,
+            figures,
         };
         worker.report();
         worker
     }
 
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
     /// The store in figures.
     pub fn figures(&self) -> Figures {
-        self.shared.board().figures.clone()
+        self.shared.figures()
     }
 
     /// Tells how many entries each map, set and queue has, by a name, for
-    /// diagnostics and tests; those of the board that it shares with the store
+    /// diagnostics and tests; those of the boards that it shares with the stores
     /// among them. What of the log stays when all bundles are released is that
     /// of the segments which compaction leaves.
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Worker {
             log,
             shared,
-            pending,
+            tasks,
             stalled: _,
             to_move: _,
             unverified,
             unreadable,
-            done,
-            committed: _,
-            commits: _,
-            loaded: _,
-            lost: _,
+            figures: _,
         } = self;
         log.footprint(tell);
-        shared.board().footprint(tell);
-        pending.footprint(tell);
+        shared.footprint(tell);
+        tasks.footprint(tell);
         tell("bundles to verify", unverified.len());
         tell("bundles to read again", unreadable.len());
-        tell("work done", done.len());
     }
 
-    /// Works until the store is dropped or closed and all is written.
+    /// Works until it is told to stop and all is written.
     pub(crate) fn run(mut self) {
         let mut retry_at = Instant::now();
         loop {
@@ -143,18 +149,23 @@ impl<D: Disk> Worker<D> {
     /// Does what is to be done now, a bounded part of it. `retry` says whether
     /// a disk that has failed may be tried again.
     pub fn step(&mut self, retry: bool) -> Next {
-        let jobs = self.shared.take();
-        let stop = jobs.stop;
-        let asked = !jobs.is_empty();
-        let released = !jobs.releases.is_empty();
+        let stop = self.shared.is_stopping();
         if retry {
             self.log.retry();
             self.read_again();
         }
-        let reads = self.sort(jobs);
-        for id in reads {
-            self.read(id);
+        let (mut asked, mut released) = (false, false);
+        for shard in 0..self.tasks.shards() {
+            let mut jobs = self.shared.take(shard);
+            asked |= !jobs.is_empty();
+            released |= !jobs.releases.is_empty();
+            self.tasks.add(shard, &mut jobs);
+            for id in &jobs.releases {
+                self.unreadable.remove(id);
+            }
+            self.log.release(jobs.released_at_ms, jobs.releases);
         }
+        asked |= self.read();
         let freed = self.log.reclaim();
         if self.stalled.is_none() || retry || freed {
             self.write();
@@ -167,10 +178,11 @@ impl<D: Disk> Worker<D> {
             }
         }
         self.keep_up();
-        let mut next = match self.pending.is_empty() {
-            _ if self.stalled.is_some() && !made_room => Next::Wait(Some(RETRY_AFTER)),
-            true => Next::Wait(None),
-            false => Next::Step,
+        let reads = self.tasks.has_reads();
+        let mut next = match reads || self.tasks.has_puts() {
+            _ if self.stalled.is_some() && !made_room && !reads => Next::Wait(Some(RETRY_AFTER)),
+            true => Next::Step,
+            false => Next::Wait(None),
         };
         if stop && next != Next::Step {
             next = Next::Stop;
@@ -184,44 +196,50 @@ impl<D: Disk> Worker<D> {
         next
     }
 
-    /// Sorts what is asked; returns what is to be read.
-    fn sort(&mut self, jobs: Jobs) -> VecDeque<u64> {
-        for put in jobs.puts {
-            self.pending.push(put);
+    /// Reads some of what is to be read; tells whether there was any.
+    fn read(&mut self) -> bool {
+        let any = self.tasks.has_reads();
+        let bytes_of = |id| self.log.payload_bytes(id);
+        for (shard, id) in self.tasks.take_reads(GROUP_BYTES, bytes_of) {
+            let outcome = self.log.read(id);
+            self.take_read(id, Some(shard), outcome);
         }
-        // Released before it was written: it never is.
-        for id in &jobs.releases {
-            self.pending.withdraw(*id);
-            self.unreadable.remove(id);
-        }
-        self.log.release(jobs.released_at_ms, jobs.releases);
-        jobs.reads
+        any
     }
 
-    fn read(&mut self, id: u64) {
-        let outcome = self.log.read(id);
-        self.take_read(id, outcome);
-    }
-
-    fn take_read(&mut self, id: u64, outcome: Result<Bytes, ReadError>) {
+    fn take_read(&mut self, id: u64, asked_by: Option<usize>, outcome: Result<Bytes, ReadError>) {
+        let known = self.unreadable.get(&id);
+        let attempts = known.map_or(1, |known| known.attempts.saturating_add(1));
+        let asked_by = asked_by.or(known.and_then(|known| known.asked_by));
         match outcome {
             Ok(payload) => {
-                self.loaded += 1;
-                self.done.push(Done::Loaded(id, payload));
+                self.figures.loaded_bundles += 1;
+                if let Some(shard) = asked_by {
+                    self.tasks.tell(shard, Done::Loaded(id, payload));
+                }
             }
             // Released meanwhile.
             Err(ReadError::Unknown) => {}
-            Err(ReadError::Damaged(left)) => self.lose(id, left),
+            Err(ReadError::Damaged(left)) => self.lose(id, asked_by, left),
             Err(ReadError::Io(_)) => {
-                let attempts = self.unreadable.get(&id).map_or(1, |n| n.saturating_add(1));
                 // A disk that fails as a whole may have all of it again.
                 if attempts >= READ_ATTEMPTS && self.stalled != Some(Stall::Failing) {
-                    self.lose(id, Bytes::new());
+                    self.lose(id, asked_by, Bytes::new());
                 } else {
-                    self.unreadable.insert(id, attempts);
+                    let unreadable = Unreadable { attempts, asked_by };
+                    self.unreadable.insert(id, unreadable);
                 }
             }
         }
+    }
+
+    /// The disk cannot read a bundle that no shard has asked for.
+    fn note_unreadable(&mut self, id: u64) {
+        let first = Unreadable {
+            attempts: 1,
+            asked_by: None,
+        };
+        self.unreadable.entry(id).or_insert(first);
     }
 
     /// Tries again what the disk could not read.
@@ -229,44 +247,51 @@ impl<D: Disk> Worker<D> {
         let ids: Vec<u64> = self.unreadable.keys().copied().collect();
         for id in ids {
             let outcome = self.log.read_again(id);
-            if !matches!(outcome, Err(ReadError::Io(_))) {
+            let fails = matches!(outcome, Err(ReadError::Io(_)));
+            self.take_read(id, None, outcome);
+            if !fails {
                 self.unreadable.remove(&id);
             }
-            self.take_read(id, outcome);
         }
     }
 
-    fn lose(&mut self, id: u64, left: Bytes) {
-        self.lost += 1;
-        self.unreadable.remove(&id);
+    /// A bundle is damaged. Without a shard that has asked for it all are told:
+    /// it is one store's, and an owner kept with each bundle would take memory
+    /// for what hardly ever happens.
+    fn lose(&mut self, id: u64, asked_by: Option<usize>, left: Bytes) {
+        self.figures.lost_bundles += 1;
+        let known = self.unreadable.remove(&id);
         self.log.give_up(id);
-        self.done.push(Done::Lost(id, left));
+        match asked_by.or(known.and_then(|known| known.asked_by)) {
+            Some(shard) => self.tasks.tell(shard, Done::Lost(id, left)),
+            None => self.tasks.tell_all(&Done::Lost(id, left)),
+        }
     }
 
     fn write(&mut self) {
-        let group = self.pending.take(GROUP_BYTES);
-        let bytes: u64 = group.iter().map(|(_, put)| put.bytes()).sum();
-        let (places, puts): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        let taken = self.tasks.take_puts(GROUP_BYTES);
+        let puts = &taken.puts;
+        let bytes: u64 = puts.iter().map(Put::bytes).sum();
         let outcome = match puts.is_empty() {
             true => self.log.tell(),
-            false => self.log.commit(&puts),
+            false => self.log.commit(puts),
         };
         match outcome {
             Ok(()) => {
                 if !puts.is_empty() {
-                    self.commits += 1;
-                    self.committed.0 += puts.len() as u64;
-                    self.committed.1 += bytes;
+                    self.figures.commits += 1;
+                    self.figures.committed_bundles += puts.len() as u64;
+                    self.figures.committed_bytes += bytes;
                     self.to_move += MOVED_PER_PUT * bytes;
-                    let ids = puts.iter().map(|put| put.id).collect();
-                    self.done.push(Done::Committed(ids));
+                    self.tasks.committed(&taken);
                 }
                 if self.stalled.take().is_some() {
-                    self.done.push(Done::Resumed);
+                    self.figures.stalled = None;
+                    self.tasks.tell_all(&Done::Resumed);
                 }
             }
             Err(error) => {
-                self.pending.put_back(places.into_iter().zip(puts));
+                self.tasks.put_back(taken);
                 self.stall(&error);
             }
         }
@@ -278,7 +303,9 @@ impl<D: Disk> Worker<D> {
             false => Stall::Failing,
         };
         if self.stalled.replace(stall).is_none() {
-            self.done.push(Done::Stalled(error.to_string()));
+            let why = error.to_string();
+            self.figures.stalled = Some(why.clone());
+            self.tasks.tell_all(&Done::Stalled(why));
         }
     }
 
@@ -338,10 +365,10 @@ impl<D: Disk> Worker<D> {
 
     fn note(&mut self, lost: Vec<(u64, Bytes)>, unreadable: Vec<u64>) {
         for (id, left) in lost {
-            self.lose(id, left);
+            self.lose(id, None, left);
         }
         for id in unreadable {
-            self.unreadable.entry(id).or_insert(1);
+            self.note_unreadable(id);
         }
     }
 
@@ -357,8 +384,8 @@ impl<D: Disk> Worker<D> {
             return Next::Wait((!self.unreadable.is_empty()).then_some(RETRY_AFTER));
         };
         match self.log.read(id) {
-            Err(ReadError::Damaged(left)) => self.lose(id, left),
-            Err(ReadError::Io(_)) => drop(self.unreadable.entry(id).or_insert(1)),
+            Err(ReadError::Damaged(left)) => self.lose(id, None, left),
+            Err(ReadError::Io(_)) => self.note_unreadable(id),
             Ok(_) | Err(ReadError::Unknown) => {}
         }
         Next::Wait(Some(VERIFY_EVERY))
@@ -366,31 +393,14 @@ impl<D: Disk> Worker<D> {
 
     fn report(&mut self) {
         let log = &self.log;
-        let (committed, commits) = (self.committed, self.commits);
-        let (loaded, lost) = (self.loaded, self.lost);
-        let stalled = self.done.iter().rev().find_map(|done| match done {
-            Done::Stalled(why) => Some(Some(why.clone())),
-            Done::Resumed => Some(None),
-            _ => None,
-        });
-        let (log_bytes, live_bytes) = (log.bytes(), log.live_bytes());
-        let (segments, bundles) = (log.segments(), log.len());
-        let failed_segments = log.failed_segments();
-        let done = std::mem::take(&mut self.done);
-        self.shared.tell(done, |figures: &mut Figures| {
-            figures.log_bytes = log_bytes;
-            figures.live_bytes = live_bytes;
-            figures.segments = segments;
-            figures.bundles = bundles;
-            figures.committed_bundles = committed.0;
-            figures.committed_bytes = committed.1;
-            figures.commits = commits;
-            figures.loaded_bundles = loaded;
-            figures.lost_bundles = lost;
-            figures.failed_segments = failed_segments;
-            if let Some(stalled) = stalled {
-                figures.stalled = stalled;
-            }
-        });
+        self.figures.log_bytes = log.bytes();
+        self.figures.live_bytes = log.live_bytes();
+        self.figures.segments = log.segments();
+        self.figures.bundles = log.len();
+        self.figures.failed_segments = log.failed_segments();
+        self.shared.publish(self.figures.clone());
+        for (shard, done) in self.tasks.take_done().enumerate() {
+            self.shared.tell(shard, done);
+        }
     }
 }

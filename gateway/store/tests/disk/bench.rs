@@ -1,6 +1,8 @@
-//! A store over a simulated disk, in virtual time, and what is known of it.
+//! Stores over a simulated disk, in virtual time, and what is known of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,10 +19,23 @@ pub const LIMITS: Limits = Limits {
 pub struct Bench {
     pub disk: SimulatedDisk,
     pub limits: Limits,
-    pub store: DiskStore,
+    /// One for each shard.
+    pub stores: Vec<DiskStore>,
+    /// How many there are from the next start on.
+    pub shards: usize,
+    /// Whether it starts again with another number of them.
+    pub changes_shards: bool,
+    /// Shards that do not listen, by bit.
+    pub deaf: u64,
+    /// How often each shard was notified, and how often that was when it last
+    /// listened.
+    pub notified: Arc<[AtomicU64]>,
+    heard: Vec<u64>,
+    /// What each shard has heard of stalls: when they begin and when they end.
+    pub stalls: Vec<Vec<bool>>,
     pub worker: Worker<SimulatedDisk>,
     pub report: Report,
-    /// What the store had kept when it was opened.
+    /// What the stores had kept when they were opened.
     pub restored: Vec<Restored>,
     pub now: Instant,
     pub boot: u8,
@@ -63,32 +78,69 @@ fn content(id: u64, bytes: usize) -> Bytes {
     words.take(bytes).collect::<Vec<u8>>().into()
 }
 
+/// The shard that a bundle is assigned to, which there may not be.
+fn assigned(id: u64, shards: usize) -> usize {
+    let mixed = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+    mixed as usize % (shards + 1)
+}
+
+/// The shard that has a bundle.
+fn owner(id: u64, shards: usize) -> usize {
+    Some(assigned(id, shards))
+        .filter(|shard| *shard < shards)
+        .unwrap_or(0)
+}
+
+type Opened = (Vec<DiskStore>, Worker<SimulatedDisk>, Report);
+
 fn open(
     disk: &SimulatedDisk,
     limits: Limits,
+    notified: &Arc<[AtomicU64]>,
     boot: u8,
     boot_ms: i64,
     runs: u64,
     now: Instant,
-) -> (DiskStore, Worker<SimulatedDisk>, Report) {
+) -> Opened {
     let identity = Identity {
         node: 20,
         boot: [boot; 16],
         boot_ms,
         seed: runs,
     };
-    DiskStore::over(disk.clone(), identity, limits, now, || {}).expect("the log is taken up")
+    let (disk, notified, shards) = (disk.clone(), notified.clone(), notified.len());
+    let assign = move |restored: &Restored| assigned(restored.id.0, shards);
+    let notify = move |shard: usize| {
+        notified[shard].fetch_add(1, Ordering::Relaxed);
+    };
+    let opened = DiskStore::sharded(disk, identity, limits, now, shards, assign, notify);
+    opened.expect("the log is taken up")
+}
+
+fn counters(shards: usize) -> Arc<[AtomicU64]> {
+    (0..shards).map(|_| AtomicU64::new(0)).collect()
 }
 
 impl Bench {
     pub fn new(limits: Limits) -> Bench {
+        Bench::sharded(limits, 1)
+    }
+
+    pub fn sharded(limits: Limits, shards: usize) -> Bench {
         let disk = SimulatedDisk::default();
         let now = Instant::now();
-        let (store, worker, report) = open(&disk, limits, 1, 1000, 1, now);
+        let notified = counters(shards);
+        let (stores, worker, report) = open(&disk, limits, &notified, 1, 1000, 1, now);
         Bench {
             disk,
             limits,
-            store,
+            stores,
+            shards,
+            changes_shards: false,
+            deaf: 0,
+            notified,
+            heard: vec![0; shards],
+            stalls: vec![Vec::new(); shards],
             worker,
             report,
             restored: Vec::new(),
@@ -104,6 +156,19 @@ impl Bench {
             lost: BTreeSet::new(),
             events: Vec::new(),
         }
+    }
+
+    /// The shard that has a bundle.
+    pub fn owner(&self, id: u64) -> usize {
+        owner(id, self.stores.len())
+    }
+
+    /// As [`Bench::put`], in a shard.
+    pub fn put_in(&mut self, shard: usize, bytes: usize, urgent: bool) -> u64 {
+        while self.owner(self.next_id) != shard {
+            self.next_id += 1;
+        }
+        self.put(bytes, urgent)
     }
 
     /// Keeps a bundle whose bytes follow from its id.
@@ -122,8 +187,8 @@ impl Bench {
         // In two pieces, as streams seal them.
         let half = bundle.payload.len() / 2;
         let pieces = vec![bundle.payload.slice(..half), bundle.payload.slice(half..)];
-        self.store
-            .put(self.now, BundleId(id), Some(durable), pieces);
+        let shard = self.owner(id);
+        self.stores[shard].put(self.now, BundleId(id), Some(durable), pieces);
         self.kept_bytes += bundle.needed_bytes();
         self.put.insert(id, bundle);
         self.kept.insert(id);
@@ -131,7 +196,8 @@ impl Bench {
     }
 
     pub fn remove(&mut self, id: u64) {
-        self.store.remove(self.now, BundleId(id));
+        let shard = self.owner(id);
+        self.stores[shard].remove(self.now, BundleId(id));
         if self.kept.remove(&id) {
             let needed = self.put[&id].needed_bytes();
             self.kept_bytes = self.kept_bytes.saturating_sub(needed);
@@ -142,7 +208,9 @@ impl Bench {
     pub fn pass(&mut self, time: Duration) {
         self.now += time;
         self.boot_ms += i64::try_from(time.as_millis()).unwrap();
-        self.store.handle_timeout(self.now);
+        for store in &mut self.stores {
+            store.handle_timeout(self.now);
+        }
         self.listen();
     }
 
@@ -153,8 +221,9 @@ impl Bench {
         next == Next::Step
     }
 
-    /// Lets the worker do all that it can.
+    /// Lets the worker do all that it can, and all shards hear of it.
     pub fn settle(&mut self) {
+        self.deaf = 0;
         for _ in 0..10_000 {
             if !self.step() {
                 return;
@@ -170,26 +239,64 @@ impl Bench {
         }
     }
 
+    /// Lets each shard listen that was notified and is not deaf.
     pub fn listen(&mut self) {
-        while let Some(event) = self.store.poll_event() {
+        let hears = |bench: &Bench, shard: usize| bench.deaf >> shard & 1 == 0;
+        let shards = self.stores.len();
+        let next = |bench: &Bench| {
+            let waits = |shard: &usize| bench.notified(*shard) > bench.heard[*shard];
+            (0..shards).find(|shard| hears(bench, *shard) && waits(shard))
+        };
+        while let Some(shard) = next(self) {
+            self.heard[shard] = self.notified(shard);
+            self.hear(shard);
+        }
+        for shard in 0..shards {
+            let silent = !hears(self, shard) || self.stores[shard].poll_event().is_none();
+            assert!(silent, "{shard} was not notified");
+        }
+        let stalls = &self.stalls;
+        let all = self.deaf > 0 || stalls.iter().all(|heard| *heard == stalls[0]);
+        assert!(all, "not all were told: {stalls:?}");
+    }
+
+    pub fn notified(&self, shard: usize) -> u64 {
+        self.notified[shard].load(Ordering::Relaxed)
+    }
+
+    fn hear(&mut self, shard: usize) {
+        while let Some(event) = self.stores[shard].poll_event() {
             match &event {
                 StoreEvent::Committed(BundleId(id)) => {
-                    self.committed.insert(*id);
+                    assert_eq!(self.owner(*id), shard, "{shard} is told of {id}");
+                    assert!(self.committed.insert(*id), "{id} is told twice");
+                }
+                StoreEvent::Loaded(BundleId(id)) => {
+                    assert_eq!(self.owner(*id), shard, "{shard} is told of {id}");
                 }
                 StoreEvent::Lost { id, .. } => {
+                    assert_eq!(self.owner(id.0), shard, "{shard} is told of {id:?}");
                     self.lost.insert(id.0);
                     self.remove(id.0);
                 }
-                _ => {}
+                StoreEvent::Stalled(_) => self.stalls[shard].push(true),
+                StoreEvent::Resumed => self.stalls[shard].push(false),
             }
             self.events.push(event);
         }
     }
 
+    /// Asks the store that has it for a payload.
+    pub fn ask(&mut self, id: u64) -> Payload {
+        let shard = self.owner(id);
+        self.stores[shard].payload(BundleId(id))
+    }
+
     /// A payload, from memory or from the disk.
     pub fn load(&mut self, id: u64) -> Option<Bytes> {
+        self.deaf = 0;
         for _ in 0..100 {
-            match self.store.payload(BundleId(id)) {
+            match self.ask(id) {
                 Payload::Here(pieces) => return Some(pieces.concat().into()),
                 Payload::Coming => drop(self.step()),
                 Payload::Lost => return None,
@@ -201,7 +308,7 @@ impl Bench {
     /// A payload, or none once it is told to be lost.
     pub fn load_or_lose(&mut self, id: u64) -> Option<Bytes> {
         for _ in 0..100 {
-            match self.store.payload(BundleId(id)) {
+            match self.ask(id) {
                 Payload::Here(pieces) => return Some(pieces.concat().into()),
                 Payload::Coming => drop(self.step()),
                 Payload::Lost => {
@@ -228,17 +335,37 @@ impl Bench {
             self.boot += 1;
             self.boot_ms = 5000;
         }
+        let shards = self.shards;
+        self.deaf = 0;
+        self.notified = counters(shards);
+        self.heard = vec![0; shards];
+        self.stalls = vec![Vec::new(); shards];
         let opened = open(
             &self.disk,
             self.limits,
+            &self.notified,
             self.boot,
             self.boot_ms,
             self.runs,
             self.now,
         );
-        (self.store, self.worker, self.report) = opened;
-        self.restored = self.store.restore();
-        let first_free = self.store.first_free_id().0;
+        (self.stores, self.worker, self.report) = opened;
+        self.restored.clear();
+        let first_free = self.stores[0].first_free_id().0;
+        for (shard, store) in self.stores.iter_mut().enumerate() {
+            let restored = store.restore();
+            assert!(restored.iter().all(|b| owner(b.id.0, shards) == shard));
+            assert!(restored.is_sorted_by_key(|bundle| bundle.id));
+            assert_eq!(store.first_free_id().0, first_free);
+            self.restored.extend(restored);
+        }
+        self.restored.sort_by_key(|bundle| bundle.id);
+        assert_eq!(
+            self.restored.len(),
+            self.restored_ids().len(),
+            "restored once"
+        );
+        assert_eq!(self.restored.len(), self.report.bundles);
         assert!(self.restored.iter().all(|bundle| bundle.id.0 < first_free));
         self.next_id = self.next_id.max(first_free);
     }

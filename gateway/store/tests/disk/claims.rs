@@ -23,14 +23,14 @@ fn what_is_released_before_its_time_is_never_written() {
         bench.settle();
     }
     assert_eq!(bench.disk.written_bytes(), 0);
-    assert_eq!(bench.store.next_timeout(), None);
+    assert_eq!(bench.stores[0].next_timeout(), None);
 }
 
 #[test]
 fn what_waits_longer_is_written() {
     let mut bench = Bench::new(LIMITS);
     bench.put(100, false);
-    assert_eq!(bench.store.next_timeout(), Some(bench.now + BEHIND));
+    assert_eq!(bench.stores[0].next_timeout(), Some(bench.now + BEHIND));
     bench.pass(BEHIND);
     bench.settle();
     bench.crash(Crash::PowerInOrder, 1, Duration::ZERO);
@@ -57,8 +57,9 @@ fn payloads_leave_memory_and_come_back_in_time() {
     });
     let ids: Vec<u64> = (0..40).map(|_| bench.put(1000, true)).collect();
     bench.settle();
-    let here =
-        |bench: &mut Bench, id: u64| matches!(bench.store.payload(BundleId(id)), Payload::Here(_));
+    let here = |bench: &mut Bench, id: u64| {
+        matches!(bench.stores[0].payload(BundleId(id)), Payload::Here(_))
+    };
     // The oldest are sent next.
     assert!(here(&mut bench, ids[0]));
     assert!(!here(&mut bench, ids[39]));
@@ -66,7 +67,7 @@ fn payloads_leave_memory_and_come_back_in_time() {
     let loaded = |event: &StoreEvent| matches!(event, StoreEvent::Loaded(BundleId(39)));
     assert!(bench.events.iter().any(loaded));
     assert!(here(&mut bench, ids[39]));
-    bench.store.expect(BundleId(ids[38]));
+    bench.stores[0].expect(BundleId(ids[38]));
     bench.settle();
     assert!(here(&mut bench, ids[38]));
 }
@@ -83,7 +84,7 @@ fn what_is_known_of_many_bundles_leaves_less_memory_to_payloads() {
             bench.settle();
         }
         let mut residents = 0;
-        bench.store.footprint(&mut |name, count| {
+        bench.stores[0].footprint(&mut |name, count| {
             if name == "resident payloads" {
                 residents = count;
             }
@@ -102,9 +103,9 @@ fn memory_that_is_not_written_slows_sources() {
     for _ in 0..8 {
         bench.put(1000, true);
     }
-    assert_eq!(bench.store.free_bytes(), 192);
+    assert_eq!(bench.stores[0].free_bytes(), 192);
     bench.settle();
-    assert_eq!(bench.store.free_bytes(), u64::MAX);
+    assert_eq!(bench.stores[0].free_bytes(), u64::MAX);
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn a_full_disk_slows_sources_loses_nothing_and_recovers() {
     bench.disk.set_capacity(Some(bench.disk.used_bytes() + 600));
     let late: Vec<u64> = (0..5).map(|_| bench.put(1000, true)).collect();
     bench.settle();
-    assert_eq!(bench.store.free_bytes(), 0);
+    assert_eq!(bench.stores[0].free_bytes(), 0);
     let stalls = |event: &&StoreEvent| matches!(event, StoreEvent::Stalled(_));
     bench.settle();
     assert_eq!(bench.events.iter().filter(stalls).count(), 1);
@@ -135,7 +136,7 @@ fn a_full_disk_slows_sources_loses_nothing_and_recovers() {
             .any(|e| matches!(e, StoreEvent::Resumed))
     );
     assert!(late.iter().all(|id| bench.committed.contains(id)));
-    assert_eq!(bench.store.free_bytes(), u64::MAX);
+    assert_eq!(bench.stores[0].free_bytes(), u64::MAX);
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn a_payload_that_looks_like_a_record_is_none() {
         urgent: true,
     };
     let (now, id) = (bench.now, BundleId(bench.next_id));
-    bench.store.put(now, id, Some(durable), vec![forged]);
+    bench.stores[0].put(now, id, Some(durable), vec![forged]);
     bench.settle();
     // Whatever is flipped, nothing of the payload becomes a bundle.
     for seed in 0..300 {

@@ -141,7 +141,7 @@ fn a_read_that_fails_for_a_moment_costs_nothing() {
     let victim = 10;
     let middle = bench.put[&victim].payload.slice(300..340);
     bench.disk.spoil_in(&middle).expect("it is on the disk");
-    let _ = bench.store.payload(BundleId(victim));
+    let _ = bench.stores[0].payload(BundleId(victim));
     bench.step();
     bench.disk.mend();
     bench.settle();
@@ -157,7 +157,7 @@ fn nothing_counts_as_lost_while_the_whole_disk_fails() {
     bench.disk.spoil_in(&middle).expect("it is on the disk");
     bench.disk.set_broken(true);
     bench.put(100, true);
-    let _ = bench.store.payload(BundleId(victim));
+    let _ = bench.stores[0].payload(BundleId(victim));
     for _ in 0..20 {
         bench.step();
     }
@@ -331,7 +331,7 @@ fn a_lost_head_is_passed_at_a_cost_that_its_payload_cannot_raise() {
     };
     let (now, id) = (bench.now, BundleId(bench.next_id));
     bench.next_id += 1;
-    bench.store.put(now, id, Some(durable), vec![hostile]);
+    bench.stores[0].put(now, id, Some(durable), vec![hostile]);
     let last = bench.put(1000, true);
     bench.settle();
     bench.disk.spoil_in(b"hostile").expect("it is written");

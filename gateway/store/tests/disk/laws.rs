@@ -1,6 +1,7 @@
 //! Whatever is done, and whenever it ends: what was told to be safe is there,
 //! and what is there is what was put.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -21,6 +22,7 @@ enum Deed {
     Fill(bool),
     Fail(bool),
     FailOnce(Fault),
+    Deaf(u64),
 }
 
 fn crash() -> impl Strategy<Value = Crash> {
@@ -58,6 +60,14 @@ fn deed() -> impl Strategy<Value = Deed> {
     ]
 }
 
+/// Deeds by several shards, some of which do not listen for a while.
+fn deed_of_shards() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        16 => deed(),
+        1 => (0u64..16).prop_map(Deed::Deaf),
+    ]
+}
+
 fn choose(bench: &Bench, index: &prop::sample::Index) -> Option<u64> {
     let kept: Vec<u64> = bench.kept.iter().copied().collect();
     (!kept.is_empty()).then(|| *index.get(&kept))
@@ -88,26 +98,39 @@ fn perform(bench: &mut Bench, deed: &Deed) {
         }
         Deed::Fail(broken) => bench.disk.set_broken(*broken),
         Deed::FailOnce(fault) => bench.disk.fail(*fault, 1),
+        Deed::Deaf(shards) => bench.deaf = *shards,
     }
 }
 
-/// The node ends and starts again; what it finds is checked.
+/// The node ends and starts again, if it had several shards with any number of
+/// them; what it finds is checked.
 fn end(bench: &mut Bench, how: Crash, seed: u64) {
     bench.disk.set_capacity(None);
     bench.disk.set_broken(false);
     let safe = bench.committed.clone();
+    let shards = bench.stores.len();
+    let owner: BTreeMap<u64, usize> = bench
+        .kept
+        .iter()
+        .map(|id| (*id, bench.owner(*id)))
+        .collect();
+    if bench.changes_shards {
+        bench.shards = 1 + seed as usize % 4;
+    }
     bench.crash(how, seed, Duration::from_secs(3));
     let restored = bench.restored_ids();
     for id in &safe {
         assert!(restored.contains(id), "{id} was safe");
     }
     if how != Crash::PowerInAnyOrder {
-        // What is durable of this node's own is a prefix of what it sealed,
-        // but for what was released.
-        let own = bench.kept.iter().filter(|id| !bench.put[id].urgent);
-        let own: Vec<u64> = own.copied().collect();
-        let durable = own.iter().take_while(|id| restored.contains(id)).count();
-        assert!(own[durable..].iter().all(|id| !restored.contains(id)));
+        // What is durable of this node's own is a prefix of what a shard
+        // sealed, but for what was released.
+        for shard in 0..shards {
+            let own = bench.kept.iter().filter(|id| !bench.put[id].urgent);
+            let own: Vec<u64> = own.copied().filter(|id| owner[id] == shard).collect();
+            let durable = own.iter().take_while(|id| restored.contains(id)).count();
+            assert!(own[durable..].iter().all(|id| !restored.contains(id)));
+        }
     }
     for found in bench.restored.clone() {
         let id = found.id.0;
@@ -123,8 +146,7 @@ fn end(bench: &mut Bench, how: Crash, seed: u64) {
 
 /// A store that has written bundles of these sizes, and whether they are urgent,
 /// and then has released some.
-fn written(sizes: Vec<(usize, bool)>, released: &[prop::sample::Index]) -> Bench {
-    let mut bench = Bench::new(LIMITS);
+fn written(mut bench: Bench, sizes: Vec<(usize, bool)>, released: &[prop::sample::Index]) -> Bench {
     for (bytes, urgent) in sizes {
         bench.put(bytes, urgent);
         bench.step();
@@ -139,6 +161,45 @@ fn written(sizes: Vec<(usize, bool)>, released: &[prop::sample::Index]) -> Bench
     bench
 }
 
+/// Three shards of a node that starts again with another number of them.
+fn three_shards() -> Bench {
+    let mut bench = Bench::sharded(LIMITS, 3);
+    bench.changes_shards = true;
+    bench
+}
+
+fn survives_any_end(mut bench: Bench, deeds: &[Deed], how: Crash, seed: u64) {
+    for deed in deeds {
+        perform(&mut bench, deed);
+    }
+    end(&mut bench, how, seed);
+    assert!(bench.lost.is_empty());
+    // Room comes back.
+    for id in bench.kept.clone() {
+        bench.remove(id);
+    }
+    bench.settle();
+    let left = bench.disk.used_bytes();
+    assert!(left <= 2 * LIMITS.segment_bytes, "{left} bytes of nothing");
+}
+
+fn stays_released(mut bench: Bench, deeds: &[Deed], how: Crash, seed: u64) {
+    for deed in deeds {
+        perform(&mut bench, deed);
+    }
+    if bench.disk.is_dying() {
+        end(&mut bench, Crash::Kill, seed);
+    }
+    bench.disk.set_capacity(None);
+    bench.disk.set_broken(false);
+    bench.recover();
+    bench.put(10, true);
+    bench.pass(LIMITS.write_behind);
+    bench.recover();
+    bench.crash(how, seed, Duration::ZERO);
+    assert_eq!(bench.restored_ids(), bench.kept);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -148,19 +209,16 @@ proptest! {
         how in crash(),
         seed in any::<u64>(),
     ) {
-        let mut bench = Bench::new(LIMITS);
-        for deed in &deeds {
-            perform(&mut bench, deed);
-        }
-        end(&mut bench, how, seed);
-        prop_assert!(bench.lost.is_empty());
-        // Room comes back.
-        for id in bench.kept.clone() {
-            bench.remove(id);
-        }
-        bench.settle();
-        let left = bench.disk.used_bytes();
-        prop_assert!(left <= 2 * LIMITS.segment_bytes, "{left} bytes of nothing");
+        survives_any_end(Bench::new(LIMITS), &deeds, how, seed);
+    }
+
+    #[test]
+    fn what_shards_were_told_to_be_safe_survives_any_end(
+        deeds in prop::collection::vec(deed_of_shards(), 1..120),
+        how in crash(),
+        seed in any::<u64>(),
+    ) {
+        survives_any_end(three_shards(), &deeds, how, seed);
     }
 
     #[test]
@@ -169,21 +227,16 @@ proptest! {
         how in crash(),
         seed in any::<u64>(),
     ) {
-        let mut bench = Bench::new(LIMITS);
-        for deed in &deeds {
-            perform(&mut bench, deed);
-        }
-        if bench.disk.is_dying() {
-            end(&mut bench, Crash::Kill, seed);
-        }
-        bench.disk.set_capacity(None);
-        bench.disk.set_broken(false);
-        bench.recover();
-        bench.put(10, true);
-        bench.pass(LIMITS.write_behind);
-        bench.recover();
-        bench.crash(how, seed, Duration::ZERO);
-        prop_assert_eq!(bench.restored_ids(), bench.kept);
+        stays_released(Bench::new(LIMITS), &deeds, how, seed);
+    }
+
+    #[test]
+    fn what_shards_release_stays_so_once_a_later_bundle_is_safe(
+        deeds in prop::collection::vec(deed_of_shards(), 1..120),
+        how in crash(),
+        seed in any::<u64>(),
+    ) {
+        stays_released(three_shards(), &deeds, how, seed);
     }
 
     #[test]
@@ -193,8 +246,9 @@ proptest! {
         place in any::<prop::sample::Index>(),
         how in prop::option::of(crash()),
         seed in any::<u64>(),
+        shards in 1usize..4,
     ) {
-        let mut bench = written(sizes, &released);
+        let mut bench = written(Bench::sharded(LIMITS, shards), sizes, &released);
         let sectors = bench.disk.sectors();
         let sectors = sectors.iter().flat_map(|(n, count)| (0..*count).map(|s| (*n, s)));
         let sectors: Vec<(u64, usize)> = sectors.collect();
@@ -236,8 +290,9 @@ proptest! {
         released in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         seed in any::<u64>(),
         kill in any::<bool>(),
+        shards in 1usize..4,
     ) {
-        let mut bench = written(sizes, &released);
+        let mut bench = written(Bench::sharded(LIMITS, shards), sizes, &released);
         let kept = bench.kept.clone();
         prop_assume!(bench.disk.flip(seed));
         let how = if kill { Crash::Kill } else { Crash::PowerInOrder };

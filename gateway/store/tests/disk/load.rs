@@ -58,7 +58,7 @@ impl Load {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         let bytes = 1000 + (self.dice >> 33) as usize % 3000;
-        if self.bench.store.free_bytes() > bytes as u64 {
+        if self.bench.stores[0].free_bytes() > bytes as u64 {
             let id = self.bench.put(bytes, true);
             self.since_pin += bytes;
             if self.since_pin > 60_000 {
@@ -175,7 +175,7 @@ fn a_disk_full_of_what_is_released_makes_room_by_itself() {
     load.bench.disk.set_capacity(Some(capacity));
     // The link is blocked: all stays, until the disk is full.
     let mut beats = 0;
-    while load.bench.store.free_bytes() > 0 {
+    while load.bench.stores[0].free_bytes() > 0 {
         load.beat();
         load.due.clear();
         beats += 1;
@@ -194,7 +194,7 @@ fn a_disk_full_of_what_is_released_makes_room_by_itself() {
         load.bench.step();
     }
     load.bench.settle();
-    assert_eq!(load.bench.store.free_bytes(), u64::MAX, "still full");
+    assert_eq!(load.bench.stores[0].free_bytes(), u64::MAX, "still full");
     let put = load.bench.put.len();
     load.most_bytes = load.bench.kept_bytes;
     for _ in 0..3000 {
@@ -219,7 +219,7 @@ fn room_that_others_took_and_gave_back_changes_nothing() {
         load.run(Duration::from_secs(5));
         load.bench.disk.set_capacity(None);
         load.run(Duration::from_secs(5));
-        assert!(load.bench.store.free_bytes() > 0, "round {round}");
+        assert!(load.bench.stores[0].free_bytes() > 0, "round {round}");
     }
     let stalls = |event: &&StoreEvent| matches!(event, StoreEvent::Stalled(_));
     let stalled = load.bench.events.iter().filter(stalls).count();

@@ -7,3 +7,5 @@ mod custody;
 mod faults;
 mod laws;
 mod load;
+mod shards;
+mod threads;
