@@ -42,7 +42,12 @@ pub enum Outcome {
 pub trait Node: Send + Sync + 'static {
     /// A session is established and authenticated. The node keeps `session`
     /// until [`Node::session_down`].
-    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>);
+    ///
+    /// `id` is the convergence layer's number for the session, unique in the
+    /// process. The node returns its own, by which all other calls name the
+    /// session: so that it may tell from the number alone what the session
+    /// belongs to.
+    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId;
 
     /// The session can take one more bundle: its transport holds less than
     /// about one bundle of unsent bytes.

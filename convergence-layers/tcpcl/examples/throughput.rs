@@ -30,8 +30,9 @@ struct Source {
 }
 
 impl Node for Source {
-    fn session_up(&self, _: SessionId, _: SessionInfo, session: Arc<dyn Session>) {
+    fn session_up(&self, id: SessionId, _: SessionInfo, session: Arc<dyn Session>) -> SessionId {
         let _ = self.session.set(session);
+        id
     }
 
     fn ready(&self, _: SessionId) {

@@ -177,7 +177,7 @@ impl State {
 }
 
 impl Node for Hearer {
-    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) {
+    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
         let mut state = self.lock();
         state.hub_run = info.incarnation.or(state.hub_run);
         state.keys.extend(info.exported_key);
@@ -189,6 +189,7 @@ impl Node for Hearer {
         state.sessions.insert(id, place);
         drop(state);
         self.changed.notify_waiters();
+        id
     }
 
     fn ready(&self, id: SessionId) {

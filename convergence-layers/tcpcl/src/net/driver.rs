@@ -36,6 +36,7 @@ pub(super) type OnUp = Box<dyn FnMut(&Established) -> Result<(), String> + Send>
 
 /// What the driver has to know of its surroundings.
 pub(super) struct Surroundings {
+    /// The session's number; the node's, once that knows of the session.
     pub(super) id: SessionId,
     pub(super) path: String,
     pub(super) node: Arc<dyn Node>,
@@ -270,7 +271,8 @@ impl<T: Transport + 'static> Driver<T> {
                     congestion_control: congestion_control(self.transport.tcp().as_fd()),
                 };
                 self.handle = Some(handle.clone());
-                self.around.node.session_up(self.around.id, info, handle);
+                let id = self.around.id;
+                self.around.id = self.around.node.session_up(id, info, handle);
             }
             Err(error) => self.core.connection_lost(&error.to_string()),
         }

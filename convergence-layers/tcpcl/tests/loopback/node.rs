@@ -7,6 +7,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer};
 
+/// The node's numbers of sessions are so much higher than theirs.
+const RENAMED: u64 = 1 << 32;
+
 /// What a session told.
 pub enum Told {
     Up(SessionId, SessionInfo, Arc<dyn Session>),
@@ -30,8 +33,10 @@ impl Recorder {
 }
 
 impl Node for Recorder {
-    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) {
+    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
+        let id = SessionId(id.0 + RENAMED);
         self.tell(Told::Up(id, info, session));
+        id
     }
 
     fn ready(&self, id: SessionId) {

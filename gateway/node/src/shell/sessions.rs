@@ -61,7 +61,7 @@ impl Shell {
 }
 
 impl Node for Shell {
-    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) {
+    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
         let hop = {
             let mut inner = self.lock();
             let hop = inner.hop_of(&info);
@@ -70,7 +70,7 @@ impl Node for Shell {
         let Some((hop, activity)) = hop else {
             tracing::warn!(peer = info.peer_node_id, remote = %info.remote, "not a configured neighbour");
             session.abort("not a configured neighbour");
-            return;
+            return id;
         };
         tracing::info!(
             peer = info.peer_node_id,
@@ -99,6 +99,7 @@ impl Node for Shell {
         if let Some(session) = refused {
             session.abort("not a configured neighbour any more");
         }
+        id
     }
 
     fn ready(&self, id: SessionId) {

@@ -397,7 +397,7 @@ impl Inner {
 }
 
 impl Node for Shell {
-    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) {
+    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
         if let Some(key) = &info.exported_key {
             self.beacons.add_key(PeerId(HOP.0), Key::new(&key.0));
         }
@@ -405,6 +405,7 @@ impl Node for Shell {
             inner.hop.up(id, session);
             inner.engine.session_up(now, id, HOP, info);
         });
+        id
     }
 
     fn ready(&self, id: SessionId) {
