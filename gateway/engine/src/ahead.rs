@@ -104,7 +104,8 @@ impl Engine {
 
     /// What one stream may have in the store beyond its credit.
     fn share_beyond_credit(&self) -> u64 {
-        let store = self.config.agent.store_bytes / 8 * STORE_EIGHTHS;
+        let store = self.config.agent.store_bytes / self.sharding.count as u64;
+        let store = store / 8 * STORE_EIGHTHS;
         store / (self.peers.stream_count() as u64).max(1)
     }
 

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use thiserror::Error;
 use underpass_bundle::{
-    self as bundle, Agent, BundleId, BundleInfo, CustodyFigures, MemoryStore, Store,
+    self as bundle, Agent, BundleId, BundleInfo, CustodyFigures, MemoryStore, Passed, Sharding,
+    Store,
 };
 use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{self as scheduler, LinkScheduler};
@@ -80,6 +81,14 @@ pub enum Action {
     },
     /// A message for a service of this node other than streams.
     Message(Message),
+    /// Give this to [`Engine::take_passed`] of another engine of the node, in
+    /// order.
+    Passed {
+        /// Which one.
+        shard: usize,
+        /// What it is to do.
+        passed: Passed,
+    },
     /// Something happened to a bundle; said for the log.
     Bundle(bundle::Event),
     /// A peer's payload was no frames.
@@ -100,6 +109,9 @@ pub enum EngineError {
     /// Peers without classes could not be served.
     #[error("the default class {0} is not configured")]
     DefaultClass(Class),
+    /// A node without any store has no engine.
+    #[error("a node has one store at least")]
+    NoStore,
 }
 
 /// The streams that have something in a bundle: their peer, which of its runs
@@ -141,6 +153,12 @@ pub struct Engine {
     pub(crate) link_times: BTreeSet<(Instant, HopId)>,
     /// What is read on while nothing can be sent.
     pub(crate) ahead: ReadAhead,
+    /// Its place among the engines of the node.
+    pub(crate) sharding: Sharding,
+    /// The routes of the whole node.
+    pub(crate) routes: Vec<bundle::Route>,
+    /// When to look again whether another engine has freed room in the store.
+    pub(crate) feed_at: Option<Instant>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
@@ -165,17 +183,25 @@ impl Engine {
     /// When the configuration contradicts itself.
     pub fn with_store(
         now: Instant,
-        mut config: EngineConfig,
+        config: EngineConfig,
         store: Box<dyn Store>,
     ) -> Result<Engine, EngineError> {
-        let mut scheduler = LinkScheduler::new(&config.scheduler)?;
+        let engines = Engine::of_shards(now, &config, vec![store])?;
+        engines.into_iter().next().ok_or(EngineError::NoStore)
+    }
+
+    /// An engine that has taken up no custody yet, of a node whose bundles have
+    /// these routes.
+    pub(crate) fn of_shard(
+        now: Instant,
+        config: EngineConfig,
+        agent: Agent,
+        mut scheduler: LinkScheduler,
+        sharding: Sharding,
+        routes: Vec<bundle::Route>,
+    ) -> Result<Engine, EngineError> {
         let beam_rate_bps = config.beam_rate_bps;
         scheduler.set_root_rate(now, beam_rate_bps);
-        if config.edge {
-            config.agent.services.insert(STREAM_SERVICE);
-        }
-        let routes = config.bundle_routes();
-        config.agent.routes.extend(routes);
         let classes: Vec<Class> = config.scheduler.classes.iter().map(|c| c.class).collect();
         if !classes.contains(&config.default_class) {
             return Err(EngineError::DefaultClass(config.default_class));
@@ -189,8 +215,8 @@ impl Engine {
             hops.insert(hop.id, state);
         }
         let ways = Ways::new(&config.hops, &config.routes);
-        let mut engine = Engine {
-            agent: Agent::with_store(config.agent.clone(), store),
+        Ok(Engine {
+            agent,
             peers: Peers::new(classes.clone(), config.default_class),
             config,
             scheduler,
@@ -213,10 +239,16 @@ impl Engine {
             ways,
             restored: RestoredStreams::default(),
             ahead: ReadAhead::default(),
-        };
-        engine.agent.restore(now);
-        engine.after_change(now);
-        Ok(engine)
+            sharding,
+            routes,
+            feed_at: None,
+        })
+    }
+
+    /// Takes up the custody that an earlier run has left.
+    pub(crate) fn restore(&mut self, now: Instant) {
+        self.agent.restore(now);
+        self.after_change(now);
     }
 
     /// The next thing to be done outside.
@@ -228,7 +260,7 @@ impl Engine {
     pub fn next_timeout(&self) -> Option<Instant> {
         let links = self.link_times.first().map(|(at, _)| *at);
         let own = self.wake_at.into_iter().chain(links);
-        let own = own.chain(self.ahead.next_timeout());
+        let own = own.chain(self.ahead.next_timeout()).chain(self.feed_at);
         let own = own.chain(self.unchanged.until);
         let own = own.chain(self.peers.next_timeout());
         own.chain(self.agent.next_timeout()).min()

@@ -45,7 +45,11 @@ impl Engine {
             classes: _,
             ways,
             restored,
+            sharding: _,
+            routes,
+            feed_at: _,
         } = self;
+        tell("routes of bundles", routes.len());
         tell("configured hops", config.hops.len());
         tell("configured routes", config.routes.len());
         agent.footprint(tell);

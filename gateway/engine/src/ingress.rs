@@ -101,6 +101,12 @@ impl Engine {
                     self.leaves_to_changed(neighbour.0, places);
                 }
                 bundle::Event::Released { id, .. } => self.is_acknowledged(id),
+                bundle::Event::Passed { shard, passed } => {
+                    self.actions.push_back(Action::Passed { shard, passed });
+                }
+                // Each engine of the node is told; one tells it on.
+                bundle::Event::StoreStalled(_) | bundle::Event::StoreResumed
+                    if self.sharding.own > 0 => {}
                 other => self.actions.push_back(Action::Bundle(other)),
             }
         }

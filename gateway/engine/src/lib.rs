@@ -30,6 +30,7 @@ mod reconfigure;
 mod restored;
 mod services;
 mod sessions;
+mod shards;
 mod snapshot;
 mod streams;
 mod takeover;

@@ -271,6 +271,10 @@ impl Engine {
             let paths = self.hops.values_mut().map(|hop| &mut hop.followed);
             let all = paths.chain([&mut self.beam]);
             let changes = all.filter_map(|followed| followed.step(now_ms));
+            // Each engine of the node follows the beam's; one tells of it.
+            let own = self.sharding.own;
+            let tells = |change: &PlanChange| own == 0 || change.link == Direction::Return;
+            let changes = changes.filter(tells);
             self.actions.extend(changes.map(Action::Plan));
         }
         self.apply_beam_rate(now);

@@ -1,7 +1,7 @@
 //! Sealing and offering: what the scheduler grants leaves the node.
 
 use std::ops::Bound::{Excluded, Unbounded};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_bundle::{self as bundle, BundleId, NeighbourId, Offer};
@@ -20,6 +20,9 @@ const LEAST_PAYLOAD_BYTES: u64 = 512;
 /// A full store frees itself piece by piece; it is filled again when at least
 /// this part (1/n) of it is free, lest bundles become ever smaller.
 const STORE_PART: u64 = 8;
+
+/// How soon a hop that waits for room in the store looks for it again.
+const LOOK_FOR_ROOM: Duration = Duration::from_millis(20);
 
 impl Engine {
     /// Sends all that may be sent now.
@@ -235,6 +238,18 @@ impl Engine {
     /// Lets hops that wait for room in the store seal again, in turn, as long
     /// as there is any.
     pub(crate) fn feed(&mut self, now: Instant) {
+        self.feed_hops(now);
+        // Room that another engine of the node frees is found by looking.
+        self.feed_at = match self.starved.is_empty() || self.sharding.count == 1 {
+            true => None,
+            false => self
+                .feed_at
+                .filter(|at| *at > now)
+                .or(Some(now + LOOK_FOR_ROOM)),
+        };
+    }
+
+    fn feed_hops(&mut self, now: Instant) {
         for _ in each(0..self.starved.len()) {
             if self.agent.free_bytes() < self.least_free() {
                 return;

@@ -33,7 +33,7 @@ impl EngineConfig {
 }
 
 impl Engine {
-    /// Takes another configuration over. Hops that it does not have are
+    /// Takes another configuration of the node over. Hops that it does not have are
     /// removed with their sessions; a neighbour without any hop left loses its
     /// streams, and the bundles that no other route leads on for. New hops
     /// have numbers that were never used before; a hop that stays has the same
@@ -53,10 +53,10 @@ impl Engine {
         self.scheduler
             .set_class_weights(&config.scheduler.classes)?;
         let before: BTreeSet<u64> = self.ways.neighbours().collect();
-        let routes_before = self.config.bundle_routes();
+        let routes = config.bundle_routes();
+        let config = config.part(self.sharding);
         let agent = &config.agent;
-        let reroutes = agent.relaying != self.config.agent.relaying
-            || !same(&routes_before, &config.bundle_routes());
+        let reroutes = agent.relaying != self.config.agent.relaying || !same(&self.routes, &routes);
 
         self.agent.set_limits(bundle::Limits {
             store_bytes: agent.store_bytes,
@@ -90,7 +90,7 @@ impl Engine {
         self.end_streams_without_a_way();
         if reroutes {
             let relaying = self.config.agent.relaying.clone();
-            let routes = self.config.bundle_routes();
+            self.routes.clone_from(&routes);
             self.agent.set_routes(now, routes, relaying);
             self.drain_agent(now);
         }

@@ -45,7 +45,7 @@ use crate::panics;
 use crate::positions::{self, Positions};
 use crate::privileged::{self, Helper, HelperError};
 use crate::security::{Security, SecurityError};
-use crate::shell::{self, NeighbourNames, Shell, StreamOutlet};
+use crate::shell::{self, Directory, Shell, StreamOutlet};
 use crate::state_files;
 use control::{Contacts, ControlError};
 use inbound::NamedClients;
@@ -212,20 +212,20 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let (congestion, congestion_controls) = links::congestion_control(&config, helper.clone());
 
     let engine_config = engine::configure(&config, incarnation, dialler.families());
-    let (store, custody) = custody::open(&config)?;
-    let mut engine = Engine::with_store(Instant::now(), engine_config, store)?;
-    if let Some(dtn_time_ms) = clock::dtn_time_ms() {
-        engine.set_clock(Instant::now(), dtn_time_ms);
+    let directory = Directory::new(&engine_config, config.node.shards());
+    let (stores, custody) = custody::open(&config, |node| directory.of_peer(node))?;
+    let mut engines = Engine::of_shards(Instant::now(), &engine_config, stores)?;
+    for engine in &mut engines {
+        if let Some(dtn_time_ms) = clock::dtn_time_ms() {
+            engine.set_clock(Instant::now(), dtn_time_ms);
+        }
+        engine.set_utc(Instant::now(), clock::utc_ms());
     }
-    engine.set_utc(Instant::now(), clock::utc_ms());
     let (inbound_sender, inbound) = mpsc::unbounded_channel();
-    let names = NeighbourNames::new(config.neighbours());
-    let shell = Shell::new(engine, names, inbound_sender);
+    let shell = Shell::new(engines, &engine_config, inbound_sender);
 
-    let mut tasks = vec![
-        background(shell::drive(shell.clone())),
-        background(congestion),
-    ];
+    let mut tasks = vec![background(congestion)];
+    tasks.extend(shell::drivers(&shell).into_iter().map(background));
     tasks.extend(custody.as_ref().map(|c| background(c.watch(shell.clone()))));
     let (deferred, exchanges) = deferred::start(&config, &shell, &dialler)?.unzip();
     tasks.extend(exchanges);
@@ -338,7 +338,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let durable = config.custody.is_durable();
     let drained = async {
         edge.drain().await;
-        while !durable && !shell.read(|engine| engine.streams(1).is_empty()) {
+        while !durable && !shell.streams(1).is_empty() {
             tokio::time::sleep(DRAIN_GLANCE).await;
         }
     };
@@ -398,7 +398,7 @@ fn interception_tasks(
             let mut outlets = config.outlets.iter();
             let far = outlets.find(|outlet| outlet.destinations.is_empty());
             let far = far.map(|outlet| outlet.node);
-            let announced = far.and_then(|far| shell.read(|e| e.announcement_of(far)));
+            let announced = far.and_then(|far| shell.read_peer(far, |e| e.announcement_of(far)));
             announced.map_or(Families::BOTH, |announced| Families {
                 ipv4: announced.ipv4,
                 ipv6: announced.ipv6,

@@ -22,6 +22,11 @@ impl Sharding {
     /// An agent that has all neighbours.
     pub const ALONE: Sharding = Sharding { own: 0, count: 1 };
 
+    /// Each of `count` agents in turn.
+    pub fn all(count: usize) -> impl Iterator<Item = Sharding> {
+        (0..count).map(move |own| Sharding { own, count })
+    }
+
     /// The agent that has a neighbour. Node numbers are often consecutive or
     /// multiples of each other, so they are mixed first (Steele, Lea and Flood
     /// 2014, `SplitMix64`).

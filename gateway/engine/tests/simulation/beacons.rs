@@ -50,8 +50,8 @@ impl World {
                 });
                 let planned: Vec<PlannedBlockage> = planned.collect();
                 let (hop, ms) = (HopId(link as u64), at(self.now));
-                self.call(number, |engine, now| {
-                    engine.set_utc(now, Some(ms));
+                self.call_all(number, |engine, now| engine.set_utc(now, Some(ms)));
+                self.call_at(number, link, |engine, now| {
                     engine.plan_blockages(now, hop, planned);
                 });
             }
@@ -89,9 +89,9 @@ impl World {
                 .collect();
             for link in due {
                 let hop = HopId(link as u64);
-                let engine = self.nodes[number].engine.as_ref();
+                let mut engines = self.nodes[number].engines.iter();
                 let signs = Signs {
-                    heard: engine.and_then(|engine| engine.last_heard(hop)),
+                    heard: engines.find_map(|engine| engine.last_heard(hop)),
                     sent: self.links[link].sent[self.end_of(link, number)]
                         .map(|at| self.start + at),
                 };
@@ -155,7 +155,7 @@ impl World {
             match event {
                 Event::Heard(_) => {
                     let hop = HopId(link as u64);
-                    self.call(node, |engine, now| {
+                    self.call_at(node, link, |engine, now| {
                         engine.heard(now, hop, now, Sign::Beacon);
                     });
                 }

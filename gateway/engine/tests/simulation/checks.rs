@@ -1,5 +1,6 @@
 //! What must hold at any time, and in the end.
 
+use underpass_bundle::CustodyFigures;
 use underpass_engine::Engine;
 
 use crate::apps::{Ended, StreamRun};
@@ -29,26 +30,28 @@ impl World {
     fn check_stores(&self) {
         let now = self.instant();
         for (number, node) in self.nodes.iter().enumerate() {
-            let Some(engine) = &node.engine else { continue };
-            let custody = engine.custody(now);
-            let used = custody.used_bytes;
+            let custody = node.engines.iter().map(|engine| engine.custody(now));
+            let custody: Vec<CustodyFigures> = custody.collect();
+            let used: u64 = custody.iter().map(|custody| custody.used_bytes).sum();
             let quota = self.schedule.nodes[number].store_bytes;
             let most = quota + quota / RECORDS + SIGNALS_BYTES;
             assert!(used <= most, "node {number} keeps {used} bytes of {quota}");
-            let undelivered = custody.undelivered_bytes;
+            let undelivered = custody.iter().map(|custody| custody.undelivered_bytes);
+            let undelivered: u64 = undelivered.sum();
             assert!(undelivered <= quota, "{undelivered} wait at node {number}");
             let count = self.schedule.nodes[number].store_bundles;
             let most = count + count / RECORDS as usize + SIGNALS;
-            assert!(custody.bundles <= most, "node {number}: {custody:?}");
+            let bundles: usize = custody.iter().map(|custody| custody.bundles).sum();
+            assert!(bundles <= most, "node {number}: {custody:?}");
         }
     }
 
     fn check_windows(&self) {
         for (number, node) in self.nodes.iter().enumerate() {
-            let Some(engine) = &node.engine else { continue };
             let plan = &self.schedule.nodes[number];
             let most = plan.window_bytes.max(FLOOR_BYTES);
-            for (_, _, info) in engine.streams(usize::MAX) {
+            let streams = node.engines.iter();
+            for (_, _, info) in streams.flat_map(|engine| engine.streams(usize::MAX)) {
                 assert!(info.unread_bytes <= most, "node {number}: {info:?}");
                 assert!(
                     info.send_buffered_bytes <= plan.send_buffer_bytes,
@@ -61,10 +64,9 @@ impl World {
     pub fn info(&self, serial: usize, end: usize) -> Option<underpass_streams::StreamInfo> {
         let stream = &self.streams[serial];
         let key = stream.ends[end].key?;
-        let engine = self.nodes[stream.node_of(end)].engine.as_ref()?;
-        let streams = engine.streams(usize::MAX);
-        let found = streams
-            .into_iter()
+        let engines = self.nodes[stream.node_of(end)].engines.iter();
+        let found = engines
+            .flat_map(|engine| engine.streams(usize::MAX))
             .find(|(peer, epoch, info)| (*peer, *epoch, info.id) == (key.peer, key.epoch, key.id));
         found.map(|(.., info)| info)
     }
@@ -90,24 +92,26 @@ impl World {
             && self
                 .nodes
                 .iter()
-                .all(|node| node.engine.as_ref().is_some_and(empty))
+                .all(|node| node.is_up() && !node.is_passing() && node.engines.iter().all(empty))
     }
 
     /// What must hold when nothing happens any more.
     pub fn check_end(&self) {
         let now = self.instant();
         for (number, node) in self.nodes.iter().enumerate() {
-            let Some(engine) = &node.engine else {
-                panic!("node {number} was not started again");
-            };
-            let stored = engine.stored_bundles(now, 10);
-            assert!(stored.is_empty(), "node {number} still has {stored:?}");
-            let streams = engine.streams(10);
-            assert!(
-                streams.is_empty(),
-                "node {number} still has {streams:?}: {}",
-                self.describe()
-            );
+            assert!(node.is_up(), "node {number} was not started again");
+            for engine in &node.engines {
+                let stored = engine.stored_bundles(now, 10);
+                assert!(stored.is_empty(), "node {number} still has {stored:?}");
+                let used = engine.custody(now).used_bytes;
+                assert_eq!(used, 0, "node {number} counts what it does not have");
+                let streams = engine.streams(10);
+                assert!(
+                    streams.is_empty(),
+                    "node {number} still has {streams:?}: {}",
+                    self.describe()
+                );
+            }
         }
         for serial in 0..self.streams.len() {
             self.check_stream_end(serial);
@@ -167,16 +171,17 @@ impl World {
             text += &format!("stream {serial}: {stream:?}\n");
         }
         for (number, node) in self.nodes.iter().enumerate() {
-            let Some(engine) = &node.engine else { continue };
             let now = self.instant();
-            text += &format!("node {number}: {:?}\n", engine.custody(now));
-            for stored in engine.stored_bundles(now, 20) {
-                text += &format!("  {stored:?}\n");
+            for (shard, engine) in node.engines.iter().enumerate() {
+                text += &format!("node {number}, shard {shard}: {:?}\n", engine.custody(now));
+                for stored in engine.stored_bundles(now, 20) {
+                    text += &format!("  {stored:?}\n");
+                }
+                for info in engine.streams(20) {
+                    text += &format!("  {info:?}\n");
+                }
+                text += &format!("  {:?}\n", engine.hops());
             }
-            for info in engine.streams(20) {
-                text += &format!("  {info:?}\n");
-            }
-            text += &format!("  {:?}\n", engine.hops());
         }
         text + &format!("{:#?}", self.schedule)
     }

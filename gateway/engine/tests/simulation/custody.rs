@@ -42,10 +42,11 @@ fn name(source: &wire::Eid, timestamp: &bp7::CreationTimestamp) -> Name {
     (node, service, timestamp.dtntime(), timestamp.seqno())
 }
 
-/// What an engine has custody of.
-pub fn custody_of(engine: &Engine, now: Instant) -> BTreeSet<Name> {
-    let stored = engine.stored_bundles(now, usize::MAX).into_iter();
+/// What a node's engines have custody of.
+pub fn custody_of(engines: &[Engine], now: Instant) -> BTreeSet<Name> {
+    let stored = engines.iter();
     stored
+        .flat_map(|engine| engine.stored_bundles(now, usize::MAX))
         .filter(|stored| stored.custody)
         .map(|stored| name(&stored.source, &stored.timestamp))
         .collect()
@@ -65,8 +66,8 @@ impl World {
     pub fn note_custody(&mut self, number: usize) {
         let now = self.instant();
         let node = &mut self.nodes[number];
-        if let Some(engine) = &node.engine {
-            node.kept = custody_of(engine, now);
+        if node.is_up() {
+            node.kept = custody_of(&node.engines, now);
             self.ledger.open.extend(&node.kept);
         }
     }
@@ -91,9 +92,7 @@ impl World {
         let now = self.instant();
         let mut stored = BTreeSet::new();
         for node in &self.nodes {
-            if let Some(engine) = &node.engine {
-                stored.extend(custody_of(engine, now));
-            }
+            stored.extend(custody_of(&node.engines, now));
         }
         let ledger = &mut self.ledger;
         ledger.open.extend(&stored);

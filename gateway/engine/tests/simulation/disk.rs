@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
+use underpass_bundle::{
+    BundleId, DurableRecord, Payload, Restored, Store, StoreEvent, destination_of,
+};
 use underpass_store::simulated::{Crash, SimulatedDisk};
 use underpass_store::{DiskStore, Identity, Limits, Next, Worker};
 
+use crate::nodes;
 use crate::random::Random;
-use crate::schedule::{DiskPlan, HowStopped};
+use crate::schedule::{DiskPlan, HowStopped, NodePlan, Schedule};
 use crate::world::{Happening, World};
 
 /// A disk that could not be written is tried again so late.
@@ -62,22 +65,35 @@ impl Disk {
         }
     }
 
-    /// The store of the node's next run, at `at` of the simulation's time.
-    pub fn open(&self, node: u64, at: Duration, now: Instant) -> (Box<dyn Store>, DiskWork) {
+    /// The stores of a node's next run, by shard, at `at` of the simulation's
+    /// time.
+    pub fn open(
+        &self,
+        schedule: &Schedule,
+        node: usize,
+        at: Duration,
+        now: Instant,
+    ) -> (Vec<Box<dyn Store>>, DiskWork) {
+        let NodePlan { number, shards, .. } = schedule.nodes[node];
         let at_ms = at.as_millis() as u64;
         let identity = Identity {
-            node,
+            node: number,
             boot: [self.boots; 16],
             boot_ms: at_ms as i64,
-            seed: Random::new(node ^ at_ms << 8 ^ u64::from(self.boots)).next(),
+            seed: Random::new(number ^ at_ms << 8 ^ u64::from(self.boots)).next(),
         };
         let limits = Limits {
             segment_bytes: self.plan.segment_bytes,
             memory_bytes: self.plan.memory_bytes,
             write_behind: Duration::from_millis(250),
         };
-        let opened = DiskStore::over(self.media.clone(), identity, limits, now, || ());
-        let (store, worker, report) = opened.expect("a disk of this node");
+        let shard_of = |restored: &Restored| {
+            let destination = destination_of(&restored.record);
+            destination.map_or(0, |to| nodes::shard_to(schedule, node, to))
+        };
+        let media = self.media.clone();
+        let opened = DiskStore::sharded(media, identity, limits, now, shards, shard_of, |_| ());
+        let (stores, worker, report) = opened.expect("a disk of this node");
         let damaged = &report.damaged;
         assert!(damaged.is_empty() || self.suspect, "{damaged:?}");
         let flags = Arc::<Flags>::default();
@@ -88,7 +104,11 @@ impl Disk {
             due: None,
             retry_at: Duration::ZERO,
         };
-        (Box::new(Watched { store, flags }), work)
+        let watched = stores.into_iter().map(|store| {
+            let flags = flags.clone();
+            Box::new(Watched { store, flags }) as Box<dyn Store>
+        });
+        (watched.collect(), work)
     }
 }
 
@@ -230,7 +250,7 @@ impl World {
         if let Some(at) = work.due {
             self.at(at, Happening::DiskWork(number));
         }
-        self.call(number, |engine, now| engine.store_moved(now));
+        self.call_all(number, |engine, now| engine.store_moved(now));
     }
 
     /// What becomes of a node's disk when the node ends.

@@ -47,7 +47,9 @@ impl World {
                 self.override_plans(link);
                 for node in self.links[link].plan.ends {
                     let hop = HopId(link as u64);
-                    self.call(node, |engine, now| engine.set_rate(now, hop, rate_bps));
+                    self.call_at(node, link, |engine, now| {
+                        engine.set_rate(now, hop, rate_bps)
+                    });
                 }
             }
             Fault::Stop { node, how, dice } => self.stop(node, how, dice),
@@ -63,7 +65,7 @@ impl World {
         if told {
             for node in self.links[link].plan.ends {
                 let hop = HopId(link as u64);
-                self.call(node, |engine, now| engine.block(now, hop, true));
+                self.call_at(node, link, |engine, now| engine.block(now, hop, true));
             }
         }
         if breaks {
@@ -96,7 +98,7 @@ impl World {
         }
         for node in self.links[link].plan.ends {
             let hop = HopId(link as u64);
-            self.call(node, |engine, now| engine.block(now, hop, false));
+            self.call_at(node, link, |engine, now| engine.block(now, hop, false));
         }
         self.dial_missing(link);
     }
@@ -121,12 +123,16 @@ impl World {
         self.note_durable(number);
         self.note_promises(number);
         self.note_custody(number);
-        if let (HowStopped::InOrder, Some(engine)) = (how, &mut self.nodes[number].engine) {
-            engine.flush_store();
+        if let HowStopped::InOrder = how {
+            self.nodes[number]
+                .engines
+                .iter_mut()
+                .for_each(Engine::flush_store);
         }
         self.crash_disk(number, how, dice);
         let node = &mut self.nodes[number];
-        node.engine = None;
+        node.engines.clear();
+        node.mailboxes.clear();
         node.ready.clear();
         node.sessions.clear();
         node.encoded.clear();
@@ -160,8 +166,8 @@ impl World {
         }
         let now = self.instant();
         let node = &mut self.nodes[number];
-        if let Some(engine) = &node.engine {
-            node.durable = custody_of(engine, now);
+        if node.is_up() {
+            node.durable = custody_of(&node.engines, now);
         }
         for stream in 0..self.streams.len() {
             for end in 0..2 {
@@ -182,11 +188,13 @@ impl World {
             self.schedule.nodes[number].number,
             self.nodes[number].incarnation,
         );
-        let stopping = self.nodes[number].engine.as_ref();
+        let schedule = &self.schedule;
+        let stopping = &self.nodes[number].engines;
         for stream in &mut self.streams {
             for end in 0..2 {
                 let other = self.schedule.nodes[stream.node_of(1 - end)].number;
-                let former = stream.ends[end].key.zip(stopping);
+                let own = stopping.get(nodes::shard_to(schedule, number, other));
+                let former = stream.ends[end].key.zip(own);
                 let former = former.is_some_and(|(key, own)| key.epoch != own.epoch_of(other));
                 if stream.node_of(end) == number && former {
                     stream.ends[end].durable = 0;
@@ -195,8 +203,9 @@ impl World {
                 // Who has reset a stream wants nothing of it.
                 let reset = matches!(stream.ends[end].ended, Some(Ended::Reset(_)));
                 // The other end may have its stream with an earlier run.
-                let other = self.nodes[stream.node_of(1 - end)].engine.as_ref();
-                let met = other.is_none_or(|engine| {
+                let other = stream.node_of(1 - end);
+                let shard = nodes::shard_to(schedule, other, stopped.0);
+                let met = self.nodes[other].engines.get(shard).is_none_or(|engine| {
                     let run = engine.run_of(stopped.0);
                     let epoch = stream.ends[1 - end].key.map(|key| key.epoch);
                     run.is_none_or(|run| run == stopped.1)
@@ -218,10 +227,8 @@ impl World {
             for end in 0..2 {
                 let run = &self.streams[stream];
                 let other = &self.nodes[run.node_of(end)];
-                let unheard = other
-                    .engine
-                    .as_ref()
-                    .is_some_and(|engine| engine.announcement_of(stopped).is_none());
+                let heard = |engine: &Engine| engine.announcement_of(stopped).is_some();
+                let unheard = other.is_up() && !other.engines.iter().any(heard);
                 if run.node_of(1 - end) == number && run.ends[end].key.is_some() && unheard {
                     self.streams[stream].unheard = true;
                     self.at(PATIENCE, Happening::GiveUp { stream, end });
@@ -248,7 +255,7 @@ impl World {
             let reset = |engine: &mut Engine, now| {
                 let _ = engine.reset(now, key, ResetCode::Cancelled, "no answer");
             };
-            self.call(node, reset);
+            self.call_for(node, key.peer, reset);
         }
     }
 
@@ -257,12 +264,11 @@ impl World {
         self.nodes[number].incarnation += 1;
         let incarnation = self.nodes[number].incarnation;
         let disk = self.nodes[number].disk.as_ref();
-        let identity = self.schedule.nodes[number].number;
-        let opened = disk.map(|disk| disk.open(identity, self.now, now));
-        let (store, work) = opened.unzip();
+        let opened = disk.map(|disk| disk.open(&self.schedule, number, self.now, now));
+        let (stores, work) = opened.unzip();
         self.nodes[number].work = work;
-        let engine = nodes::engine(&self.schedule, number, incarnation, store, now);
-        self.nodes[number].engine = Some(engine);
+        let engines = nodes::engines(&self.schedule, number, incarnation, stores, now);
+        self.nodes[number].engines = engines;
         self.wake_disk(number);
         self.watch_links(number);
         self.forgive(number);
@@ -271,7 +277,9 @@ impl World {
             if self.links[link].plan.ends.contains(&number) {
                 let hop = HopId(link as u64);
                 if self.links[link].overridden {
-                    self.call(number, |engine, now| engine.set_rate(now, hop, told_rate));
+                    self.call_at(number, link, |engine, now| {
+                        engine.set_rate(now, hop, told_rate)
+                    });
                     self.override_plans(link);
                 }
                 self.dial_missing(link);

@@ -93,6 +93,7 @@ fn schedules_meet_all_that_they_are_there_for() {
         "plan pushed",
         "plan begun",
         "plan over",
+        "passed",
     ] {
         assert!(met.contains(what), "no {what} in {met:?}");
     }

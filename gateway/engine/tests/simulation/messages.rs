@@ -38,7 +38,7 @@ impl World {
             ticket: None,
             payload: [head, body].concat().into(),
         };
-        let sent = self.call(plan.from, |engine, now| {
+        let sent = self.call_for(plan.from, peer, |engine, now| {
             engine.send_message(now, message, DAY)
         });
         match sent {

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use underpass_bundle::{self as bundle, Store};
+use underpass_bundle::{self as bundle, MemoryStore, NeighbourId, Sharding, Store};
 use underpass_cla::{Class, SessionInfo};
 use underpass_engine::{Engine, EngineConfig, HopConfig, HopId, PlanLine, RouteEntry};
 use underpass_plans::Direction;
@@ -14,14 +14,35 @@ use crate::messages;
 use crate::random::Random;
 use crate::schedule::{CLASSES, HUB, LinkPlan, Schedule};
 
-/// An engine for a node of the schedule in one of its incarnations.
-pub fn engine(
+/// The shard of a node that has a neighbour.
+fn shard_of(schedule: &Schedule, node: usize, neighbour: u64) -> usize {
+    let count = schedule.nodes[node].shards;
+    Sharding { own: 0, count }.shard_of(NeighbourId(neighbour))
+}
+
+/// The shard of a node that has a link of it.
+pub fn shard_of_link(schedule: &Schedule, node: usize, link: usize) -> usize {
+    let ends = schedule.links[link].ends;
+    let other = ends[usize::from(ends[0] == node)];
+    shard_of(schedule, node, schedule.nodes[other].number)
+}
+
+/// The shard of a node that has what goes to another one.
+pub fn shard_to(schedule: &Schedule, node: usize, peer: u64) -> usize {
+    let routes = routes(schedule, node);
+    let route = routes.iter().find(|route| route.node == peer);
+    shard_of(schedule, node, route.map_or(peer, |route| route.via))
+}
+
+/// The engines for a node of the schedule in one of its incarnations, one for
+/// each shard.
+pub fn engines(
     schedule: &Schedule,
     node: usize,
     incarnation: u64,
-    store: Option<Box<dyn Store>>,
+    stores: Option<Vec<Box<dyn Store>>>,
     now: Instant,
-) -> Engine {
+) -> Vec<Engine> {
     let plan = &schedule.nodes[node];
     let run = schedule.seed ^ (node as u64) << 32 ^ incarnation;
     let mut agent = bundle::Config::new(plan.number, Random::new(run).next());
@@ -51,15 +72,19 @@ pub fn engine(
         },
         default_class: Class(1),
     };
-    let made = match store {
-        Some(store) => Engine::with_store(now, config, store),
-        None => Engine::new(now, config),
+    let in_memory = || {
+        let stores = (0..plan.shards).map(|_| Box::<MemoryStore>::default());
+        stores.map(|store| store as Box<dyn Store>).collect()
     };
-    let mut engine = made.expect("a valid configuration");
-    if plan.clock {
-        engine.set_clock(now, 800_000_000_000 + incarnation);
+    let stores = stores.unwrap_or_else(in_memory);
+    let made = Engine::of_shards(now, &config, stores);
+    let mut engines = made.expect("a valid configuration");
+    for engine in &mut engines {
+        if plan.clock {
+            engine.set_clock(now, 800_000_000_000 + incarnation);
+        }
     }
-    engine
+    engines
 }
 
 fn classes(equal_priority: bool) -> Vec<ClassConfig> {

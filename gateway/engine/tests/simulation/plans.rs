@@ -9,6 +9,7 @@ use underpass_engine::{Engine, HopId};
 use underpass_plans::{Plan, Schedule as Followed, State};
 
 use crate::beacons::EPOCH_MS;
+use crate::nodes;
 use crate::random::Random;
 use crate::schedule::{Fault, LinkPlan, NodePlan};
 use crate::world::{Happening, World};
@@ -250,7 +251,7 @@ impl World {
             return;
         }
         let now_ms = ms(self.now);
-        self.call(number, |engine, now| engine.set_utc(now, Some(now_ms)));
+        self.call_all(number, |engine, now| engine.set_utc(now, Some(now_ms)));
         for (place, push) in pushes.iter().enumerate() {
             if push.node == number && push.at <= self.now {
                 self.push(place);
@@ -293,11 +294,18 @@ impl World {
         watch.pass(now_ms);
         let expected = watch.followed.take(plan.clone(), now_ms);
         self.met.insert("plan pushed");
-        let taken = self.call(node, |engine, now| match link {
-            None => engine.follow_forward(now, plan),
-            Some(link) => engine.follow_return(now, HopId(link as u64), plan),
-        });
-        assert_eq!(taken, Some(expected));
+        for shard in 0..self.nodes[node].engines.len() {
+            let plan = plan.clone();
+            let own = |link| nodes::shard_of_link(&self.schedule, node, link) == shard;
+            if link.is_some_and(|link| !own(link)) {
+                continue;
+            }
+            let taken = self.call(node, shard, |engine, now| match link {
+                None => engine.follow_forward(now, plan),
+                Some(link) => engine.follow_return(now, HopId(link as u64), plan),
+            });
+            assert_eq!(taken.as_ref(), Some(&expected));
+        }
     }
 
     /// An operator sets a link's rate at both ends.
@@ -325,9 +333,8 @@ impl World {
             watch.sent(now_ms, bytes);
             // Times are ms here, and less in the engine.
             if watch.is_dark(now_ms) && watch.is_dark(now_ms - 1) {
-                let engine = self.nodes[node].engine.as_ref();
                 assert!(
-                    engine.is_some_and(contradicted),
+                    self.nodes[node].engines.iter().any(contradicted),
                     "sent in a planned blockage"
                 );
             }
@@ -336,6 +343,6 @@ impl World {
 
     /// The time of day as a node's engine has it.
     fn engine_ms(&self, node: usize) -> Option<u64> {
-        self.nodes[node].engine.as_ref()?.utc_ms(self.instant())
+        self.nodes[node].engines.first()?.utc_ms(self.instant())
     }
 }

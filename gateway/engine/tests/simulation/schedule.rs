@@ -42,6 +42,8 @@ pub struct NodePlan {
     pub clock: bool,
     /// Custody survives the node's process.
     pub disk: Option<DiskPlan>,
+    /// Engines that its neighbours are divided among.
+    pub shards: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -247,6 +249,11 @@ impl Schedule {
             }
         }
         let pushes = plans::draw(seed, &nodes, &links, &faults);
+        // Another source than that of the rest, which has its own seeds.
+        let shards = &mut Random::new(seed ^ 0x7368_6172_6400_0000);
+        for plan in &mut nodes {
+            plan.shards = shards.pick(&[1, 1, 2, 3]);
+        }
         Schedule {
             seed,
             pushes,
@@ -293,6 +300,7 @@ fn node(random: &mut Random, number: u64, edge: bool) -> NodePlan {
         max_streams: random.pick(&[2, 100, 100]),
         clock: random.chance(50),
         disk: random.chance(60).then(|| disk(random)),
+        shards: 1,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use underpass_cla::{Class, EXPRESS_ROOM_BYTES, Outcome, Refusal, SessionId};
+use underpass_cla::{Class, EXPRESS_ROOM_BYTES, Outcome, Refusal, SessionId, Transfer};
 use underpass_engine::HopId;
 
 use crate::custody::{Name, name_of};
@@ -21,7 +21,7 @@ impl World {
         self.links[self.pairs[pair].link].plan.ends[end]
     }
 
-    pub fn offered(&mut self, node: usize, session: SessionId, transfer: underpass_cla::Transfer) {
+    pub fn offered(&mut self, node: usize, shard: usize, session: SessionId, transfer: Transfer) {
         let room = self.nodes[node].ready.get_mut(&session);
         let left = room.and_then(|room| match transfer.len() <= *room {
             true => Some(*room - transfer.len()),
@@ -61,14 +61,14 @@ impl World {
             // The neighbour has the bytes of the earlier transfer.
             Some(resume) => {
                 assert!(resume.offset < length);
-                let (before, name, destination) = &encoded[&resume.key];
+                let (before, name, destination) = &encoded[&(shard, resume.key)];
                 assert!(*before == raw, "other bytes are resumed");
                 self.met.insert("resumption");
                 (*name, *destination)
             }
             None => {
                 let (name, destination) = name_of(&raw);
-                let before = encoded.insert(key, (raw.clone(), name, destination));
+                let before = encoded.insert((shard, key), (raw.clone(), name, destination));
                 assert!(before.is_none());
                 self.ledger.bound.insert(name);
                 (name, destination)
@@ -134,7 +134,7 @@ impl World {
     pub fn dial_missing(&mut self, link: usize) {
         let wanted = self.links[link].wanted();
         let ends = self.links[link].plan.ends;
-        let dead = ends.iter().any(|end| self.nodes[*end].engine.is_none());
+        let dead = ends.iter().any(|end| !self.nodes[*end].is_up());
         if self.links[link].blocked || dead {
             return;
         }
@@ -159,7 +159,7 @@ impl World {
             *count -= 1;
         }
         let ends = self.links[link].plan.ends;
-        if self.links[link].blocked || ends.iter().any(|end| self.nodes[*end].engine.is_none()) {
+        if self.links[link].blocked || ends.iter().any(|end| !self.nodes[*end].is_up()) {
             return;
         }
         self.numbers += 1;
@@ -187,15 +187,18 @@ impl World {
         let Pair {
             link, class, ids, ..
         } = &self.pairs[pair];
-        let (hop, id) = (HopId(*link as u64), ids[end]);
-        let mru = self.links[*link].plan.mru_bytes;
+        let (link, class) = (*link, *class);
+        let (hop, id) = (HopId(link as u64), ids[end]);
+        let mru = self.links[link].plan.mru_bytes;
         let incarnation = class.map(|_| self.nodes[other].incarnation);
         let number = self.schedule.nodes[other].number;
-        let info = nodes::session_info(number, *class, mru, incarnation);
+        let info = nodes::session_info(number, class, mru, incarnation);
         self.pairs[pair].up[end] = true;
         self.nodes[node].sessions.insert(id, (pair, end));
         self.add_key(pair, end);
-        self.call(node, |engine, now| engine.session_up(now, id, hop, info));
+        self.call_at(node, link, |engine, now| {
+            engine.session_up(now, id, hop, info)
+        });
         self.session_ready(pair, end);
     }
 
@@ -204,9 +207,10 @@ impl World {
             return;
         }
         let node = self.node_at(pair, end);
+        let link = self.pairs[pair].link;
         let id = self.pairs[pair].ids[end];
         self.nodes[node].ready.insert(id, EXPRESS_ROOM_BYTES);
-        self.call(node, |engine, now| engine.session_ready(now, id));
+        self.call_at(node, link, |engine, now| engine.session_ready(now, id));
     }
 
     /// Breaks a session; each end notices in its own time.
@@ -242,7 +246,7 @@ impl World {
                 let node = self.node_at(number, end);
                 for (key, length) in self.pairs[number].flows[end].unfinished.clone() {
                     let part = self.part_of(length);
-                    self.call(node, |engine, _| engine.transfer_progress(key, part));
+                    self.call_at(node, link, |engine, _| engine.transfer_progress(key, part));
                 }
             }
         }
@@ -262,13 +266,13 @@ impl World {
             while let Some((key, length)) = self.pairs[pair].flows[end].unfinished.pop_first() {
                 let acknowledged = self.part_of(length);
                 let outcome = Outcome::Broken { acknowledged };
-                self.call(node, |engine, now| {
+                self.call_at(node, link, |engine, now| {
                     engine.transfer_finished(now, key, outcome)
                 });
             }
             self.nodes[node].ready.remove(&id);
             self.nodes[node].sessions.remove(&id);
-            self.call(node, |engine, now| engine.session_down(now, id));
+            self.call_at(node, link, |engine, now| engine.session_down(now, id));
         }
         self.dial_missing(link);
     }
@@ -302,9 +306,10 @@ impl World {
                 outcome,
             } => {
                 let pair = &mut self.pairs[pair];
+                let link = pair.link;
                 if !pair.broken && pair.flows[to].unfinished.remove(&key).is_some() {
                     let node = self.node_at(number, to);
-                    self.call(node, |engine, now| {
+                    self.call_at(node, link, |engine, now| {
                         engine.transfer_finished(now, key, outcome)
                     });
                 }
@@ -335,7 +340,7 @@ impl World {
         let outcome = if self.random.chance(percent) {
             Err(Refusal::NoResources)
         } else {
-            let taken = self.call(node, |engine, now| {
+            let taken = self.call_at(node, link, |engine, now| {
                 engine.admit(now, id, Some(length))?;
                 engine.receive(now, id, engine.decoder().decode(&raw))
             });

@@ -6,6 +6,7 @@ use underpass_engine::StreamKey;
 use underpass_streams::{Epoch, Event, Open, Target};
 
 use crate::apps::{End, Ended};
+use crate::nodes;
 use crate::world::{Happening, World};
 
 impl World {
@@ -21,7 +22,9 @@ impl World {
             client: None,
             report_connected: plan.report_connected,
         };
-        let key = self.call(plan.opener, |engine, now| engine.open(now, peer, open));
+        let key = self.call_for(plan.opener, peer, |engine, now| {
+            engine.open(now, peer, open)
+        });
         match key {
             Some(Ok(key)) => {
                 self.streams[serial].ends[0].key = Some(key);
@@ -122,7 +125,9 @@ impl World {
         let first = stream.ends[end].written + stream.ends[end].received == 0;
         // Events that follow find the stream as the application left it.
         let now = self.instant();
-        let Some(engine) = self.nodes[node].engine.as_mut() else {
+        let peer = self.schedule.nodes[stream.node_of(1 - end)].number;
+        let shard = nodes::shard_to(&self.schedule, node, peer);
+        let Some(engine) = self.nodes[node].engines.get_mut(shard) else {
             return;
         };
         if let Some(key) = stream.ends[end].key.filter(|_| end == 1 && first) {
@@ -130,7 +135,7 @@ impl World {
         }
         let again = stream.work(serial, end, engine, now);
         self.streams[serial] = stream;
-        self.call(node, |_, _| ());
+        self.call(node, shard, |_, _| ());
         if let Some(pause) = again {
             self.work_at(self.now + pause, serial, end);
         }

@@ -1,11 +1,11 @@
 //! Nodes, links and applications in one virtual time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_beacon::{BEACON_BYTES, Endpoint};
-use underpass_bundle as bundle;
+use underpass_bundle::{self as bundle, Passed};
 use underpass_cla::{Class, SessionId};
 use underpass_engine::{Action, Engine, LinkChange, StreamKey};
 
@@ -21,8 +21,8 @@ use crate::schedule::{CALM, Fault, Schedule};
 
 /// A node of the network.
 pub struct Node {
-    /// `None` while it is stopped.
-    pub engine: Option<Engine>,
+    /// By shard; none while it is stopped.
+    pub engines: Vec<Engine>,
     pub incarnation: u64,
     /// What outlives its process.
     pub disk: Option<Disk>,
@@ -33,9 +33,9 @@ pub struct Node {
     pub ready: BTreeMap<SessionId, u64>,
     /// Sessions that are up, with their pair and end.
     pub sessions: BTreeMap<SessionId, (usize, usize)>,
-    /// What was offered, by the first transfer of it, with its name and
-    /// destination.
-    pub encoded: HashMap<u64, (Bytes, Name, u64)>,
+    /// What was offered, by the shard and its first transfer of it, with its
+    /// name and destination.
+    pub encoded: HashMap<(usize, u64), (Bytes, Name, u64)>,
     /// While it is stopped: what it had custody of.
     pub kept: BTreeSet<Name>,
     /// Of its own, what its disk is known to have, or was handed on.
@@ -45,6 +45,9 @@ pub struct Node {
     pub beacons: BTreeMap<usize, Endpoint>,
     /// Deadlines served at one moment.
     pub spun: (Duration, u32),
+    /// What shards have passed to others and these have not taken yet: by the
+    /// two shards, in order.
+    pub mailboxes: BTreeMap<(usize, usize), VecDeque<Passed>>,
 }
 
 /// What happens at its time.
@@ -69,6 +72,12 @@ pub enum Happening {
     },
     Fault(Fault),
     DiskWork(usize),
+    /// A shard takes what another one has passed to it.
+    Passed {
+        node: usize,
+        from: usize,
+        to: usize,
+    },
     Datagram {
         link: usize,
         to: usize,
@@ -126,6 +135,21 @@ pub struct World {
     pub numbers: u64,
 }
 
+impl Node {
+    pub fn is_up(&self) -> bool {
+        !self.engines.is_empty()
+    }
+
+    /// Whether something is under way between its shards.
+    pub fn is_passing(&self) -> bool {
+        self.mailboxes.values().any(|passed| !passed.is_empty())
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.engines.iter().filter_map(Engine::next_timeout).min()
+    }
+}
+
 impl World {
     pub fn new(schedule: Schedule) -> World {
         let start = Instant::now();
@@ -134,10 +158,10 @@ impl World {
             let disk = plan.disk.clone().map(Disk::new);
             let opened = disk
                 .as_ref()
-                .map(|disk| disk.open(plan.number, Duration::ZERO, start));
-            let (store, work) = opened.unzip();
+                .map(|disk| disk.open(&schedule, node, Duration::ZERO, start));
+            let (stores, work) = opened.unzip();
             Node {
-                engine: Some(nodes::engine(&schedule, node, 1, store, start)),
+                engines: nodes::engines(&schedule, node, 1, stores, start),
                 incarnation: 1,
                 disk,
                 work,
@@ -149,6 +173,7 @@ impl World {
                 streams: HashMap::new(),
                 beacons: BTreeMap::new(),
                 spun: (Duration::ZERO, 0),
+                mailboxes: BTreeMap::new(),
             }
         });
         let mut world = World {
@@ -238,7 +263,7 @@ impl World {
     pub fn next_time(&self) -> Option<Duration> {
         let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
         let deadlines = self.nodes.iter().filter_map(|node| {
-            let deadline = node.engine.as_ref()?.next_timeout()?;
+            let deadline = node.next_timeout()?;
             Some(deadline.saturating_duration_since(self.start))
         });
         let beacon = self.next_beacon();
@@ -256,7 +281,7 @@ impl World {
         let now = self.instant();
         for number in 0..self.nodes.len() {
             let node = &mut self.nodes[number];
-            let deadline = node.engine.as_ref().and_then(Engine::next_timeout);
+            let deadline = node.next_timeout();
             if deadline.is_some_and(|at| at <= now) {
                 let spins = if node.spun.0 == self.now {
                     node.spun.1 + 1
@@ -269,7 +294,12 @@ impl World {
                     self.describe()
                 );
                 self.nodes[number].spun = (self.now, spins);
-                self.call(number, |engine, now| engine.handle_timeout(now));
+                for shard in 0..self.nodes[number].engines.len() {
+                    let deadline = self.nodes[number].engines[shard].next_timeout();
+                    if deadline.is_some_and(|at| at <= now) {
+                        self.call(number, shard, |engine, now| engine.handle_timeout(now));
+                    }
+                }
             }
         }
     }
@@ -285,32 +315,82 @@ impl World {
         self.trace = Random::new(mixed).next();
     }
 
-    /// Calls a node's engine, and does what it then wants done.
+    /// Calls each engine of a node.
+    pub fn call_all(&mut self, node: usize, call: impl Fn(&mut Engine, Instant)) {
+        for shard in 0..self.nodes[node].engines.len() {
+            self.call(node, shard, &call);
+        }
+    }
+
+    /// Calls the engine of a node that has a link.
+    pub fn call_at<R>(
+        &mut self,
+        node: usize,
+        link: usize,
+        call: impl FnOnce(&mut Engine, Instant) -> R,
+    ) -> Option<R> {
+        let shard = nodes::shard_of_link(&self.schedule, node, link);
+        self.call(node, shard, call)
+    }
+
+    /// Calls the engine of a node that has the streams with a peer.
+    pub fn call_for<R>(
+        &mut self,
+        node: usize,
+        peer: u64,
+        call: impl FnOnce(&mut Engine, Instant) -> R,
+    ) -> Option<R> {
+        let shard = nodes::shard_to(&self.schedule, node, peer);
+        self.call(node, shard, call)
+    }
+
+    /// Calls an engine of a node, and does what it then wants done.
     pub fn call<R>(
         &mut self,
         node: usize,
+        shard: usize,
         call: impl FnOnce(&mut Engine, Instant) -> R,
     ) -> Option<R> {
         let now = self.instant();
-        let engine = self.nodes[node].engine.as_mut()?;
+        let engine = self.nodes[node].engines.get_mut(shard)?;
         let result = call(engine, now);
         let mut actions = 0;
         while let Some(action) = self.nodes[node]
-            .engine
-            .as_mut()
+            .engines
+            .get_mut(shard)
             .and_then(Engine::poll_action)
         {
             actions += 1;
             assert!(actions < MOST_ACTIONS, "node {node} never stops acting");
-            self.act(node, action);
+            self.act(node, shard, action);
         }
         self.wake_disk(node);
         Some(result)
     }
 
-    pub fn act(&mut self, node: usize, action: Action) {
+    /// Another thread takes it when its turn comes.
+    fn pass(&mut self, node: usize, from: usize, to: usize, passed: Passed) {
+        self.met.insert("passed");
+        let mailboxes = &mut self.nodes[node].mailboxes;
+        mailboxes.entry((from, to)).or_default().push_back(passed);
+        let late = self.random.ms(0, 3);
+        self.at(self.now + late, Happening::Passed { node, from, to });
+    }
+
+    fn take_passed(&mut self, node: usize, from: usize, to: usize) {
+        let mailbox = self.nodes[node].mailboxes.get_mut(&(from, to));
+        if let Some(passed) = mailbox.and_then(VecDeque::pop_front) {
+            self.call(node, to, |engine, now| engine.take_passed(now, passed));
+        }
+    }
+
+    pub fn act(&mut self, node: usize, own: usize, action: Action) {
         match action {
-            Action::Offer { session, transfer } => self.offered(node, session, transfer),
+            Action::Passed { shard, passed } => {
+                assert_ne!(own, shard);
+                self.pass(node, own, shard, passed);
+            }
+            Action::Offer { session, transfer } => self.offered(node, own, session, transfer),
             Action::SetRate { session, .. } | Action::Suspend { session, .. } => {
                 assert!(self.nodes[node].sessions.contains_key(&session));
             }
@@ -355,10 +435,12 @@ impl World {
             | bundle::Event::StoreResumed
             | bundle::Event::Discarded { .. }
             | bundle::Event::Restored { .. } => disk.is_some(),
-            // What a flipped bit was in.
-            bundle::Event::Deleted { reason, .. } => {
+            // What a flipped bit was in; or what was passed to a shard whose
+            // store has filled meanwhile: its custodian still has it.
+            bundle::Event::Deleted { id, reason, .. } => {
+                let passed = id.is_none() && self.schedule.nodes[node].shards > 1;
                 *reason == bundle::DeleteReason::DepletedStorage
-                    && disk.is_some_and(|disk| disk.flipped > 0)
+                    && disk.is_some_and(|disk| disk.flipped > 0 || passed)
             }
             _ => false,
         };
@@ -374,6 +456,7 @@ impl World {
             Happening::Dial { link, class } => self.dialled(link, class),
             Happening::Fault(fault) => self.fault(fault),
             Happening::DiskWork(node) => self.work_disk(node),
+            Happening::Passed { node, from, to } => self.take_passed(node, from, to),
             Happening::Datagram { link, to, datagram } => {
                 self.datagram_arrives(link, to, &datagram);
             }

@@ -64,7 +64,7 @@ pub async fn change_path(
     check_rate(change.receive_rate_bps)?;
     check_follow(change.follow_plan, change.rate_bps)?;
     let hop = state.hop(&name)?;
-    state.shell.with(|engine, now| {
+    state.shell.with_hop(hop, |engine, now| {
         if let Some(rate) = change.rate_bps {
             engine.set_rate(now, hop, rate);
         }
@@ -125,7 +125,7 @@ pub struct BeamView {
 
 /// GET /v1/beam
 pub async fn beam(State(state): State<Arc<ApiState>>) -> Reply<BeamView> {
-    Reply(state.shell.read(|engine| BeamView {
+    Reply(state.shell.read_any(|engine| BeamView {
         rate_bps: engine.beam_rate_bps(),
         follow_plan: !engine.beam_rate_by_operator(),
     }))
@@ -151,7 +151,7 @@ pub async fn change_beam(
     check_rate(change.rate_bps)?;
     check_follow(change.follow_plan, change.rate_bps)?;
     if let Some(follow) = change.follow_plan {
-        state.shell.with(|engine, now| match follow {
+        state.shell.with_each(|engine, now| match follow {
             true => engine.reset_beam_rate(now),
             false => engine.set_beam_rate(now, engine.beam_rate_bps()),
         });
@@ -160,7 +160,7 @@ pub async fn change_beam(
     if let Some(rate) = change.rate_bps {
         state
             .shell
-            .with(|engine, now| engine.set_beam_rate(now, rate));
+            .with_each(|engine, now| engine.set_beam_rate(now, rate));
         tracing::info!(rate_bps = rate, "beam changed by the local API");
     }
     Ok(beam(state).await)
@@ -195,7 +195,7 @@ pub async fn plan_blockages(
     );
     state
         .shell
-        .with(|engine, now| engine.plan_blockages(now, hop, planned));
+        .with_hop(hop, |engine, now| engine.plan_blockages(now, hop, planned));
     state.path(&name).map(Reply)
 }
 
@@ -248,7 +248,7 @@ fn unknown_path(name: &str) -> Problem {
 
 impl ApiState {
     fn hop(&self, name: &str) -> Result<HopId, Problem> {
-        let hop = self.shell.read(|engine| engine.hop_named(name));
+        let hop = self.shell.hop_named(name);
         hop.ok_or_else(|| unknown_path(name))
     }
 
@@ -264,19 +264,17 @@ impl ApiState {
         let hops: Vec<HopSnapshot> = match named {
             Some(id) => self
                 .shell
-                .read(|engine| engine.hop(id))
+                .read_hop(id, |engine| engine.hop(id))
                 .into_iter()
                 .collect(),
             None => self.shell.hops(),
         };
-        self.shell.with(|engine, now| {
-            for hop in &hops {
-                match said.source {
-                    Sayer::Operator => engine.block(now, hop.id, blocked),
-                    Sayer::Modem => engine.block_by_modem(now, hop.id, blocked),
-                }
-            }
-        });
+        for hop in hops.iter().map(|hop| hop.id) {
+            self.shell.with_hop(hop, |engine, now| match said.source {
+                Sayer::Operator => engine.block(now, hop, blocked),
+                Sayer::Modem => engine.block_by_modem(now, hop, blocked),
+            });
+        }
         tracing::info!(path, blocked, source = ?said.source, "blockage set by the local API");
         let paths = hops.into_iter().map(|hop| hop.name).collect();
         Ok(Blockage { paths, blocked })

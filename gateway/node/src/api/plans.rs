@@ -212,7 +212,7 @@ impl TerminalPlanView {
 impl ApiState {
     /// The plans at this moment.
     pub fn plans_view(&self) -> PlansView {
-        let followed = self.shell.read(|engine| engine.plans(Instant::now()));
+        let followed = self.shell.plans(Instant::now());
         let hops = self.shell.hops();
         let now_ms = self.control_clock.now_ms();
         let followed = followed.iter().filter_map(|plan| PlanView::of(plan, &hops));

@@ -57,9 +57,7 @@ pub async fn streams(
     State(state): State<Arc<ApiState>>,
     Query(limit): Query<Limit>,
 ) -> Json<Vec<StreamView>> {
-    let rows = state
-        .shell
-        .read(|engine| engine.streams(limit.limit.min(MOST_ROWS)));
+    let rows = state.shell.streams(limit.limit.min(MOST_ROWS));
     let views = rows.into_iter().map(|(peer, epoch, info)| StreamView {
         peer,
         epoch: epoch.0,
@@ -114,9 +112,7 @@ pub async fn custody(
     Query(limit): Query<Limit>,
 ) -> Json<CustodyList> {
     let now = Instant::now();
-    let rows = state
-        .shell
-        .read(|engine| engine.stored_bundles(now, limit.limit.min(MOST_ROWS)));
+    let rows = state.shell.stored_bundles(now, limit.limit.min(MOST_ROWS));
     let held = rows.into_iter().map(|bundle| BundleView {
         id: bundle.id.0,
         source: bundle.source.to_string(),

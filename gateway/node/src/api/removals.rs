@@ -27,7 +27,7 @@ pub async fn reset_stream(
 ) -> Result<StatusCode, Problem> {
     let epoch = match run.epoch {
         Some(epoch) => Epoch(epoch),
-        None => state.shell.read(|engine| engine.epoch_of(peer)),
+        None => state.shell.read_peer(peer, |engine| engine.epoch_of(peer)),
     };
     let key = StreamKey {
         peer,
@@ -46,10 +46,7 @@ pub async fn cancel_bundle(
     State(state): State<Arc<ApiState>>,
     Path(id): Path<u64>,
 ) -> Result<StatusCode, Problem> {
-    let cancelled = state
-        .shell
-        .with(|engine, now| engine.cancel(now, BundleId(id)));
-    if !cancelled {
+    if !state.shell.cancel(BundleId(id)) {
         return Err(Problem::not_found(format!("there is no bundle {id}")));
     }
     tracing::info!(bundle = id, "bundle given up by the local API");

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
+use underpass_bundle::MemoryStore;
 use underpass_cla::{Class, Node, PathFigures, Session, SessionId, SessionInfo, Transfer};
 use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
-use underpass_engine::{Engine, StreamKey};
+use underpass_engine::{Engine, HopId, StreamKey};
 use underpass_streams::{Open, Target};
 
 use super::routes::BODY_BYTES;
@@ -20,7 +21,6 @@ use crate::config::{Config, Current};
 use crate::run::engine::configure;
 use crate::run::reports::{Made, Reporter};
 use crate::security::Security;
-use crate::shell::NeighbourNames;
 
 mod access;
 mod announcements;
@@ -90,13 +90,13 @@ impl World {
         let current = Current::new(config);
         let config = current.get();
         let engine = configure(&config, 7, Families::BOTH);
-        let engine = Engine::new(Instant::now(), engine).unwrap();
-        let names = NeighbourNames::new(config.neighbours());
+        let store = Box::new(MemoryStore::default());
+        let engines = Engine::of_shards(Instant::now(), &engine, vec![store]).unwrap();
         let (inbound, _) = mpsc::unbounded_channel();
         let dialler = Arc::new(Dialler::new(config.edge.dial.clone()));
         let outlet = Arc::new(DirectOutlet::new(dialler));
         let edge = Edge::start(&config.edge, config.classifier().unwrap(), outlet).unwrap();
-        let shell = Shell::new(engine, names, inbound);
+        let shell = Shell::new(engines, &engine, inbound);
         let started = Instant::now();
         let control_clock = Arc::new(ControlClock::default());
         let (report_sender, made) = ReportSender::new(7, started);
@@ -192,7 +192,7 @@ impl World {
         let opened = self
             .state
             .shell
-            .with(|engine, now| engine.open(now, 1, open));
+            .with_hop(HopId(0), |engine, now| engine.open(now, 1, open));
         opened.unwrap()
     }
 }

@@ -392,7 +392,7 @@ impl ApiState {
     }
 
     pub(super) fn custody(&self) -> CustodyView {
-        let figures = self.shell.read(|engine| engine.custody(Instant::now()));
+        let figures = self.shell.custody(Instant::now());
         let classes = figures.classes.iter().map(|(class, figures)| {
             let view = CustodyClassView {
                 bundles: figures.bundles,

@@ -28,6 +28,9 @@ impl Role {
     }
 }
 
+/// Shards where it is not said how many; more would leave each little to do.
+const MOST_SHARDS: usize = 16;
+
 /// Who this node is.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +47,9 @@ pub struct NodeConfig {
     pub drain_s: u64,
     /// Worker threads. Default: one per core.
     pub threads: Option<usize>,
+    /// Parts of the node that work at once, each for some of its neighbours,
+    /// 1 to 64. Default: at terminals 1, else one per core, 16 at most.
+    pub shards: Option<usize>,
     /// Whether the process gives away, at its start, the rights that it does
     /// not need. Default true.
     #[serde(default = "default_confine")]
@@ -74,6 +80,20 @@ impl NodeConfig {
         if self.threads == Some(0) {
             problems.push("node.threads = 0: must be at least 1".to_owned());
         }
+        if let Some(shards) = self.shards
+            && !(1..=64).contains(&shards)
+        {
+            problems.push(format!("node.shards = {shards}: must be 1 to 64"));
+        }
+    }
+
+    /// The parts of the node that work at once.
+    pub fn shards(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.shards.unwrap_or_else(|| match self.role {
+            Role::Terminal => 1,
+            Role::Hub | Role::Relay => cores().min(MOST_SHARDS),
+        })
     }
 }
 
@@ -112,6 +132,29 @@ impl LogConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         if let Err(error) = EnvFilter::builder().parse(&self.level) {
             problems.push(format!("log.level: {error}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_few_by_default_and_bounded() {
+        let problems = |keys: &str| {
+            let text = format!("number = 1\nrole = \"hub\"\n{keys}");
+            let node: NodeConfig = toml::from_str(&text).expect("all keys are known");
+            let mut problems = Vec::new();
+            node.check(&mut problems);
+            (node.shards(), problems)
+        };
+        let (shards, problems_found) = problems("");
+        assert!((1..=MOST_SHARDS).contains(&shards) && problems_found.is_empty());
+        assert_eq!(problems("shards = 64"), (64, vec![]));
+        for wrong in [0, 65] {
+            let told = format!("node.shards = {wrong}: must be 1 to 64");
+            assert_eq!(problems(&format!("shards = {wrong}")), (wrong, vec![told]));
         }
     }
 }

@@ -40,7 +40,7 @@ impl Opener {
             }
             return Ok(opened);
         };
-        let hop_of = |name: &str| shell.read(|engine| engine.hop_named(name));
+        let hop_of = |name: &str| shell.hop_named(name);
         for path in &config.paths {
             if let Some(hop) = hop_of(&path.name) {
                 let beacons = self.open_path(config, path, hop, key.as_ref())?;

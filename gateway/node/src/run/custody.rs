@@ -5,12 +5,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::statfs::{FsType, TMPFS_MAGIC};
 use nix::unistd::AccessFlags;
 use tokio::sync::Notify;
-use underpass_bundle::{MemoryStore, Store};
+use underpass_bundle::{MemoryStore, Restored, Store, destination_of};
 use underpass_store::{Handle, Limits, Monitor, OpenError, Report};
 
 use crate::allocator;
@@ -110,33 +111,64 @@ fn free_bytes(dir: &Path) -> io::Result<Option<u64>> {
     Ok(Some(free))
 }
 
-/// A store on disk, seen from outside the engine.
+/// The stores on a disk, seen from outside the engines.
 pub struct Custody {
     handle: Handle,
-    moved: Arc<Notify>,
+    /// By shard: its store has something to hear.
+    moved: Arc<[Moved]>,
+    /// Any has.
+    any: Arc<Notify>,
 }
 
-/// Opens the store; with a disk, restores what an earlier run has left.
-pub fn open(config: &Config) -> Result<(Box<dyn Store>, Option<Custody>), OpenError> {
+#[derive(Debug, Default)]
+struct Moved(AtomicBool);
+
+impl Moved {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// By shard.
+type Stores = Vec<Box<dyn Store>>;
+
+/// Opens a store for each shard; with a disk, restores what an earlier run has
+/// left, where `shard_of` says which shard has a node.
+pub fn open(
+    config: &Config,
+    shard_of: impl Fn(u64) -> usize,
+) -> Result<(Stores, Option<Custody>), OpenError> {
     let custody = &config.custody;
+    let shards = config.node.shards();
     if !custody.is_durable() {
-        return Ok((Box::new(MemoryStore::default()), None));
+        let stores = (0..shards).map(|_| Box::<MemoryStore>::default());
+        return Ok((stores.map(|store| store as Box<dyn Store>).collect(), None));
     }
     let limits = Limits {
         segment_bytes: custody.segment_bytes,
         memory_bytes: custody.memory_bytes(config.node.role),
         write_behind: Duration::from_millis(custody.write_behind_ms),
     };
-    let moved = Arc::new(Notify::new());
-    let notify = moved.clone();
+    let any = Arc::new(Notify::new());
+    let moved: Arc<[Moved]> = (0..shards).map(|_| Moved::default()).collect();
+    let notify = {
+        let (any, moved) = (any.clone(), moved.clone());
+        move |shard: usize| {
+            moved[shard].0.store(true, Ordering::Release);
+            any.notify_one();
+        }
+    };
     let dir = custody.dir(&config.node.state_dir);
     let started = Instant::now();
-    let opened = underpass_store::open(&dir, config.node.number, limits, started, move || {
-        notify.notify_one();
-    });
-    let (store, handle, report) = opened?;
+    let node = config.node.number;
+    let assign = |restored: &Restored| destination_of(&restored.record).map_or(0, &shard_of);
+    let opened = underpass_store::open_sharded(&dir, node, limits, started, shards, assign, notify);
+    let (stores, handle, report) = opened?;
     announce(&report, started.elapsed());
-    Ok((Box::new(store), Some(Custody { handle, moved })))
+    let stores = stores
+        .into_iter()
+        .map(|store| Box::new(store) as Box<dyn Store>);
+    Ok((stores.collect(), Some(Custody { handle, moved, any })))
 }
 
 fn announce(report: &Report, took: Duration) {
@@ -171,22 +203,26 @@ impl Custody {
         self.handle.monitor()
     }
 
-    /// Tells the engine when its store has done something. Runs until dropped.
+    /// Tells the engines when their store has done something. Runs until dropped.
     pub fn watch(&self, shell: Arc<Shell>) -> impl Future<Output = ()> + Send + use<> {
-        let moved = self.moved.clone();
+        let (moved, any) = (self.moved.clone(), self.any.clone());
         let monitor = self.monitor();
         let mut failed = 0;
+        let tell = move || {
+            let moved = moved.iter().enumerate().filter(|(_, moved)| moved.take());
+            moved.for_each(|(shard, _)| shell.store_moved(shard));
+        };
         async move {
             loop {
-                moved.notified().await;
+                any.notified().await;
                 let give_back_at = tokio::time::Instant::now() + GIVE_BACK_AFTER;
                 tell_failed(&monitor, &mut failed);
-                shell.with(|engine, now| engine.store_moved(now));
-                while tokio::time::timeout_at(give_back_at, moved.notified())
+                tell();
+                while tokio::time::timeout_at(give_back_at, any.notified())
                     .await
                     .is_ok()
                 {
-                    shell.with(|engine, now| engine.store_moved(now));
+                    tell();
                 }
                 let _ = tokio::task::spawn_blocking(allocator::trim).await;
             }
@@ -195,7 +231,7 @@ impl Custody {
 
     /// Returns when all custody is durable, or cannot be.
     pub async fn close(self, shell: &Shell) {
-        shell.with(|engine, _| engine.flush_store());
+        shell.with_each(|engine, _| engine.flush_store());
         // The store's thread ends when it has written all.
         let _ = tokio::task::spawn_blocking(move || self.handle.close()).await;
     }

@@ -30,7 +30,8 @@ pub(super) async fn follow(dialler: Arc<Dialler>, shell: Arc<Shell>) {
             ipv4: families.ipv4,
             ipv6: families.ipv6,
         };
-        if shell.with(|engine, now| engine.set_reaches(now, reaches)) {
+        let changed = shell.with_each(|engine, now| engine.set_reaches(now, reaches));
+        if changed.contains(&true) {
             let (ipv4, ipv6) = (families.ipv4, families.ipv6);
             tracing::info!(ipv4, ipv6, "address families reached by this node's routes");
         }

@@ -29,7 +29,7 @@ use crate::config::{
 use crate::interception::Interceptor;
 use crate::logging::Level;
 use crate::privileged::HelperError;
-use crate::shell::{NeighbourNames, Shell, StreamOutlet};
+use crate::shell::{Shell, StreamOutlet};
 
 /// Why what runs stays as it is.
 #[derive(Debug, Error)]
@@ -175,13 +175,12 @@ impl Reloader {
         let families = parts.dialler.families();
         let engine =
             engine::configure_numbered(&config, parts.incarnation, families, &hops.numbers);
-        let names = NeighbourNames::new(config.neighbours());
         for name in &hops.closed {
             parts.links.remove_path(name);
         }
         // The classes and their order are as before, and the scheduler asks for
         // no more: this does not fail.
-        parts.shell.reconfigure(engine, names)?;
+        parts.shell.reconfigure(&engine)?;
         self.change_beacons(&state, &running, &config, &hops);
         for (path, beacons) in hops.opened {
             if let (Some(all), Some(beacons)) = (parts.shell.beacons(), beacons) {

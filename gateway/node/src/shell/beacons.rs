@@ -82,7 +82,8 @@ impl Node for BeaconReceiver {
 
     fn heard(&self, peer: PeerId, at: Instant) {
         if let Some(shell) = self.0.upgrade() {
-            shell.with(|engine, now| engine.heard(now, HopId(peer.0), at, Sign::Beacon));
+            let hop = HopId(peer.0);
+            shell.with_hop(hop, |engine, now| engine.heard(now, hop, at, Sign::Beacon));
         }
     }
 
@@ -107,24 +108,27 @@ impl Shell {
 
     /// The sessions of a hop; no other is looked at.
     pub(super) fn sessions_of(&self, hop: HopId) -> Vec<Arc<dyn Session>> {
-        let inner = self.lock();
+        let shard = self.directory().of_hop(hop);
+        let inner = self.lock(shard);
         let ids = inner.engine.sessions_of(hop).into_iter();
         ids.filter_map(|id| inner.sessions.get(&id).cloned())
             .collect()
     }
 
-    /// Asks the sessions of silent links what they have heard, before these
-    /// are judged.
-    pub(super) fn look_at_due_links(&self) {
-        for hop in self.read(|engine| engine.links_due(timer::now())) {
+    /// Asks the sessions of a shard's silent links what they have heard, before
+    /// these are judged.
+    pub(super) fn look_at_due_links(&self, shard: usize) {
+        let due = self.lock(shard).engine.links_due(timer::now());
+        for hop in due {
             self.signs(hop);
         }
     }
 
     /// What the hop's sessions have heard and sent; the engine learns of it.
     fn signs(&self, hop: HopId) -> Signs {
+        let shard = self.directory().of_hop(hop);
         {
-            let inner = self.lock();
+            let inner = self.lock(shard);
             if inner.links.still(hop).is_some() {
                 return Signs {
                     heard: inner.engine.last_heard(hop),
@@ -135,7 +139,7 @@ impl Shell {
         let readings = self.look_at(hop).into_iter();
         let ago = readings.filter_map(|reading| reading.figures.heard_ago);
         let ago = ago.min();
-        self.with_inner(|inner, now| {
+        self.with_inner(shard, |inner, now| {
             let at = ago.and_then(|ago| now.checked_sub(ago));
             if let Some(at) = at {
                 inner.engine.heard(now, hop, at, Sign::Session);

@@ -1,32 +1,45 @@
 //! A stream of the engine as the edge sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode};
 use underpass_engine::StreamKey;
 use underpass_streams::ResetCode;
 
+use super::Shell;
+use super::shard::Inner;
 use super::streams::{Entry, code_of};
-use super::{Inner, Shell};
 
 /// One stream. Dropped before this side has finished, it is reset; afterwards
 /// the stream drains by itself.
 pub struct StreamConduit {
     shell: Arc<Shell>,
+    /// The shard that has it.
+    shard: usize,
     key: StreamKey,
     finished: bool,
 }
 
 impl StreamConduit {
-    /// The conduit of a stream that the shell has in its table.
-    pub(super) fn new(shell: Arc<Shell>, key: StreamKey) -> StreamConduit {
+    /// The conduit of a stream that a shard has in its table.
+    pub(super) fn new(shell: Arc<Shell>, shard: usize, key: StreamKey) -> StreamConduit {
         StreamConduit {
             shell,
+            shard,
             key,
             finished: false,
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.shell.lock(self.shard)
+    }
+
+    fn with_inner<R>(&self, call: impl FnOnce(&mut Inner, Instant) -> R) -> R {
+        self.shell.with_inner(self.shard, call)
     }
 }
 
@@ -78,12 +91,12 @@ impl Inner {
 
 impl Conduit for StreamConduit {
     fn poll_send_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
-        self.shell.lock().poll_capacity(self.key, cx)
+        self.lock().poll_capacity(self.key, cx)
     }
 
     fn send(&mut self, data: Bytes) {
         let key = self.key;
-        self.shell.with_inner(|inner, now| {
+        self.with_inner(|inner, now| {
             if let Some(entry) = inner.streams.get_mut(key)
                 && entry.stopped
             {
@@ -99,23 +112,20 @@ impl Conduit for StreamConduit {
         let key = self.key;
         self.finished = true;
         // A stream that is gone needs no end.
-        let _ = self.shell.with(|engine, now| engine.finish(now, key));
+        let _ = self.with_inner(|inner, now| inner.engine.finish(now, key));
     }
 
     fn stop(&mut self) {
         let key = self.key;
         // A stream that is gone sends nothing more.
-        let _ = self
-            .shell
-            .with(|engine, now| engine.stop(now, key, ResetCode::Cancelled));
+        let _ = self.with_inner(|inner, now| inner.engine.stop(now, key, ResetCode::Cancelled));
     }
 
     fn reset(&mut self, failure: Failure) {
         let key = self.key;
         let code = code_of(&failure);
-        let _ = self
-            .shell
-            .with(|engine, now| engine.reset_behind(now, key, code, &failure.text));
+        let text = &failure.text;
+        let _ = self.with_inner(|inner, now| inner.engine.reset_behind(now, key, code, text));
     }
 
     fn poll_receive(
@@ -126,7 +136,7 @@ impl Conduit for StreamConduit {
         let key = self.key;
         // One lock for both: bytes that come between a vain read and the
         // parking of its waker would wake nobody.
-        self.shell.with_inner(|inner, now| {
+        self.with_inner(|inner, now| {
             if let Some(data) = inner.engine.read(now, key, max) {
                 return Poll::Ready(Ok(Some(data)));
             }
@@ -147,7 +157,7 @@ impl Conduit for StreamConduit {
     }
 
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
-        let mut inner = self.shell.lock();
+        let mut inner = self.lock();
         let entry = inner.entry(self.key)?;
         if entry.connected {
             return Poll::Ready(Ok(Connected::default()));
@@ -160,14 +170,14 @@ impl Conduit for StreamConduit {
 
     fn connected(&mut self, _connected: Connected) {
         let key = self.key;
-        let _ = self.shell.with(|engine, now| engine.connected(now, key));
+        let _ = self.with_inner(|inner, now| inner.engine.connected(now, key));
     }
 }
 
 impl Drop for StreamConduit {
     fn drop(&mut self) {
         let (key, finished) = (self.key, self.finished);
-        self.shell.with_inner(|inner, now| {
+        self.with_inner(|inner, now| {
             let Some(entry) = inner.streams.remove(key) else {
                 return;
             };

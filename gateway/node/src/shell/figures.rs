@@ -1,14 +1,15 @@
 //! What is looked at again and again: the clock, and what the sessions measure;
 //! the traffic that the scheduler does not send is taken from its rates.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use underpass_cla::{PathFigures, SessionId};
-use underpass_engine::{Engine, HopId, SessionPlace};
+use underpass_engine::{HopId, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
 
+use super::directory::of_session;
 use super::{Shell, timer};
 use crate::clock::ControlClock;
 
@@ -29,7 +30,8 @@ pub async fn watch(
     plain_ip_bytes: impl Fn(HopId) -> Option<u64> + Send + 'static,
 ) {
     let mut watched: HashMap<HopId, Watched> = HashMap::new();
-    let few = shell.read(|engine| engine.hop_ids().len() <= FEW_HOPS);
+    let hops = shell.portions_of_hops().into_iter();
+    let few = hops.map(|(_, portion)| portion.len()).sum::<usize>() <= FEW_HOPS;
     let interval = if few { INTERVAL } else { INTERVAL_OF_MANY };
     let mut ticks = tokio::time::interval(interval);
     loop {
@@ -37,15 +39,25 @@ pub async fn watch(
         // Without a control service that is the time of day, whose clock may
         // be set at any time.
         shell.tell_time(&clock);
-        let hops: BTreeSet<HopId> = shell.read(Engine::hop_ids).into_iter().collect();
+        let portions = shell.portions_of_hops();
+        let hops: HashSet<HopId> = portions
+            .iter()
+            .flat_map(|(_, hops)| hops)
+            .copied()
+            .collect();
         watched.retain(|hop, _| hops.contains(hop));
-        for hop in hops {
-            let of_hop = watched.entry(hop).or_insert_with(Watched::new);
-            of_hop.look(&shell, hop);
-            if let Some(total) = plain_ip_bytes(hop) {
-                of_hop.traffic.observe_plain(total);
+        for (shard, hops) in portions {
+            let at_rest = shell.at_rest(shard, &hops);
+            for (hop, rest) in hops.into_iter().zip(at_rest) {
+                let of_hop = watched.entry(hop).or_insert_with(Watched::new);
+                of_hop.look(&shell, hop, rest);
+                if let Some(total) = plain_ip_bytes(hop) {
+                    of_hop.traffic.observe_plain(total);
+                }
+                of_hop.subtract(&shell, hop);
             }
-            of_hop.subtract(&shell, hop);
+            // Whoever waits for this thread goes first.
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -68,9 +80,9 @@ impl Watched {
         }
     }
 
-    /// Looks at the sessions unless they can show nothing new.
-    fn look(&mut self, shell: &Shell, hop: HopId) {
-        let rest = shell.at_rest(hop);
+    /// Looks at the sessions unless they can show nothing new: `rest` is the
+    /// hop's activity, if it is at rest.
+    fn look(&mut self, shell: &Shell, hop: HopId, rest: Option<u64>) {
         let known = rest.is_some() && rest == self.rest;
         self.rest = rest;
         if known {
@@ -95,7 +107,7 @@ impl Watched {
         let bps = self.traffic.bps(timer::now());
         if bps != self.told_bps {
             self.told_bps = bps;
-            shell.with(|engine, now| engine.subtract(now, hop, bps));
+            shell.with_hop(hop, |engine, now| engine.subtract(now, hop, bps));
         }
     }
 }
@@ -138,9 +150,9 @@ impl SessionReading {
 }
 
 impl Shell {
-    /// Tells the engine the time by which plans count.
+    /// Tells the engines the time by which plans count.
     pub fn tell_time(&self, clock: &ControlClock) {
-        self.with(|engine, now| engine.set_utc(now, clock.ms_at(now)));
+        self.with_each(|engine, now| engine.set_utc(now, clock.ms_at(now)));
     }
 
     /// The least round-trip time that the sessions of a hop have measured.
@@ -154,14 +166,16 @@ impl Shell {
     /// The figures of every session; they are noted in the sums of what the
     /// transports have moved.
     pub fn session_figures(&self) -> Vec<SessionReading> {
-        let hops = self.read(Engine::hop_ids).into_iter();
+        let portions = self.portions_of_hops().into_iter();
+        let hops = portions.flat_map(|(_, hops)| hops);
         hops.flat_map(|hop| self.look_at(hop)).collect()
     }
 
     /// The same of the sessions of one hop; no other is looked at.
     pub(super) fn look_at(&self, hop: HopId) -> Vec<SessionReading> {
+        let shard = self.directory().of_hop(hop);
         let (count, sessions) = {
-            let mut inner = self.lock();
+            let mut inner = self.lock(shard);
             let count = inner.links.activity(hop).count();
             let ids = inner.engine.sessions_of(hop).into_iter();
             let sessions: Vec<_> = ids
@@ -177,7 +191,7 @@ impl Shell {
             .into_iter()
             .map(|(id, place, session)| SessionReading::of(id, place, session.figures()))
             .collect();
-        let mut inner = self.lock();
+        let mut inner = self.lock(shard);
         for reading in &mut readings {
             // One that ended meanwhile has been summed up for good.
             if inner.sessions.contains_key(&reading.id) {
@@ -194,7 +208,7 @@ impl Shell {
     /// The figures of one session.
     pub(super) fn session_reading(&self, id: SessionId) -> Option<SessionReading> {
         let (place, session) = {
-            let inner = self.lock();
+            let inner = self.lock(of_session(self.shards.len(), id));
             let place = inner.engine.session_place(id)?;
             (place, inner.sessions.get(&id)?.clone())
         };

@@ -8,7 +8,8 @@ use tokio::sync::broadcast;
 use underpass_cla::Activity;
 use underpass_engine::{HopId, LinkChange, Source};
 
-use super::{Inner, SessionReading, Shell, timer};
+use super::shard::Inner;
+use super::{SessionReading, Shell, timer};
 
 /// Changes of links that whoever follows them may be behind.
 pub(super) const EVENTS: usize = 1024;
@@ -147,31 +148,33 @@ impl Inner {
 impl Shell {
     /// The modem of a path has said whether it is blocked.
     pub fn modem_says(&self, path: &str, blocked: bool) {
-        self.with(|engine, now| {
-            if let Some(hop) = engine.hop_named(path) {
-                engine.block_by_modem(now, hop, blocked);
-            }
-        });
+        if let Some(hop) = self.hop_named(path) {
+            self.with_hop(hop, |engine, now| engine.block_by_modem(now, hop, blocked));
+        }
     }
 
     /// The changes of links from now on.
     pub fn link_events(&self) -> broadcast::Receiver<LinkEvent> {
-        self.lock().link_events.subscribe()
+        self.link_events.subscribe()
     }
 
     /// Blockages by hop since the start.
     pub fn link_totals(&self) -> BTreeMap<HopId, LinkTotals> {
-        self.lock().links.totals.clone()
+        let each = self.numbers();
+        each.flat_map(|shard| self.lock(shard).links.totals.clone())
+            .collect()
     }
 
-    /// The hop's activity, if its sessions show nothing new since it was found
-    /// to be at rest.
-    pub(super) fn at_rest(&self, hop: HopId) -> Option<u64> {
-        self.lock().links.still(hop)
+    /// The activity of each of these hops of a shard, if its sessions show
+    /// nothing new since it was found to be at rest.
+    pub(super) fn at_rest(&self, shard: usize, hops: &[HopId]) -> Vec<Option<u64>> {
+        let inner = self.lock(shard);
+        let each = hops.iter();
+        each.map(|hop| inner.links.still(*hop)).collect()
     }
 
     pub(super) fn name_of(&self, hop: HopId) -> String {
-        let name = self.read(|engine| engine.hop_name(hop).map(str::to_owned));
+        let name = self.read_hop(hop, |engine| engine.hop_name(hop).map(str::to_owned));
         name.unwrap_or_default()
     }
 }

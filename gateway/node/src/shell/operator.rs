@@ -13,7 +13,8 @@ impl Shell {
     /// When there is no such stream.
     pub fn reset_stream(&self, key: StreamKey) -> Result<(), StreamError> {
         const TEXT: &str = "reset by an operator";
-        let waker = self.with_inner(|inner, now| {
+        let shard = self.directory().of_peer(key.peer);
+        let waker = self.with_inner(shard, |inner, now| {
             inner.engine.reset(now, key, ResetCode::Cancelled, TEXT)?;
             let Some(entry) = inner.streams.get_mut(key) else {
                 return Ok(None);

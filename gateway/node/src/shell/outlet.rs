@@ -104,7 +104,8 @@ impl Outlet for StreamOutlet {
             client: Some(request.client),
             report_connected: request.awaits_outcome,
         };
-        let key = self.shell.with_inner(|inner, now| {
+        let shard = self.shell.directory().of_peer(peer);
+        let key = self.shell.with_inner(shard, |inner, now| {
             if let streams::Target::Address(address) = &open.target {
                 reachable(inner.engine.announcement_of(peer), address.ip())?;
             }
@@ -115,7 +116,7 @@ impl Outlet for StreamOutlet {
             inner.streams.insert(key);
             Ok(key)
         })?;
-        Ok(Box::new(StreamConduit::new(self.shell.clone(), key)))
+        Ok(Box::new(StreamConduit::new(self.shell.clone(), shard, key)))
     }
 }
 
@@ -138,6 +139,6 @@ fn reachable(announcement: Option<Announcement>, ip: IpAddr) -> Result<(), Failu
 impl Shell {
     /// The conduit of a stream that a peer has opened.
     pub fn conduit(self: &Arc<Self>, inbound: &super::Inbound) -> Box<dyn Conduit> {
-        Box::new(StreamConduit::new(self.clone(), inbound.key))
+        Box::new(StreamConduit::new(self.clone(), inbound.shard, inbound.key))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use underpass_bundle::{BundleId, SendError};
 use underpass_engine::Message;
 
+use super::directory::{inside, outside};
 use super::{Effect, Inner, Shell};
 
 /// A service that sends messages to its like on other nodes. Its calls come
@@ -19,9 +20,11 @@ pub trait Service: Send + Sync {
 
 impl Shell {
     /// Gives messages for the service of this number to `service` from now
-    /// on. The engine's configuration says which numbers there are.
+    /// on. The engines' configuration says which numbers there are.
     pub fn register(&self, number: u64, service: Arc<dyn Service>) {
-        self.lock().services.insert(number, service);
+        for shard in self.numbers() {
+            self.lock(shard).services.insert(number, service.clone());
+        }
     }
 
     /// Sends a message, of use for `lifetime`, in the place of an earlier one
@@ -35,17 +38,30 @@ impl Shell {
         lifetime: std::time::Duration,
         instead_of: Option<BundleId>,
     ) -> Result<BundleId, SendError> {
-        self.with(|engine, now| {
-            if let Some(earlier) = instead_of {
-                engine.cancel(now, earlier);
-            }
-            engine.send_message(now, message, lifetime)
-        })
+        let shard = self.directory().of_peer(message.peer);
+        let (missing, sent) = self.with_inner(shard, |inner, now| {
+            let missing = instead_of.filter(|earlier| !inner.engine.cancel(now, *earlier));
+            (missing, inner.engine.send_message(now, message, lifetime))
+        });
+        if let Some(earlier) = missing {
+            // It may have left; or the way to the peer was another one then.
+            let mut others = self.numbers().filter(|other| *other != shard);
+            others.any(|other| self.cancel_at(other, earlier));
+        }
+        sent
+    }
+
+    /// A service has made safe what came with this ticket: whoever has
+    /// custody of it may forget it.
+    pub fn confirm(&self, ticket: u64) {
+        let (shard, ticket) = inside(self.shards.len(), ticket);
+        self.with_inner(shard, |inner, now| inner.engine.confirm(now, ticket));
     }
 }
 
 impl Inner {
-    pub(super) fn message(&self, message: Message, effects: &mut Vec<Effect>) {
+    pub(super) fn message(&self, mut message: Message, effects: &mut Vec<Effect>) {
+        message.ticket = message.ticket.map(|ticket| outside(self.own, ticket));
         match self.services.get(&message.service) {
             Some(service) => effects.push(Effect::Message(service.clone(), message)),
             None => tracing::debug!(

@@ -1,73 +1,60 @@
 //! The shell as the convergence layers see it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use underpass_bundle::Sharding;
 use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo};
-use underpass_engine::{EngineConfig, EngineError, HopId};
+use underpass_engine::{EngineConfig, EngineError};
 
-use super::{Inner, Shell};
-
-/// Which node ids the neighbours announce.
-#[derive(Clone, Debug, Default)]
-pub struct NeighbourNames {
-    numbers: HashMap<String, u64>,
-}
-
-impl NeighbourNames {
-    /// Names of the form `ipn:N.0` for each neighbour (RFC 9758).
-    pub fn new(neighbours: impl IntoIterator<Item = u64>) -> NeighbourNames {
-        NeighbourNames {
-            numbers: neighbours
-                .into_iter()
-                .map(|number| (format!("ipn:{number}.0"), number))
-                .collect(),
-        }
-    }
-
-    /// The ipn node number of a node id.
-    pub fn number(&self, node_id: &str) -> Option<u64> {
-        self.numbers.get(node_id).copied()
-    }
-}
-
-impl Inner {
-    /// The hop of a session that comes up; none if its peer is no neighbour.
-    fn hop_of(&self, info: &SessionInfo) -> Option<HopId> {
-        let neighbour = self.names.number(&info.peer_node_id)?;
-        self.engine.hop_of(neighbour, &info.path)
-    }
-}
+use super::Shell;
+use super::directory::{Directory, of_session, outside};
 
 impl Shell {
     /// Takes another configuration over, with the neighbours that it names.
     ///
     /// # Errors
     /// When it contradicts itself; nothing has changed then.
-    pub fn reconfigure(
-        &self,
-        config: EngineConfig,
-        names: NeighbourNames,
-    ) -> Result<(), EngineError> {
-        self.with_inner(|inner, now| {
-            inner.engine.reconfigure(now, config)?;
-            inner.names = names;
-            let hops = inner.engine.hop_ids();
-            inner.links.retain(&hops);
-            Ok(())
-        })
+    pub fn reconfigure(&self, config: &EngineConfig) -> Result<(), EngineError> {
+        let count = self.shards.len();
+        // First all that may be refused: what one shard has taken over cannot
+        // be taken back.
+        for shard in self.numbers() {
+            self.lock(shard).engine.check(config)?;
+        }
+        for shard in self.numbers() {
+            self.with_inner(shard, |inner, now| {
+                inner.engine.reconfigure(now, config.clone())?;
+                let hops = inner.engine.hop_ids();
+                inner.links.retain(&hops);
+                Ok::<(), EngineError>(())
+            })?;
+        }
+        *self.directory.write().unwrap() = Directory::new(config, count);
+        Ok(())
+    }
+
+    fn of_session(&self, id: SessionId) -> usize {
+        of_session(self.shards.len(), id)
     }
 }
 
 impl Node for Shell {
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
+        let neighbour = self.directory().neighbour(&info.peer_node_id);
+        let (neighbour, shard) = neighbour.unzip();
+        let shard = shard.unwrap_or_default();
         let hop = {
-            let mut inner = self.lock();
-            let hop = inner.hop_of(&info);
+            let mut inner = self.lock(shard);
+            let hop = neighbour.and_then(|number| inner.engine.hop_of(number, &info.path));
             hop.map(|hop| (hop, inner.links.activity(hop)))
         };
-        let Some((hop, activity)) = hop else {
+        let own = Sharding {
+            own: shard,
+            count: self.shards.len(),
+        };
+        let id = SessionId(outside(own, id.0));
+        let (Some((hop, activity)), Some(neighbour)) = (hop, neighbour) else {
             tracing::warn!(peer = info.peer_node_id, remote = %info.remote, "not a configured neighbour");
             session.abort("not a configured neighbour");
             return id;
@@ -86,9 +73,9 @@ impl Node for Shell {
             beacons.add_key(&info.path, hop, key);
         }
         session.share(activity.clone());
-        let refused = self.with_inner(|inner, now| {
+        let refused = self.with_inner(shard, |inner, now| {
             // A reload may have removed the hop by now.
-            if inner.hop_of(&info) != Some(hop) {
+            if inner.engine.hop_of(neighbour, &info.path) != Some(hop) {
                 return Some(session);
             }
             inner.sessions.insert(id, session);
@@ -103,17 +90,19 @@ impl Node for Shell {
     }
 
     fn ready(&self, id: SessionId) {
-        self.with(|engine, now| engine.session_ready(now, id));
+        let shard = self.of_session(id);
+        self.with_inner(shard, |inner, now| inner.engine.session_ready(now, id));
     }
 
     fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal> {
-        self.with(|engine, now| engine.admit(now, id, length))
+        let shard = self.of_session(id);
+        self.with_inner(shard, |inner, now| inner.engine.admit(now, id, length))
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
-        // Many sessions decode at once; the engine serves one after the other.
+        // Many sessions decode at once; their engine serves one after the other.
         let bundle = self.decoder.decode(&bundle);
-        self.with_inner(|inner, now| {
+        self.with_inner(self.of_session(id), |inner, now| {
             let outcome = inner.engine.receive(now, id, bundle);
             if outcome.is_err() {
                 inner.counts.refused_bundles += 1;
@@ -122,17 +111,20 @@ impl Node for Shell {
         })
     }
 
-    fn progress(&self, _id: SessionId, key: u64, acknowledged: u64) {
-        self.lock().engine.transfer_progress(key, acknowledged);
+    fn progress(&self, id: SessionId, key: u64, acknowledged: u64) {
+        let mut inner = self.lock(self.of_session(id));
+        inner.engine.transfer_progress(key, acknowledged);
     }
 
-    fn finished(&self, _id: SessionId, key: u64, outcome: Outcome) {
-        self.with(|engine, now| engine.transfer_finished(now, key, outcome));
+    fn finished(&self, id: SessionId, key: u64, outcome: Outcome) {
+        self.with_inner(self.of_session(id), |inner, now| {
+            inner.engine.transfer_finished(now, key, outcome);
+        });
     }
 
     fn session_down(&self, id: SessionId, reason: Down) {
         let last = self.session_reading(id);
-        self.with_inner(|inner, now| {
+        self.with_inner(self.of_session(id), |inner, now| {
             if inner.sessions.remove(&id).is_some() {
                 if let Some(last) = last {
                     inner.transport.observe(&last);

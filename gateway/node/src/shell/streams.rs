@@ -7,7 +7,8 @@ use underpass_edge::stream::{Failure, FailureCode};
 use underpass_engine::StreamKey;
 use underpass_streams::{Epoch, Event, ResetCode};
 
-use super::{Effect, Inbound, Inner};
+use super::Inbound;
+use super::shard::{Effect, Inner};
 
 /// The streams that have an edge task.
 #[derive(Default)]
@@ -62,7 +63,8 @@ impl Inner {
             Event::Opened { id, open } => {
                 let key = StreamKey { peer, epoch, id };
                 self.streams.insert(key);
-                effects.push(Effect::Inbound(Inbound { key, open }));
+                let shard = self.own.own;
+                effects.push(Effect::Inbound(Inbound { key, open, shard }));
                 return;
             }
             Event::Reset { id, code, reason } => {

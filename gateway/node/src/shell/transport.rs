@@ -64,7 +64,9 @@ impl TransportLedger {
 impl Shell {
     /// What the transports have moved since the start, as last observed.
     pub fn transport_totals(&self) -> BTreeMap<Place, TransportTotals> {
-        self.lock().transport.totals.clone()
+        let each = self.numbers();
+        each.flat_map(|shard| self.lock(shard).transport.totals.clone())
+            .collect()
     }
 }
 

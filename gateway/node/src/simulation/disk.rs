@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
+use underpass_bundle::{
+    BundleId, DurableRecord, NeighbourId, Payload, Restored, Sharding, Store, StoreEvent,
+    destination_of,
+};
 use underpass_store::simulated::{Crash, SimulatedDisk};
 use underpass_store::{DiskStore, Identity, Limits, Next, Worker};
 
@@ -39,8 +42,8 @@ impl Disk {
         }
     }
 
-    /// The store of a run, and its work.
-    pub fn open(&self, node: u64) -> (Box<dyn Store>, DiskWork) {
+    /// The stores of a run, by shard, and their work.
+    pub fn open(&self, node: u64, shards: usize) -> (Vec<Box<dyn Store>>, DiskWork) {
         let identity = Identity {
             node,
             // The machine goes on: only the process is killed.
@@ -54,15 +57,28 @@ impl Disk {
             write_behind: Duration::from_millis(250),
         };
         let now = tokio::time::Instant::now().into_std();
-        let opened = DiskStore::over(self.media.clone(), identity, limits, now, || ());
-        let (store, worker, report) = opened.expect("a disk of this node");
+        let sharding = Sharding {
+            own: 0,
+            count: shards,
+        };
+        let shard_of = |restored: &Restored| {
+            let to = destination_of(&restored.record);
+            to.map_or(0, |node| sharding.shard_of(NeighbourId(node)))
+        };
+        let media = self.media.clone();
+        let opened = DiskStore::sharded(media, identity, limits, now, shards, shard_of, |_| ());
+        let (stores, worker, report) = opened.expect("a disk of this node");
         assert!(report.damaged.is_empty(), "{:?}", report.damaged);
         let asked = Arc::<Notify>::default();
         let work = DiskWork {
             worker,
             asked: asked.clone(),
         };
-        (Box::new(Asked { store, asked }), work)
+        let stores = stores.into_iter().map(|store| {
+            let asked = asked.clone();
+            Box::new(Asked { store, asked }) as Box<dyn Store>
+        });
+        (stores.collect(), work)
     }
 }
 
@@ -77,7 +93,7 @@ impl DiskWork {
     pub async fn run(mut self, shell: Arc<Shell>) {
         loop {
             let next = self.worker.step(true);
-            shell.with(|engine, now| engine.store_moved(now));
+            shell.with_each(|engine, now| engine.store_moved(now));
             match next {
                 Next::Step => tokio::time::sleep(STEP).await,
                 Next::Wait(None) => self.asked.notified().await,

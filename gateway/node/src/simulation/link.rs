@@ -128,28 +128,29 @@ impl Link {
         let number = self.ids.fetch_add(1, Ordering::Relaxed);
         let broken = CancellationToken::new();
         self.pairs.lock().unwrap().insert(number, broken.clone());
-        let flows = [0, 1].map(|from| {
+        let ends = [0, 1].map(|from| {
             let (offers, offered) = mpsc::unbounded_channel();
-            let shell = nodes[from].shell.clone();
             let session = Arc::new(ModelSession {
                 offers,
                 aborted: broken.clone(),
             });
             let info = session_info(&nodes[1 - from], class);
-            let flow = Flow {
-                link: self.clone(),
-                from,
-                id: SessionId(number),
-                shells: [shell.clone(), nodes[1 - from].shell.clone()],
-                unfinished: Mutex::default(),
-            };
-            shell.session_up(SessionId(number), info, session);
-            (flow, offered)
+            let shell = nodes[from].shell.clone();
+            let id = shell.session_up(SessionId(number), info, session);
+            (End { shell, id }, offered)
         });
-        for (flow, _) in &flows {
-            flow.shells[0].ready(flow.id);
+        let [(terminal, one_offered), (hub, other_offered)] = ends;
+        let flow = |from, ends| Flow {
+            link: self.clone(),
+            from,
+            ends,
+            unfinished: Mutex::default(),
+        };
+        let one = flow(0, [terminal.clone(), hub.clone()]);
+        let other = flow(1, [hub, terminal]);
+        for flow in [&one, &other] {
+            flow.ends[0].ready();
         }
-        let [(one, one_offered), (other, other_offered)] = flows;
         tokio::select! {
             biased;
             () = broken.cancelled() => {}
@@ -207,13 +208,29 @@ impl Session for ModelSession {
     }
 }
 
+/// A session as the node at one of its ends knows it.
+#[derive(Clone)]
+struct End {
+    shell: Arc<Shell>,
+    id: SessionId,
+}
+
+impl End {
+    fn ready(&self) {
+        self.shell.ready(self.id);
+    }
+
+    fn finished(&self, key: u64, outcome: Outcome) {
+        self.shell.finished(self.id, key, outcome);
+    }
+}
+
 /// One direction of a session.
 struct Flow {
     link: Arc<Link>,
     from: usize,
-    id: SessionId,
-    /// Of the end that sends, and of the other.
-    shells: [Arc<Shell>; 2],
+    /// The end that sends, and the other.
+    ends: [End; 2],
     /// Transfers whose end the sender has not heard of, and their length.
     unfinished: Mutex<BTreeMap<u64, u64>>,
 }
@@ -227,7 +244,7 @@ impl Flow {
                 self.send(&transfer).await;
                 let at = Instant::now() + self.delay();
                 let _ = sent.send((at, transfer));
-                self.shells[0].ready(self.id);
+                self.ends[0].ready();
             }
         };
         tokio::join!(
@@ -266,14 +283,14 @@ impl Flow {
         while let Some((at, transfer)) = arriving.recv().await {
             sleep_until(at).await;
             self.link.free().await;
-            let there = &self.shells[1];
+            let End { shell, id } = &self.ends[1];
             let raw = match &transfer.chunks[..] {
                 [whole] => whole.clone(),
                 chunks => Bytes::from(chunks.concat()),
             };
-            let taken = there
-                .admit(self.id, Some(transfer.len()))
-                .and_then(|()| there.received(self.id, raw));
+            let taken = shell
+                .admit(*id, Some(transfer.len()))
+                .and_then(|()| shell.received(*id, raw));
             let outcome = match taken {
                 Ok(()) => Outcome::Acknowledged,
                 Err(refusal) => Outcome::Refused(refusal),
@@ -287,7 +304,7 @@ impl Flow {
             sleep_until(at).await;
             self.link.free().await;
             self.unfinished.lock().unwrap().remove(&key);
-            self.shells[0].finished(self.id, key, outcome);
+            self.ends[0].finished(key, outcome);
         }
     }
 
@@ -300,9 +317,10 @@ impl Flow {
                 dice => dice % length,
             };
             let outcome = Outcome::Broken { acknowledged };
-            self.shells[0].finished(self.id, key, outcome);
+            self.ends[0].finished(key, outcome);
         }
         let reason = Down::Broken("the session broke".to_owned());
-        self.shells[0].session_down(self.id, reason);
+        let End { shell, id } = &self.ends[0];
+        shell.session_down(*id, reason);
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use underpass_bundle::{MemoryStore, Store};
 use underpass_cla::Class;
 use underpass_edge::config::DialConfig;
 use underpass_edge::dial::{Dialler, Families};
@@ -26,7 +27,7 @@ use super::random::Random;
 use super::tcp::ModelSocket;
 use crate::config::Config;
 use crate::run::engine::configure;
-use crate::shell::{self, Inbound, NeighbourNames, Shell, StreamOutlet};
+use crate::shell::{self, Inbound, Shell, StreamOutlet};
 
 /// By place in the world.
 const NUMBERS: [u64; 2] = [10, 1];
@@ -83,15 +84,17 @@ impl Running {
         let run = plan.seed ^ (place as u64) << 32 ^ incarnation << 40;
         engine.agent.run_nonce = Random::new(run).next();
         let now = Instant::now().into_std();
-        let (store, work) = disk.map(|disk| disk.open(NUMBERS[place])).unzip();
-        let made = match store {
-            Some(store) => Engine::with_store(now, engine, store),
-            None => Engine::new(now, engine),
+        let shards = match place {
+            HUB => plan.hub_shards,
+            _ => 1,
         };
-        let engine = made.expect("a valid configuration");
+        let opened = disk.map(|disk| disk.open(NUMBERS[place], shards));
+        let (stores, work) = opened.unzip();
+        let in_memory = || (0..shards).map(|_| in_memory()).collect();
+        let stores: Vec<Box<dyn Store>> = stores.unwrap_or_else(in_memory);
+        let engines = Engine::of_shards(now, &engine, stores).expect("a valid configuration");
         let (sender, streams) = mpsc::unbounded_channel();
-        let names = NeighbourNames::new([NUMBERS[1 - place]]);
-        let shell = Shell::new(engine, names, sender);
+        let shell = Shell::new(engines, &engine, sender);
         let running = Running {
             number: NUMBERS[place],
             incarnation,
@@ -99,7 +102,9 @@ impl Running {
             end: CancellationToken::new(),
             relays: TaskTracker::new(),
         };
-        running.spawn(shell::drive(running.shell.clone()));
+        for driver in shell::drivers(&running.shell) {
+            running.spawn(driver);
+        }
         if let Some(work) = work {
             running.spawn(work.run(running.shell.clone()));
         }
@@ -175,9 +180,8 @@ impl Running {
     /// What it has in memory or custody for connections.
     pub fn load(&self) -> Load {
         let now = Instant::now().into_std();
-        let (streams, custody) = self
-            .shell
-            .read(|engine| (engine.streams(usize::MAX), engine.custody(now)));
+        let streams = self.shell.streams(usize::MAX);
+        let custody = self.shell.custody(now);
         let infos = || streams.iter().map(|(_, _, info)| info);
         Load {
             unsealed_bytes: infos().map(|info| info.send_buffered_bytes).sum(),
@@ -190,9 +194,8 @@ impl Running {
     pub fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         let now = Instant::now().into_std();
-        let (streams, custody) = self
-            .shell
-            .read(|engine| (engine.streams(usize::MAX), engine.custody(now)));
+        let streams = self.shell.streams(usize::MAX);
+        let custody = self.shell.custody(now);
         if !streams.is_empty() {
             left.push(format!("node {}: streams {streams:?}", self.number));
         }
@@ -208,6 +211,10 @@ impl Running {
         }
         left
     }
+}
+
+fn in_memory() -> Box<dyn Store> {
+    Box::new(MemoryStore::default())
 }
 
 /// The configuration of a node, as an operator would write it.

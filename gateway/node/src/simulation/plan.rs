@@ -23,6 +23,7 @@ pub struct Plan {
     /// Credit of a stream; all of them have twice that.
     pub window_bytes: u64,
     pub kills: Vec<Kill>,
+    pub hub_shards: usize,
     pub scripts: Vec<Script>,
 }
 
@@ -116,6 +117,7 @@ impl Plan {
             durable,
             window_bytes,
             kills,
+            hub_shards: random.pick(&[1, 3]),
             scripts,
         }
     }

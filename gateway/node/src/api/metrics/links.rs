@@ -146,7 +146,7 @@ fn rates(state: &ApiState, paths: &[PathView], families: &mut Families<'_>) -> f
             .iter()
             .map(|path| (of_path(path), octets(path.hop.subtracted_bps))),
     )?;
-    let beam = state.shell.read(Engine::beam_rate_bps);
+    let beam = state.shell.read_any(Engine::beam_rate_bps);
     families.gauge(
         "beam_rate",
         "Rate that all paths share, as IP bytes; absent if unlimited",

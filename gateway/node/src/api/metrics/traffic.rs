@@ -4,7 +4,6 @@ use std::fmt;
 
 use prometheus_client::registry::Unit;
 use underpass_cla::Class;
-use underpass_engine::Engine;
 
 use super::super::ApiState;
 use super::super::view::{CustodyClassView, StreamsView};
@@ -57,7 +56,7 @@ fn streams(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         Some(&Unit::Bytes),
         rows(|view| view.backlog_bytes),
     )?;
-    let events = state.shell.read(Engine::stream_events);
+    let events = state.shell.stream_events();
     let events = [
         ("opened", events.opened),
         ("accepted", events.accepted),

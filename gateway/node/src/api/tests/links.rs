@@ -41,7 +41,9 @@ async fn a_blocked_path_holds_bundles_and_keepalives_until_it_is_unblocked() {
     let key = world.stream();
     let shell = &world.state.shell;
     shell.ready(SessionId(1));
-    shell.with(|engine, now| engine.write(now, key, "hello".into()).unwrap());
+    shell.with_hop(HopId(0), |engine, now| {
+        engine.write(now, key, "hello".into()).unwrap()
+    });
     assert!(session.offered.lock().unwrap().is_empty());
     world
         .ask("POST", "/v1/link/unblock?path=sat", Body::empty())
@@ -96,7 +98,7 @@ async fn a_path_that_the_modem_and_an_operator_hold_is_free_when_both_say_so() {
 #[tokio::test]
 async fn planned_blockages_are_replaced_shown_and_checked() {
     let world = World::new();
-    world.state.shell.with(|engine, now| {
+    world.state.shell.with_each(|engine, now| {
         engine.set_utc(now, Some(4_102_444_800_000));
     });
     let plan = r#"{"blockages": [

@@ -26,7 +26,9 @@ async fn a_cancelled_bundle_is_gone_and_its_stream_is_reset() {
     let key = world.stream();
     let shell = &world.state.shell;
     shell.ready(SessionId(1));
-    shell.with(|engine, now| engine.write(now, key, "hello".into()).unwrap());
+    shell.with_hop(HopId(0), |engine, now| {
+        engine.write(now, key, "hello".into()).unwrap()
+    });
     assert_eq!(session.offered.lock().unwrap().len(), 1);
     let held = world.get("/v1/custody").await["held"].clone();
     assert_eq!(held[0]["class"], "normal");
@@ -38,7 +40,7 @@ async fn a_cancelled_bundle_is_gone_and_its_stream_is_reset() {
         .ask("DELETE", &path, Body::empty())
         .await
         .is_problem(404);
-    let events = shell.read(Engine::stream_events);
+    let events = shell.stream_events();
     assert_eq!(events.expired, 1);
 }
 

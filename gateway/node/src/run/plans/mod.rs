@@ -133,8 +133,7 @@ impl Plans {
             }));
         }
         self.shell.tell_time(&self.clock);
-        self.shell
-            .with(|engine, now| engine.follow_forward(now, plan.clone()))?;
+        self.shell.follow_forward(plan)?;
         self.acknowledge(plan, None);
         Ok(())
     }
@@ -147,8 +146,9 @@ impl Plans {
             neighbour,
         })?;
         self.shell.tell_time(&self.clock);
-        self.shell
-            .with(|engine, now| engine.follow_return(now, hop, plan.clone()))?;
+        self.shell.with_hop(hop, |engine, now| {
+            engine.follow_return(now, hop, plan.clone())
+        })?;
         if let Some(saved) = &self.saved {
             saved.insert(&name, plan.clone());
         }
@@ -166,7 +166,7 @@ impl Plans {
             .clone()
             .find(|path| path.beam.as_deref() == Some(beam));
         let path = named.or_else(|| there.clone().find(|path| path.beam.is_none()))?;
-        let hop = self.shell.read(|engine| engine.hop_named(&path.name))?;
+        let hop = self.shell.hop_named(&path.name)?;
         Some((path.name.clone(), hop))
     }
 
@@ -194,7 +194,7 @@ impl Plans {
 
     /// What terminals are told, by beam.
     pub fn passed_on(&self) -> Vec<PartView> {
-        let stored = |id| self.shell.read(|engine| engine.has_bundle(id));
+        let stored = |id| self.shell.has_bundle(id);
         self.parts().views(stored)
     }
 

@@ -148,15 +148,15 @@ impl Plans {
         self.clock.heard(Instant::now(), control_ms);
         self.shell.tell_time(&self.clock);
         for PathPlan { path, plan } in &content.plans {
-            let hop = self.shell.read(|engine| engine.hop_named(path));
+            let hop = self.shell.hop_named(path);
             let plan = Plan::decode(plan.to_string().as_bytes());
             let (Some(hop), Ok(plan), Some(saved)) = (hop, plan, &self.saved) else {
                 continue;
             };
             let plan = Arc::new(plan);
-            let taken = self
-                .shell
-                .with(|engine, now| engine.follow_return(now, hop, plan.clone()));
+            let taken = self.shell.with_hop(hop, |engine, now| {
+                engine.follow_return(now, hop, plan.clone())
+            });
             let version = plan.version();
             match taken {
                 Ok(()) => {

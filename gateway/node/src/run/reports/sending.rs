@@ -133,7 +133,7 @@ impl Carriage {
 
     /// Hands over what may leave, as long as custody has room.
     fn forward(&mut self) {
-        let hops = self.shell.read(underpass_engine::Engine::hops);
+        let hops = self.shell.hops();
         let open = hops.iter().any(|hop| hop.up && !hop.blocked);
         while let Some(batch) = self.outbox.poll(Instant::now(), open) {
             if self.hand_over(&batch) == Handed::NoRoom {

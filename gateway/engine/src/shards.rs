@@ -1,0 +1,108 @@
+//! A node as several engines, each for a part of its neighbours: what happens
+//! at neighbours of different parts happens at once, under different locks.
+//!
+//! What the engines of a node have in common is the beam, which grants each its
+//! part, the quota, and the numbers of bundles. What one has to do by a
+//! neighbour of another it passes on ([`Action::Passed`](crate::Action)): so
+//! custody of a bundle that is relayed between two is signalled only when the
+//! engine that sends it on has made it safe.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use underpass_bundle::{self as bundle, Agent, NeighbourId, Passed, Sharding, Store};
+use underpass_scheduler::{Beam, LinkScheduler};
+
+use crate::config::EngineConfig;
+use crate::engine::{Engine, EngineError, STREAM_SERVICE};
+
+impl EngineConfig {
+    /// The configuration of one engine of the node: only the hops to its own
+    /// neighbours.
+    pub(crate) fn part(mut self, sharding: Sharding) -> EngineConfig {
+        let is_own = |neighbour| sharding.shard_of(NeighbourId(neighbour)) == sharding.own;
+        self.hops.retain(|hop| is_own(hop.neighbour));
+        self
+    }
+}
+
+/// What the engines of a node have in common.
+struct NodeParts {
+    beam: Arc<Beam>,
+    agents: bundle::Common,
+}
+
+impl NodeParts {
+    fn new(config: &EngineConfig, shards: usize) -> Result<NodeParts, EngineError> {
+        Ok(NodeParts {
+            beam: Arc::new(Beam::new(&config.scheduler)?),
+            agents: bundle::Common::new(&config.agent, shards),
+        })
+    }
+
+    fn engine(
+        &self,
+        now: Instant,
+        config: &EngineConfig,
+        store: Box<dyn Store>,
+        sharding: Sharding,
+    ) -> Result<Engine, EngineError> {
+        let mut config = config.clone();
+        if config.edge {
+            config.agent.services.insert(STREAM_SERVICE);
+        }
+        let routes = config.bundle_routes();
+        config.agent.routes.extend(routes.iter().cloned());
+        let agent = Agent::in_shard(config.agent.clone(), store, self.agents.clone(), sharding);
+        let scheduler = LinkScheduler::on(&config.scheduler, Arc::clone(&self.beam))?;
+        let config = config.part(sharding);
+        Engine::of_shard(now, config, agent, scheduler, sharding, routes)
+    }
+}
+
+impl Engine {
+    /// The engines of a node, one for each store, that take up the custody
+    /// which an earlier run has left in these: a bundle is in the store of the
+    /// engine that has its next hop. See [`Engine::shard_to`].
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself.
+    pub fn of_shards(
+        now: Instant,
+        config: &EngineConfig,
+        stores: Vec<Box<dyn Store>>,
+    ) -> Result<Vec<Engine>, EngineError> {
+        let count = stores.len();
+        let node = NodeParts::new(config, count)?;
+        let stores = stores.into_iter().enumerate();
+        let engines = stores.map(|(own, store)| {
+            let sharding = Sharding { own, count };
+            node.engine(now, config, store, sharding)
+        });
+        let mut engines = engines.collect::<Result<Vec<Engine>, EngineError>>()?;
+        // What one restores may have to be passed to another.
+        for engine in &mut engines {
+            engine.restore(now);
+        }
+        Ok(engines)
+    }
+
+    /// Does what another engine of the node has passed on.
+    pub fn take_passed(&mut self, now: Instant, passed: Passed) {
+        self.agent.take_passed(now, passed);
+        self.after_change(now);
+    }
+
+    /// Whether [`Engine::reconfigure`] takes a configuration over.
+    ///
+    /// # Errors
+    /// Those of [`Engine::reconfigure`].
+    pub fn check(&self, config: &EngineConfig) -> Result<(), EngineError> {
+        if !self.classes.contains(&config.default_class) {
+            return Err(EngineError::DefaultClass(config.default_class));
+        }
+        // A scheduler of the same classes refuses what the engine's own does.
+        let mut trial = LinkScheduler::new(&self.config.scheduler)?;
+        Ok(trial.set_class_weights(&config.scheduler.classes)?)
+    }
+}

@@ -1,0 +1,89 @@
+//! Which shard a neighbour, a hop, a node or a number belongs to.
+
+use std::collections::HashMap;
+
+use underpass_bundle::{NeighbourId, Sharding};
+use underpass_cla::SessionId;
+use underpass_engine::{EngineConfig, HopId};
+
+/// What of a configuration leads to shards; another configuration has another
+/// one.
+#[derive(Debug)]
+pub struct Directory {
+    shards: Sharding,
+    /// The neighbours' ipn node numbers, by the node ids that they announce.
+    neighbours: HashMap<String, u64>,
+    /// The neighbour that takes bundles for a node that is none.
+    via: HashMap<u64, u64>,
+    /// The shard of each hop.
+    hops: HashMap<HopId, usize>,
+    names: HashMap<String, HopId>,
+}
+
+impl Directory {
+    /// Of routes to one node, the first rules, as in the engines.
+    pub fn new(config: &EngineConfig, count: usize) -> Directory {
+        let shards = Sharding { own: 0, count };
+        let mut directory = Directory {
+            shards,
+            neighbours: HashMap::new(),
+            via: HashMap::new(),
+            hops: HashMap::new(),
+            names: HashMap::new(),
+        };
+        for hop in &config.hops {
+            let neighbour = hop.neighbour;
+            // RFC 9758.
+            let announced = format!("ipn:{neighbour}.0");
+            directory.neighbours.insert(announced, neighbour);
+            let shard = shards.shard_of(NeighbourId(neighbour));
+            directory.hops.insert(hop.id, shard);
+            directory.names.entry(hop.name.clone()).or_insert(hop.id);
+        }
+        for route in &config.routes {
+            directory.via.entry(route.node).or_insert(route.via);
+        }
+        directory
+    }
+
+    /// The ipn node number of a neighbour by its node id, with its shard.
+    pub fn neighbour(&self, node_id: &str) -> Option<(u64, usize)> {
+        let neighbour = *self.neighbours.get(node_id)?;
+        Some((neighbour, self.shards.shard_of(NeighbourId(neighbour))))
+    }
+
+    /// The shard that streams and messages of a node go by: that of the
+    /// neighbour on the way there.
+    pub fn of_peer(&self, peer: u64) -> usize {
+        let neighbour = self.via.get(&peer).copied().unwrap_or(peer);
+        self.shards.shard_of(NeighbourId(neighbour))
+    }
+
+    /// The shard of a hop. Of one that is gone, the first: no shard knows it.
+    pub fn of_hop(&self, hop: HopId) -> usize {
+        self.hops.get(&hop).copied().unwrap_or_default()
+    }
+
+    /// The hop of a path or terminal.
+    pub fn hop_named(&self, name: &str) -> Option<HopId> {
+        self.names.get(name).copied()
+    }
+}
+
+/// The number of a session or ticket as it is known outside of its shard:
+/// unique in the node, and its shard can be told from it.
+pub(super) fn outside(shard: Sharding, number: u64) -> u64 {
+    number * shard.count as u64 + shard.own as u64
+}
+
+/// The shard of such a number, and the number that was given to [`outside`].
+pub(super) fn inside(count: usize, outside: u64) -> (usize, u64) {
+    let count = count as u64;
+    let shard = usize::try_from(outside % count).unwrap_or_default();
+    (shard, outside / count)
+}
+
+/// The shard of a session.
+pub(super) fn of_session(count: usize, id: SessionId) -> usize {
+    inside(count, id.0).0
+}

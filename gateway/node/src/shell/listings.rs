@@ -1,0 +1,202 @@
+//! What is asked of the whole node: put together from all shards, in the order
+//! and up to the limit that a node of one shard would keep.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use underpass_bundle::{BundleId, BundleInfo, CustodyFigures};
+use underpass_cla::Class;
+use underpass_engine::{Engine, HopId, HopSnapshot, PlanSnapshot, StreamEvents, StreamTotals};
+use underpass_plans::{Direction, Plan, Refused};
+use underpass_streams::{Epoch, StreamInfo};
+
+use super::{PORTION, Shell};
+
+/// What the shell has seen in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Bundles deleted without having been delivered or handed on.
+    pub deleted_bundles: u64,
+    /// Payloads that were no frames.
+    pub bad_payloads: u64,
+    /// Bundles received and refused.
+    pub refused_bundles: u64,
+    /// Of these, those that say what their neighbour may not say.
+    pub forged_bundles: u64,
+}
+
+impl Shell {
+    /// Something of each hop, in their order. The engines are released between
+    /// portions, so that many hops hold up nobody.
+    pub fn of_each_hop<R>(&self, look: impl Fn(&Engine, HopSnapshot) -> R) -> Vec<R> {
+        let mut seen = Vec::new();
+        for (shard, portion) in self.portions_of_hops() {
+            let inner = self.lock(shard);
+            let hops = portion.iter().filter_map(|id| inner.engine.hop(*id));
+            seen.extend(hops.map(|hop| (hop.id, look(&inner.engine, hop))));
+        }
+        seen.sort_by_key(|(id, _)| *id);
+        seen.into_iter().map(|(_, of_hop)| of_hop).collect()
+    }
+
+    /// Every hop; as [`Shell::of_each_hop`].
+    pub fn hops(&self) -> Vec<HopSnapshot> {
+        self.of_each_hop(|_, hop| hop)
+    }
+
+    /// The hops of each shard, as many together as are looked at under one lock.
+    pub(super) fn portions_of_hops(&self) -> Vec<(usize, Vec<HopId>)> {
+        let each = self.read_each(Engine::hop_ids).into_iter().enumerate();
+        let portions = each.flat_map(|(shard, hops)| {
+            let portions = hops
+                .chunks(PORTION)
+                .map(|portion| (shard, portion.to_vec()));
+            portions.collect::<Vec<_>>()
+        });
+        portions.collect()
+    }
+
+    /// Streams and their bytes in numbers, for each class in turn; the engines
+    /// are released between portions of the peers.
+    pub fn stream_totals(&self) -> Vec<(Class, StreamTotals)> {
+        let mut totals = self.read_any(|engine| engine.stream_totals(&[]));
+        for shard in self.numbers() {
+            let peers = self.lock(shard).engine.peers();
+            for portion in peers.chunks(PORTION) {
+                let of_portion = self.lock(shard).engine.stream_totals(portion);
+                for ((_, total), (_, more)) in totals.iter_mut().zip(of_portion) {
+                    total.add(&more);
+                }
+            }
+        }
+        totals
+    }
+
+    /// What became of all streams since the start.
+    pub fn stream_events(&self) -> StreamEvents {
+        let mut sums = StreamEvents::default();
+        for events in self.read_each(Engine::stream_events) {
+            sums.opened += events.opened;
+            sums.accepted += events.accepted;
+            sums.refused += events.refused;
+            sums.closed += events.closed;
+            sums.resets_sent += events.resets_sent;
+            sums.resets_received += events.resets_received;
+            sums.violations += events.violations;
+            sums.expired += events.expired;
+        }
+        sums
+    }
+
+    /// Streams with their peers and the runs of these, in no order, at most
+    /// `limit`.
+    pub fn streams(&self, limit: usize) -> Vec<(u64, Epoch, StreamInfo)> {
+        let mut streams = Vec::new();
+        for shard in self.numbers() {
+            let left = limit - streams.len();
+            streams.extend(self.lock(shard).engine.streams(left));
+        }
+        streams
+    }
+
+    /// The oldest bundles in the store, oldest first, at most `limit`.
+    pub fn stored_bundles(&self, now: Instant, limit: usize) -> Vec<BundleInfo> {
+        let each = self.read_each(|engine| engine.stored_bundles(now, limit));
+        let mut bundles: Vec<BundleInfo> = each.into_iter().flatten().collect();
+        // The node numbers them as they come.
+        bundles.sort_by_key(|bundle| bundle.id);
+        bundles.truncate(limit);
+        bundles
+    }
+
+    /// The store's figures.
+    pub fn custody(&self, now: Instant) -> CustodyFigures {
+        let each = self.read_each(|engine| engine.custody(now)).into_iter();
+        each.fold(CustodyFigures::default(), sum_of)
+    }
+
+    /// Whether this node still keeps a bundle: it has not been handed on.
+    pub fn has_bundle(&self, id: BundleId) -> bool {
+        let mut each = self.numbers();
+        each.any(|shard| self.lock(shard).engine.has_bundle(id))
+    }
+
+    /// Gives a stored bundle up; streams of this node whose bytes are in it are
+    /// reset. Tells whether there was such a bundle.
+    pub fn cancel(&self, id: BundleId) -> bool {
+        let mut each = self.numbers();
+        each.any(|shard| self.cancel_at(shard, id))
+    }
+
+    pub(super) fn cancel_at(&self, shard: usize, id: BundleId) -> bool {
+        self.with_inner(shard, |inner, now| inner.engine.cancel(now, id))
+    }
+
+    /// The plans of each link that this node sends on.
+    pub fn plans(&self, now: Instant) -> Vec<PlanSnapshot> {
+        let each = self.read_each(|engine| engine.plans(now));
+        let (mut forward, mut paths): (Option<PlanSnapshot>, Vec<PlanSnapshot>) = (None, vec![]);
+        for plan in each.into_iter().flatten() {
+            // Every shard follows the forward link's, for hops of its own.
+            match &mut forward {
+                _ if link_of(&plan) == Some(Direction::Return) => paths.push(plan),
+                Some(forward) => forward.hops.extend(plan.hops),
+                none => *none = Some(plan),
+            }
+        }
+        if let Some(forward) = &mut forward {
+            forward.hops.sort_unstable();
+        }
+        paths.sort_by(|one, other| one.hops.cmp(&other.hops));
+        forward.into_iter().chain(paths).collect()
+    }
+
+    /// Takes a plan of the beam's forward link: every shard follows it for its
+    /// own hops.
+    ///
+    /// # Errors
+    /// When it is not newer than what is followed, or not for this node's link
+    /// and beam; it is followed nowhere then, since what one shard takes, those
+    /// after it take too.
+    pub fn follow_forward(&self, plan: &Arc<Plan>) -> Result<(), Refused> {
+        let mut each = self.numbers();
+        each.try_for_each(|shard| {
+            self.with_inner(shard, |inner, now| {
+                inner.engine.follow_forward(now, plan.clone())
+            })
+        })
+    }
+
+    /// What the shell has seen in all.
+    pub fn counts(&self) -> Counts {
+        let mut sums = Counts::default();
+        for shard in self.numbers() {
+            let counts = self.lock(shard).counts;
+            sums.deleted_bundles += counts.deleted_bundles;
+            sums.bad_payloads += counts.bad_payloads;
+            sums.refused_bundles += counts.refused_bundles;
+            sums.forged_bundles += counts.forged_bundles;
+        }
+        sums
+    }
+}
+
+fn sum_of(mut sum: CustodyFigures, more: CustodyFigures) -> CustodyFigures {
+    sum.used_bytes += more.used_bytes;
+    sum.undelivered_bytes += more.undelivered_bytes;
+    sum.bundles += more.bundles;
+    for (class, more) in more.classes {
+        let sum = sum.classes.entry(class).or_default();
+        sum.bundles += more.bundles;
+        sum.bytes += more.bytes;
+        sum.custody_bundles += more.custody_bundles;
+        sum.custody_bytes += more.custody_bytes;
+        sum.oldest = sum.oldest.max(more.oldest);
+    }
+    sum
+}
+
+fn link_of(plan: &PlanSnapshot) -> Option<Direction> {
+    let newest = plan.next.as_ref().or(plan.current.as_ref());
+    newest.map(|plan| plan.link())
+}

@@ -1,0 +1,219 @@
+//! One engine with its sessions and streams, behind a lock of its own.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, broadcast};
+use underpass_bundle as bundle;
+use underpass_bundle::{Passed, Sharding};
+use underpass_cla::{Session, SessionId, Transfer};
+use underpass_engine::{Action, Engine, Message, PlanChange};
+
+use super::links::{LinkEvent, LinkLedger};
+use super::services::Service;
+use super::streams::StreamTable;
+use super::transport::TransportLedger;
+use super::{Counts, Inbound};
+
+/// Forgeries are told to the log so seldom.
+const TELL_FORGERY_AFTER: Duration = Duration::from_secs(10);
+
+/// One engine and what belongs to it.
+pub(super) struct Shard {
+    inner: Mutex<Inner>,
+    /// Something is due sooner than its timer is set to.
+    pub timer: Notify,
+}
+
+pub(super) struct Inner {
+    /// Which of the node's engines it is.
+    pub own: Sharding,
+    pub engine: Engine,
+    /// What is to be done outside, in the order in which the engine wanted it.
+    pub effects: VecDeque<Effect>,
+    /// Whether a caller is at it.
+    pub acting: bool,
+    pub streams: StreamTable,
+    pub sessions: HashMap<SessionId, Arc<dyn Session>>,
+    /// Services of this node other than streams.
+    pub services: HashMap<u64, Arc<dyn Service>>,
+    /// What the timer is set to.
+    pub armed: Option<Instant>,
+    /// Counts for metrics.
+    pub counts: Counts,
+    /// What the sessions' transports have moved, for metrics.
+    pub transport: TransportLedger,
+    /// What was seen of the links.
+    pub links: LinkLedger,
+    /// When the log was last told of a forgery.
+    forgery_told: Option<Instant>,
+    /// Their changes, for whoever follows them.
+    pub link_events: broadcast::Sender<LinkEvent>,
+}
+
+/// What remains to be done once the engine is released.
+pub(super) enum Effect {
+    Offer(Arc<dyn Session>, Transfer),
+    SetRate(Arc<dyn Session>, Option<u64>),
+    Suspend(Arc<dyn Session>, bool),
+    Abort(Arc<dyn Session>, &'static str),
+    Wake(Waker),
+    Inbound(Inbound),
+    Message(Arc<dyn Service>, Message),
+    Restarted(Arc<dyn Service>, u64),
+    /// For the shard of this number.
+    Passed(usize, Passed),
+}
+
+impl Shard {
+    pub fn new(own: Sharding, engine: Engine, link_events: broadcast::Sender<LinkEvent>) -> Shard {
+        let inner = Inner {
+            own,
+            engine,
+            effects: VecDeque::new(),
+            acting: false,
+            streams: StreamTable::default(),
+            sessions: HashMap::new(),
+            services: HashMap::new(),
+            armed: None,
+            counts: Counts::default(),
+            transport: TransportLedger::default(),
+            links: LinkLedger::default(),
+            forgery_told: None,
+            link_events,
+        };
+        Shard {
+            inner: Mutex::new(inner),
+            timer: Notify::new(),
+        }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic ends the process (`panics`): no call finds a poisoned state.
+        self.inner.lock().unwrap()
+    }
+}
+
+/// Another plan holds, or none any more.
+fn plan_changed(change: &PlanChange) {
+    let PlanChange {
+        beam,
+        link,
+        version,
+        over,
+    } = change;
+    match over {
+        false => tracing::info!(beam, link = link.name(), version, "plan in force"),
+        true => tracing::warn!(
+            beam,
+            link = link.name(),
+            version,
+            "the plan is over and there is no newer one: the guaranteed rate counts"
+        ),
+    }
+}
+
+impl Inner {
+    /// Takes up what the engine wants done.
+    pub fn gather(&mut self) {
+        let mut effects = Vec::new();
+        while let Some(action) = self.engine.poll_action() {
+            match action {
+                Action::Offer { session, transfer } => {
+                    if let Some(session) = self.sessions.get(&session) {
+                        effects.push(Effect::Offer(session.clone(), transfer));
+                    }
+                }
+                Action::SetRate { session, ip_bps } => {
+                    if let Some(session) = self.sessions.get(&session) {
+                        effects.push(Effect::SetRate(session.clone(), ip_bps));
+                    }
+                }
+                Action::Suspend { session, blocked } => {
+                    if let Some(session) = self.sessions.get(&session) {
+                        effects.push(Effect::Suspend(session.clone(), blocked));
+                    }
+                }
+                Action::Plan(change) => plan_changed(&change),
+                Action::Passed { shard, passed } => effects.push(Effect::Passed(shard, passed)),
+                Action::Link { hop, change } => self.link_changed(hop, change),
+                Action::Abort { session, reason } => {
+                    if let Some(session) = self.sessions.get(&session) {
+                        effects.push(Effect::Abort(session.clone(), reason));
+                    }
+                }
+                Action::Stream { peer, epoch, event } => {
+                    self.stream_event(peer, epoch, event, &mut effects);
+                }
+                Action::Message(message) => self.message(message, &mut effects),
+                Action::Bundle(event) => self.bundle_event(event),
+                Action::BadPayload { peer, error } => {
+                    self.counts.bad_payloads += 1;
+                    tracing::warn!(peer, %error, "payload of streams refused");
+                }
+            }
+        }
+        self.effects.extend(effects);
+    }
+
+    /// Bundles that concern no stream are told to the log.
+    fn bundle_event(&mut self, event: bundle::Event) {
+        match event {
+            bundle::Event::Deliver(delivery) => tracing::debug!(
+                source = %delivery.source,
+                service = delivery.service,
+                bytes = delivery.payload.len(),
+                "no service takes this bundle"
+            ),
+            bundle::Event::Forged {
+                from,
+                source,
+                forgery,
+            } => {
+                self.counts.forged_bundles += 1;
+                // One that forges does so again and again: the metric counts.
+                let now = Instant::now();
+                let told = self.forgery_told.replace(now);
+                if told.is_none_or(|told| now - told >= TELL_FORGERY_AFTER) {
+                    tracing::warn!(neighbour = from.0, %source, %forgery, "bundle refused");
+                } else {
+                    self.forgery_told = told;
+                }
+            }
+            bundle::Event::Deleted { source, reason, .. } => {
+                self.counts.deleted_bundles += 1;
+                tracing::warn!(%source, ?reason, "bundle deleted");
+            }
+            bundle::Event::StatusReport { reporter, report } => {
+                tracing::info!(%reporter, bundle = report.refbundle(), "status report");
+            }
+            bundle::Event::CompressedReport { reporter, .. } => {
+                tracing::info!(%reporter, "compressed status report");
+            }
+            bundle::Event::Restored {
+                destination,
+                service,
+                ..
+            } => {
+                tracing::debug!(%destination, service, "a message of a former run is in custody");
+            }
+            bundle::Event::Unreadable(id) => {
+                tracing::error!(bundle = id.0, "in the store, but not of this version");
+            }
+            bundle::Event::StoreStalled(reason) => {
+                tracing::error!(reason, "custody cannot be stored: sources are slowed");
+            }
+            bundle::Event::Discarded { source, timestamp } => {
+                tracing::debug!(%source, ?timestamp, "a bundle that nobody wants is forgotten");
+            }
+            bundle::Event::StoreResumed => tracing::info!("custody can be stored again"),
+            // These stay inside the engine.
+            bundle::Event::Released { .. }
+            | bundle::Event::Passed { .. }
+            | bundle::Event::GivenUp { .. }
+            | bundle::Event::Woken { .. } => {}
+        }
+    }
+}

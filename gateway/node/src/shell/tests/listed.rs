@@ -1,0 +1,156 @@
+//! What the shards show together has the order and limit of a node of one.
+
+use super::*;
+
+use underpass_cla::Down;
+use underpass_plans::Plan;
+
+/// More than are looked at under one lock.
+const MANY: u64 = 200;
+
+fn many() -> Vec<u64> {
+    // By no means in the order of their numbers.
+    (0..MANY).map(|place| 10 + place * 77 % MANY).collect()
+}
+
+#[test]
+fn hops_come_in_the_order_of_the_configuration() {
+    for count in COUNTS {
+        let (shell, _inbound) = shell(&hub(&many()), count);
+        let listed: Vec<u64> = shell.hops().iter().map(|hop| hop.neighbour).collect();
+        assert_eq!(listed, many());
+        let portions = shell.portions_of_hops();
+        assert!(
+            portions
+                .iter()
+                .all(|(_, hops)| hops.len() <= super::super::PORTION)
+        );
+        let hops: usize = portions.iter().map(|(_, hops)| hops.len()).sum();
+        assert_eq!(hops, many().len());
+    }
+}
+
+#[test]
+fn bundles_are_listed_by_number_up_to_the_limit() {
+    for count in COUNTS {
+        let (shell, _inbound) = shell(&hub(&many()), count);
+        for peer in many() {
+            let lifetime = Duration::from_secs(60);
+            let sent = shell.send_message(message(peer, b"to you"), lifetime, None);
+            sent.expect("room for it");
+        }
+        let now = Instant::now();
+        let all = shell.stored_bundles(now, usize::MAX);
+        assert_eq!(all.len(), many().len());
+        assert!(all.is_sorted_by_key(|bundle| bundle.id));
+        let ids = |bundles: &[underpass_bundle::BundleInfo]| -> Vec<_> {
+            bundles.iter().map(|bundle| bundle.id).collect()
+        };
+        for limit in [0, 1, 70] {
+            let some = shell.stored_bundles(now, limit);
+            assert_eq!(ids(&some), ids(&all[..limit]));
+        }
+        let figures = shell.custody(now);
+        assert_eq!(figures.bundles, all.len());
+        let of_class = figures.classes[&Class(2)];
+        assert_eq!(of_class.bundles, all.len() as u64);
+        assert_eq!(
+            of_class.bytes,
+            all.iter().map(|bundle| bundle.bytes).sum::<u64>()
+        );
+    }
+}
+
+#[test]
+fn sums_and_listings_of_streams_are_those_of_one_shard() {
+    for count in COUNTS {
+        let (shell, _inbound) = shell(&hub(&many()), count);
+        for peer in many() {
+            let shard = shard_of(&shell, peer);
+            shell.with_inner(shard, |inner, now| {
+                let open = underpass_streams::Open {
+                    class: Class(2),
+                    target: underpass_streams::Target::Address(([198, 51, 100, 7], 80).into()),
+                    client: None,
+                    report_connected: false,
+                };
+                inner.engine.open(now, peer, open).expect("room")
+            });
+        }
+        assert_eq!(shell.streams(usize::MAX).len(), many().len());
+        assert_eq!(shell.streams(70).len(), 70);
+        let totals = shell.stream_totals();
+        let open: u64 = totals.iter().map(|(_, total)| total.open).sum();
+        assert_eq!(open, MANY);
+        assert_eq!(shell.stream_events().opened, MANY);
+    }
+}
+
+#[test]
+fn what_transports_have_moved_outlives_their_sessions_in_each_shard() {
+    for count in COUNTS {
+        let terminals = terminals();
+        let (shell, _inbound) = shell(&hub(&terminals), count);
+        let mut ids = Vec::new();
+        for (number, node) in (0..).zip(&terminals) {
+            ids.push(session(&shell, number, *node).0);
+        }
+        let readings = shell.session_figures();
+        assert_eq!(readings.len(), terminals.len());
+        for id in ids {
+            shell.session_down(id, Down::Closed);
+        }
+        let totals = shell.transport_totals();
+        assert_eq!(totals.len(), terminals.len());
+        assert!(totals.values().all(|total| total.sent_bytes == 1_000));
+        assert!(shell.session_figures().is_empty());
+        assert_eq!(shell.counts().refused_bundles, 0);
+    }
+}
+
+/// A plan of the forward link with a line for each terminal.
+fn forward_plan(version: u64, rate_bps: u64, terminals: &[u64]) -> Arc<Plan> {
+    let lines = terminals.iter().map(|terminal| {
+        serde_json::json!({
+            "terminals": [terminal], "guaranteed_bps": 100_000,
+            "segments": [{
+                "start_ms": 0, "end_ms": 60_000, "rate_bps": rate_bps, "state": "borrowing",
+            }],
+        })
+    });
+    let plan = serde_json::json!({
+        "version": 1, "beam": "east", "link": "forward", "plan": version,
+        "issued_ms": 0, "start_ms": 0, "end_ms": 60_000,
+        "capacity": [{ "from_ms": 0, "rate_bps": 9_000_000 }],
+        "lines": lines.collect::<Vec<_>>(),
+    });
+    Arc::new(Plan::decode(plan.to_string().as_bytes()).expect("a plan"))
+}
+
+#[test]
+fn a_plan_of_the_beam_is_followed_by_every_hop_and_shown_once() {
+    for count in COUNTS {
+        let terminals = terminals();
+        let (shell, _inbound) = shell(&hub(&terminals), count);
+        shell.with_each(|engine, now| engine.set_utc(now, Some(1_000)));
+        let plan = forward_plan(2, 1_000_000, &terminals);
+        shell.follow_forward(&plan).expect("the first one");
+        let older = forward_plan(1, 500_000, &terminals);
+        shell.follow_forward(&older).expect_err("it is older");
+        let shown = shell.plans(Instant::now());
+        let [shown] = &shown[..] else {
+            panic!("{} plans", shown.len());
+        };
+        let all: Vec<HopId> = (0..terminals.len() as u64).map(HopId).collect();
+        assert_eq!(shown.hops, all);
+        assert_eq!(shown.capacity_bps, Some(9_000_000));
+        for hop in shell.hops() {
+            let followed = hop.plan.expect("its line");
+            assert_eq!(followed.planned_bps, Some(1_000_000));
+        }
+        assert_eq!(
+            shell.read_each(Engine::beam_rate_bps),
+            vec![Some(9_000_000); count]
+        );
+    }
+}
