@@ -54,8 +54,15 @@ impl Engine {
 
     /// Bytes that may be written now; at 0, a `Writable` event follows.
     pub fn send_capacity(&mut self, key: StreamKey) -> usize {
-        self.change_run(key, |mux| mux.send_capacity(key.id))
-            .unwrap_or(0)
+        let streams = self.peers.get(key.peer);
+        match streams.map_or(0, |streams| streams.send_capacity(key.epoch, key.id)) {
+            0 => {
+                let asked = self.change_run(key, |mux| mux.send_capacity(key.id));
+                asked.unwrap_or(0)
+            }
+            // To ask changes nothing.
+            capacity => capacity,
+        }
     }
 
     /// Takes bytes to send, at most the capacity last told.

@@ -77,7 +77,7 @@ impl Mux {
         capacity
     }
 
-    pub(super) fn capacity(&self, id: StreamId) -> usize {
+    pub(crate) fn capacity(&self, id: StreamId) -> usize {
         let config = &self.config;
         let Some(stream) = self.streams.get(&id) else {
             return 0;

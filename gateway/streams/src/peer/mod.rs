@@ -162,6 +162,17 @@ impl Peer {
         former.map(|former| &mut former.mux)
     }
 
+    /// Bytes that may be written to a stream now, at most; at 0,
+    /// [`Mux::send_capacity`] has it told when there are more.
+    pub fn send_capacity(&self, epoch: Epoch, id: StreamId) -> usize {
+        let mut former = self.former_runs.values();
+        let mux = match epoch == self.epoch {
+            true => Some(&self.current),
+            false => former.find(|e| e.epoch == epoch).map(|e| &e.mux),
+        };
+        mux.map_or(0, |mux| mux.capacity(id))
+    }
+
     /// All streams, in no order.
     pub fn streams(&self) -> impl Iterator<Item = (Epoch, StreamInfo)> + '_ {
         let current = self.current.streams().map(|info| (self.epoch, info));
