@@ -29,6 +29,14 @@ MANY_TERMINALS = [
                 "1",
                 more_is_better=True,
             ),
+            Figure(
+                f"shards-two.{name}",
+                f"Two shards of one such hub on two threads, bundles of {size}: "
+                "against two hubs that know nothing of each other",
+                "1",
+                target=0.95,
+                more_is_better=True,
+            ),
         )
     ),
     Figure(

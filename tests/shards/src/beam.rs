@@ -1,8 +1,9 @@
-//! A hub and its terminals, whose bundles are carried by hand.
+//! A hub's engine and its terminals, whose bundles are carried by hand.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use underpass_bundle::{MemoryStore, Store};
 use underpass_cla::{Class, Outcome, SessionId, Transfer};
 use underpass_engine::{Action, Engine, HopId, StreamKey};
 use underpass_streams::{Event, Open, Target};
@@ -25,7 +26,7 @@ pub struct Counts {
     read_bytes: u64,
 }
 
-/// One hub with its terminals.
+/// One engine of a hub with its terminals.
 pub struct Beam {
     hub: Engine,
     terminals: Vec<Engine>,
@@ -37,22 +38,34 @@ pub struct Beam {
 }
 
 impl Beam {
+    /// As many engines of one hub, each with its own terminals.
+    pub fn shards(count: usize, terminals: u64, bytes: usize) -> Result<Vec<Beam>, String> {
+        let config = configs::engine(HUB, HUB + 1..=HUB + terminals);
+        let stores = (0..count).map(|_| Box::<MemoryStore>::default());
+        let stores = stores.map(|store| store as Box<dyn Store>).collect();
+        let engines = Engine::of_shards(Instant::now(), &config, stores);
+        let engines = engines.map_err(|error| error.to_string())?;
+        engines
+            .into_iter()
+            .map(|hub| Beam::new(hub, bytes))
+            .collect()
+    }
+
     /// Sessions are up, and a stream to each terminal is open.
-    pub fn new(terminals: u64, bytes: usize) -> Result<Beam, String> {
+    fn new(mut hub: Engine, bytes: usize) -> Result<Beam, String> {
         let now = Instant::now();
-        let numbers = HUB + 1..=HUB + terminals;
         let make = |config| Engine::new(now, config).map_err(|error| error.to_string());
-        let mut hub = make(configs::engine(HUB, numbers.clone()))?;
         let mut all = Vec::new();
         let mut streams = Vec::new();
-        for (number, node) in numbers.clone().enumerate() {
+        let numbers: Vec<u64> = hub.hop_ids().into_iter().map(|HopId(node)| node).collect();
+        for (number, node) in numbers.iter().copied().enumerate() {
             let mut terminal = make(configs::engine(node, [HUB].into_iter()))?;
             for class in 0..CLASSES {
                 let info = configs::session(Class(class as u8));
                 let there = SessionId(number as u64 * CLASSES + class);
-                hub.session_up(now, there, HopId(number as u64), info.clone());
+                hub.session_up(now, there, HopId(node), info.clone());
                 hub.session_ready(now, there);
-                terminal.session_up(now, SessionId(class), HopId(0), info);
+                terminal.session_up(now, SessionId(class), HopId(HUB), info);
                 terminal.session_ready(now, SessionId(class));
             }
             all.push(terminal);

@@ -16,7 +16,7 @@ pub const CLASSES: u64 = 3;
 /// The class of the streams.
 pub const STREAMS: Class = Class(2);
 
-/// A node with a hop to each of the neighbours; hops are numbered from 0.
+/// A node with a hop to each of the neighbours, by the neighbours' numbers.
 pub fn engine(node: u64, neighbours: impl Iterator<Item = u64>) -> EngineConfig {
     let class = |class: u64| ClassConfig {
         class: Class(class as u8),
@@ -35,10 +35,7 @@ pub fn engine(node: u64, neighbours: impl Iterator<Item = u64>) -> EngineConfig 
             utilisation: 1.0,
         },
         beam_rate_bps: Some(1_000_000_000_000),
-        hops: neighbours
-            .enumerate()
-            .map(|(number, neighbour)| hop(number as u64, neighbour))
-            .collect(),
+        hops: neighbours.map(hop).collect(),
         routes: Vec::new(),
         max_streams: 100,
         window_bytes: None,
@@ -51,10 +48,10 @@ pub fn engine(node: u64, neighbours: impl Iterator<Item = u64>) -> EngineConfig 
     }
 }
 
-fn hop(number: u64, neighbour: u64) -> HopConfig {
+fn hop(neighbour: u64) -> HopConfig {
     HopConfig {
-        id: HopId(number),
-        name: format!("hop{number}"),
+        id: HopId(neighbour),
+        name: format!("hop{neighbour}"),
         neighbour,
         weight: 1,
         send_rate_bps: Some(100_000_000_000),

@@ -34,10 +34,12 @@ struct Cli {
     /// Terminals, divided among the threads.
     #[arg(long, default_value_t = 1000)]
     neighbours: u64,
-    /// Hubs that know nothing of each other, each on its own thread with its
-    /// terminals.
+    /// Threads, each with a shard of the hub and its terminals.
     #[arg(long, default_value_t = 1)]
-    threads: u64,
+    threads: usize,
+    /// The threads have hubs that know nothing of each other.
+    #[arg(long)]
+    apart: bool,
     /// How long to measure, seconds.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
@@ -75,11 +77,22 @@ fn main() -> ExitCode {
 }
 
 fn measure(cli: &Cli) -> Result<Outcome, String> {
-    let threads = usize::try_from(cli.threads.max(1)).map_err(|error| error.to_string())?;
-    let start = Barrier::new(threads);
+    let threads = cli.threads.max(1);
+    let beams = match cli.apart {
+        true => {
+            let terminals = cli.neighbours / threads as u64;
+            let hubs = (0..threads).map(|_| Beam::shards(1, terminals, cli.bytes));
+            let hubs: Result<Vec<Vec<Beam>>, String> = hubs.collect();
+            hubs?.into_iter().flatten().collect()
+        }
+        false => Beam::shards(threads, cli.neighbours, cli.bytes)?,
+    };
+    let start = &Barrier::new(threads);
     let outcomes: Vec<Result<Outcome, String>> = std::thread::scope(|scope| {
-        let each = (0..threads).map(|_| scope.spawn(|| run(cli, &start)));
-        let running: Vec<_> = each.collect();
+        let each = beams.into_iter();
+        let running: Vec<_> = each
+            .map(|beam| scope.spawn(|| run(cli, beam, start)))
+            .collect();
         let ended = running.into_iter().map(|thread| thread.join());
         ended
             .map(|outcome| outcome.map_err(|_| "a thread has panicked".to_owned())?)
@@ -97,9 +110,8 @@ fn measure(cli: &Cli) -> Result<Outcome, String> {
     Ok(sum)
 }
 
-/// One hub with its part of the terminals.
-fn run(cli: &Cli, start: &Barrier) -> Result<Outcome, String> {
-    let mut beam = Beam::new(cli.neighbours / cli.threads.max(1), cli.bytes)?;
+/// One engine with its part of the terminals.
+fn run(cli: &Cli, mut beam: Beam, start: &Barrier) -> Result<Outcome, String> {
     // Streams are open, and memory is as it is while running.
     for _ in 0..20 {
         beam.round()?;
