@@ -6,10 +6,12 @@ use bytes::{Buf, Bytes};
 
 use super::{Origin, Pieces};
 
-/// Runs of bytes beyond a gap that a stream may have. A gap is a payload that
-/// is still on its way, so an honest peer needs as many as it has payloads
-/// under way; each costs up to some 200 bytes here.
-const MAX_RUNS: usize = 4096;
+/// Runs of bytes beyond a gap that a stream may have: half of what all of a
+/// peer's may have together. A gap is a payload that is still on its way, so an
+/// honest peer needs as many as it has payloads under way: thousands, if a
+/// client writes single bytes to a hop whose queue is long. Each costs up to
+/// some 200 bytes here.
+const MAX_RUNS: usize = 32_768;
 
 /// The bytes would leave more gaps than are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
