@@ -132,9 +132,9 @@ pub struct Engine {
     pub(crate) sessions: Sessions,
     /// By bundle that no custodian has acknowledged.
     pub(crate) carried: FastMap<BundleId, Carried>,
-    /// Neighbours and classes where a bundle has just gone again: it is the
-    /// turn of a stream that begins or sends seldom.
-    pub(crate) went_again: HashSet<(u64, Class)>,
+    /// Neighbours and classes where a bundle that was sealed before has just
+    /// gone: it is the turn of a stream that begins or sends seldom.
+    pub(crate) sparse_next: HashSet<(u64, Class)>,
     /// Hops that wait for room in the store.
     pub(crate) starved: BTreeSet<HopId>,
     /// The one of them that was fed last.
@@ -224,7 +224,7 @@ impl Engine {
             changed: ChangedLeaves::default(),
             sessions: Sessions::default(),
             carried: FastMap::default(),
-            went_again: HashSet::new(),
+            sparse_next: HashSet::new(),
             starved: BTreeSet::new(),
             last_fed: HopId(0),
             utc: None,

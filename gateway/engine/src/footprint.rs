@@ -29,7 +29,7 @@ impl Engine {
             changed,
             sessions,
             carried,
-            went_again,
+            sparse_next,
             starved,
             last_fed: _,
             utc: _,
@@ -60,7 +60,7 @@ impl Engine {
         changed.footprint(tell);
         sessions.footprint(tell);
         tell("bundles of streams", carried.len());
-        tell("classes where bundles went again", went_again.len());
+        tell("classes where sparse streams are next", sparse_next.len());
         tell("starved hops", starved.len());
         tell("hops by time", link_times.len());
         ahead.footprint(tell);

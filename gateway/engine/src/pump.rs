@@ -138,9 +138,7 @@ impl Engine {
             return Some((offer, sparse));
         }
         if let Some(offer) = self.agent.next_for(now, to, class, mru) {
-            if offer.again {
-                self.went_again.insert((neighbour, class));
-            }
+            self.sparse_next.insert((neighbour, class));
             return Some((offer, false));
         }
         // Nothing is sealed behind what the store is reading: it would pile up.
@@ -151,8 +149,9 @@ impl Engine {
         Some((self.agent.next_of(now, id, mru)?, sparse))
     }
 
-    /// Bundles that go again, after a blockage as many as were under way, take
-    /// turns with streams that begin or send seldom.
+    /// Bundles that were sealed before take turns with streams that begin or
+    /// send seldom: those that go again, after a blockage as many as were under
+    /// way, and messages, of which a service may send megabytes.
     fn is_turn_of_sparse(&mut self, neighbour: u64, class: Class) -> bool {
         let to = NeighbourId(neighbour);
         let waits = self.agent.has_pending(to, class)
@@ -160,7 +159,7 @@ impl Engine {
                 let streams = self.peers.get(peer);
                 streams.is_some_and(|streams| streams.has_sparse(class))
             });
-        waits && self.went_again.remove(&(neighbour, class))
+        waits && self.sparse_next.remove(&(neighbour, class))
     }
 
     /// Seals bytes of streams into a bundle, as late as possible, or has one

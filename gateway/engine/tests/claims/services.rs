@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use underpass_bundle::SendError;
 use underpass_engine::{EngineConfig, Message};
+use underpass_streams::Event;
 
 use crate::bench::{Node, URGENT, config, live, pair_of};
 
@@ -66,6 +67,26 @@ fn a_full_store_makes_the_service_wait() {
     let now = terminal.now;
     let third = terminal.engine.send_message(now, message(1, 5_000), HOUR);
     assert!(third.is_ok());
+}
+
+#[test]
+fn a_stream_that_begins_does_not_wait_for_all_messages_of_its_class() {
+    let mut slow = with_service(10, 1);
+    slow.hops[0].send_rate_bps = Some(400_000);
+    let (mut terminal, mut hub) = pair_of(slow, with_service(1, 10));
+    let now = terminal.now;
+    for _ in 0..20 {
+        let sent = terminal.engine.send_message(now, message(1, 10_000), HOUR);
+        assert!(sent.is_ok());
+    }
+    let key = terminal.open(1, URGENT);
+    terminal.write(key, 100);
+    // Two messages' time of 4 s.
+    live(&mut terminal, &mut hub, Duration::from_millis(400));
+    assert!(hub.has(|event| matches!(event, Event::Opened { .. })));
+    assert!(hub.messages.len() < 4, "{} of 20", hub.messages.len());
+    live(&mut terminal, &mut hub, Duration::from_secs(5));
+    assert_eq!(hub.messages.len(), 20);
 }
 
 #[test]
