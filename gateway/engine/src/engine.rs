@@ -1,6 +1,6 @@
 //! The engine's state, its making, and its time.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -132,9 +132,6 @@ pub struct Engine {
     pub(crate) sessions: Sessions,
     /// By bundle that no custodian has acknowledged.
     pub(crate) carried: FastMap<BundleId, Carried>,
-    /// Neighbours and classes where a bundle that was sealed before has just
-    /// gone: it is the turn of a stream that begins or sends seldom.
-    pub(crate) sparse_next: HashSet<(u64, Class)>,
     /// Hops that wait for room in the store.
     pub(crate) starved: BTreeSet<HopId>,
     /// The one of them that was fed last.
@@ -224,7 +221,6 @@ impl Engine {
             changed: ChangedLeaves::default(),
             sessions: Sessions::default(),
             carried: FastMap::default(),
-            sparse_next: HashSet::new(),
             starved: BTreeSet::new(),
             last_fed: HopId(0),
             utc: None,

@@ -29,7 +29,6 @@ impl Engine {
             changed,
             sessions,
             carried,
-            sparse_next,
             starved,
             last_fed: _,
             utc: _,
@@ -60,7 +59,6 @@ impl Engine {
         changed.footprint(tell);
         sessions.footprint(tell);
         tell("bundles of streams", carried.len());
-        tell("classes where sparse streams are next", sparse_next.len());
         tell("starved hops", starved.len());
         tell("hops by time", link_times.len());
         ahead.footprint(tell);

@@ -47,6 +47,9 @@ struct Turns {
     waiting: BTreeSet<u64>,
     /// The one whose bytes were sealed last.
     last: Option<u64>,
+    /// A bundle that was sealed before has just gone: it is the turn of a stream
+    /// that begins or sends seldom.
+    sparse_next: bool,
 }
 
 /// All edge nodes that streams lead to.
@@ -275,9 +278,23 @@ impl Peers {
 
     /// The node behind a neighbour whose turn it is.
     pub fn next(&self, neighbour: u64, class: Class) -> Option<u64> {
-        let Turns { waiting, last } = self.turns.get(&(neighbour, class))?;
+        let Turns { waiting, last, .. } = self.turns.get(&(neighbour, class))?;
         let behind = last.and_then(|last| waiting.range((Excluded(last), Unbounded)).next());
         behind.or_else(|| waiting.first()).copied()
+    }
+
+    /// A bundle that was sealed before has gone to a neighbour.
+    pub fn bundle_has_gone(&mut self, neighbour: u64, class: Class) {
+        if let Some(turns) = self.turns.get_mut(&(neighbour, class)) {
+            turns.sparse_next = true;
+        }
+    }
+
+    /// Whether one has gone since the last such turn of a stream that begins
+    /// or sends seldom, which is now.
+    pub fn take_sparse_turn(&mut self, neighbour: u64, class: Class) -> bool {
+        let turns = self.turns.get_mut(&(neighbour, class));
+        turns.is_some_and(|turns| std::mem::take(&mut turns.sparse_next))
     }
 
     /// A node has had its turn.

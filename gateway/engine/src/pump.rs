@@ -138,7 +138,7 @@ impl Engine {
             return Some((offer, sparse));
         }
         if let Some(offer) = self.agent.next_for(now, to, class, mru) {
-            self.sparse_next.insert((neighbour, class));
+            self.peers.bundle_has_gone(neighbour, class);
             return Some((offer, false));
         }
         // Nothing is sealed behind what the store is reading: it would pile up.
@@ -159,7 +159,7 @@ impl Engine {
                 let streams = self.peers.get(peer);
                 streams.is_some_and(|streams| streams.has_sparse(class))
             });
-        waits && self.sparse_next.remove(&(neighbour, class))
+        waits && self.peers.take_sparse_turn(neighbour, class)
     }
 
     /// Seals bytes of streams into a bundle, as late as possible, or has one
