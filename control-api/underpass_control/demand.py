@@ -4,9 +4,9 @@ A terminal that has more waiting than its rate clears at once is *backlogged*, a
 what it gets, up to its ceiling. Any other wants 1.25 times its recent rate. One that cannot send
 wants what it did before: the capacity it lends and is owed is reckoned by that.
 
-Idle terminals want the *floor*, enough to report and to start sending: 64 kbit/s, but all of a
-beam's floors together are a sixteenth of its capacity at most. What nobody wants is not lost: each
-terminal has its part of it on top of its plan.
+Idle terminals want the *floor*, enough to report and to start sending, and whoever lends or repays
+keeps it: 64 kbit/s, but all of a beam's floors together are a sixteenth of its capacity at most.
+What nobody wants is not lost: each terminal has its part of it on top of its plan.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ class Demand:
     Attributes:
         demand_bps: in bit/s of IP bytes; None: all that it gets.
         efficiency: bits per unit of the beam's capacity, in its present MODCOD.
+        floor_bps: what it has even while it lends and repays.
     """
 
     demand_bps: int | None
     efficiency: Fraction
+    floor_bps: int = 0
 
 
 @dataclass(slots=True)
@@ -134,10 +136,10 @@ class Demands:
         for terminal in terminals:
             demand = self._demands.get((terminal, link))
             efficiency = self.efficiency(terminal, link)
-            wanted_bps = unheard_bps
+            wanted_bps, own_bps = unheard_bps, int(floor_bps * efficiency)
             if demand is not None:
-                wanted_bps = demand.demand_bps(now_ms, int(floor_bps * efficiency))
-            found[terminal] = Demand(wanted_bps, efficiency)
+                wanted_bps = demand.demand_bps(now_ms, own_bps)
+            found[terminal] = Demand(wanted_bps, efficiency, own_bps)
         return found
 
     def efficiency(self, terminal: int, link: Link) -> Fraction:

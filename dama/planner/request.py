@@ -52,6 +52,8 @@ class Terminal:
         efficiency: bits per unit of capacity in its present MODCOD.
         owed_bits: the ledger's balance, in bits of capacity: what others owe it, or, negative,
             what it owes them. The plan settles it.
+        floor_bps: what lending and repaying leave it all the same, to report and to begin. It
+            is no guarantee for times without contact, as the minimum is.
     """
 
     id: str
@@ -61,6 +63,7 @@ class Terminal:
     demand_bps: int | None = None
     efficiency: Fraction | int = 1
     owed_bits: int = 0
+    floor_bps: int = 0
 
     @property
     def terms(self) -> tuple[Fraction, Fraction, Fraction | None]:
@@ -72,7 +75,7 @@ class Terminal:
         efficiency = Fraction(self.efficiency)
         bounds = [rate for rate in (self.maximum_bps, self.demand_bps) if rate is not None]
         greatest = min(bounds) / efficiency if bounds else None
-        least = self.minimum_bps / efficiency
+        least = max(self.minimum_bps, self.floor_bps) / efficiency
         if greatest is not None:
             least = min(least, greatest)
         return Fraction(self.weight) / efficiency, least, greatest
@@ -197,7 +200,7 @@ def _check_terminal(terminal: Terminal) -> None:
         raise refuse(f"the weight {terminal.weight}: it is above 0")
     if terminal.efficiency <= 0:
         raise refuse(f"the efficiency {terminal.efficiency}: it is above 0")
-    if terminal.minimum_bps < 0:
+    if terminal.minimum_bps < 0 or terminal.floor_bps < 0:
         raise refuse("a minimum rate below 0")
     if terminal.maximum_bps is not None and terminal.maximum_bps < terminal.minimum_bps:
         raise refuse("a maximum rate below its minimum")

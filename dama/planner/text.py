@@ -89,9 +89,10 @@ def _group_document(group: Group) -> Document:
         {
             "weight": str(terms[0]),
             "minimum_bps": terms[1],
-            "maximum_bps": terms[2],
-            "demand_bps": terms[3],
-            "efficiency": str(terms[4]),
+            "floor_bps": terms[2],
+            "maximum_bps": terms[3],
+            "demand_bps": terms[4],
+            "efficiency": str(terms[5]),
             "members": [[member.id, member.owed_bits] for member in members],
         }
         for terms, members in itertools.groupby(group.members, _stated)
@@ -103,6 +104,7 @@ def _stated(terminal: Terminal) -> tuple[Any, ...]:
     return (
         terminal.weight,
         terminal.minimum_bps,
+        terminal.floor_bps,
         terminal.maximum_bps,
         terminal.demand_bps,
         terminal.efficiency,
@@ -115,6 +117,8 @@ def _read_group(document: Mapping[str, Any]) -> Group:
             id=name,
             weight=weight,
             minimum_bps=run["minimum_bps"],
+            # Plans of earlier releases have none.
+            floor_bps=run.get("floor_bps", 0),
             maximum_bps=run["maximum_bps"],
             demand_bps=run["demand_bps"],
             efficiency=efficiency,

@@ -114,8 +114,10 @@ def fair_amounts(request: Request) -> dict[str, float]:
     terminals = request.terminals
     weights = np.array([float(terminal.weight / terminal.efficiency) for terminal in terminals])
     ceilings = np.array([_ceiling(terminal) for terminal in terminals])
+    least = [max(terminal.minimum_bps, terminal.floor_bps) for terminal in terminals]
     floors = np.minimum(
-        [float(terminal.minimum_bps / terminal.efficiency) for terminal in terminals], ceilings
+        [float(rate / one.efficiency) for rate, one in zip(least, terminals, strict=True)],
+        ceilings,
     )
     shares = np.column_stack([_shares(rate, weights, floors, ceilings) for rate in rates])
     sure = np.array(

@@ -54,6 +54,7 @@ def test_a_request_without_a_plan_is_told_why(change: dict[str, object], message
         ({"weight": 0}, "weight 0"),
         ({"efficiency": Fraction(-1)}, "efficiency -1"),
         ({"minimum_bps": -1}, "minimum rate below 0"),
+        ({"floor_bps": -1}, "minimum rate below 0"),
         ({"minimum_bps": 2, "maximum_bps": 1}, "maximum rate below its minimum"),
         ({"demand_bps": -1}, "demand below 0"),
         ({"owed_bits": 2**60}, "balance beyond"),

@@ -83,7 +83,7 @@ def test_ceilings_and_guaranteed_rates_are_kept(request: Request) -> None:
 
 def _least_bps(terminal: Terminal) -> int:
     bounds = [rate for rate in (terminal.maximum_bps, terminal.demand_bps) if rate is not None]
-    return min([terminal.minimum_bps, *bounds])
+    return min([max(terminal.minimum_bps, terminal.floor_bps), *bounds])
 
 
 @_LAWS

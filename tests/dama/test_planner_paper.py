@@ -126,6 +126,24 @@ def test_a_lender_keeps_its_guaranteed_rate_and_the_borrower_goes_short() -> Non
     assert [segment.rate for segment in made.line("A").segments] == [5_000_000, 0]
 
 
+def test_who_repays_keeps_its_floor() -> None:
+    terminals = (
+        Terminal("A", owed_bits=-160_000_000, floor_bps=64_000),
+        Terminal("B", owed_bits=160_000_000, floor_bps=64_000),
+    )
+    request = Request(
+        beam="beam",
+        link=Link.RETURN,
+        now_ms=0,
+        end_ms=60_000,
+        capacity=(CapacityStep(0, 2_000_000),),
+        terminals=terminals,
+        blockages=(Blockage("B", 50_000, 60_000),),
+    )
+    rates = [segment.rate for segment in plan(request).line("A").segments if not segment.blocked]
+    assert min(rates) == 64_000
+
+
 def test_where_lending_came_too_late_the_borrower_gets_the_rest_after_its_exit() -> None:
     request = Request(
         beam="beam",

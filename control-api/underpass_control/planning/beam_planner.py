@@ -94,6 +94,7 @@ class _LinkState:
                     id=str(node),
                     weight=terms.weight,
                     minimum_bps=terms.minimum_bps,
+                    floor_bps=demand.floor_bps,
                     maximum_bps=terms.maximum_bps,
                     demand_bps=demand.demand_bps,
                     efficiency=demand.efficiency,
