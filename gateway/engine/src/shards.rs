@@ -62,8 +62,8 @@ impl NodeParts {
 
 impl Engine {
     /// The engines of a node, one for each store, that take up the custody
-    /// which an earlier run has left in these: a bundle is in the store of the
-    /// engine that has its next hop. See [`Engine::shard_to`].
+    /// which an earlier run has left in these. A bundle that is in the store of
+    /// another engine than that of its next hop is passed on.
     ///
     /// # Errors
     /// When the configuration contradicts itself.
