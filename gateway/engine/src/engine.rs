@@ -23,6 +23,7 @@ use crate::peers::Peers;
 use crate::planned::{Followed, PlanChange, Unchanged};
 use crate::restored::RestoredStreams;
 use crate::services::Message;
+use crate::shards::NodeParts;
 use crate::transfers::Sessions;
 use crate::ways::Ways;
 
@@ -109,9 +110,6 @@ pub enum EngineError {
     /// Peers without classes could not be served.
     #[error("the default class {0} is not configured")]
     DefaultClass(Class),
-    /// A node without any store has no engine.
-    #[error("a node has one store at least")]
-    NoStore,
 }
 
 /// The streams that have something in a bundle: their peer, which of its runs
@@ -152,8 +150,6 @@ pub struct Engine {
     pub(crate) ahead: ReadAhead,
     /// Its place among the engines of the node.
     pub(crate) sharding: Sharding,
-    /// The routes of the whole node.
-    pub(crate) routes: Vec<bundle::Route>,
     /// When to look again whether another engine has freed room in the store.
     pub(crate) feed_at: Option<Instant>,
     pub(crate) actions: VecDeque<Action>,
@@ -183,19 +179,19 @@ impl Engine {
         config: EngineConfig,
         store: Box<dyn Store>,
     ) -> Result<Engine, EngineError> {
-        let engines = Engine::of_shards(now, &config, vec![store])?;
-        engines.into_iter().next().ok_or(EngineError::NoStore)
+        let mut engine =
+            NodeParts::new(&config, 1)?.engine(now, &config, store, Sharding::ALONE)?;
+        engine.restore(now);
+        Ok(engine)
     }
 
-    /// An engine that has taken up no custody yet, of a node whose bundles have
-    /// these routes.
+    /// An engine that has taken up no custody yet.
     pub(crate) fn of_shard(
         now: Instant,
         config: EngineConfig,
         agent: Agent,
         mut scheduler: LinkScheduler,
         sharding: Sharding,
-        routes: Vec<bundle::Route>,
     ) -> Result<Engine, EngineError> {
         let beam_rate_bps = config.beam_rate_bps;
         scheduler.set_root_rate(now, beam_rate_bps);
@@ -236,7 +232,6 @@ impl Engine {
             restored: RestoredStreams::default(),
             ahead: ReadAhead::default(),
             sharding,
-            routes,
             feed_at: None,
         })
     }

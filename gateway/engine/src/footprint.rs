@@ -45,10 +45,8 @@ impl Engine {
             ways,
             restored,
             sharding: _,
-            routes,
             feed_at: _,
         } = self;
-        tell("routes of bundles", routes.len());
         tell("configured hops", config.hops.len());
         tell("configured routes", config.routes.len());
         agent.footprint(tell);

@@ -33,9 +33,9 @@ impl EngineConfig {
 }
 
 impl Engine {
-    /// Takes another configuration of the node over. Hops that it does not have are
-    /// removed with their sessions; a neighbour without any hop left loses its
-    /// streams, and the bundles that no other route leads on for. New hops
+    /// Takes another configuration of the node over. Hops that it does not have
+    /// are removed with their sessions; a neighbour without any hop left loses
+    /// its streams, and the bundles that no other route leads on for. New hops
     /// have numbers that were never used before; a hop that stays has the same
     /// neighbour and changes its rates, share, round trip and packet size.
     /// Streams of all others go on.
@@ -47,16 +47,15 @@ impl Engine {
     /// When the configuration contradicts itself or the classes are others;
     /// nothing has changed then.
     pub fn reconfigure(&mut self, now: Instant, config: EngineConfig) -> Result<(), EngineError> {
-        if !self.classes.contains(&config.default_class) {
-            return Err(EngineError::DefaultClass(config.default_class));
-        }
+        self.check(&config)?;
         self.scheduler
             .set_class_weights(&config.scheduler.classes)?;
         let before: BTreeSet<u64> = self.ways.neighbours().collect();
         let routes = config.bundle_routes();
         let config = config.part(self.sharding);
         let agent = &config.agent;
-        let reroutes = agent.relaying != self.config.agent.relaying || !same(&self.routes, &routes);
+        let reroutes =
+            agent.relaying != self.config.agent.relaying || !same(self.agent.routes(), &routes);
 
         self.agent.set_limits(bundle::Limits {
             store_bytes: agent.store_bytes,
@@ -90,7 +89,6 @@ impl Engine {
         self.end_streams_without_a_way();
         if reroutes {
             let relaying = self.config.agent.relaying.clone();
-            self.routes.clone_from(&routes);
             self.agent.set_routes(now, routes, relaying);
             self.drain_agent(now);
         }

@@ -27,20 +27,21 @@ impl EngineConfig {
 }
 
 /// What the engines of a node have in common.
-struct NodeParts {
+pub(crate) struct NodeParts {
     beam: Arc<Beam>,
     agents: bundle::Common,
 }
 
 impl NodeParts {
-    fn new(config: &EngineConfig, shards: usize) -> Result<NodeParts, EngineError> {
+    pub fn new(config: &EngineConfig, shards: usize) -> Result<NodeParts, EngineError> {
         Ok(NodeParts {
             beam: Arc::new(Beam::new(&config.scheduler)?),
             agents: bundle::Common::new(&config.agent, shards),
         })
     }
 
-    fn engine(
+    /// One of the engines, which has taken up no custody yet.
+    pub fn engine(
         &self,
         now: Instant,
         config: &EngineConfig,
@@ -51,12 +52,11 @@ impl NodeParts {
         if config.edge {
             config.agent.services.insert(STREAM_SERVICE);
         }
-        let routes = config.bundle_routes();
-        config.agent.routes.extend(routes.iter().cloned());
+        config.agent.routes = config.bundle_routes();
         let agent = Agent::in_shard(config.agent.clone(), store, self.agents.clone(), sharding);
         let scheduler = LinkScheduler::on(&config.scheduler, Arc::clone(&self.beam))?;
         let config = config.part(sharding);
-        Engine::of_shard(now, config, agent, scheduler, sharding, routes)
+        Engine::of_shard(now, config, agent, scheduler, sharding)
     }
 }
 

@@ -36,6 +36,11 @@ impl Agent {
         self.config.hop_limit = limits.hop_limit;
     }
 
+    /// The routes in force.
+    pub fn routes(&self) -> &[Route] {
+        &self.config.routes
+    }
+
     /// Replaces the routes, also for stored bundles. A bundle in the middle of
     /// its transfer begins anew on its new way; if it arrives by both, the next
     /// custodian recognises it. One whose way leads by another agent's neighbour

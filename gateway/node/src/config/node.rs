@@ -152,6 +152,8 @@ mod tests {
         let (shards, problems_found) = problems("");
         assert!((1..=MOST_SHARDS).contains(&shards) && problems_found.is_empty());
         assert_eq!(problems("shards = 64"), (64, vec![]));
+        let terminal: NodeConfig = toml::from_str("number = 10\nrole = \"terminal\"").unwrap();
+        assert_eq!(terminal.shards(), 1);
         for wrong in [0, 65] {
             let told = format!("node.shards = {wrong}: must be 1 to 64");
             assert_eq!(problems(&format!("shards = {wrong}")), (wrong, vec![told]));
