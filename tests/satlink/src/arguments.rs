@@ -1,11 +1,13 @@
 //! The command line.
 
+use std::error::Error;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use satlink::beam::Direction;
 use satlink::config::BlockageConfig;
 use satlink::control::{Request, parse_blockage, parse_rate};
+use satlink::trace::TraceConfig;
 use serde_json::{Map, Value};
 
 /// Emulates a satellite beam between network namespaces.
@@ -82,6 +84,14 @@ pub enum Action {
         #[arg(required = true, value_parser = parse_key)]
         keys: Vec<(String, Value)>,
     },
+    /// Have links follow a trace from the epoch on; without a file, be as configured again.
+    Trace {
+        /// The terminal; all, if left out.
+        #[arg(long)]
+        terminal: Option<String>,
+        /// Trace file (JSON).
+        file: Option<PathBuf>,
+    },
     /// Allocate the capacity; terminals that are not named get nothing.
     Allocate {
         #[arg(long)]
@@ -95,9 +105,15 @@ pub enum Action {
     },
     /// Print all counts.
     Stats,
+    /// Print how a link's queue has stood: runs of equal samples, µs waited and their number.
+    Queue {
+        terminal: String,
+        #[arg(long)]
+        direction: Way,
+    },
     /// Set all counts to zero.
     ResetStats,
-    /// Make now the epoch; schedules begin again.
+    /// Make now the epoch; schedules and traces begin again.
     Epoch,
     /// Begin the loss and jitter patterns again.
     Seed { seed: u64 },
@@ -124,7 +140,7 @@ impl From<Way> for Direction {
 
 impl Action {
     /// The request that this asks to send.
-    pub fn request(self) -> Result<Request, serde_json::Error> {
+    pub fn request(self) -> Result<Request, Box<dyn Error>> {
         Ok(match self {
             Action::Block { terminal, for_s } => Request::Block { terminal, for_s },
             Action::Unblock { terminal } => Request::Unblock { terminal },
@@ -157,7 +173,18 @@ impl Action {
                 rates_bps: rates.into_iter().collect(),
                 at_s,
             },
+            Action::Trace { terminal, file } => Request::Trace {
+                terminal,
+                trace: file.map(|path| TraceConfig::load(&path)).transpose()?,
+            },
             Action::Stats => Request::Stats {},
+            Action::Queue {
+                terminal,
+                direction,
+            } => Request::Queue {
+                terminal,
+                direction: direction.into(),
+            },
             Action::ResetStats => Request::ResetStats {},
             Action::Epoch => Request::Epoch {},
             Action::Seed { seed } => Request::Seed { seed },

@@ -8,7 +8,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::beam::{CapacityProfile, Interval, LinkProfile, ProfileError};
+use crate::beam::{CapacityProfile, Interval, LinkProfile, ProfileError, Trace};
+use crate::trace::{TraceConfig, TraceError};
 
 /// Most terminals that one beam takes.
 pub const MAX_TERMINALS: usize = 1000;
@@ -120,6 +121,8 @@ pub struct TerminalConfig {
     /// Blockages relative to the epoch.
     #[serde(default, rename = "blockage")]
     pub blockages: Vec<BlockageConfig>,
+    /// File of a trace that its links follow from the epoch on.
+    pub trace: Option<PathBuf>,
 }
 
 /// A blockage relative to the epoch.
@@ -187,6 +190,14 @@ pub enum ConfigError {
         place: String,
         /// The key and value.
         source: ProfileError,
+    },
+    /// A terminal's trace cannot be used.
+    #[error("{place}: {source}")]
+    Trace {
+        /// The terminal.
+        place: String,
+        /// Why not.
+        source: TraceError,
     },
     /// Something else is wrong.
     #[error("{place}: {problem}")]
@@ -262,12 +273,26 @@ impl TerminalConfig {
         self.ret
             .validate()
             .map_err(in_table(format!("{place}, return")))?;
+        if self.trace.is_some() && !self.blockages.is_empty() {
+            let problem = "blockage: a trace has blockages of its own".into();
+            return Err(invalid(place, problem));
+        }
+        self.load_trace().map_err(|source| ConfigError::Trace {
+            place: place.clone(),
+            source,
+        })?;
         for blockage in &self.blockages {
             blockage
                 .interval()
                 .map_err(|problem| invalid(format!("{place}, blockage"), problem))?;
         }
         Ok(())
+    }
+
+    /// Reads the trace that it follows.
+    pub fn load_trace(&self) -> Result<Option<Trace>, TraceError> {
+        let load = |path: &PathBuf| TraceConfig::load(path)?.trace();
+        self.trace.as_ref().map(load).transpose()
     }
 
     /// Destinations that the beam directs to this terminal.

@@ -10,4 +10,5 @@ pub mod control;
 pub mod emulator;
 pub mod pcap;
 pub mod selftest;
+pub mod trace;
 pub mod tun;

@@ -21,7 +21,6 @@ fn main() -> ExitCode {
         Command::Selftest => selftest(),
         Command::Ctl { socket, action } => action
             .request()
-            .map_err(Into::into)
             .and_then(|request| control(&socket, &request)),
     };
     match done {
@@ -68,9 +67,10 @@ fn control(socket: &Path, request: &Request) -> Result<(), Box<dyn Error>> {
     if let Some(error) = reply.error {
         return Err(error.into());
     }
-    match reply.stats {
-        Some(stats) => println!("{}", serde_json::to_string_pretty(&stats)?),
-        None => println!("{}", serde_json::to_string(&reply)?),
+    match (&reply.stats, &reply.queue) {
+        (Some(stats), _) => println!("{}", serde_json::to_string_pretty(stats)?),
+        (_, Some(queue)) => println!("{}", serde_json::to_string(queue)?),
+        _ => println!("{}", serde_json::to_string(&reply)?),
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! CoDel, as RFC 8289 section 5 gives it.
 
 use super::Nanos;
+use super::flows::Flows;
 use super::profile::{QueueProfile, nanos};
-use super::queue::{Fifo, Queued};
+use super::queue::Queued;
 
 /// Fewer bytes than this left behind are no standing queue (RFC 8289,
 /// section 5.4: one packet of maximum size).
@@ -23,18 +24,18 @@ impl Codel {
     /// before it to `drop` (RFC 8289, section 5.5).
     pub(super) fn dequeue(
         &mut self,
-        fifo: &mut Fifo,
+        flows: &mut Flows,
         profile: &QueueProfile,
         now: Nanos,
         mut drop: impl FnMut(Queued),
     ) -> Option<Queued> {
-        let (mut head, mut may_drop) = self.take(fifo, profile, now);
+        let (mut head, mut may_drop) = self.take(flows, profile, now);
         if self.dropping {
             self.dropping = may_drop;
             while self.dropping && now >= self.drop_next {
                 drop(head?);
                 self.count = self.count.saturating_add(1);
-                (head, may_drop) = self.take(fifo, profile, now);
+                (head, may_drop) = self.take(flows, profile, now);
                 self.dropping = may_drop;
                 if may_drop {
                     self.drop_next = control_law(profile, self.drop_next, self.count);
@@ -42,7 +43,7 @@ impl Codel {
             }
         } else if may_drop {
             drop(head?);
-            (head, _) = self.take(fifo, profile, now);
+            (head, _) = self.take(flows, profile, now);
             self.start_dropping(profile, now);
         }
         head
@@ -52,16 +53,16 @@ impl Codel {
     /// above target for an interval (RFC 8289, section 5.6).
     fn take(
         &mut self,
-        fifo: &mut Fifo,
+        flows: &mut Flows,
         profile: &QueueProfile,
         now: Nanos,
     ) -> (Option<Queued>, bool) {
-        let Some(head) = fifo.pop() else {
+        let Some(head) = flows.pop() else {
             self.first_above = None;
             return (None, false);
         };
         let sojourn = now.saturating_sub(head.enqueued);
-        if sojourn < nanos(profile.target_ms) || fifo.bytes() <= MAX_PACKET_BYTES {
+        if sojourn < nanos(profile.target_ms) || flows.bytes() <= MAX_PACKET_BYTES {
             self.first_above = None;
             return (Some(head), false);
         }
@@ -114,11 +115,11 @@ mod tests {
     /// Times of drops of a queue that is fed at twice the rate it is served,
     /// one packet per ms out, for `span_ms`.
     fn drop_times(span_ms: u64) -> Vec<Nanos> {
-        let (mut codel, mut fifo, mut times) = (Codel::default(), Fifo::default(), Vec::new());
+        let (mut codel, mut flows, mut times) = (Codel::default(), Flows::default(), Vec::new());
         for now in (0..span_ms).map(|ms| ms * MS) {
-            fifo.push(packet(now));
-            fifo.push(packet(now));
-            codel.dequeue(&mut fifo, &profile(), now, |_| times.push(now));
+            flows.push(Vec::new(), packet(now));
+            flows.push(Vec::new(), packet(now));
+            codel.dequeue(&mut flows, &profile(), now, |_| times.push(now));
         }
         times
     }
@@ -143,20 +144,20 @@ mod tests {
 
     #[test]
     fn short_burst_is_not_dropped_from() {
-        let (mut codel, mut fifo) = (Codel::default(), Fifo::default());
+        let (mut codel, mut flows) = (Codel::default(), Flows::default());
         for _ in 0..90 {
-            fifo.push(packet(0));
+            flows.push(Vec::new(), packet(0));
         }
         for now in (0..90).map(|ms| ms * MS) {
             assert!(
                 codel
-                    .dequeue(&mut fifo, &profile(), now, |_| panic!("dropped"))
+                    .dequeue(&mut flows, &profile(), now, |_| panic!("dropped"))
                     .is_some()
             );
         }
         assert!(
             codel
-                .dequeue(&mut fifo, &profile(), 90 * MS, |_| ())
+                .dequeue(&mut flows, &profile(), 90 * MS, |_| ())
                 .is_none()
         );
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Beam, CapacityProfile, Direction, Interval, LinkProfile, Nanos, ProfileError, Sharing,
+    Beam, CapacityProfile, Direction, Interval, LinkProfile, Nanos, ProfileError, Sharing, Trace,
 };
 
 /// Why a command to the beam was refused.
@@ -34,6 +34,16 @@ impl Beam {
     /// The rate allocated to a link, bit/s, if allocations are in force.
     pub fn allocation(&self, terminal: usize, direction: Direction) -> Option<u64> {
         self.link(terminal, direction).allocation()
+    }
+
+    /// Whether a link can be changed to this profile now.
+    pub fn admits_link(
+        &self,
+        terminal: usize,
+        direction: Direction,
+        profile: &LinkProfile,
+    ) -> Result<(), BeamError> {
+        Ok(self.link(terminal, direction).admits(profile)?)
     }
 
     /// Changes a link. Queued packets stay, those in flight are not touched,
@@ -76,10 +86,11 @@ impl Beam {
         self.capacity[direction.index()].set_profile(profile)?;
         for terminal in &mut self.terminals {
             let link = &mut terminal.links[direction.index()];
-            link.set_allocation(match profile.sharing {
+            let allocation = match profile.sharing {
                 Sharing::FirstCome => None,
                 Sharing::Allocated => Some(link.allocation().unwrap_or(0)),
-            });
+            };
+            link.set_allocation(allocation, now);
         }
         Ok(())
     }
@@ -116,16 +127,36 @@ impl Beam {
         self.terminals[terminal].blockage.lay(intervals, epoch, now);
     }
 
+    /// The rate of its own that a link has now, bit/s: its trace's or its profile's.
+    pub fn own_rate(&self, terminal: usize, direction: Direction) -> Option<u64> {
+        self.link(terminal, direction).own_rate()
+    }
+
+    /// Has a terminal follow a trace, which counts from the epoch. Its blockages take the place
+    /// of the terminal's schedule; an empty trace ends the one before.
+    pub fn set_trace(&mut self, now: Nanos, terminal: usize, trace: Trace) {
+        self.advance(now);
+        let epoch = self.epoch;
+        let [forward, ret] = &mut self.terminals[terminal].links;
+        forward.set_trace(trace.forward, epoch, now);
+        ret.set_trace(trace.ret, epoch, now);
+        self.schedule(now, terminal, trace.blockages);
+    }
+
     /// Whether a terminal is blocked at `now`.
     pub fn is_blocked(&self, now: Nanos, terminal: usize) -> bool {
         self.terminals[terminal].blockage.covers(now)
     }
 
-    /// Makes `now` the epoch and begins every schedule again from it.
+    /// Makes `now` the epoch and begins every schedule and trace again from it.
     pub fn restart_epoch(&mut self, now: Nanos) {
+        self.advance(now);
         self.epoch = now;
         for terminal in &mut self.terminals {
             terminal.blockage.relay(now);
+            for link in &mut terminal.links {
+                link.restart_trace(now);
+            }
         }
     }
 

@@ -13,12 +13,16 @@ mod blockage;
 mod capacity;
 mod codel;
 mod command;
+mod demand;
+mod flows;
 mod link;
 mod loss;
 mod profile;
 mod queue;
 mod random;
+mod standing;
 mod statistics;
+mod trace;
 mod transmitter;
 
 use std::cmp::{Ordering, Reverse};
@@ -29,8 +33,12 @@ use serde::{Deserialize, Serialize};
 pub use blockage::Interval;
 pub use capacity::{CapacityProfile, Sharing};
 pub use command::BeamError;
-pub use profile::{Discipline, LinkProfile, LossProfile, MAX_DELAY_MS, ProfileError, QueueProfile};
+pub use profile::{
+    DemandProfile, Discipline, LinkProfile, LossProfile, MAX_DELAY_MS, ProfileError, QueueProfile,
+};
+pub use standing::QueueSeries;
 pub use statistics::LinkStatistics;
+pub use trace::{Trace, TraceStep};
 
 use blockage::Blockage;
 use capacity::Capacity;
@@ -117,8 +125,14 @@ impl Beam {
                 blockage.lay(profile.blockages, now, now);
                 Ok(Terminal {
                     links: [
-                        Link::new(profile.forward, &profile.name, Direction::Forward, seed)?,
-                        Link::new(profile.ret, &profile.name, Direction::Return, seed)?,
+                        Link::new(
+                            profile.forward,
+                            &profile.name,
+                            Direction::Forward,
+                            seed,
+                            now,
+                        )?,
+                        Link::new(profile.ret, &profile.name, Direction::Return, seed, now)?,
                     ],
                     name: profile.name,
                     blockage,
@@ -195,8 +209,7 @@ impl Beam {
             let transmission = self.next_transmission(direction).map(|(start, terminal)| {
                 start.saturating_add(self.link(terminal, direction).min_delay())
             });
-            let allocation = self.capacity[direction.index()].next_planned();
-            [transmission, allocation]
+            [transmission, self.next_change(direction)]
         });
         per_direction.chain([arrival]).flatten().min()
     }
@@ -205,19 +218,32 @@ impl Beam {
     fn advance(&mut self, now: Nanos) {
         for direction in Direction::BOTH {
             loop {
-                let planned = self.capacity[direction.index()].next_planned();
-                let until = planned.map_or(now, |at| at.min(now));
+                let change = self.next_change(direction).filter(|at| *at <= now);
+                let until = change.unwrap_or(now);
                 while let Some((start, terminal)) = self.next_transmission(direction)
                     && start <= until
                 {
                     self.transmit(direction, terminal, start);
                 }
-                let Some(rates) = self.capacity[direction.index()].take_planned(now) else {
+                let Some(at) = change else {
                     break;
                 };
-                self.apply_allocation(direction, &rates);
+                if let Some(rates) = self.capacity[direction.index()].take_planned(at) {
+                    self.apply_allocation(direction, &rates, at);
+                }
+                for terminal in &mut self.terminals {
+                    terminal.links[direction.index()].follow_trace(at);
+                }
             }
         }
+    }
+
+    /// When an allocation comes into force, or a trace goes on.
+    fn next_change(&self, direction: Direction) -> Option<Nanos> {
+        let links = self.terminals.iter();
+        let steps = links.filter_map(|terminal| terminal.links[direction.index()].next_step());
+        let planned = self.capacity[direction.index()].next_planned();
+        steps.chain(planned).min()
     }
 
     /// Start and terminal of the transmission that comes next: the earliest
@@ -229,8 +255,11 @@ impl Beam {
             .iter()
             .enumerate()
             .filter_map(|(index, terminal)| {
-                let (ready, sequence) = terminal.links[direction.index()].next_ready()?;
-                Some((ready.max(shared_free), sequence, index))
+                let link = &terminal.links[direction.index()];
+                let (ready, sequence) = link.next_ready()?;
+                // What is on demand is granted of the link's own rate.
+                let free = if link.is_on_demand() { 0 } else { shared_free };
+                Some((ready.max(free), sequence, index))
             })
             .min()
             .map(|(start, _, index)| (start, index))
@@ -241,8 +270,12 @@ impl Beam {
         let Some(sent) = link.transmit(start) else {
             return;
         };
-        let shared_end = self.capacity[direction.index()].transmit(start, sent.packet.len());
-        let departed = sent.departed.max(shared_end);
+        let departed = if link.is_on_demand() {
+            sent.departed
+        } else {
+            let shared = &mut self.capacity[direction.index()];
+            sent.departed.max(shared.transmit(start, sent.packet.len()))
+        };
         if let Some(due) = link.launch(departed, sent.packet.len()) {
             self.flight.push(Reverse(InFlight {
                 due,
@@ -255,10 +288,10 @@ impl Beam {
         }
     }
 
-    fn apply_allocation(&mut self, direction: Direction, rates: &BTreeMap<usize, u64>) {
+    fn apply_allocation(&mut self, direction: Direction, rates: &BTreeMap<usize, u64>, at: Nanos) {
         for (index, terminal) in self.terminals.iter_mut().enumerate() {
             let rate = rates.get(&index).copied().unwrap_or(0);
-            terminal.links[direction.index()].set_allocation(Some(rate));
+            terminal.links[direction.index()].set_allocation(Some(rate), at);
         }
     }
 
@@ -297,12 +330,23 @@ impl Beam {
         self.link(terminal, direction).statistics()
     }
 
+    /// How a link's queue has stood since counts were reset.
+    pub fn queue_series(
+        &mut self,
+        now: Nanos,
+        terminal: usize,
+        direction: Direction,
+    ) -> QueueSeries {
+        self.advance(now);
+        self.terminals[terminal].links[direction.index()].queue_series(now)
+    }
+
     /// Sets all counts to zero; what is queued or in flight stays counted as such.
     pub fn reset_statistics(&mut self, now: Nanos) {
         self.advance(now);
         for terminal in &mut self.terminals {
             for link in &mut terminal.links {
-                link.reset_statistics();
+                link.reset_statistics(now);
             }
         }
     }

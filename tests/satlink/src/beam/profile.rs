@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Nanos;
+use super::{Nanos, TraceStep};
 
 /// The longest delay, and the longest jitter, that a link may have, in ms.
 pub const MAX_DELAY_MS: u64 = 60_000;
@@ -26,6 +26,24 @@ pub struct LinkProfile {
     pub loss: LossProfile,
     /// What waits for transmission.
     pub queue: QueueProfile,
+    /// Packets arrive only at multiples of this time, in ms; 0 is at once.
+    pub bunch_ms: f64,
+    /// Whether capacity has to be asked for; `None` is all of it at once.
+    pub demand: Option<DemandProfile>,
+}
+
+/// Capacity on demand: time is divided into frames, and a terminal sends only
+/// in the slots of a frame that it was granted, from the frame's beginning on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DemandProfile {
+    /// Length of a frame, in ms.
+    pub frame_ms: f64,
+    /// Time from a request, at a frame's beginning, to the first frame that
+    /// can have its slots, in ms: a round trip to whoever grants.
+    pub grant_ms: f64,
+    /// Part of each frame that the terminal has without asking, from 0 to 1.
+    pub constant: f64,
 }
 
 /// Which packets are lost. They use the link's time all the same.
@@ -56,6 +74,26 @@ pub enum LossProfile {
 
 fn certain() -> f64 {
     1.0
+}
+
+impl LossProfile {
+    fn validate(&self) -> Result<(), ProfileError> {
+        match *self {
+            LossProfile::None {} => Ok(()),
+            LossProfile::Independent { probability: p } => probability("loss.probability", p),
+            LossProfile::GilbertElliott {
+                to_bad,
+                to_good,
+                loss_good,
+                loss_bad,
+            } => {
+                probability("loss.to_bad", to_bad)?;
+                probability("loss.to_good", to_good)?;
+                probability("loss.loss_good", loss_good)?;
+                probability("loss.loss_bad", loss_bad)
+            }
+        }
+    }
 }
 
 impl Default for LossProfile {
@@ -101,6 +139,8 @@ pub enum Discipline {
     DropTail,
     /// Those, and packets at its head when delay persists (RFC 8289).
     Codel,
+    /// The newest packets of the flow that has most in it; flows take turns by bytes.
+    FairQueue,
 }
 
 /// A value of a profile that cannot be.
@@ -131,22 +171,17 @@ impl LinkProfile {
         positive("rate_bps", self.rate_bps)?;
         milliseconds("delay_ms", self.delay_ms)?;
         milliseconds("jitter_ms", self.jitter_ms)?;
-        match self.loss {
-            LossProfile::None {} => {}
-            LossProfile::Independent { probability: p } => probability("loss.probability", p)?,
-            LossProfile::GilbertElliott {
-                to_bad,
-                to_good,
-                loss_good,
-                loss_bad,
-            } => {
-                probability("loss.to_bad", to_bad)?;
-                probability("loss.to_good", to_good)?;
-                probability("loss.loss_good", loss_good)?;
-                probability("loss.loss_bad", loss_bad)?;
+        self.loss.validate()?;
+        self.queue.validate()?;
+        milliseconds("bunch_ms", self.bunch_ms)?;
+        match self.demand {
+            Some(_) if self.rate_bps.is_none() => {
+                let wanted = "possible without rate_bps";
+                Err(ProfileError::new("demand", "capacity on demand", wanted))
             }
+            Some(demand) => demand.validate(),
+            None => Ok(()),
         }
-        self.queue.validate()
     }
 
     /// The queue's bound in bytes; `capacity_bps` is the beam's.
@@ -159,6 +194,27 @@ impl LinkProfile {
             (None, None, Some(rate)) => rate / 8,
             (None, _, None) => UNRATED_LIMIT_BYTES,
         }
+    }
+}
+
+impl DemandProfile {
+    fn validate(&self) -> Result<(), ProfileError> {
+        milliseconds("demand.grant_ms", self.grant_ms)?;
+        probability("demand.constant", self.constant)?;
+        milliseconds("demand.frame_ms", self.frame_ms)?;
+        if self.frame_ms < 1.0 {
+            let wanted = "at least 1 ms";
+            return Err(ProfileError::new("demand.frame_ms", self.frame_ms, wanted));
+        }
+        Ok(())
+    }
+}
+
+impl TraceStep {
+    /// Checks every value but the time.
+    pub fn validate(&self) -> Result<(), ProfileError> {
+        milliseconds("delay_ms", self.delay_ms.unwrap_or(0.0))?;
+        self.loss.unwrap_or_default().validate()
     }
 }
 
@@ -201,7 +257,7 @@ fn probability(key: &'static str, value: f64) -> Result<(), ProfileError> {
     if (0.0..=1.0).contains(&value) {
         Ok(())
     } else {
-        Err(ProfileError::new(key, value, "a probability from 0 to 1"))
+        Err(ProfileError::new(key, value, "a part from 0 to 1"))
     }
 }
 

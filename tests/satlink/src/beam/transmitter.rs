@@ -20,6 +20,13 @@ impl Transmitter {
         self.free_at
     }
 
+    /// Sends nothing before `at`.
+    pub(super) fn idle_until(&mut self, at: Nanos) {
+        if at > self.free_at {
+            (self.free_at, self.remainder) = (at, 0);
+        }
+    }
+
     /// Sends `bytes` from `start` on and returns when the last bit leaves.
     /// A rate of `None` takes no time.
     pub(super) fn send(&mut self, start: Nanos, bytes: usize, rate_bps: Option<u64>) -> Nanos {
@@ -39,6 +46,12 @@ impl Transmitter {
         self.free_at = start.saturating_add(span);
         self.free_at
     }
+}
+
+/// How long a number of bits takes, the last nanosecond begun included.
+pub(super) fn span(bits: u64, rate_bps: u64) -> Nanos {
+    let time = (u128::from(bits) * NANOS_PER_SECOND).div_ceil(u128::from(rate_bps.max(1)));
+    u64::try_from(time).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::beam::{Beam, Direction, Nanos};
+use crate::beam::{Beam, Direction, Nanos, QueueSeries, Trace};
 use crate::config::{BlockageConfig, nanos_from_seconds};
+use crate::trace::TraceConfig;
 
 use super::{LinkReport, Request, TerminalStatistics};
 
@@ -15,7 +16,8 @@ use super::{LinkReport, Request, TerminalStatistics};
 const MAX_BLOCKAGES: usize = 10_000;
 
 /// Carries out, at `now`, a request that changes the beam; a refused one
-/// changes nothing. `stats` and `shutdown` are the program's to answer.
+/// changes nothing. `stats`, `queue` and `shutdown` are the program's to
+/// answer.
 pub fn execute(beam: &mut Beam, now: Nanos, request: Request) -> Result<(), String> {
     match request {
         Request::Set {
@@ -44,6 +46,7 @@ pub fn execute(beam: &mut Beam, now: Nanos, request: Request) -> Result<(), Stri
             terminal,
             blockages,
         } => schedule(beam, now, terminal, &blockages),
+        Request::Trace { terminal, trace } => follow(beam, now, terminal, trace),
         Request::Allocate {
             direction,
             rates_bps,
@@ -61,7 +64,7 @@ pub fn execute(beam: &mut Beam, now: Nanos, request: Request) -> Result<(), Stri
             beam.reseed(now, seed);
             Ok(())
         }
-        Request::Stats {} | Request::Shutdown {} => Ok(()),
+        Request::Stats {} | Request::Queue { .. } | Request::Shutdown {} => Ok(()),
     }
 }
 
@@ -73,9 +76,10 @@ pub(crate) fn terminal_statistics(
     (0..beam.terminal_count())
         .map(|terminal| {
             let mut report = |direction| LinkReport {
-                rate_bps: beam.link_profile(terminal, direction).rate_bps,
-                allocated_bps: beam.allocation(terminal, direction),
+                // First of all, so that the others are as of now.
                 counts: beam.statistics(now, terminal, direction),
+                rate_bps: beam.own_rate(terminal, direction),
+                allocated_bps: beam.allocation(terminal, direction),
             };
             let (forward, ret) = (report(Direction::Forward), report(Direction::Return));
             let statistics = TerminalStatistics {
@@ -86,6 +90,17 @@ pub(crate) fn terminal_statistics(
             (beam.terminal_name(terminal).to_owned(), statistics)
         })
         .collect()
+}
+
+/// How the queue of one link has stood.
+pub(crate) fn queue_series(
+    beam: &mut Beam,
+    now: Nanos,
+    terminal: &str,
+    direction: Direction,
+) -> Result<QueueSeries, String> {
+    let terminal = named(beam, terminal)?;
+    Ok(beam.queue_series(now, terminal, direction))
 }
 
 fn set_links(
@@ -99,7 +114,8 @@ fn set_links(
     for terminal in select(beam, terminal)? {
         for direction in directions(direction) {
             let profile = overlay(beam.link_profile(terminal, direction), keys)?;
-            profile.validate().map_err(|error| error.to_string())?;
+            beam.admits_link(terminal, direction, &profile)
+                .map_err(|error| error.to_string())?;
             changed.push((terminal, direction, profile));
         }
     }
@@ -139,6 +155,22 @@ fn schedule(
         .collect::<Result<Vec<_>, _>>()?;
     for terminal in select(beam, terminal)? {
         beam.schedule(now, terminal, intervals.clone());
+    }
+    Ok(())
+}
+
+fn follow(
+    beam: &mut Beam,
+    now: Nanos,
+    terminal: Option<String>,
+    trace: Option<TraceConfig>,
+) -> Result<(), String> {
+    let trace = match trace {
+        Some(config) => config.trace().map_err(|error| error.to_string())?,
+        None => Trace::default(),
+    };
+    for terminal in select(beam, terminal)? {
+        beam.set_trace(now, terminal, trace.clone());
     }
     Ok(())
 }

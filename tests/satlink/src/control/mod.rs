@@ -7,7 +7,7 @@ mod server;
 
 pub use client::{ControlError, send};
 pub use execute::execute;
-pub(crate) use execute::terminal_statistics;
+pub(crate) use execute::{queue_series, terminal_statistics};
 pub use protocol::{
     BeamStatistics, LinkReport, Reply, Request, TerminalStatistics, parse_blockage, parse_rate,
 };

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::beam::{Direction, LinkStatistics};
+use crate::beam::{Direction, LinkStatistics, QueueSeries};
 use crate::config::BlockageConfig;
+use crate::trace::TraceConfig;
 
 /// What a client asks for. Where `terminal` or `direction` is left out, all
 /// terminals or both directions are meant.
@@ -56,6 +57,15 @@ pub enum Request {
         /// The blockages, relative to the epoch.
         blockages: Vec<BlockageConfig>,
     },
+    /// Has terminals follow a trace from the epoch on.
+    Trace {
+        /// Name of the terminal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terminal: Option<String>,
+        /// The trace as its file has it; without one, the links are as configured again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<TraceConfig>,
+    },
     /// Allocates rates of the capacity, and enforces them. A terminal that is
     /// not named gets nothing.
     Allocate {
@@ -69,9 +79,16 @@ pub enum Request {
     },
     /// Asks for all counts.
     Stats {},
+    /// Asks how a link's queue has stood since counts were reset.
+    Queue {
+        /// Name of the terminal.
+        terminal: String,
+        /// Direction of the link.
+        direction: Direction,
+    },
     /// Sets all counts to zero.
     ResetStats {},
-    /// Makes now the epoch; schedules begin again.
+    /// Makes now the epoch; schedules and traces begin again.
     Epoch {},
     /// Begins the loss and jitter patterns again.
     Seed {
@@ -83,7 +100,7 @@ pub enum Request {
 }
 
 /// What a client gets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// Whether it was done.
     pub ok: bool,
@@ -96,16 +113,17 @@ pub struct Reply {
     /// The answer to `stats`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stats: Option<BeamStatistics>,
+    /// The answer to `queue`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueSeries>,
 }
 
 impl Reply {
     /// A refusal.
     pub fn refused(error: impl ToString) -> Self {
         Reply {
-            ok: false,
             error: Some(error.to_string()),
-            now_s: None,
-            stats: None,
+            ..Reply::default()
         }
     }
 }
@@ -149,7 +167,7 @@ pub struct TerminalStatistics {
 /// One link's counts beside the rate in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// The link's own rate, bit/s, if it has one.
+    /// The link's own rate now, bit/s, by its trace or configuration, if it has one.
     pub rate_bps: Option<u64>,
     /// The rate allocated to it, bit/s, if allocations are in force.
     pub allocated_bps: Option<u64>,

@@ -22,9 +22,10 @@ use nix::sys::time::TimeSpec;
 use crate::beam::{Beam, BeamError, Direction, Nanos, TerminalProfile};
 use crate::config::{BlockageConfig, Config, PcapPoint, TerminalConfig};
 use crate::control::{
-    BeamStatistics, Command, Reply, Request, Server, execute, terminal_statistics,
+    BeamStatistics, Command, Reply, Request, Server, execute, queue_series, terminal_statistics,
 };
 use crate::pcap::PcapWriter;
+use crate::trace::TraceError;
 use crate::tun::{Tun, TunError};
 
 use clock::Clock;
@@ -48,6 +49,9 @@ pub enum EmulatorError {
     /// A blockage's time cannot be.
     #[error("blockage: {0}")]
     Blockage(String),
+    /// A trace cannot be used.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// The control socket cannot be opened.
     #[error("control socket {path}: {source}")]
     Socket {
@@ -292,19 +296,28 @@ impl Emulator {
         while let Some(Command { request, reply }) = self.server.next_command() {
             let now = self.clock.now();
             let answer = match request {
-                Request::Stats {} => self.statistics(now).map(Some),
+                Request::Stats {} => self.statistics(now).map(|stats| Reply {
+                    stats: Some(stats),
+                    ..Reply::default()
+                }),
+                Request::Queue {
+                    terminal,
+                    direction,
+                } => queue_series(&mut self.beam, now, &terminal, direction).map(|queue| Reply {
+                    queue: Some(queue),
+                    ..Reply::default()
+                }),
                 Request::Shutdown {} => {
                     self.running = false;
-                    Ok(None)
+                    Ok(Reply::default())
                 }
-                request => self.execute(now, request).map(|()| None),
+                request => self.execute(now, request).map(|()| Reply::default()),
             };
             let answer = match answer {
-                Ok(stats) => Reply {
+                Ok(reply) => Reply {
                     ok: true,
-                    error: None,
                     now_s: Some((now - self.beam.epoch()) as f64 / 1e9),
-                    stats,
+                    ..reply
                 },
                 Err(error) => Reply::refused(error),
             };
@@ -361,7 +374,13 @@ fn beam_of(config: &Config, now: Nanos) -> Result<Beam, EmulatorError> {
         .map(profile)
         .collect::<Result<_, EmulatorError>>()?;
     let capacity = [config.beam.forward, config.beam.ret];
-    Ok(Beam::new(now, config.seed, capacity, terminals)?)
+    let mut beam = Beam::new(now, config.seed, capacity, terminals)?;
+    for (index, terminal) in config.terminals.iter().enumerate() {
+        if let Some(trace) = terminal.load_trace()? {
+            beam.set_trace(now, index, trace);
+        }
+    }
+    Ok(beam)
 }
 
 fn wait_error(errno: nix::Error) -> EmulatorError {
