@@ -10,6 +10,8 @@ from typing import Generic, Protocol, TypeVar
 
 from tests.benchmarks import subjects
 from tests.benchmarks.subjects import Access, Subject, Unavailable
+from tests.benchmarks.subjects.underpass import Underpass
+from tests.testbed.node import Told
 from tests.testbed.process import ProcessError
 from tests.testbed.profile import Profile
 from tests.testbed.topology import Testbed
@@ -93,6 +95,15 @@ class Bench:
         """Start the subjects; those that this machine cannot run are left out, with the reason."""
         for name in names:
             self.add(subjects.subject(name))
+
+    def start_untold(self, told: Told = "nothing", *, unprivileged: bool = False) -> None:
+        """Start the subjects of the settings, with ours told less than the rates."""
+        for name in self.settings.subjects:
+            self.add(
+                Underpass(name, None, told=told, unprivileged=unprivileged)
+                if name == OURS
+                else subjects.subject(name)
+            )
 
     def add(self, subject: Subject) -> None:
         """Start one subject."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import Route
@@ -113,9 +113,17 @@ class Node:
     """One `underpass` in a namespace."""
 
     def __init__(
-        self, testbed: Bed, name: str, namespace: Namespace, config: Mapping[str, object]
+        self,
+        testbed: Bed,
+        name: str,
+        namespace: Namespace,
+        config: Mapping[str, object],
+        *,
+        wrapper: Sequence[str] = (),
     ) -> None:
+        """Start it; `wrapper` is a command line that starts the one behind it."""
         self.name = name
+        self._wrapper = wrapper
         self.namespace = namespace
         self.config_path = testbed.dir / f"{name}.toml"
         self.api = LocalApi(testbed.dir / f"{name}.sock")
@@ -133,7 +141,7 @@ class Node:
 
     def start(self) -> None:
         """Start it, or start it again after `process.kill`."""
-        argv = [built("underpass"), "run", "--config", str(self.config_path)]
+        argv = [*self._wrapper, built("underpass"), "run", "--config", str(self.config_path)]
         self.process = self._testbed.start(self.name, argv, self.namespace)
 
     def status(self) -> dict[str, Any]:
@@ -151,12 +159,22 @@ class Node:
         return len(up) >= neighbours
 
 
+# What nodes are told of a hop: its rates as ceilings and its round trip, its rates as hints that
+# measuring begins with, or nothing.
+Told = Literal["rates", "hints", "nothing"]
+# A container's rights by default, as far as a node wants more.
+_PLAIN_CONTAINER = "-net_admin,-sys_admin,-bpf,-perfmon,-sys_resource,-sys_nice"
+
+
 @dataclass(frozen=True)
 class Options:
     """How the nodes of a pair differ from the default; the mappings are laid over it."""
 
     tls: bool = True
     congestion_control: Sequence[str] | None = None
+    told: Told = "rates"
+    # Whether the nodes have the rights of a plain container alone: no BPF, no CAP_NET_ADMIN.
+    unprivileged: bool = False
     # What a terminal sends at before there has been a plan; without it, at the rate of its link.
     return_rate_bps: int | None = None
     # Over the configuration of all terminals, of the hub: tables are merged, lists replaced.
@@ -229,11 +247,32 @@ class Pair(Generic[B]):
         self._pki = testbed.dir / f"pki{name}"
         if self._options.tls:
             self._make_certificates()
-        self.hub = Node(testbed, f"hub{name}", testbed.hub, self._hub_config())
+        self.hub = self._node(f"hub{name}", testbed.hub, self._hub_config())
         self.terminals = [
-            Node(testbed, f"{terminal.name}{name}", terminal.node, self._terminal_config(terminal))
+            self._node(f"{terminal.name}{name}", terminal.node, self._terminal_config(terminal))
             for terminal in testbed.terminals
         ]
+        self.wait_until_ready()
+
+    def _node(self, name: str, namespace: Namespace, config: Mapping[str, object]) -> Node:
+        wrapper = ["setpriv", "--bounding-set", _PLAIN_CONTAINER, "--inh-caps", _PLAIN_CONTAINER]
+        return Node(
+            self.testbed,
+            name,
+            namespace,
+            config,
+            wrapper=[*wrapper, "--"] if self._options.unprivileged else (),
+        )
+
+    def stop(self) -> None:
+        """End its nodes."""
+        for node in (*self.terminals, self.hub):
+            node.process.stop()
+
+    def start_again(self) -> None:
+        """Start its nodes again behind `stop`, with what they have kept."""
+        for node in (self.hub, *self.terminals):
+            node.start()
         self.wait_until_ready()
 
     @property
@@ -311,8 +350,7 @@ class Pair(Generic[B]):
                 "terminal": [
                     {
                         "node": terminal_node(terminal.index),
-                        **_rates(profile, send=profile.forward.rate_bps),
-                        "receive_rate_bps": profile.return_.rate_bps,
+                        **self._told(profile.forward.rate_bps, profile.return_.rate_bps),
                         "networks": [
                             addresses.client_network(terminal.index),
                             addresses.client_network6(terminal.index),
@@ -324,15 +362,25 @@ class Pair(Generic[B]):
             self._options.hub,
         )
 
+    def _told(self, send_bps: int | None, receive_bps: int | None) -> dict[str, object]:
+        if self._options.told == "nothing":
+            return {}
+        if self._options.told == "hints":
+            return {"rate_hint_bps": send_bps}
+        return {
+            "send_rate_bps": send_bps,
+            "receive_rate_bps": receive_bps,
+            "rtt_ms": max(1, round(self.testbed.profile.rtt_ms)),
+        }
+
     def _terminal_config(self, terminal: Terminal) -> dict[str, object]:
         profile = self.testbed.profile
         satellite = {
             "name": "satellite",
             "neighbour": HUB_NODE,
             "remote": f"{addresses.HUB_SAT}:{TCPCL_PORT + self._offset}",
-            **_rates(profile, send=profile.return_.rate_bps),
+            **self._told(profile.return_.rate_bps, profile.forward.rate_bps),
             "guaranteed_rate_bps": self._options.return_rate_bps,
-            "receive_rate_bps": profile.forward.rate_bps,
         }
         return merged(
             {
@@ -383,7 +431,3 @@ def _proxies(index: int, offset: int) -> list[dict[str, object]]:
 
 def _listener(name: str, protocol: str, address: str, port: int) -> dict[str, object]:
     return {"name": name, "protocol": protocol, "address": f"{address}:{port}"}
-
-
-def _rates(profile: Profile, *, send: int | None) -> dict[str, object]:
-    return {"send_rate_bps": send, "rtt_ms": max(1, round(profile.rtt_ms))}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,8 @@ class Link:
     loss: float = 0.0
     queue_ms: float | None = None
     jitter_ms: float = 0.0
+    # Other keys of satlink's links, as its configuration has them.
+    other: Mapping[str, object] = field(default_factory=dict)
 
     def satlink_table(self) -> dict[str, object]:
         """Return the link as satlink's configuration names it."""
@@ -24,6 +27,7 @@ class Link:
             "jitter_ms": self.jitter_ms,
             "loss": {"model": "independent", "probability": self.loss} if self.loss else None,
             "queue": {"limit_ms": self.queue_ms} if self.queue_ms is not None else None,
+            **self.other,
         }
 
 

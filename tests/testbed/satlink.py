@@ -13,6 +13,7 @@ from tests.testbed.process import Process
 from tests.testbed.profile import Profile
 from tests.testbed.programs import built
 from tests.testbed.toml_text import toml_text
+from tests.traces.trace import Trace
 
 
 class SatlinkError(RuntimeError):
@@ -113,6 +114,30 @@ class Satlink:
         epoch_s = self.statistics()["epoch_ns"] / 1e9
         table = [{"start_s": at - epoch_s, "duration_s": length} for at, length in blockages]
         self.request("schedule", terminal=terminal, blockages=table)
+
+    def follow(self, trace: Trace) -> float:
+        """Have every terminal follow a trace from now on; return now by `time.monotonic()`.
+
+        Counts begin again with it.
+        """
+        self.request("trace", trace=trace.document())
+        self.request("reset-stats")
+        self.request("epoch")
+        return float(self.statistics()["epoch_ns"]) / 1e9
+
+    def unfollow(self) -> None:
+        """Have the links be as configured again."""
+        self.request("trace")
+
+    def queue_ms(self, terminal: str, direction: str) -> list[tuple[float, float]]:
+        """Return how long a queue's oldest packet had waited, since counts were reset.
+
+        Pairs of time, by `time.monotonic()`, and ms, 10 ms apart.
+        """
+        series = self.request("queue", terminal=terminal, direction=direction)["queue"]
+        samples = (us / 1000 for us, count in series["runs"] for _ in range(count))
+        begin_s, step_s = series["begin_ns"] / 1e9, series["step_ns"] / 1e9
+        return [(begin_s + place * step_s, waited) for place, waited in enumerate(samples)]
 
     def seed(self, seed: int) -> None:
         """Begin the patterns of loss and jitter again, so that all subjects meet the same."""

@@ -8,12 +8,16 @@ from tests.benchmarks.subjects.direct import NoProxy, set_end_to_end
 from tests.benchmarks.subjects.subject import COLD, Access, Subject, UnavailableError
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
-from tests.testbed.node import Node, Options, Pair, lone_hub, transparent
-from tests.testbed.programs import missing
+from tests.testbed.node import Node, Options, Pair, Told, lone_hub, transparent
+from tests.testbed.programs import measures_rates, missing
 from tests.testbed.topology import Testbed
 
 # What the test bed's pairs of nodes are told.
 TOLD_PAIR = "rate of both directions and RTT; warm: sessions up"
+# What they are told where they measure the hop themselves.
+TOLD_HINT = "rate of both directions as a hint; warm: sessions up"
+# A build that measures nothing has to be told.
+TOLD_INSTEAD = "this build measures nothing: rate of both directions as a limit, RTT; warm"
 # And where they are on one loopback, without a hop.
 TOLD_NOTHING = "nothing; warm: sessions up"
 
@@ -24,18 +28,26 @@ _SINGLE_BOX_PORT = 4600
 class Underpass(Subject):
     """A terminal's and a hub's node, TLS on; clients use the terminal's HTTP proxy."""
 
-    told = TOLD_PAIR
-
     def __init__(
         self,
         name: str,
         congestion_control: Sequence[str] | None,
         *,
         hub: Mapping[str, object] | None = None,
+        told: Told = "rates",
+        unprivileged: bool = False,
     ) -> None:
-        """Take what is laid over the hub's configuration too."""
+        """Take what is laid over the hub's configuration too, and what the nodes are told."""
         self.name = name
-        self._options = Options(congestion_control=congestion_control, hub=hub or {})
+        self.told = {"rates": TOLD_PAIR, "hints": TOLD_HINT, "nothing": TOLD_NOTHING}[told]
+        if told != "rates" and not missing("underpass") and not measures_rates():
+            told, self.told = "rates", TOLD_INSTEAD
+        self._options = Options(
+            congestion_control=congestion_control,
+            hub=hub or {},
+            told=told,
+            unprivileged=unprivileged,
+        )
 
     def start(self, testbed: Testbed) -> None:
         """Start the pair and wait for its sessions."""
@@ -48,7 +60,7 @@ class Underpass(Subject):
             testbed,
             self._options,
             name=f"-{self.name}",
-            port_offset=_OFFSETS[self.name],
+            port_offset=_OFFSETS.get(self.name, 0),
         )
 
     def before_run(self) -> None:
