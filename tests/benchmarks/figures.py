@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.benchmarks.changing_links import CHANGING_LINKS
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.many_terminals import MANY_TERMINALS
 
@@ -221,6 +222,7 @@ _ALL = [
         "loopback-64.rate", "Two proxies on loopback, 64 streams", "Mbit/s", more_is_better=True
     ),
     *MANY_TERMINALS,
+    *CHANGING_LINKS,
     Figure(
         "pep-and-cc.after-5s",
         "iperf3 of 1 GB, profile G: bytes after 5 s",

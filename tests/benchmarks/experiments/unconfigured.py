@@ -1,0 +1,99 @@
+"""Nodes that are told nothing of their hop: the very first start, and the second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.benchmarks import subjects
+from tests.benchmarks.bench import HEADERS_LEAVE, OURS, WIDE_WINDOWS, Bench, Settings, say
+from tests.benchmarks.records import Result, record
+from tests.benchmarks.subjects import Access, Subject
+from tests.benchmarks.subjects.underpass import Underpass
+from tests.testbed.profile import PROFILE_G
+from tests.testbed.topology import Testbed
+
+_SIZES = {"8mb": 8_000_000, "200mb": 200_000_000}
+_DEADLINE_S = 180.0
+_RUNS = 5
+
+
+@dataclass
+class _Starts:
+    """By start and size: the goodputs, bit/s, and how many bytes those had that did not end."""
+
+    goodputs_bps: dict[tuple[str, str], list[float]]
+    censored: dict[tuple[str, str], list[int]]
+
+    def measure(self, start: str, access: Access, seed: int) -> None:
+        """Download the smaller object, then the larger one."""
+        for size, count in _SIZES.items():
+            done = access.download(count, seed, _DEADLINE_S)
+            took_s = _DEADLINE_S if done.last_byte_s is None else done.last_byte_s
+            self.goodputs_bps.setdefault((start, size), []).append(8 * done.bytes / took_s)
+            if not done.complete:
+                self.censored.setdefault((start, size), []).append(done.bytes)
+            say(f"unconfigured  {start}, {size}: {done.bytes / 1e6:.1f} MB in {took_s:.2f} s")
+
+
+def run(settings: Settings) -> Result:
+    """Measure a fresh test bed each run, so that nothing is known of the hop but by ours' own.
+
+    A subject that keeps nothing has only a first start.
+    """
+    result = Result("unconfigured")
+    for name in settings.subjects:
+        starts = _Starts({}, {})
+        for number in range(settings.runs_of(name, _RUNS)):
+            seed = settings.seed + number
+            _one(result, starts, "first", seed, settings, _subject(name))
+            if name == OURS:
+                _one(result, starts, "told", seed, settings, Underpass(name, None))
+        _report(result, name, starts)
+    return result
+
+
+def _subject(name: str) -> Subject:
+    return Underpass(name, None, told="nothing") if name == OURS else subjects.subject(name)
+
+
+def _one(
+    result: Result, starts: _Starts, start: str, seed: int, settings: Settings, subject: Subject
+) -> None:
+    with Testbed(PROFILE_G, sysctls=WIDE_WINDOWS, seed=seed) as testbed:
+        on = Bench(testbed, settings)
+        on.add(subject)
+        if on.left_out:
+            result.notes["left out"] = {**_dict(result.notes.get("left out")), **on.left_out}
+            return
+        subject.before_run()
+        say(f"unconfigured  {subject.name}, {start} start")
+        starts.measure(start, subject.access(), seed)
+        if start == "first" and isinstance(subject, Underpass):
+            subject.pair.stop()
+            subject.pair.start_again()
+            starts.measure("second", subject.access(), seed)
+        result.told.setdefault(subject.name, subject.told)
+        result.notes |= {f"{subject.name}: {key}": note for key, note in on.notes().items()}
+
+
+def _dict(note: object) -> dict[str, object]:
+    return note if isinstance(note, dict) else {}
+
+
+def _report(result: Result, name: str, starts: _Starts) -> None:
+    rate_bps = PROFILE_G.forward.rate_bps
+    assert rate_bps is not None
+    for (start, size), goodputs in starts.goodputs_bps.items():
+        cut = starts.censored.get((start, size), [])
+        values = (
+            [8 * _SIZES[size] / one for one in goodputs]
+            if size == "8mb"
+            else [100 * one / (rate_bps * HEADERS_LEAVE) for one in goodputs]
+        )
+        made = record(f"unconfigured.{start}.{size}", name, values, censored_bytes=cut)
+        say(f"{made.id}  {name}: {made.median:.4g} {made.unit}")
+        result.records.append(made)
+        told = starts.goodputs_bps.get(("told", size))
+        if start == "second" and told:
+            parts = [100 * one / other for one, other in zip(goodputs, told, strict=False)]
+            result.records.append(record(f"unconfigured.second-to-told.{size}", name, parts))

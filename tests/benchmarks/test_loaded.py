@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks.bench import HEADERS_LEAVE
+from tests.benchmarks.experiments.loaded import Load, Loaded, constant
+from tests.benchmarks.experiments.traced import resumptions
+from tests.testbed.client.transfer import Transfer
+from tests.testbed.profile import PROFILE_V
+from tests.traces.trace import Step, Trace
+
+
+def loaded(trace: Trace, load: Load, curve: list[tuple[float, int]]) -> Loaded:
+    return Loaded(trace, load, Transfer(10**12, curve=curve), [], [], [])
+
+
+def test_a_link_in_full_use_from_the_first_round_trip_on_is_a_hundred_percent() -> None:
+    trace, rtt_s = constant(PROFILE_V), PROFILE_V.rtt_s
+    bytes_per_s = 40e6 / 8 * HEADERS_LEAVE
+    curve = [(rtt_s + second, round(second * bytes_per_s)) for second in range(10)]
+    one = loaded(trace, Load(rtt_s + 9, rtt_s), curve)
+    assert one.goodput_percent == pytest.approx(100, abs=0.01)
+
+
+def test_goodput_counts_the_link_a_way_before_the_client() -> None:
+    steps = [Step(0.0, 10_000_000, 500.0), Step(5.0, 20_000_000, 500.0)]
+    trace = Trace("t", "a test", 10.0, steps, steps)
+    # Between 5 and 6 s the client has what the link carried between 4.5 and 5.5 s: 15 Mbit.
+    one = loaded(trace, Load(6.0, 5.0), [(5.0, 0), (6.0, round(15e6 / 8 * HEADERS_LEAVE))])
+    assert one.goodput_percent == pytest.approx(100, abs=0.01)
+
+
+def test_percentiles_leave_out_what_is_before_the_load_counts() -> None:
+    one = loaded(constant(PROFILE_V), Load(10.0, 2.0), [])
+    samples = [(1.9, 1000.0), *((2.0 + place / 10, float(place)) for place in range(21))]
+    assert one.p95(samples) == 19.0
+
+
+def test_resumption_is_counted_from_the_end_of_each_blockage() -> None:
+    steps = [Step(0.0, 10_000_000, 10.0)]
+    trace = Trace("t", "a test", 10.0, steps, steps, [(1.0, 0.5), (3.0, 1.0)])
+    curve = [(0.9, 1), (1.51, 2), (1.53, 3), (4.1, 4)]
+    assert resumptions(loaded(trace, Load(10.0, 0.02), curve)) == pytest.approx([0.5, 5.0])
