@@ -72,6 +72,7 @@ bench: build
 # Stable Rust cannot link the sanitizers; coverage guidance alone works with it.
 fuzz: setup
 	@.ci/setup --fuzz
+	@$(PYTHON) tests/fuzz/inputs.py tests/fuzz/corpus
 	$(call timed,fuzzing each target for $(FUZZ_SECONDS) s,\
 	    cd tests/fuzz && for target in $$(../../.tools/bin/cargo-fuzz fuzz list --fuzz-dir .); do \
 	        printf -- '-- %s\n' "$$target"; \

@@ -1,0 +1,189 @@
+"""Write the inputs that each fuzz target starts from, beside the kept corpus.
+
+From `docs/vectors`, from what other implementations were recorded to send (the folder
+`UNDERPASS_VECTORS`, where it is at hand) and from the protocols' own examples, as the targets
+take them: most have octets in front that choose a role or how the rest is cut.
+
+    python tests/fuzz/inputs.py FOLDER    writes FOLDER/TARGET/DIGEST
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+_VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
+# A longer input makes a fuzzer slow and finds no more.
+_LONGEST_BYTES = 8192
+
+
+def _json(name: str) -> Any:
+    return json.loads((_VECTORS / name).read_text())
+
+
+def _recorded(prefix: str) -> Iterator[bytes]:
+    """Yield the recordings whose file name begins so, the comments left out."""
+    folder = os.environ.get("UNDERPASS_VECTORS")
+    for path in sorted(Path(folder).glob(f"*/{prefix}*.hex")) if folder else ():
+        lines = path.read_text().splitlines()
+        yield bytes.fromhex("".join(line for line in lines if not line.startswith("#")))
+
+
+def _tcpcl() -> Iterator[bytes]:
+    # The first octet: role, session up before or not, size of the pieces less one.
+    for recorded in _recorded("tcpclv4"):
+        role = b"\x02", b"\xff"
+        yield from (choice + recorded for choice in role)
+    init = struct.pack("!BHQQH", 7, 30, 1 << 20, 1 << 20, 7) + b"ipn:9.0" + bytes(4)
+    contact = b"dtn!\x04\0"
+    length = struct.pack("!BHHQ", 0, 1, 8, 4)
+    transfer = struct.pack("!BBQI", 1, 3, 0, len(length)) + length + struct.pack("!Q", 4) + b"data"
+    first = struct.pack("!BBQIQ", 1, 2, 1, 0, 2) + b"da"
+    last = struct.pack("!BBQQ", 1, 1, 1, 2) + b"ta"
+    messages = {
+        "keepalive": b"\x04",
+        "acknowledgement": struct.pack("!BBQQ", 2, 1, 0, 5000),
+        "refusal": struct.pack("!BBQ", 3, 2, 0),
+        "end": b"\x05\0\0",
+        "reply": b"\x05\x01\x03",
+        "reject": b"\x06\x01\x07",
+        "transfer": transfer,
+        "segments": first + last,
+    }
+    for up in (b"\x00", b"\x01", b"\xfc"):
+        yield from (up + message for message in messages.values())
+        yield up + b"".join(messages.values())
+    for new in (b"\x02", b"\x03", b"\xfe"):
+        yield new + contact + init
+        yield from (new + contact + init + message for message in messages.values())
+
+
+def _bundle() -> Iterator[bytes]:
+    for bundle in _recorded("bundle"):
+        # Whole, and the blocks alone behind the target's own primary block.
+        yield b"\x00" + bundle
+        yield b"\x01" + bundle[bundle.find(b"\x86", 1) :]
+        # A payload that is an administrative record.
+        at = bundle.rfind(b"\x82")
+        yield b"\x02" + bundle[at:-1]
+    age, hops, payload = (
+        b"\x85\x07\x02\0\0\x42\x18\x2a",
+        b"\x85\x0a\x03\0\0\x44\x82\x18\x1e\x02",
+        b"",
+    )
+    previous = b"\x85\x06\x04\0\0\x45\x82\x02\x82\x02\0"
+    payload = b"\x85\x01\x01\0\0\x47payload"
+    for blocks in (b"", age, hops, previous, age + hops + previous):
+        yield b"\x01" + blocks + payload + b"\xff"
+
+
+def _beacon() -> Iterator[bytes]:
+    for beacon in _json("beacons.json")["beacons"]:
+        yield bytes.fromhex(beacon["datagram"])
+        yield bytes.fromhex(beacon["given_back"])
+        yield bytes.fromhex(beacon["given_back"] + beacon["datagram"])
+
+
+def _streams() -> Iterator[bytes]:
+    vectors = _json("stream-payloads.json")
+    every = [bytes.fromhex(each["hex"]) for of in ("payloads", "malformed") for each in vectors[of]]
+    yield from (b"\0" + payload for payload in every)
+    yield from (b"\x01" + one + other for one, other in pairwise(every))
+
+
+def _deferred() -> Iterator[bytes]:
+    vectors = _json("deferred-messages.json")
+    for kind in ("messages", "refused"):
+        yield from (bytes.fromhex(each["hex"]) for each in vectors[kind])
+
+
+def _plans() -> Iterator[bytes]:
+    for name in ("plan-valid.json", "plan-invalid.json"):
+        for plan in _json(f"control/{name}")["plans"]:
+            yield plan["text"].encode()
+            message = '{"version":1,"control_ms":1795230059990,"plan":' + plan["text"] + "}"
+            yield message.encode()
+
+
+def _positions() -> Iterator[bytes]:
+    for case in _json("nmea.json")["cases"]:
+        lines = "".join(case["lines"])
+        yield lines.encode("latin-1", "replace")
+        # Without `$` and checksum, which the target adds.
+        bodies = [line.strip().lstrip("$").split("*")[0] for line in case["lines"]]
+        yield "\n".join(bodies).encode("latin-1", "replace")
+    version = {"class": "VERSION", "release": "3.22", "proto_major": 3, "proto_minor": 14}
+    device = {"class": "DEVICE", "path": "/dev/pts/3", "activated": "2026-06-01T12:00:00.000Z"}
+    fix = {
+        "class": "TPV",
+        "mode": 3,
+        "time": "2026-06-01T12:00:00.000Z",
+        "lat": 46.3,
+        "lon": 6.9,
+        "altMSL": 372.0,
+        "track": 90.0,
+        "speed": 27.5,
+    }
+    objects = [version, {"class": "DEVICES", "devices": [device]}, device, fix]
+    yield "".join(json.dumps(each) + "\r\n" for each in objects).encode()
+    yield from ((json.dumps(version) + "\r\n" + json.dumps(each)).encode() for each in objects)
+
+
+def _socks5() -> Iterator[bytes]:
+    greetings = {0: b"\x05\x01\0", 1: b"\x05\x01\x02\x01\x04user\x04word"}
+    addresses = (
+        b"\x01\xc0\0\x02\x01",
+        b"\x03\x0eorigin.example",
+        b"\x04" + bytes.fromhex("20010db8000000000000000000000001"),
+    )
+    for first in (0, 1, 254, 255):
+        for command in (1, 2, 3):
+            for address in addresses:
+                request = b"\x05" + bytes([command, 0]) + address + b"\0\x50"
+                yield bytes([first]) + greetings[first & 1] + request
+    yield b"\0\x04\x01\0\x50\xc0\0\x02\x01\0"
+
+
+def _http() -> Iterator[bytes]:
+    yield b"host: origin.example\nconnection: keep-alive, x-own\nx-own: 1\nte: trailers"
+    yield b"transfer-encoding: gzip, chunked\ncontent-length: 5\ntrailer: expires"
+    yield b"max-forwards: 0\nvia: 1.1 underpass\nexpect: 100-continue"
+    yield b"proxy-authorization: Basic dTpw\nproxy-connection: close\nupgrade: websocket"
+    yield b"keep-alive: timeout=5\nconnection: close\nconnection: upgrade"
+
+
+TARGETS = {
+    "beacon": _beacon,
+    "bundle": _bundle,
+    "deferred": _deferred,
+    "http": _http,
+    "plans": _plans,
+    "positions": _positions,
+    "socks5": _socks5,
+    "streams": _streams,
+    "tcpcl": _tcpcl,
+}
+
+
+def write(folder: Path) -> None:
+    """Write every input under the name of its digest, as libFuzzer names its own."""
+    targets = {path.stem for path in (Path(__file__).parent / "fuzz_targets").glob("*.rs")}
+    if targets != TARGETS.keys():
+        raise SystemExit(f"targets and their inputs differ: {targets ^ TARGETS.keys()}")
+    for target, inputs in TARGETS.items():
+        place = folder / target
+        place.mkdir(parents=True, exist_ok=True)
+        for data in inputs():
+            cut = data[:_LONGEST_BYTES]
+            (place / hashlib.sha1(cut, usedforsecurity=False).hexdigest()).write_bytes(cut)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
