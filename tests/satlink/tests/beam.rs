@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use satlink::beam::{
-    Arrival, Beam, BeamError, CapacityProfile, Direction, Discipline, Interval, LinkProfile,
-    LossProfile, Nanos, Sharing, TerminalProfile,
+    Arrival, Beam, BeamError, CapacityProfile, DemandProfile, Direction, Discipline, Interval,
+    LinkProfile, LossProfile, Nanos, Sharing, TerminalProfile, Trace, TraceStep,
 };
 
 const MS: Nanos = 1_000_000;
@@ -490,19 +490,46 @@ fn any_link() -> impl Strategy<Value = LinkProfile> {
         any::<bool>(),
         any_loss(),
         1u64..100_000,
-        any::<bool>(),
+        any_discipline(),
+        proptest::option::of(any_demand()),
+        prop_oneof![Just(0.0), 0.0..100.0],
     )
         .prop_map(
-            |(rate_bps, delay_ms, jitter_ms, reorder, loss, limit, codel)| {
+            |(
+                rate_bps,
+                delay_ms,
+                jitter_ms,
+                reorder,
+                loss,
+                limit,
+                discipline,
+                demand,
+                bunch_ms,
+            )| {
                 let mut profile = link(rate_bps, delay_ms);
                 (profile.jitter_ms, profile.reorder, profile.loss) = (jitter_ms, reorder, loss);
-                profile.queue.limit_bytes = Some(limit);
-                if codel {
-                    profile.queue.discipline = Discipline::Codel;
-                }
+                (profile.queue.limit_bytes, profile.queue.discipline) = (Some(limit), discipline);
+                profile.demand = demand.filter(|_| rate_bps.is_some());
+                profile.bunch_ms = bunch_ms;
                 profile
             },
         )
+}
+
+fn any_discipline() -> impl Strategy<Value = Discipline> {
+    prop_oneof![
+        Just(Discipline::DropTail),
+        Just(Discipline::Codel),
+        Just(Discipline::FairQueue),
+    ]
+}
+
+fn any_demand() -> impl Strategy<Value = DemandProfile> {
+    (1.0..200.0, 0.0..800.0, 0.0..=1.0).prop_map(|(frame_ms, grant_ms, constant)| DemandProfile {
+        frame_ms,
+        grant_ms,
+        constant,
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -513,6 +540,8 @@ enum Step {
     Unblock(usize),
     Allocate(bool, u64, u64, u64),
     Capacity(bool, u64),
+    Trace(usize, Vec<(Nanos, u64)>),
+    Epoch,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -524,6 +553,9 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (any::<bool>(), 0..60_000_000u64, 0..60_000_000u64, 0..S)
             .prop_map(|(f, a, b, later)| Step::Allocate(f, a, b, later)),
         1 => (any::<bool>(), 10_000..100_000_000u64).prop_map(|(f, bps)| Step::Capacity(f, bps)),
+        1 => (0..2usize, proptest::collection::btree_map(0..S, 0..50_000_000u64, 0..5))
+            .prop_map(|(t, rates)| Step::Trace(t, rates.into_iter().collect())),
+        1 => Just(Step::Epoch),
     ]
 }
 
@@ -559,6 +591,18 @@ proptest! {
                     };
                     beam.set_capacity(now, way(forward), profile).unwrap();
                 }
+                Step::Trace(terminal, rates) => {
+                    let steps = rates.into_iter().map(|(at, rate_bps)| TraceStep {
+                        at,
+                        rate_bps: Some(rate_bps),
+                        delay_ms: None,
+                        loss: None,
+                    });
+                    let forward: Vec<TraceStep> = steps.collect();
+                    let trace = Trace { ret: forward.clone(), forward, blockages: Vec::new() };
+                    beam.set_trace(now, terminal, trace);
+                }
+                Step::Epoch => beam.restart_epoch(now),
             }
         }
         out.extend(arrivals(&mut beam, now + 10 * S));
