@@ -1,5 +1,7 @@
 //! What the beam promises, in virtual time.
 
+mod packets;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -7,6 +9,8 @@ use satlink::beam::{
     Arrival, Beam, BeamError, CapacityProfile, DemandProfile, Direction, Discipline, Interval,
     LinkProfile, LossProfile, Nanos, Sharing, TerminalProfile, Trace, TraceStep,
 };
+
+use packets::{arrivals, number, packet};
 
 const MS: Nanos = 1_000_000;
 const S: Nanos = 1_000_000_000;
@@ -38,21 +42,6 @@ fn beam(capacity_bps: Option<u64>, terminals: Vec<TerminalProfile>) -> Beam {
 
 fn one(profile: LinkProfile) -> Beam {
     beam(None, vec![terminal("t1", profile.clone(), profile)])
-}
-
-/// A packet whose first bytes are its number.
-fn packet(number: u32, bytes: usize) -> Vec<u8> {
-    let mut packet = vec![0; bytes];
-    packet[..4].copy_from_slice(&number.to_be_bytes());
-    packet
-}
-
-fn number(arrival: &Arrival) -> u32 {
-    u32::from_be_bytes(*arrival.packet.first_chunk().unwrap())
-}
-
-fn arrivals(beam: &mut Beam, until: Nanos) -> Vec<Arrival> {
-    std::iter::from_fn(|| beam.poll(until)).collect()
 }
 
 /// Feeds packets of 1500 bytes at even distances and returns all arrivals.

@@ -1,9 +1,13 @@
 //! Links that change: traces, capacity on demand, bunches, fair queues; in virtual time.
 
+mod packets;
+
 use satlink::beam::{
-    Arrival, Beam, CapacityProfile, DemandProfile, Direction, Discipline, LinkProfile, LossProfile,
-    Nanos, TerminalProfile, Trace, TraceStep,
+    Beam, CapacityProfile, DemandProfile, Direction, Discipline, LinkProfile, LossProfile, Nanos,
+    TerminalProfile, Trace, TraceStep,
 };
+
+use packets::{arrivals, number, packet};
 
 const MS: Nanos = 1_000_000;
 const S: Nanos = 1_000_000_000;
@@ -43,20 +47,6 @@ fn follow(beam: &mut Beam, forward: Vec<TraceStep>) {
         ..Trace::default()
     };
     beam.set_trace(0, 0, trace);
-}
-
-fn packet(number: u32, bytes: usize) -> Vec<u8> {
-    let mut packet = vec![0; bytes];
-    packet[..4].copy_from_slice(&number.to_be_bytes());
-    packet
-}
-
-fn number(arrival: &Arrival) -> u32 {
-    u32::from_be_bytes(*arrival.packet.first_chunk().unwrap())
-}
-
-fn arrivals(beam: &mut Beam, until: Nanos) -> Vec<Arrival> {
-    std::iter::from_fn(|| beam.poll(until)).collect()
 }
 
 fn fill(beam: &mut Beam, direction: Direction, count: u32) {
