@@ -166,6 +166,12 @@ CHANGING_LINKS = [
                 "ms",
                 100.0,
             ),
+            Figure(
+                f"shared-hop.{modem}.others",
+                "The same: what arrived meanwhile of the UDP of others",
+                "%",
+                more_is_better=True,
+            ),
         )
     ),
     *_loaded(

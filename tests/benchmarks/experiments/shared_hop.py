@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -24,10 +25,11 @@ _SINK_PORT, _PAYLOAD_BYTES, _HEADER_BYTES, _TICK_S = 40_000, 1400, 28, 0.005
 
 @dataclasses.dataclass(frozen=True)
 class _Shared:
-    """What came while others took a part, bit/s, and the queue meanwhile, ms."""
+    """What came while others took a part, bit/s; the queue then, ms; what arrived of theirs, %."""
 
     goodput_bps: float
     queue_ms: list[float]
+    others_percent: float
     last_byte_s: float | None = None
 
 
@@ -53,7 +55,12 @@ def run(settings: Settings) -> Result:
                 name = f"shared-hop.{modem}"
                 result.records.append(record(f"{name}.goodput", subject.name, percent))
                 result.records.append(record(f"{name}.queue", subject.name, p95))
-                say(f"{name}  {subject.name}: {percent[0]:.1f} %, queue {p95[0]:.0f} ms")
+                others = [one.others_percent for one in runs]
+                result.records.append(record(f"{name}.others", subject.name, others))
+                say(
+                    f"{name}  {subject.name}: {percent[0]:.1f} %, queue {p95[0]:.0f} ms, "
+                    f"others {others[0]:.1f} %"
+                )
             result.notes |= {f"{modem}: {key}": note for key, note in on.notes().items()}
             result.told |= on.told()
     return result
@@ -72,28 +79,37 @@ def _one(on: Bench, taken_bps: float, access: Access, seed: int, _deadline_s: fl
         time.sleep(_TAKEN_S)
         queue = [waited for _, waited in satlink.queue_ms(name, "forward")]
         ended.set()
-        others.result()
+        others_percent = others.result()
         transfer = bulk.result()
     # What the hop had in these seconds is at the client a way later.
     first_s = _BEFORE_S + on.testbed.profile.forward.delay_ms / 1000
     received = transfer.bytes_at(first_s + _TAKEN_S) - transfer.bytes_at(first_s)
     say(f"the download ran for {time.monotonic() - began:.0f} s: {transfer.error}")
-    return _Shared(8 * received / _TAKEN_S, queue)
+    return _Shared(8 * received / _TAKEN_S, queue, others_percent)
 
 
-def _take(testbed: Testbed, rate_bps: float, ended: threading.Event) -> None:
-    """Send UDP from the hub to the terminal at a constant rate of IP, until it has ended."""
+def _take(testbed: Testbed, rate_bps: float, ended: threading.Event) -> float:
+    """Send UDP from the hub to the terminal at a constant rate of IP, until it has ended.
+
+    Return what had arrived by then of what it sent, in percent.
+    """
     packet = bytes(_PAYLOAD_BYTES)
     per_s = rate_bps / 8 / (_PAYLOAD_BYTES + _HEADER_BYTES)
     sink = testbed.terminal.node.socket(AF_INET, SOCK_DGRAM)
     source = testbed.hub.socket(AF_INET, SOCK_DGRAM)
     with sink, source:
-        # Nobody reads it: without a socket there, each packet would have an ICMP error back.
         to = (addresses.terminal_sat(0), _SINK_PORT)
         sink.bind(to)
-        began, sent = time.monotonic(), 0
+        sink.setblocking(False)
+        began, sent, arrived = time.monotonic(), 0, 0
         while not ended.wait(_TICK_S):
             due = int((time.monotonic() - began) * per_s)
             for _ in range(due - sent):
                 source.sendto(packet, to)
             sent = due
+            with contextlib.suppress(BlockingIOError):
+                while sink.recv(_PAYLOAD_BYTES):
+                    arrived += 1
+    # What has been in the air on the way is not lost.
+    on_way = per_s * testbed.profile.forward.delay_ms / 1000
+    return 100 * arrived / max(1.0, sent - on_way)
