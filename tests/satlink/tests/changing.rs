@@ -242,6 +242,25 @@ fn constant_slots_are_there_at_once_and_the_rest_a_round_trip_later() {
 }
 
 #[test]
+fn what_is_asked_for_already_is_not_asked_for_again() {
+    let mut beam = on_demand(0.05);
+    for index in 0..200 {
+        beam.enqueue(50 * MS, Direction::Return, 0, packet(index, 1500));
+    }
+    // The first 200 are through in the frame that ends at 900 ms; nothing is granted beyond them.
+    arrivals(&mut beam, 910 * MS);
+    for index in 200..300 {
+        beam.enqueue(910 * MS, Direction::Return, 0, packet(index, 1500));
+    }
+    let early = arrivals(&mut beam, (1_600 + 300) * MS)
+        .iter()
+        .filter(|one| number(one) >= 200)
+        .count();
+    // Six frames of constant slots before the grant of what is asked for at 1000 ms.
+    assert_eq!(early, 30);
+}
+
+#[test]
 fn an_idle_terminal_sends_in_the_constant_slots_of_the_next_frame() {
     let mut beam = on_demand(0.05);
     for (index, at) in [250 * MS, 302 * MS, 730 * MS].into_iter().enumerate() {

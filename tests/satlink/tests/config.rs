@@ -102,3 +102,23 @@ fn device_names_are_those_the_kernel_takes() {
     );
     refused(&with("").replace("sat1", "sat%d"), &["device"]);
 }
+
+#[test]
+fn a_trace_is_read_with_the_configuration() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/files/leo.json");
+    let config = load(&with(&format!("trace = {file:?}"))).unwrap();
+    let trace = config.terminals[0].load_trace().unwrap().unwrap();
+    assert_eq!(trace.forward.len(), 40);
+    refused(
+        &with("trace = \"/nowhere/leo.json\""),
+        &["\"t1\"", "/nowhere/leo.json"],
+    );
+    refused(
+        &with("trace = \"Cargo.toml\""),
+        &["\"t1\"", "Cargo.toml", "line 1"],
+    );
+    refused(
+        &with("trace = \"x\"\nblockage = [{ start_s = 1, duration_s = 1 }]"),
+        &["blockage", "trace"],
+    );
+}

@@ -1,7 +1,7 @@
 //! What a trace file may say, and how a wrong one is answered.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use satlink::beam::{Beam, CapacityProfile, Direction, LinkProfile, TerminalProfile};
 use satlink::control::{Request, execute};
@@ -108,4 +108,68 @@ fn control_sets_a_trace_and_a_refused_one_changes_nothing() {
     ask(&mut beam, "null").unwrap();
     assert_eq!(beam.own_rate(0, Direction::Forward), None);
     assert!(!beam.is_blocked(0, 0));
+}
+
+fn made(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../traces/files")
+        .join(name)
+}
+
+#[test]
+fn made_traces_are_accepted() {
+    let files = fs::read_dir(made("")).unwrap();
+    let mut accepted = 0;
+    for file in files {
+        let config = TraceConfig::load(&file.unwrap().path()).unwrap();
+        config.trace().unwrap();
+        accepted += 1;
+    }
+    assert!(accepted >= 3, "{accepted}");
+}
+
+#[test]
+fn a_link_in_full_use_carries_its_trace_to_the_packet() {
+    const MS: u64 = 1_000_000;
+    const END_S: u64 = 31;
+    let config = TraceConfig::load(&made("leo.json")).unwrap();
+    let mut profile = LinkProfile {
+        rate_bps: Some(70_000_000),
+        ..LinkProfile::default()
+    };
+    profile.queue.limit_ms = Some(100.0);
+    let terminal = TerminalProfile {
+        name: "t1".into(),
+        forward: profile,
+        ret: LinkProfile::default(),
+        blockages: Vec::new(),
+    };
+    let mut beam = Beam::new(0, 0, [CapacityProfile::default(); 2], vec![terminal]).unwrap();
+    beam.set_trace(0, 0, config.trace().unwrap());
+    // 70 Mbit/s, so that something always waits.
+    for tick in 0..END_S * 1000 {
+        for _ in 0..6 {
+            beam.enqueue(tick * MS, Direction::Forward, 0, vec![0; 1500]);
+        }
+        while beam.poll(tick * MS).is_some() {}
+    }
+    let sent = beam.statistics(END_S * 1000 * MS, 0, Direction::Forward);
+    let steps = &config.forward;
+    let mut bits = 0.0;
+    for (place, step) in steps.iter().enumerate() {
+        let end_s = steps.get(place + 1).map_or(f64::MAX, |next| next.at_s);
+        let span_s = end_s.min(END_S as f64) - step.at_s;
+        bits += span_s.max(0.0) * step.rate_bps.unwrap() as f64;
+    }
+    // At a change of rate a packet ends as it began: one packet each, and one at the end.
+    let off = (sent.packets_sent as f64 - bits / 12_000.0).abs();
+    assert!(off <= 5.0, "{off} of {} packets", sent.packets_sent);
+    let queue = beam.queue_series(END_S * 1000 * MS, 0, Direction::Forward);
+    let empty: u32 = queue
+        .runs
+        .iter()
+        .filter(|run| run.0 == 0)
+        .map(|run| run.1)
+        .sum();
+    assert!(empty <= 2, "the queue ran empty");
 }
