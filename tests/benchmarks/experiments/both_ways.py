@@ -59,7 +59,9 @@ def run(settings: Settings) -> Result:
             series = [Series(subject, partial(_one, on, subject)) for subject in on.subjects]
             for subject, runs in zip(on.subjects, on.in_turn(series, 3), strict=True):
                 _report(result, label, subject, runs)
-                result.told[subject.name if told == "rates" else f"{OURS}, {label}"] = subject.told
+                before = result.told.get(subject.name)
+                now = subject.told
+                result.told[subject.name] = f"{before}; untold: {now}" if before else now
             result.notes |= {f"{label}: {key}": note for key, note in on.notes().items()}
     result.notes["measured"] = (
         "behind the first fifth of each minute; ACKs are taken as 52 bytes for two full segments "

@@ -72,7 +72,11 @@ def _one(
             subject.pair.stop()
             subject.pair.start_again()
             starts.measure("second", subject.access(), seed)
-        result.told.setdefault(subject.name, subject.told)
+        before = result.told.get(subject.name)
+        if before is None:
+            result.told[subject.name] = subject.told
+        elif start == "told" and "; told: " not in before:
+            result.told[subject.name] = f"{before}; told: {subject.told}"
         result.notes |= {f"{subject.name}: {key}": note for key, note in on.notes().items()}
 
 
