@@ -1,0 +1,488 @@
+//! The estimate, and the rate that follows from it.
+
+use std::time::{Duration, Instant};
+
+use crate::Reading;
+use crate::base::BaseRtt;
+use crate::history::{History, Total};
+use crate::probe::{Probe, Probing};
+
+/// Arrivals are counted over so much, and over as many packets at least.
+const LEAST_WINDOW: Duration = Duration::from_millis(80);
+const MOST_WINDOW: Duration = Duration::from_millis(200);
+const WINDOW_BITS: f64 = 16.0 * 12_000.0;
+/// A hop of some kbit/s has windows of seconds, but not of minutes.
+const LONGEST_WINDOW: Duration = Duration::from_secs(3);
+/// Where arrivals come in bunches, a window has so many of them.
+const WINDOW_BUNCHES: u32 = 3;
+
+/// More is sent than the link carries if the round trip grows by this part of
+/// the time, and the queue is above a bound.
+const GROWS: f64 = 0.04;
+/// A queue is noticed from this part of the base round trip (1/n) on, within
+/// bounds; from half of it, it is one; less is the sender's own bursts.
+const NOTICED_PART: u32 = 16;
+const LEAST_NOTICED: Duration = Duration::from_millis(12);
+const MOST_NOTICED: Duration = Duration::from_millis(30);
+/// One that has stood for a round trip, and at least so long, tells the same by
+/// itself: the excess is too small to be seen growing.
+const LEAST_STANDING: Duration = Duration::from_millis(200);
+/// After a drain, an estimate that is too high by this part of it shows.
+const TOO_MUCH: f64 = 0.05;
+/// So many drains in a row that leave half of a queue at all times show that
+/// there is none of ours in it.
+const UNMOVED: u32 = 2;
+/// What may be on its way beyond the link's own product while a queue is
+/// drained.
+const SLACK: Duration = Duration::from_millis(5);
+
+/// What a probe must bring of what it sends above the estimate.
+const FOUND: f64 = 0.6;
+/// What is really sent of what is allowed, at least: the link scheduler leaves
+/// a part of it, and a sender that stops now and then does.
+const UTILISATION: f64 = 0.95;
+/// A probe that sent less than this part of what it was to says nothing.
+const SENT: f64 = 0.5;
+
+/// Over how long losses are counted, and the most that is believed to be the
+/// link's own: a queue that overflows loses, too.
+const LOSS_WINDOW: Duration = Duration::from_secs(2);
+const MOST_LOSS: f64 = 0.15;
+/// What is kept of it each time that the estimate was too high.
+const LOSS_KEPT: f64 = 0.9;
+/// Of what is on its way, at most so much may wait for a repair while losses are
+/// counted: more has been lost at once, by a queue that overflowed.
+const MOST_UNREPAIRED: f64 = 0.1;
+
+/// No estimate is below this, bit/s: less cannot carry what measures it.
+const LEAST_CAPACITY: f64 = 8_000.0;
+
+/// A network with a shorter round trip is a local one: there is no queue that is
+/// worth an estimate.
+const LEAST_RTT: Duration = Duration::from_millis(5);
+
+/// What bounds the estimate. Rates are bit/s of IP packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Where the estimate starts. `None`: at the ceiling, or else with what the
+    /// first packets show.
+    pub hint_bps: Option<u64>,
+    /// More is never sent.
+    pub ceiling_bps: Option<u64>,
+}
+
+/// Finds what a link carries. Times are told; they do not step back.
+#[derive(Clone, Debug)]
+pub struct Estimator {
+    limits: Limits,
+    /// bit/s; `None` while nothing has shown that the link carries less than
+    /// the ceiling.
+    capacity: Option<f64>,
+    /// Part of the packets that the link loses by itself.
+    loss: f64,
+    /// When a queue may last have overflowed: what was lost then is repaired
+    /// later.
+    overflow: Option<Instant>,
+    base: BaseRtt,
+    history: History,
+    probing: Probing,
+    drain: Option<Drain>,
+    /// Drains in a row that changed nothing.
+    unmoved: u32,
+    /// Since when there has been a backlog.
+    backlogged: Option<Instant>,
+    drain_bits: f64,
+    queue: Duration,
+}
+
+/// A queue is being drained.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    /// The longest round trip until then.
+    rtt: Duration,
+    began: Instant,
+    /// Since when sending goes on: a round trip later it shows what has become
+    /// of the queue.
+    settling: Option<Instant>,
+}
+
+const SENT_BITS: Total = |reading| reading.sent_bits;
+const REPEATED_BITS: Total = |reading| reading.repeated_bits;
+const OTHER_BITS: Total = |reading| reading.other_bits;
+
+impl Estimator {
+    /// A link of which nothing is known but `limits`.
+    pub fn new(limits: Limits) -> Estimator {
+        Estimator {
+            limits,
+            capacity: limits.hint_bps.map(|bps| bps as f64),
+            loss: 0.0,
+            overflow: None,
+            base: BaseRtt::default(),
+            history: History::default(),
+            probing: Probing::new(),
+            drain: None,
+            unmoved: 0,
+            backlogged: None,
+            drain_bits: 0.0,
+            queue: Duration::ZERO,
+        }
+    }
+
+    /// Takes other limits. A new hint is where the estimate goes on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        if limits.hint_bps != self.limits.hint_bps
+            && let Some(bps) = limits.hint_bps
+        {
+            self.capacity = Some(bps as f64);
+        }
+        self.limits = limits;
+    }
+
+    /// What the link is known to carry, bit/s of IP packets; `None` while
+    /// nothing has shown that it is less than the ceiling.
+    pub fn capacity_bps(&self) -> Option<u64> {
+        self.capacity.map(|capacity| capacity as u64)
+    }
+
+    /// What may be sent at `now`, bit/s of IP packets; `None` is unlimited.
+    pub fn rate_bps(&self, now: Instant) -> Option<u64> {
+        let rate = self.capacity.map(|capacity| {
+            let probe = self.probing.sending(now);
+            let gain = probe.map_or(0.0, |probe| probe.gain);
+            (capacity * (1.0 + gain)) as u64
+        });
+        rate.into_iter().chain(self.limits.ceiling_bps).min()
+    }
+
+    /// What has been sent too much and is to be drained before more is sent,
+    /// bits of IP packets; of a longer drain, what lasts until the next reading
+    /// but one.
+    pub fn drain_bits(&self) -> u64 {
+        self.drain_bits as u64
+    }
+
+    /// The round trip without a queue, if it is known.
+    pub fn base_rtt(&self) -> Option<Duration> {
+        self.base.get()
+    }
+
+    /// How long the queue holds packets up.
+    pub fn queue(&self) -> Duration {
+        self.queue
+    }
+
+    /// Part of the packets that the link loses by itself.
+    pub fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// The link was blocked, or its sessions are others: what was on its way
+    /// tells nothing any more. What the link carries stays known.
+    pub fn interrupt(&mut self) {
+        self.history.clear();
+        self.drain = None;
+        self.drain_bits = 0.0;
+        self.backlogged = None;
+        self.queue = Duration::ZERO;
+        self.probing = Probing::new();
+    }
+
+    /// Takes a reading.
+    pub fn read(&mut self, now: Instant, reading: Reading) {
+        let rtt = self.base.get().unwrap_or_default();
+        let horizon = 3 * rtt + LOSS_WINDOW + LONGEST_WINDOW;
+        let since_last = self.history.since_last(now);
+        let held = self.drain_bits > 0.0;
+        if !self.history.push(now, reading, held, horizon) {
+            return;
+        }
+        if let Some(rtt) = reading.rtt {
+            self.base.see(now, rtt);
+        }
+        self.backlogged = match reading.backlogged {
+            true => self.backlogged.or(Some(now)),
+            false => None,
+        };
+        let Some(base) = self.base.get().filter(|base| *base >= LEAST_RTT) else {
+            return;
+        };
+        let window = self.window(now);
+        let Some(view) = self.view(now, base, window) else {
+            return;
+        };
+        self.queue = view.queue;
+        self.learn_loss(now, &view, &reading);
+        match self.drain {
+            Some(drain) => self.go_on_draining(now, &view, drain),
+            None => self.find_excess(now, &view),
+        }
+        self.drain_bits = 0.0;
+        if let Some(drain) = &mut self.drain
+            && drain.settling.is_none()
+        {
+            drain.rtt = drain.rtt.max(view.latest);
+            let excess = excess(self.capacity, &view, &reading);
+            let until_next = self.capacity.unwrap_or(0.0) * (2 * since_last).as_secs_f64();
+            self.drain_bits = excess.min(until_next);
+            // Acknowledgements end with the queue: what else counts as on its
+            // way was lost. What takes longer than the queue and a round trip is
+            // no drain, but an estimate that is still too high.
+            let longest = view.latest + view.base + view.window;
+            let over = now >= drain.began + longest || self.history.is_silent(now, window);
+            if excess == 0.0 || over {
+                self.drain_bits = 0.0;
+                drain.settling = Some(now);
+            }
+        }
+        self.find_first(now, &view);
+        self.probe(now, &view);
+        if let (Some(capacity), Some(ceiling)) = (self.capacity, self.limits.ceiling_bps)
+            && capacity >= ceiling as f64
+        {
+            self.capacity = None;
+        }
+    }
+
+    /// Over how long arrivals are counted at present.
+    fn window(&self, now: Instant) -> Duration {
+        let base = self.base.get().unwrap_or_default();
+        let by_rtt = (base / 4).clamp(LEAST_WINDOW, MOST_WINDOW);
+        let rate = self.capacity.unwrap_or(f64::INFINITY).max(LEAST_CAPACITY);
+        let by_packets = Duration::from_secs_f64(WINDOW_BITS / rate);
+        let recent = now.checked_sub(Duration::from_secs(1)).unwrap_or(now);
+        let by_bunches = WINDOW_BUNCHES * self.history.longest_gap(recent);
+        by_rtt
+            .max(by_packets)
+            .max(by_bunches.min(2 * MOST_WINDOW))
+            .min(LONGEST_WINDOW)
+    }
+
+    /// What the last window shows; `None` until there is one.
+    fn view(&self, now: Instant, base: Duration, window: Duration) -> Option<View> {
+        let (arrivals, since) = self.history.arrivals(now, window)?;
+        let least_rtt = self.history.least_rtt(now.checked_sub(window)?);
+        let sent_to = now.checked_sub(least_rtt.unwrap_or(base))?;
+        let sent_from = sent_to.checked_sub(window)?;
+        if !self.history.reaches(sent_from) {
+            return None;
+        }
+        let other = self.history.rate(OTHER_BITS, since, now);
+        Some(View {
+            base,
+            window,
+            other,
+            carried: arrivals / (1.0 - self.loss) + other,
+            backlogged: self.history.backlogged(sent_from, sent_to),
+            noticed: (base / NOTICED_PART).clamp(LEAST_NOTICED, MOST_NOTICED),
+            latest: self.history.latest_rtt().unwrap_or_default(),
+            queue: least_rtt.map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base)),
+        })
+    }
+
+    /// What is lost while no queue overflows is the link's own loss.
+    fn learn_loss(&mut self, now: Instant, view: &View, reading: &Reading) {
+        let Some(since) = now.checked_sub(LOSS_WINDOW) else {
+            return;
+        };
+        let repairs = reading.lost_bits as f64 > MOST_UNREPAIRED * reading.in_flight_bits as f64;
+        if self.drain.is_some() || view.queue > view.noticed || repairs {
+            self.overflow = Some(now);
+        }
+        let recent = |at: Instant| now < at + LOSS_WINDOW + 2 * view.base;
+        if self.overflow.is_some_and(recent) || !self.history.reaches(since) {
+            return;
+        }
+        let sent = self.history.rate(SENT_BITS, since, now);
+        let repeated = self.history.rate(REPEATED_BITS, since, now);
+        if sent * LOSS_WINDOW.as_secs_f64() > 100.0 * 12_000.0 {
+            let part = (repeated / sent).min(MOST_LOSS);
+            self.loss += (part - self.loss) * 0.05;
+        }
+    }
+
+    /// Whether more is sent than the link carries.
+    fn find_excess(&mut self, now: Instant, view: &View) {
+        if !view.backlogged {
+            return;
+        }
+        let grows = self.history.rtt_grows(now, now - view.window, GROWS);
+        if grows && view.latest > view.base + view.noticed {
+            self.lower(now, view, view.carried);
+            return;
+        }
+        let standing = view.base.max(LEAST_STANDING);
+        let stands = now.checked_sub(standing).is_some_and(|since| {
+            let least = self.history.least_rtt(since);
+            least.is_some_and(|rtt| rtt > view.base + view.noticed)
+        });
+        if stands && let Some((arrivals, _)) = self.history.arrivals(now, standing) {
+            let carried = arrivals / (1.0 - self.loss) + view.other;
+            self.lower(now, view, carried);
+        }
+    }
+
+    fn lower(&mut self, now: Instant, view: &View, carried: f64) {
+        let before = self.capacity.unwrap_or(f64::INFINITY);
+        // Losses of before may be over, and then what is carried is less.
+        self.loss *= LOSS_KEPT;
+        self.capacity = Some(before.min(carried).max(LEAST_CAPACITY));
+        self.begin_drain(now, view);
+        self.probing.step_back(now, view.base);
+    }
+
+    fn begin_drain(&mut self, now: Instant, view: &View) {
+        self.drain = Some(Drain {
+            rtt: view.latest,
+            began: now,
+            settling: None,
+        });
+    }
+
+    fn go_on_draining(&mut self, now: Instant, view: &View, drain: Drain) {
+        let queued = view.queue > view.noticed / 2;
+        if !queued && drain.settling.is_some() {
+            self.end_drain(now, view);
+            return;
+        }
+        let before = self.capacity.unwrap_or(view.carried);
+        let too_high = view.carried < before * (1.0 - TOO_MUCH)
+            && self.history.rtt_grows(now, now - view.window, GROWS);
+        // While a queue stands, what arrives is what the link carries.
+        if queued && view.backlogged && drain.settling.is_none() {
+            self.capacity = Some(view.carried.max(LEAST_CAPACITY));
+        } else if queued && view.backlogged && too_high {
+            self.lower(now, view, view.carried);
+            return;
+        }
+        let Some(since) = drain.settling else {
+            return;
+        };
+        if now < since + drain.rtt + 2 * view.window {
+            return;
+        }
+        let had = drain.rtt.saturating_sub(view.base);
+        let least = self.history.least_rtt(since + drain.rtt);
+        let left = least.map_or(had, |rtt| rtt.saturating_sub(view.base));
+        if left > had / 2 {
+            // The drain has changed nothing: if another does not either, what
+            // stands is another's, or the way has become longer.
+            self.unmoved += 1;
+            if self.unmoved < UNMOVED {
+                self.begin_drain(now, view);
+            } else {
+                self.base.forget_before(since + drain.rtt);
+                self.end_drain(now, view);
+            }
+        } else {
+            self.unmoved = 0;
+            self.lower(now, view, view.carried);
+        }
+    }
+
+    fn end_drain(&mut self, now: Instant, view: &View) {
+        self.unmoved = 0;
+        self.drain = None;
+        self.drain_bits = 0.0;
+        self.probing.pause(now, view.base);
+    }
+
+    /// Without hint and ceiling, what has arrived after some round trips is a
+    /// first estimate, and likely too low.
+    fn find_first(&mut self, now: Instant, view: &View) {
+        if self.capacity.is_some() || self.limits.ceiling_bps.is_some() {
+            return;
+        }
+        if let Some(since) = self.backlogged
+            && now >= since + 2 * view.base + view.window
+            && view.backlogged
+        {
+            self.capacity = Some(view.carried.max(LEAST_CAPACITY));
+            self.probing.double(now);
+        }
+    }
+
+    fn probe(&mut self, now: Instant, view: &View) {
+        if let Some(probe) = self.probing.answered(now) {
+            self.answer(now, view, probe);
+        }
+        let Some(capacity) = self.capacity else {
+            return;
+        };
+        let most = self
+            .limits
+            .ceiling_bps
+            .map_or(f64::INFINITY, |bps| bps as f64);
+        if self.drain.is_none() && self.backlogged.is_some() && view.queue < view.noticed {
+            self.probing.begin(now, capacity, most, view.base);
+        }
+    }
+
+    /// What a probe has shown.
+    fn answer(&mut self, now: Instant, view: &View, probe: Probe) {
+        let sent = self.history.rate(SENT_BITS, probe.began, probe.ends)
+            + self.history.rate(OTHER_BITS, probe.began, probe.ends);
+        if sent < probe.capacity * UTILISATION * (1.0 + SENT * probe.gain) {
+            self.probing.inconclusive(now);
+            return;
+        }
+        let wanted = probe.capacity + FOUND * (sent - probe.capacity);
+        let arrived = self.best_arrivals(probe, view) / (1.0 - self.loss) + view.other;
+        if arrived >= wanted && view.queue < view.noticed / 2 {
+            let capacity = self.capacity.unwrap_or(0.0);
+            self.capacity = Some(capacity.max(arrived.min(sent)));
+            self.probing.found(now);
+        } else {
+            let more = arrived / probe.capacity - 1.0;
+            self.probing.found_less(now, view.base, more);
+            if view.latest > view.base + view.noticed / 4 {
+                self.begin_drain(now, view);
+            }
+        }
+    }
+
+    /// The fastest arrivals, over the probe's length, since its first packet
+    /// can have been acknowledged.
+    fn best_arrivals(&self, probe: Probe, view: &View) -> f64 {
+        let length = probe.ends - probe.began;
+        let mut best = 0.0_f64;
+        let mut end = probe.began + view.base + length;
+        while end <= probe.answered {
+            if let Some((arrivals, _)) = self.history.arrivals(end, length) {
+                best = best.max(arrivals);
+            }
+            end += Duration::from_millis(10);
+        }
+        best
+    }
+}
+
+/// What the last window shows.
+#[derive(Clone, Copy, Debug)]
+struct View {
+    base: Duration,
+    window: Duration,
+    /// How fast else is sent, bit/s.
+    other: f64,
+    /// What the link carries, if it carries as much as it can, bit/s.
+    carried: f64,
+    /// Whether as much was sent as was allowed when that was sent which arrives
+    /// in the window.
+    backlogged: bool,
+    /// From when on a queue is noticed.
+    noticed: Duration,
+    /// The last round trip.
+    latest: Duration,
+    /// By how much the least in the window is above the base.
+    queue: Duration,
+}
+
+/// What is on its way beyond what the link itself holds, bits.
+fn excess(capacity: Option<f64>, view: &View, reading: &Reading) -> f64 {
+    let Some(capacity) = capacity else {
+        return 0.0;
+    };
+    let of_data = (capacity - view.other).max(LEAST_CAPACITY);
+    let held = of_data * (view.base + SLACK).as_secs_f64() + 4.0 * 12_000.0;
+    (reading.in_flight_bits as f64 - held).max(0.0)
+}

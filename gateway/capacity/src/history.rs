@@ -1,0 +1,259 @@
+//! The latest readings, and what they say of a time between them.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::Reading;
+
+/// Readings closer to the one before are left out: they say more about the
+/// counters than about the link.
+const LEAST_STEP: Duration = Duration::from_millis(4);
+
+/// So many readings are kept at most: 10 s of one each 10 ms.
+const MOST_READINGS: usize = 1024;
+
+/// A reading, and when it was made.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    at: Instant,
+    reading: Reading,
+    /// Something has arrived since the one before.
+    advanced: bool,
+    /// Less was sent meanwhile than there was to send, to drain a queue.
+    held: bool,
+}
+
+/// The readings of the last so long.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    points: VecDeque<Point>,
+}
+
+/// One of a reading's totals.
+pub(crate) type Total = fn(&Reading) -> u64;
+
+impl History {
+    /// Takes a reading, `held` if a queue is drained, and forgets those that are older than `horizon`.
+    /// Whether it counts.
+    pub fn push(&mut self, now: Instant, reading: Reading, held: bool, horizon: Duration) -> bool {
+        let last = self.points.back();
+        if last.is_some_and(|last| now < last.at + LEAST_STEP) {
+            return false;
+        }
+        let advanced = last.is_some_and(|last| {
+            // A total that falls is another hop's, or a lie.
+            reading.delivered_bits > last.reading.delivered_bits
+        });
+        self.points.push_back(Point {
+            at: now,
+            reading,
+            advanced,
+            held,
+        });
+        let old = |point: &Point| now.saturating_duration_since(point.at) > horizon;
+        while self.points.len() > MOST_READINGS || self.points.get(1).is_some_and(old) {
+            self.points.pop_front();
+        }
+        true
+    }
+
+    pub fn clear(&mut self) {
+        self.points = VecDeque::new();
+    }
+
+    /// The time since the last reading.
+    pub fn since_last(&self, now: Instant) -> Duration {
+        let last = self.points.back();
+        last.map_or(Duration::ZERO, |last| {
+            now.saturating_duration_since(last.at)
+        })
+    }
+
+    /// Whether readings go back to that time.
+    pub fn reaches(&self, at: Instant) -> bool {
+        self.points.front().is_some_and(|first| first.at <= at)
+    }
+
+    /// A total at a time between the readings, bits.
+    pub fn total_at(&self, total: Total, at: Instant) -> f64 {
+        let next = self.points.partition_point(|point| point.at <= at);
+        let Some(before) = next.checked_sub(1).map(|index| &self.points[index]) else {
+            return self
+                .points
+                .front()
+                .map_or(0.0, |first| total(&first.reading) as f64);
+        };
+        let from = total(&before.reading) as f64;
+        let Some(after) = self.points.get(next) else {
+            return from;
+        };
+        let to = total(&after.reading) as f64;
+        let part = (at - before.at).as_secs_f64() / (after.at - before.at).as_secs_f64();
+        from + (to - from) * part
+    }
+
+    /// How fast a total grew between two times, bit/s.
+    pub fn rate(&self, total: Total, from: Instant, to: Instant) -> f64 {
+        let seconds = to.saturating_duration_since(from).as_secs_f64();
+        if seconds <= 0.0 {
+            return 0.0;
+        }
+        ((self.total_at(total, to) - self.total_at(total, from)) / seconds).max(0.0)
+    }
+
+    /// How fast data arrives: over at least `window`, from one arrival to
+    /// another before `now`, so that acknowledgements that come in bunches count
+    /// by the time between bunches. bit/s, and when that time began. `None`
+    /// while readings do not go back so far.
+    pub fn arrivals(&self, now: Instant, window: Duration) -> Option<(f64, Instant)> {
+        let arrived = || self.points.iter().rev().filter(|point| point.advanced);
+        let last = arrived().find(|point| point.at <= now)?;
+        // Nothing has come for long: that, too, is how fast it arrives.
+        let (end, delivered) = match now.saturating_duration_since(last.at) > window {
+            true => (now, last.reading.delivered_bits),
+            false => (last.at, last.reading.delivered_bits),
+        };
+        let from = end.checked_sub(window)?;
+        let first = arrived().find(|point| point.at <= from)?;
+        let bits = delivered.saturating_sub(first.reading.delivered_bits);
+        Some((bits as f64 / (end - first.at).as_secs_f64(), first.at))
+    }
+
+    /// Whether nothing has arrived for so long.
+    pub fn is_silent(&self, now: Instant, span: Duration) -> bool {
+        let mut recent = self.points.iter().rev();
+        recent
+            .by_ref()
+            .take_while(|point| now.saturating_duration_since(point.at) < span)
+            .all(|point| !point.advanced)
+    }
+
+    /// The least smoothed round trip since that time.
+    pub fn least_rtt(&self, since: Instant) -> Option<Duration> {
+        let recent = self.points.iter().rev().take_while(|p| p.at >= since);
+        recent.filter_map(|point| point.reading.rtt).min()
+    }
+
+    /// The last round trip that was told.
+    pub fn latest_rtt(&self) -> Option<Duration> {
+        self.points.back()?.reading.rtt
+    }
+
+    /// Whether there was a backlog nearly all the time between two times, and
+    /// no queue was drained meanwhile: as much was sent as was allowed.
+    pub fn backlogged(&self, from: Instant, to: Instant) -> bool {
+        let within = self.points.iter().filter(|p| from <= p.at && p.at <= to);
+        let (mut all, mut backlogged) = (0, 0);
+        for point in within {
+            if point.held {
+                return false;
+            }
+            all += 1;
+            backlogged += usize::from(point.reading.backlogged);
+        }
+        all > 0 && backlogged * 5 >= all * 4
+    }
+
+    /// Whether the round trip has grown all the time since `since`, by at least
+    /// `part` of it: in either half, since a way that became longer at once is
+    /// no queue.
+    pub fn rtt_grows(&self, now: Instant, since: Instant, part: f64) -> bool {
+        let middle = since + (now - since) / 2;
+        let least = part * (now - since).as_secs_f64() / 2.0;
+        let known = |at: Instant| {
+            let until = self.points.iter().rev().skip_while(|p| p.at > at);
+            let rtt = until.map(|point| point.reading.rtt).next()?;
+            rtt.map(|rtt| rtt.as_secs_f64())
+        };
+        let (Some(first), Some(second), Some(last)) = (known(since), known(middle), known(now))
+        else {
+            return false;
+        };
+        second - first > least && last - second > least
+    }
+
+    /// The longest time without an arrival since `since`.
+    pub fn longest_gap(&self, since: Instant) -> Duration {
+        let arrivals = self
+            .points
+            .iter()
+            .filter(|p| p.advanced && p.at >= since)
+            .map(|point| point.at);
+        let mut before: Option<Instant> = None;
+        let mut longest = Duration::ZERO;
+        for at in arrivals {
+            if let Some(before) = before.replace(at) {
+                longest = longest.max(at - before);
+            }
+        }
+        longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const HORIZON: Duration = Duration::from_secs(3);
+
+    fn delivered(bits: u64) -> Reading {
+        Reading {
+            sent_bits: bits,
+            delivered_bits: bits,
+            backlogged: true,
+            ..Reading::default()
+        }
+    }
+
+    #[test]
+    fn bunches_count_by_the_time_between_them() {
+        let start = Instant::now();
+        let mut history = History::default();
+        for step in 0..100_u64 {
+            // 100 kbit each 100 ms, seen by a reading each 20 ms.
+            let reading = delivered(step / 5 * 100_000);
+            history.push(start + 20 * step as u32 * MS, reading, false, HORIZON);
+            if step > 20 {
+                let now = start + 20 * step as u32 * MS;
+                let (rate, _) = history.arrivals(now, 150 * MS).unwrap();
+                assert!((rate - 1e6).abs() < 1.0, "{rate}");
+            }
+        }
+        let now = start + 1980 * MS;
+        assert_eq!(history.longest_gap(start + 1000 * MS), 100 * MS);
+        // Then nothing comes any more.
+        let later = now + 400 * MS;
+        history.push(later, delivered(19 * 100_000), false, HORIZON);
+        let (rate, _) = history.arrivals(later, 150 * MS).unwrap();
+        assert!(rate < 1.0, "{rate}");
+    }
+
+    #[test]
+    fn a_total_between_readings_is_interpolated() {
+        let start = Instant::now();
+        let mut history = History::default();
+        history.push(start, delivered(0), false, HORIZON);
+        history.push(start + 100 * MS, delivered(1000), false, HORIZON);
+        let sent: Total = |reading| reading.sent_bits;
+        assert_eq!(history.total_at(sent, start + 25 * MS), 250.0);
+        assert_eq!(history.rate(sent, start, start + 50 * MS), 10_000.0);
+        assert_eq!(history.rate(sent, start, start), 0.0);
+        assert_eq!(history.total_at(sent, start + 500 * MS), 1000.0);
+    }
+
+    #[test]
+    fn memory_is_bounded_whoever_reads_how_often() {
+        let start = Instant::now();
+        let mut history = History::default();
+        for step in 0..20_000 {
+            history.push(
+                start + step * MS,
+                delivered(step.into()),
+                false,
+                3600 * 1000 * MS,
+            );
+        }
+        assert_eq!(history.points.len(), MOST_READINGS);
+    }
+}

@@ -1,0 +1,39 @@
+//! What a hop's link carries in one direction, found by its sender from what its
+//! transports tell: how much was sent, how much of it arrived, and how long that
+//! took.
+//!
+//! [`Estimator`] is a state machine without I/O and clock: [`Reading`]s and the
+//! time go in; the capacity, the rate to send at and what is to be drained come
+//! out. `docs/capacity.md` explains how it works and what it was tried on.
+
+mod base;
+mod estimator;
+mod history;
+mod probe;
+
+pub use estimator::{Estimator, Limits};
+
+use std::time::Duration;
+
+/// What the transports of a hop tell at one moment. Amounts are totals since the
+/// hop began, in bits of IP packets; they never fall.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Packets with data that were sent, those sent again included.
+    pub sent_bits: u64,
+    /// Of these, those that were sent again.
+    pub repeated_bits: u64,
+    /// Of the data, what has arrived: acknowledged in order or selectively.
+    pub delivered_bits: u64,
+    /// What else was sent and is not acknowledged: pure ACKs.
+    pub other_bits: u64,
+    /// Data that is on its way at this moment. No total.
+    pub in_flight_bits: u64,
+    /// Data that is known to be lost and has not been sent again. No total.
+    pub lost_bits: u64,
+    /// Smoothed round-trip time of the sessions for which something arrived
+    /// since the last reading, of these the least.
+    pub rtt: Option<Duration>,
+    /// Whether more waited to be sent than was allowed.
+    pub backlogged: bool,
+}

@@ -1,0 +1,126 @@
+//! Looking for more: for a short time more is sent than the link is known to
+//! carry, and a round trip later it shows whether that arrived as fast.
+
+use std::time::{Duration, Instant};
+
+/// What a probe sends above the estimate, as a part of it: at first; at most,
+/// after others that found more; and at least, where the last one showed that
+/// there is little more.
+const FIRST_GAIN: f64 = 0.25;
+const MOST_GAIN: f64 = 1.0;
+const LEAST_GAIN: f64 = 0.05;
+
+/// What is sent for a probe of the first gain: at least so long, and so many
+/// packets. A smaller one is sent for longer, since it shows less.
+const LEAST_LENGTH: Duration = Duration::from_millis(60);
+const MOST_LENGTH: Duration = Duration::from_millis(150);
+const MOST_STRETCH: f64 = 5.0;
+const LEAST_BITS: f64 = 24.0 * 12_000.0;
+
+/// The time from one probe that found nothing to the next: so many round trips,
+/// within bounds.
+const ROUND_TRIPS: u32 = 2;
+const LEAST_PAUSE: Duration = Duration::from_millis(400);
+const MOST_PAUSE: Duration = Duration::from_secs(4);
+
+/// One probe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    pub began: Instant,
+    pub ends: Instant,
+    /// Its answer is there.
+    pub answered: Instant,
+    pub gain: f64,
+    /// The estimate when it began, bit/s.
+    pub capacity: f64,
+}
+
+/// When there is a probe, and how much it sends.
+#[derive(Clone, Debug)]
+pub(crate) struct Probing {
+    gain: f64,
+    current: Option<Probe>,
+    next_at: Option<Instant>,
+}
+
+impl Probing {
+    pub fn new() -> Probing {
+        Probing {
+            gain: FIRST_GAIN,
+            current: None,
+            next_at: None,
+        }
+    }
+
+    /// The estimate is a guess that is likely too low: the next probe is due,
+    /// and doubles it.
+    pub fn double(&mut self, now: Instant) {
+        self.gain = MOST_GAIN;
+        self.current = None;
+        self.next_at = Some(now);
+    }
+
+    /// The link carries less than was thought: a probe in progress says nothing,
+    /// and the next is due only after a pause.
+    pub fn step_back(&mut self, now: Instant, rtt: Duration) {
+        self.gain = FIRST_GAIN;
+        self.pause(now, rtt);
+    }
+
+    /// The next one is due only after a pause.
+    pub fn pause(&mut self, now: Instant, rtt: Duration) {
+        self.current = None;
+        let pause = (rtt * ROUND_TRIPS).clamp(LEAST_PAUSE, MOST_PAUSE);
+        self.next_at = Some(now + pause);
+    }
+
+    /// Begins a probe if one is due; of more than `most` there is none.
+    pub fn begin(&mut self, now: Instant, capacity: f64, most: f64, rtt: Duration) {
+        if self.current.is_some() || self.next_at.is_some_and(|at| now < at) {
+            return;
+        }
+        let gain = self.gain.min(most / capacity - 1.0);
+        let packets = Duration::from_secs_f64((LEAST_BITS / capacity).min(60.0));
+        let length = (rtt / 4).clamp(LEAST_LENGTH, MOST_LENGTH).max(packets);
+        let length = length.mul_f64((FIRST_GAIN / gain).clamp(1.0, MOST_STRETCH));
+        let ends = now + length;
+        self.current = Some(Probe {
+            began: now,
+            ends,
+            // The last of it arrives later by what the probe itself queues.
+            answered: ends + rtt + length.mul_f64(gain).min(length) / 2,
+            gain,
+            capacity,
+        });
+    }
+
+    /// The probe that is being sent.
+    pub fn sending(&self, now: Instant) -> Option<Probe> {
+        self.current.filter(|probe| now < probe.ends)
+    }
+
+    /// The probe whose answer is there.
+    pub fn answered(&self, now: Instant) -> Option<Probe> {
+        self.current.filter(|probe| probe.answered <= now)
+    }
+
+    /// More arrived: the next probe is due at once, and sends more.
+    pub fn found(&mut self, now: Instant) {
+        self.gain = (2.0 * self.gain).min(MOST_GAIN);
+        self.current = None;
+        self.next_at = Some(now);
+    }
+
+    /// Less arrived than was sent: `more` of the estimate, as a part of it. If
+    /// that is something, the next probe is for that.
+    pub fn found_less(&mut self, now: Instant, rtt: Duration, more: f64) {
+        self.pause(now, rtt);
+        self.gain = more.clamp(LEAST_GAIN, FIRST_GAIN);
+    }
+
+    /// Nothing was learned, since too little was sent.
+    pub fn inconclusive(&mut self, now: Instant) {
+        self.current = None;
+        self.next_at = Some(now);
+    }
+}

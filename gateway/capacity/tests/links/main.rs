@@ -1,0 +1,201 @@
+//! The estimator on links that are not as they were told to be.
+
+mod model;
+
+use model::{Course, Link, Random, Sender, run};
+use underpass_capacity::Limits;
+
+const EACH_MS: u64 = 25;
+
+fn told(ceiling: f64) -> Sender {
+    Sender::Found(Limits {
+        hint_bps: None,
+        ceiling_bps: Some(ceiling as u64),
+    })
+}
+
+fn hinted(hint: f64) -> Sender {
+    Sender::Found(Limits {
+        hint_bps: Some(hint as u64),
+        ceiling_bps: None,
+    })
+}
+
+fn show(name: &str, course: &Course, from: f64, to: f64) {
+    println!(
+        "{name}: used {:.3}, queue p50 {:.0} p95 {:.0} max {:.0} ms, least estimate {:.1} Mbit/s",
+        course.used(from, to),
+        course.queue(0.5, from, to) * 1e3,
+        course.queue(0.95, from, to) * 1e3,
+        course.queue(1.0, from, to) * 1e3,
+        course.least_estimate(from, to) / 1e6,
+    );
+}
+
+#[test]
+fn a_link_as_it_was_told_is_never_lowered() {
+    for (rate, rtt) in [(140e6, 0.6), (40e6, 0.56), (2e6, 0.56), (256e3, 0.6)] {
+        let course = run(&Link::new(move |_| rate, rtt), &told(rate), 40.0, EACH_MS);
+        show("told", &course, 2.0, 40.0);
+        assert!(course.used(2.0, 40.0) > 0.97);
+        assert!(course.least_estimate(0.0, 40.0) > 0.97 * rate);
+    }
+}
+
+#[test]
+fn a_link_with_less_than_the_ceiling_is_found_at_once() {
+    for part in [0.93, 0.5, 1.0 / 7.0] {
+        let real = 140e6 * part;
+        let course = run(&Link::new(move |_| real, 0.6), &told(140e6), 40.0, EACH_MS);
+        show(&format!("{part:.2} of the ceiling"), &course, 10.0, 40.0);
+        assert!(course.used(10.0, 40.0) > 0.93);
+        assert!(course.queue(0.95, 10.0, 40.0) < 0.1);
+    }
+}
+
+#[test]
+fn a_link_with_twice_the_hint_is_found_within_ten_round_trips() {
+    for rtt in [0.6, 0.05] {
+        let course = run(&Link::new(|_| 140e6, rtt), &hinted(70e6), 60.0, EACH_MS);
+        let found = course.reaches(0.95 * 140e6, 0.0);
+        println!("rtt {rtt}: found after {found:.2} s");
+        show("twice", &course, 12.0 * rtt, 60.0);
+        assert!(found < 11.0 * rtt.max(0.3));
+        assert!(course.used(12.0 * rtt, 60.0) > 0.93);
+        assert!(course.queue(0.95, 12.0 * rtt, 60.0) < 0.1);
+    }
+}
+
+#[test]
+fn a_step_down_is_answered_within_a_round_trip_and_200_ms() {
+    for (before, after) in [(40e6, 20e6), (70e6, 10e6), (100e6, 12.5e6)] {
+        let link = Link::new(move |t| if t < 20.0 { before } else { after }, 0.56);
+        let course = run(&link, &told(before), 60.0, EACH_MS);
+        show("step", &course, 20.0, 60.0);
+        let at = 20.0 + 0.56 + 0.2;
+        assert!(course.least_estimate(20.0, at) < 1.1 * after);
+        // All that was sent too fast has left the queue within its line time.
+        let sent_too_fast = (before - after) * 0.76 / after;
+        let drained = at + sent_too_fast.min(1.2) + 0.3;
+        show("from then", &course, drained, 60.0);
+        assert!(course.queue(0.95, drained, 60.0) < 0.1);
+        assert!(course.used(drained, 60.0) > 0.93);
+    }
+}
+
+#[test]
+fn a_fade_is_followed_down_and_up() {
+    // 8 : 1 in steps of 1 dB, 0.5 dB/s.
+    let rate = |t: f64| {
+        let depth = match t % 120.0 {
+            t if t < 20.0 => 0.0,
+            t if t < 38.0 => (t - 20.0) * 0.5,
+            t if t < 70.0 => 9.0,
+            t if t < 88.0 => 9.0 - (t - 70.0) * 0.5,
+            _ => 0.0,
+        };
+        100e6 * 10_f64.powf(-depth.ceil() / 10.0)
+    };
+    let mut link = Link::new(rate, 0.6);
+    link.loss = Box::new(|_| 0.0005);
+    let course = run(&link, &told(100e6), 120.0, EACH_MS);
+    show("fade", &course, 0.6, 120.0);
+    assert!(course.used(0.6, 120.0) > 0.93);
+    assert!(course.queue(0.95, 0.6, 120.0) < 0.1);
+}
+
+fn leo(seed: u64) -> Link {
+    let mut random = Random::new(seed);
+    let steps: Vec<(f64, f64, f64)> = (0..20)
+        .map(|_| {
+            (
+                10e6 + 60e6 * random.part(),
+                0.025 + 0.035 * random.part(),
+                0.005 + 0.055 * random.part(),
+            )
+        })
+        .collect();
+    let (rates, delays, losses) = (steps.clone(), steps.clone(), steps);
+    let at = |t: f64| (t / 15.0) as usize % 20;
+    let mut link = Link::new(move |t| rates[at(t)].0, 0.05);
+    let back = delays.clone();
+    link.there = Box::new(move |t| delays[at(t)].1 / 2.0);
+    link.back = Box::new(move |t| back[at(t)].1 / 2.0);
+    link.loss = Box::new(move |t| losses[at(t)].2);
+    link.queue_s = 0.5;
+    link
+}
+
+#[test]
+fn leo_steps_are_followed_with_no_more_queue_than_by_somebody_who_knows_them() {
+    for seed in 0..3 {
+        let oracle = run(&leo(seed), &Sender::Oracle(0.25), 300.0, EACH_MS);
+        let course = run(&leo(seed), &told(100e6), 300.0, EACH_MS);
+        show("oracle", &oracle, 1.0, 300.0);
+        show("leo", &course, 1.0, 300.0);
+        // A longer way is taken for a queue until two drains have not moved it.
+        assert!(course.used(1.0, 300.0) > oracle.used(1.0, 300.0) - 0.15);
+        assert!(course.queue(0.95, 1.0, 300.0) < oracle.queue(0.95, 1.0, 300.0) + 0.02);
+    }
+}
+
+#[test]
+fn jitter_and_bunches_are_no_queue() {
+    for (jitter, bunch) in [(0.015, 0.0), (0.0, 0.1), (0.015, 0.1)] {
+        for rate in [40e6, 2e6] {
+            let mut link = Link::new(move |_| rate, 0.6);
+            link.jitter_s = jitter;
+            link.bunch_s = bunch;
+            let course = run(&link, &told(rate), 60.0, EACH_MS);
+            show(
+                &format!("jitter {jitter} bunch {bunch}"),
+                &course,
+                2.0,
+                60.0,
+            );
+            assert!(course.used(2.0, 60.0) > 0.95);
+            let half = run(&link, &told(2.0 * rate), 60.0, EACH_MS);
+            show("  told twice", &half, 10.0, 60.0);
+            assert!(half.used(10.0, 60.0) > 0.9);
+            assert!(half.queue(0.95, 10.0, 60.0) < 0.15);
+        }
+    }
+}
+
+#[test]
+fn what_others_take_is_left_to_them_and_taken_back() {
+    let mut link = Link::new(|_| 40e6, 0.56);
+    link.others = Box::new(|t| if (20.0..40.0).contains(&t) { 12e6 } else { 0.0 });
+    let course = run(&link, &told(40e6), 60.0, EACH_MS);
+    show("others", &course, 20.0, 40.0);
+    show("after", &course, 42.0, 60.0);
+    assert!(course.used(21.0, 40.0) > 0.93);
+    assert!(course.queue(0.95, 21.5, 40.0) < 0.1);
+    assert!(course.used(44.0, 60.0) > 0.93);
+}
+
+#[test]
+fn a_queue_on_the_way_back_is_not_ours() {
+    let mut link = Link::new(|_| 40e6, 0.56);
+    // It grows to 0.2 s within 10 s, and stands.
+    link.back = Box::new(|t| 0.28 + (t - 10.0).clamp(0.0, 10.0) * 0.02);
+    let course = run(&link, &told(40e6), 90.0, EACH_MS);
+    show("way back", &course, 2.0, 90.0);
+    assert!(course.used(2.0, 90.0) > 0.93);
+}
+
+#[test]
+fn who_has_little_to_send_lowers_nothing() {
+    let mut link = Link::new(|_| 40e6, 0.56);
+    link.offered = Box::new(|t| {
+        if ((t * 2.0) as u64).is_multiple_of(2) {
+            8e6
+        } else {
+            0.5e6
+        }
+    });
+    link.others = Box::new(|t| if t > 20.0 { 39e6 } else { 0.0 });
+    let course = run(&link, &told(40e6), 40.0, EACH_MS);
+    show("little", &course, 0.0, 40.0);
+    assert!(course.least_estimate(0.0, 20.0) > 40e6);
+}
