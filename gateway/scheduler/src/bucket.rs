@@ -54,6 +54,13 @@ impl Bucket {
         self.level = self.level.min(self.ceiling() - units(bytes));
     }
 
+    /// Has a debt of `bytes`, no less than it was, to be paid before the next
+    /// bundle is due.
+    pub fn owe(&mut self, now: Instant, bytes: u64) {
+        self.fill(now);
+        self.level = self.level.min(-units(bytes));
+    }
+
     /// From when the level is not negative; `None` if never at this rate.
     pub fn ready_at(&self) -> Option<Instant> {
         self.has_at(0)
@@ -144,6 +151,16 @@ mod tests {
         assert_eq!(bucket.ready_at(), Some(due));
         assert!(!bucket.is_ready(due - Duration::from_nanos(1)));
         assert!(bucket.is_ready(due));
+    }
+
+    #[test]
+    fn a_debt_is_paid_in_full_and_once() {
+        let now = Instant::now();
+        let mut bucket = Bucket::new(now, 8_000);
+        let later = now + Duration::from_secs(9);
+        bucket.owe(later, 1_000);
+        bucket.owe(later, 1_000);
+        assert_eq!(bucket.ready_at(), Some(later + Duration::from_secs(1)));
     }
 
     #[test]

@@ -260,6 +260,18 @@ impl LinkScheduler {
         }
     }
 
+    /// Takes that so many `ip_bytes` too much have left for a terminal: nothing
+    /// more is granted until they are made up for at its present rate.
+    pub fn make_up_for(&mut self, now: Instant, id: TerminalId, ip_bytes: u64) {
+        if let Some(&number) = self.numbers.get(&id) {
+            self.update(number, |terminal| {
+                if let Some(bucket) = &mut terminal.bucket {
+                    bucket.owe(now, ip_bytes);
+                }
+            });
+        }
+    }
+
     /// What to do at `now`. Without a change in between, the answer to the
     /// same question is the same.
     pub fn next(&mut self, now: Instant) -> Decision {
