@@ -106,6 +106,16 @@ pub struct PathFigures {
     pub sent_bytes: u64,
     /// Payload bytes retransmitted in all.
     pub retransmitted_bytes: u64,
+    /// Payload bytes that the peer's transport has in all, those behind a gap
+    /// included.
+    pub delivered_bytes: u64,
+    /// Payload bytes on their way at present: sent, and neither known to be
+    /// there nor known to be lost.
+    pub on_their_way_bytes: u64,
+    /// Payload bytes that are known to be lost and were not sent again yet.
+    pub lost_bytes: u64,
+    /// Payload of a full segment, bytes.
+    pub segment_bytes: u32,
     /// Segments sent in all, pure acknowledgements included.
     pub segments_sent: u64,
     /// Segments with payload sent in all.

@@ -58,6 +58,9 @@ pub struct HopConfig {
     pub weight: u64,
     /// Rate from this node, bit/s of IP bytes, that no plan exceeds.
     pub send_rate_bps: Option<u64>,
+    /// Where the estimate of what the link carries starts, bit/s of IP bytes;
+    /// none is at `send_rate_bps`.
+    pub rate_hint_bps: Option<u64>,
     /// Rate from this node while there has been no plan, bit/s of IP bytes;
     /// none is `send_rate_bps`.
     pub guaranteed_rate_bps: Option<u64>,
@@ -145,6 +148,7 @@ mod tests {
             neighbour: 1,
             weight: 1,
             send_rate_bps: rate,
+            rate_hint_bps: None,
             guaranteed_rate_bps: None,
             line: None,
             receive_rate_bps: rate,

@@ -15,6 +15,10 @@ const PACING_STEPS: u64 = 500;
 /// higher rate and is not sent yet takes long enough to be counted.
 const LOWERED_PART: u64 = 4;
 
+/// What the sessions have of their rate (1/n) while a queue is drained: they
+/// repeat what was lost in it, which the scheduler does not grant.
+const DRAINING_PART: u64 = 4;
+
 impl Engine {
     /// The hop of a path or terminal.
     pub fn hop_named(&self, name: &str) -> Option<HopId> {
@@ -99,10 +103,12 @@ impl Engine {
         let before = hop.paced_bps.unwrap_or(u64::MAX);
         hop.lowered |= usable.is_some_and(|bps| bps < before - before / LOWERED_PART);
         hop.paced_bps = usable;
+        let part = if hop.draining { DRAINING_PART } else { 1 };
+        let told = usable.map(|bps| bps / part);
         for session in hop.all_sessions() {
             self.actions.push_back(Action::SetRate {
                 session,
-                ip_bps: hop.paced_bps,
+                ip_bps: told,
             });
         }
     }

@@ -79,6 +79,7 @@ impl Hop {
             blocked: _,
             mru_bytes: _,
             subtracted_bps: _,
+            measured: _,
             by_operator: _,
             followed: _,
             weight: _,
@@ -86,6 +87,7 @@ impl Hop {
             guaranteed_bps: _,
             paced_bps: _,
             lowered: _,
+            draining: _,
             traffic: _,
             ready,
         } = self;

@@ -9,6 +9,7 @@ use underpass_scheduler::{TcpWire, TerminalId};
 
 use crate::config::HopConfig;
 use crate::link::LinkState;
+use crate::measured::MeasuredLink;
 use crate::planned::Followed;
 
 /// TCPCL segments hold this much at most; it only rounds the estimate of what
@@ -71,6 +72,8 @@ pub(crate) struct Hop {
     pub mru_bytes: Option<u64>,
     /// Traffic the scheduler does not send, bit/s of IP bytes.
     pub subtracted_bps: u64,
+    /// What its link was measured to carry.
+    pub measured: MeasuredLink,
     /// What an operator has set the rate to, over any plan.
     pub by_operator: Option<Option<u64>>,
     /// The plans of its own return link.
@@ -86,6 +89,8 @@ pub(crate) struct Hop {
     /// That was lowered, and what the sessions had not sent by then is not
     /// known yet.
     pub lowered: bool,
+    /// What was sent too fast is being made up for.
+    pub draining: bool,
     /// By class.
     pub traffic: Vec<HopTraffic>,
     /// Classes that the scheduler holds for ready: it is told of changes only.
@@ -108,6 +113,7 @@ impl Hop {
             blocked: false,
             mru_bytes: None,
             subtracted_bps: 0,
+            measured: MeasuredLink::default(),
             by_operator: None,
             followed: Followed::default(),
             weight,
@@ -115,6 +121,7 @@ impl Hop {
             guaranteed_bps: None,
             paced_bps: None,
             lowered: false,
+            draining: false,
             traffic: vec![HopTraffic::default(); classes],
             ready: BTreeSet::new(),
         };
@@ -144,10 +151,17 @@ impl Hop {
         self.wire = wire_of(&self.config, ipv6);
     }
 
-    /// The rate from this node, bit/s of IP bytes: an operator's if there is
+    /// The rate from this node, bit/s of IP bytes: what is allowed, and of that
+    /// no more than the link was measured to carry.
+    pub fn rate_bps(&self) -> Option<u64> {
+        let measured = self.measured.rate_bps;
+        self.allowed_bps().into_iter().chain(measured).min()
+    }
+
+    /// The rate that is allowed, bit/s of IP bytes: an operator's if there is
     /// one, else on a return link the plan's, where its configuration allows
     /// that much.
-    pub fn rate_bps(&self) -> Option<u64> {
+    fn allowed_bps(&self) -> Option<u64> {
         if let Some(rate_bps) = self.by_operator {
             return rate_bps;
         }
@@ -211,6 +225,11 @@ impl Hop {
             traffic.received_bundles += 1;
             traffic.received_bytes += bytes;
         }
+    }
+
+    /// What the link's rate never exceeds, bit/s of IP bytes, plans apart.
+    pub fn ceiling_bps(&self) -> Option<u64> {
+        self.by_operator.unwrap_or(self.config.send_rate_bps)
     }
 
     /// What is left of the rate for the sessions, bit/s of IP bytes.

@@ -23,6 +23,7 @@ mod ingress;
 mod leaves;
 mod link;
 mod links;
+mod measured;
 mod peers;
 mod planned;
 mod pump;
@@ -42,6 +43,7 @@ pub use engine::{Action, Engine, EngineError};
 pub use hop::{HopId, HopTraffic};
 pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, SILENCE, Sign, Source};
 pub use links::LinkSnapshot;
+pub use measured::{MeasuredLink, Sending};
 pub use planned::{HopPlan, PlanChange, PlanSnapshot};
 pub use services::Message;
 pub use snapshot::{

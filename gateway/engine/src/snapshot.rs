@@ -9,6 +9,7 @@ use underpass_work::each;
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId, HopTraffic};
 use crate::links::LinkSnapshot;
+use crate::measured::MeasuredLink;
 use crate::planned::HopPlan;
 
 /// A hop at one moment.
@@ -29,6 +30,8 @@ pub struct HopSnapshot {
     /// Rate from this node that is in force, bit/s of IP bytes; none is
     /// unlimited.
     pub send_rate_bps: Option<u64>,
+    /// What the link was measured to carry.
+    pub measured: MeasuredLink,
     /// Whether an operator has set it, over plan and configuration.
     pub rate_by_operator: bool,
     /// What plans give it, if there has been one that names it.
@@ -215,6 +218,7 @@ impl Engine {
             blocked: hop.blocked,
             link: hop.link.snapshot(),
             send_rate_bps: hop.rate_bps(),
+            measured: hop.measured,
             rate_by_operator: hop.by_operator.is_some(),
             plan: self.hop_plan(hop),
             subtracted_bps: hop.subtracted_bps,

@@ -55,6 +55,7 @@ fn hop(neighbour: u64) -> HopConfig {
         neighbour,
         weight: 1,
         send_rate_bps: Some(100_000_000_000),
+        rate_hint_bps: None,
         guaranteed_rate_bps: None,
         line: None,
         receive_rate_bps: Some(1_000_000_000),

@@ -108,6 +108,8 @@ impl TcpInfo {
             u32::MAX => 0,
             known => known,
         };
+        let mss = u64::from(self.snd_mss);
+        let left = self.unacked.saturating_sub(self.sacked + self.lost);
         PathFigures {
             rtt: Duration::from_micros(self.rtt_us.into()),
             min_rtt: Duration::from_micros(min_rtt.into()),
@@ -117,6 +119,11 @@ impl TcpInfo {
             unsent_bytes: self.notsent_bytes.into(),
             sent_bytes: self.bytes_sent,
             retransmitted_bytes: self.bytes_retrans,
+            delivered_bytes: self.bytes_acked + u64::from(self.sacked) * mss,
+            // RFC 6675's pipe, as the kernel counts it.
+            on_their_way_bytes: u64::from(left + self.retrans) * mss,
+            lost_bytes: u64::from(self.lost.saturating_sub(self.retrans)) * mss,
+            segment_bytes: self.snd_mss,
             segments_sent: self.segs_out.into(),
             data_segments_sent: self.data_segs_out.into(),
             received_bytes: self.bytes_received,

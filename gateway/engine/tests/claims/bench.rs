@@ -33,6 +33,7 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
         neighbour: *neighbour,
         weight: 1,
         send_rate_bps: None,
+        rate_hint_bps: None,
         guaranteed_rate_bps: None,
         line: None,
         receive_rate_bps: None,

@@ -6,6 +6,7 @@ mod custody;
 mod draining;
 mod durable;
 mod links;
+mod measured;
 mod plans;
 mod reading_on;
 mod reconfiguring;

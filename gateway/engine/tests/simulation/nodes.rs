@@ -123,6 +123,7 @@ fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: PlanLine) -> HopCon
         neighbour,
         weight: 1,
         send_rate_bps: link.rate_bps,
+        rate_hint_bps: None,
         guaranteed_rate_bps: None,
         line: Some(line),
         receive_rate_bps: link.rate_bps,

@@ -140,7 +140,14 @@ impl fmt::Display for SwitchView {
 }
 
 fn paths(paths: &[PathView]) -> Table {
-    let mut table = Table::new(["PATH", "TO", "STATE", ">RATE", ">ACKS, PLAIN IP"]);
+    let mut table = Table::new([
+        "PATH",
+        "TO",
+        "STATE",
+        ">RATE",
+        ">CARRIES",
+        ">ACKS, PLAIN IP",
+    ]);
     for path in paths {
         let hop = &path.hop;
         let state = match (hop.up, hop.blocked) {
@@ -160,6 +167,7 @@ fn paths(paths: &[PathView]) -> Table {
             format!("ipn:{}.0", hop.neighbour),
             state,
             hop.rate_bps.map_or("unlimited".to_owned(), rate),
+            hop.measured.capacity_bps.map_or("all".to_owned(), rate),
             rate(hop.subtracted_bps),
         ]);
     }

@@ -1,12 +1,14 @@
 //! What the local API shows, as JSON.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use underpass_cla::{Class, PathFigures};
-use underpass_engine::{HopSnapshot, LinkSnapshot, PlannedBlockage, SessionSnapshot, Source};
+use underpass_engine::{
+    HopSnapshot, LinkSnapshot, MeasuredLink, PlannedBlockage, SessionSnapshot, Source,
+};
 use underpass_store::Figures;
 
 use super::ApiState;
@@ -82,9 +84,37 @@ pub struct HopFields {
     pub follow_plan: bool,
     /// Taken from the rate for ACKs and plain IP, bit/s.
     pub subtracted_bps: u64,
+    /// What its link was measured to carry.
+    pub measured: MeasuredView,
     /// Bits per unit of the beam's capacity in the present MODCOD, as it was
     /// told; null is 1.
     pub efficiency: Option<f64>,
+}
+
+/// What is known of a link by measuring.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MeasuredView {
+    /// What it carries, bit/s of IP bytes; null while nothing has shown that
+    /// this is less than the rate allowed.
+    pub capacity_bps: Option<u64>,
+    /// The round trip without a queue, ms; null if it is not known.
+    pub base_rtt_ms: Option<f64>,
+    /// How long its queue holds packets up, ms.
+    pub queue_ms: f64,
+    /// Part of the packets that it loses by itself.
+    pub loss: f64,
+}
+
+impl MeasuredView {
+    fn of(link: &MeasuredLink) -> MeasuredView {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        MeasuredView {
+            capacity_bps: link.capacity_bps,
+            base_rtt_ms: link.base_rtt.map(ms),
+            queue_ms: ms(link.queue),
+            loss: link.loss,
+        }
+    }
 }
 
 /// Whether a link is there.
@@ -348,6 +378,7 @@ impl ApiState {
                 rate_bps: hop.send_rate_bps,
                 follow_plan: !hop.rate_by_operator,
                 subtracted_bps: hop.subtracted_bps,
+                measured: MeasuredView::of(&hop.measured),
                 efficiency: self.reporter.efficiency(hop.id),
             },
         }

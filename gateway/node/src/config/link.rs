@@ -114,9 +114,12 @@ pub struct PathConfig {
     pub local: Option<IpAddr>,
     /// Interface to dial from. Default: as routing decides.
     pub interface: Option<String>,
-    /// Rate from this node, bit/s of IP bytes; a plan may give less, never
-    /// more. Default: unlimited.
+    /// Most that is sent, bit/s of IP bytes; a plan may give less, never more,
+    /// and so may what the link is measured to carry. Default: unlimited.
     pub send_rate_bps: Option<u64>,
+    /// Where the estimate of what the link carries starts, bit/s of IP bytes.
+    /// Default: send_rate_bps, or else what the first packets show.
+    pub rate_hint_bps: Option<u64>,
     /// Rate from this node before there has been any plan, bit/s of IP bytes.
     /// Default: send_rate_bps.
     pub guaranteed_rate_bps: Option<u64>,
@@ -163,6 +166,7 @@ impl PathConfig {
             problems.push("path: a name must not be empty".to_owned());
         }
         check_rates(&at, self.send_rate_bps, self.receive_rate_bps, problems);
+        check_hint(&at, self.rate_hint_bps, self.send_rate_bps, problems);
         let guaranteed = self.guaranteed_rate_bps;
         check_rate(&format!("{at}: guaranteed_rate_bps"), guaranteed, problems);
         if guaranteed
@@ -220,8 +224,12 @@ impl ListenerConfig {
 pub struct TerminalConfig {
     /// Its ipn node number.
     pub node: u64,
-    /// Rate to the terminal, bit/s of IP bytes. Default: the beam's.
+    /// Most that is sent to the terminal, bit/s of IP bytes. Default: the
+    /// beam's rate.
     pub send_rate_bps: Option<u64>,
+    /// Where the estimate of what its link carries starts, bit/s of IP bytes.
+    /// Default: send_rate_bps, or else what the first packets show.
+    pub rate_hint_bps: Option<u64>,
     /// Rate from the terminal, bit/s of IP bytes. Default: unlimited.
     pub receive_rate_bps: Option<u64>,
     /// Share of the beam among the terminals. Default 1.
@@ -253,6 +261,7 @@ impl TerminalConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         let at = format!("terminal {}", self.node);
         check_rates(&at, self.send_rate_bps, self.receive_rate_bps, problems);
+        check_hint(&at, self.rate_hint_bps, self.send_rate_bps, problems);
         check_hop(&at, self.rtt_ms, self.mtu_bytes, problems);
         if self.weight == 0 {
             problems.push(format!("{at}: weight must be at least 1"));
@@ -287,6 +296,13 @@ fn check_rates(at: &str, send: Option<u64>, receive: Option<u64>, problems: &mut
 fn check_rate(at: &str, rate_bps: Option<u64>, problems: &mut Vec<String>) {
     if rate_bps.is_some_and(|bps| !RATES_BPS.contains(&bps)) {
         problems.push(format!("{at} must be 8000 to 100000000000"));
+    }
+}
+
+fn check_hint(at: &str, hint: Option<u64>, most: Option<u64>, problems: &mut Vec<String>) {
+    check_rate(&format!("{at}: rate_hint_bps"), hint, problems);
+    if hint.zip(most).is_some_and(|(hint, most)| hint > most) {
+        problems.push(format!("{at}: rate_hint_bps must not exceed send_rate_bps"));
     }
 }
 

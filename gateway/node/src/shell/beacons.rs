@@ -136,7 +136,7 @@ impl Shell {
                 };
             }
         }
-        let readings = self.look_at(hop).into_iter();
+        let readings = self.look_at(hop).0.into_iter();
         let ago = readings.filter_map(|reading| reading.figures.heard_ago);
         let ago = ago.min();
         self.with_inner(shard, |inner, now| {

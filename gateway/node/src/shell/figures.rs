@@ -5,11 +5,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::MissedTickBehavior;
 use underpass_cla::{PathFigures, SessionId};
-use underpass_engine::{HopId, SessionPlace};
+use underpass_engine::{HopId, Sending, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
 
 use super::directory::of_session;
+use super::measuring::LinkMeter;
 use super::{Shell, timer};
 use crate::clock::ControlClock;
 
@@ -20,6 +22,10 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Others look at all of their sessions less often.
 const INTERVAL_OF_MANY: Duration = Duration::from_secs(1);
 const FEW_HOPS: usize = 4;
+/// How often the links of hops on which anything moves are measured: at most so
+/// often each, and so many of them in a second.
+const MEASURED_EACH: Duration = Duration::from_millis(25);
+const MEASURED_PER_S: u32 = 400;
 
 /// Watches the sessions of `shell`, and what time it is for the control
 /// service. `plain_ip_bytes` tells the total of IP
@@ -34,8 +40,16 @@ pub async fn watch(
     let few = hops.map(|(_, portion)| portion.len()).sum::<usize>() <= FEW_HOPS;
     let interval = if few { INTERVAL } else { INTERVAL_OF_MANY };
     let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            biased;
+            _ = ticks.tick() => {}
+            () = tokio::time::sleep(MEASURED_EACH) => {
+                measure_moving(&shell, &mut watched).await;
+                continue;
+            }
+        }
         // Without a control service that is the time of day, whose clock may
         // be set at any time.
         shell.tell_time(&clock);
@@ -62,9 +76,27 @@ pub async fn watch(
     }
 }
 
+/// Measures the links of the hops on which anything moved when they were last
+/// looked at.
+async fn measure_moving(shell: &Shell, watched: &mut HashMap<HopId, Watched>) {
+    let moving = watched.values().filter(|of_hop| of_hop.rest.is_none());
+    let count = u32::try_from(moving.count()).unwrap_or(u32::MAX);
+    let pause = MEASURED_EACH.max(Duration::from_secs(1) * count / MEASURED_PER_S);
+    let now = timer::now();
+    for (hop, of_hop) in watched {
+        if of_hop.rest.is_none() && now >= of_hop.meter.looked_at() + pause {
+            let (readings, sending) = shell.look_at(*hop);
+            of_hop.measure(shell, *hop, sending, &readings);
+            // Whoever waits for this thread goes first.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// What passes on a hop that the scheduler does not send.
 struct Watched {
     traffic: UnscheduledTraffic,
+    meter: LinkMeter,
     /// The hop's activity at rest when its sessions were looked at.
     rest: Option<u64>,
     /// What the engine was told, bit/s.
@@ -75,6 +107,7 @@ impl Watched {
     fn new() -> Watched {
         Watched {
             traffic: UnscheduledTraffic::new(timer::now()),
+            meter: LinkMeter::new(),
             rest: None,
             told_bps: 0,
         }
@@ -86,9 +119,11 @@ impl Watched {
         let known = rest.is_some() && rest == self.rest;
         self.rest = rest;
         if known {
+            self.meter.rest();
             return;
         }
-        let readings = shell.look_at(hop);
+        let (readings, sending) = shell.look_at(hop);
+        self.measure(shell, hop, sending, &readings);
         let there: Vec<SessionId> = readings.iter().map(|reading| reading.id).collect();
         self.traffic.keep_sessions(&there);
         for reading in &readings {
@@ -100,6 +135,19 @@ impl Watched {
             );
         }
         self.traffic.observe_queue(standing_queue(&readings));
+    }
+
+    /// Measures the link.
+    fn measure(
+        &mut self,
+        shell: &Shell,
+        hop: HopId,
+        sending: Option<Sending>,
+        readings: &[SessionReading],
+    ) {
+        if let Some(sending) = sending {
+            self.meter.look(shell, hop, sending, readings);
+        }
     }
 
     /// Tells the engine what it comes to.
@@ -168,11 +216,12 @@ impl Shell {
     pub fn session_figures(&self) -> Vec<SessionReading> {
         let portions = self.portions_of_hops().into_iter();
         let hops = portions.flat_map(|(_, hops)| hops);
-        hops.flat_map(|hop| self.look_at(hop)).collect()
+        hops.flat_map(|hop| self.look_at(hop).0).collect()
     }
 
-    /// The same of the sessions of one hop; no other is looked at.
-    pub(super) fn look_at(&self, hop: HopId) -> Vec<SessionReading> {
+    /// The same of the sessions of one hop, and how it sends; no other is looked
+    /// at.
+    pub(super) fn look_at(&self, hop: HopId) -> (Vec<SessionReading>, Option<Sending>) {
         let shard = self.directory().of_hop(hop);
         let (count, sessions) = {
             let mut inner = self.lock(shard);
@@ -199,10 +248,11 @@ impl Shell {
             }
         }
         let now = timer::now();
+        let sending = inner.engine.sending(hop);
         let unsent = readings.iter().map(|reading| reading.figures.unsent_bytes);
         inner.engine.observe_unsent(now, hop, unsent.sum());
         inner.links.look(hop, count, &readings, now);
-        readings
+        (readings, sending)
     }
 
     /// The figures of one session.

@@ -18,6 +18,7 @@ mod directory;
 mod figures;
 mod links;
 mod listings;
+mod measuring;
 mod operator;
 mod outlet;
 mod services;

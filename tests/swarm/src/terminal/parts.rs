@@ -92,6 +92,7 @@ pub fn engine(config: &Config, node: u64) -> EngineConfig {
             neighbour: config.hub_node,
             weight: 1,
             send_rate_bps: config.send_rate_bps,
+            rate_hint_bps: None,
             guaranteed_rate_bps: None,
             line: None,
             receive_rate_bps: config.receive_rate_bps,

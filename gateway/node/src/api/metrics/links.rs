@@ -146,6 +146,22 @@ fn rates(state: &ApiState, paths: &[PathView], families: &mut Families<'_>) -> f
             .iter()
             .map(|path| (of_path(path), octets(path.hop.subtracted_bps))),
     )?;
+    families.gauge(
+        "path_capacity",
+        "What the link was measured to carry, as IP bytes; absent if all that is allowed",
+        Some(&per_second),
+        paths
+            .iter()
+            .filter_map(|path| Some((of_path(path), octets(path.hop.measured.capacity_bps?)))),
+    )?;
+    families.gauge(
+        "path_queue",
+        "How long the link's queue holds packets up",
+        Some(&Unit::Seconds),
+        paths
+            .iter()
+            .map(|path| (of_path(path), path.hop.measured.queue_ms / 1e3)),
+    )?;
     let beam = state.shell.read_any(Engine::beam_rate_bps);
     families.gauge(
         "beam_rate",

@@ -1,0 +1,67 @@
+//! What the links were measured to carry, and what follows.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::Engine;
+use crate::hop::HopId;
+
+/// What is known of a hop's link from here to the neighbour, by measuring.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MeasuredLink {
+    /// What may be sent at present, bit/s of IP bytes; `None` while nothing has
+    /// shown that the link carries less than is allowed.
+    pub rate_bps: Option<u64>,
+    /// What it carries, bit/s of IP bytes; `None` as above.
+    pub capacity_bps: Option<u64>,
+    /// The round trip without a queue, if it is known.
+    pub base_rtt: Option<Duration>,
+    /// How long its queue holds packets up.
+    pub queue: Duration,
+    /// Part of the packets that it loses by itself.
+    pub loss: f64,
+}
+
+/// How a hop sends at one moment, for who measures its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// Nothing is sent.
+    pub blocked: bool,
+    /// Bundles wait for the rate.
+    pub waits: bool,
+    /// What the rate never exceeds, bit/s of IP bytes, plans apart.
+    pub ceiling_bps: Option<u64>,
+    /// Where the estimate starts, bit/s of IP bytes.
+    pub hint_bps: Option<u64>,
+}
+
+impl Engine {
+    /// How a hop sends.
+    pub fn sending(&self, id: HopId) -> Option<Sending> {
+        let hop = self.hops.get(&id)?;
+        Some(Sending {
+            blocked: hop.blocked,
+            waits: !hop.ready.is_empty(),
+            ceiling_bps: hop.ceiling_bps(),
+            hint_bps: hop.config.rate_hint_bps,
+        })
+    }
+
+    /// Takes what a hop's link was measured to carry. `drain_bytes` of IP have
+    /// been sent too much: nothing more is granted until the link could have
+    /// carried them.
+    pub fn measured(&mut self, now: Instant, id: HopId, link: MeasuredLink, drain_bytes: u64) {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        let before = (hop.rate_bps(), hop.draining);
+        hop.measured = link;
+        hop.draining = drain_bytes > 0;
+        if (hop.rate_bps(), hop.draining) != before {
+            self.apply_rate(now, id);
+        }
+        if drain_bytes > 0 {
+            self.scheduler.make_up_for(now, id.terminal(), drain_bytes);
+        }
+        self.after_change(now);
+    }
+}

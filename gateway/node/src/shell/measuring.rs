@@ -1,0 +1,140 @@
+//! What the sessions of a hop tell of its link, for the estimate of what that
+//! carries.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use underpass_capacity::{Estimator, Limits, Reading};
+use underpass_cla::{PathFigures, SessionId};
+use underpass_engine::{HopId, MeasuredLink, Sending};
+
+use super::{SessionReading, Shell, timer};
+
+/// Measures one hop's link.
+pub(super) struct LinkMeter {
+    estimator: Estimator,
+    limits: Limits,
+    /// What was seen of each session, so that sums outlive sessions.
+    seen: HashMap<SessionId, PathFigures>,
+    sums: Reading,
+    blocked: bool,
+    looked_at: Instant,
+    /// A queue was being drained.
+    drains: bool,
+    /// What the engine was told.
+    told: MeasuredLink,
+}
+
+impl LinkMeter {
+    pub fn new() -> LinkMeter {
+        let limits = Limits::default();
+        LinkMeter {
+            estimator: Estimator::new(limits),
+            limits,
+            seen: HashMap::new(),
+            sums: Reading::default(),
+            blocked: false,
+            looked_at: timer::now(),
+            drains: false,
+            told: MeasuredLink::default(),
+        }
+    }
+
+    /// When the sessions were last looked at.
+    pub fn looked_at(&self) -> Instant {
+        self.looked_at
+    }
+
+    /// Nothing moves any more: what was read is of no use.
+    pub fn rest(&mut self) {
+        self.estimator.interrupt();
+    }
+
+    /// Takes the figures of all sessions of a hop, and how it sends; tells the
+    /// engine what follows.
+    pub fn look(
+        &mut self,
+        shell: &Shell,
+        hop: HopId,
+        sending: Sending,
+        sessions: &[SessionReading],
+    ) {
+        let now = timer::now();
+        self.looked_at = now;
+        let limits = Limits {
+            hint_bps: sending.hint_bps,
+            ceiling_bps: sending.ceiling_bps,
+        };
+        if limits != self.limits {
+            self.limits = limits;
+            self.estimator.set_limits(limits);
+        }
+        self.add(sessions);
+        // Bundles wait for the rate, or for the transports that keep to it.
+        let unsent = |reading: &SessionReading| reading.figures.unsent_bytes > 0;
+        self.sums.backlogged = sending.waits || sessions.iter().any(unsent);
+        if sending.blocked {
+            self.blocked = true;
+            return;
+        }
+        if std::mem::take(&mut self.blocked) {
+            self.estimator.interrupt();
+        }
+        self.estimator.read(now, self.sums);
+        let link = self.link(now);
+        let drain_bytes = self.estimator.drain_bits() / 8;
+        let drains = std::mem::replace(&mut self.drains, drain_bytes > 0);
+        if link != self.told || drains || drain_bytes > 0 {
+            self.told = link;
+            shell.with_hop(hop, |engine, now| {
+                engine.measured(now, hop, link, drain_bytes)
+            });
+        }
+    }
+
+    fn link(&self, now: Instant) -> MeasuredLink {
+        MeasuredLink {
+            rate_bps: self.estimator.rate_bps(now).filter(|_| {
+                // The ceiling is the engine's to keep to.
+                self.estimator.capacity_bps().is_some()
+            }),
+            capacity_bps: self.estimator.capacity_bps(),
+            base_rtt: self.estimator.base_rtt(),
+            queue: self.estimator.queue(),
+            loss: self.estimator.loss(),
+        }
+    }
+
+    /// Adds what the sessions have moved since they were last seen.
+    fn add(&mut self, sessions: &[SessionReading]) {
+        self.seen
+            .retain(|id, _| sessions.iter().any(|reading| reading.id == *id));
+        let sums = &mut self.sums;
+        (sums.in_flight_bits, sums.lost_bits, sums.rtt) = (0, 0, None);
+        let mut most = 0;
+        for reading in sessions {
+            let new = reading.figures;
+            let old = self.seen.insert(reading.id, new).unwrap_or_default();
+            // Bytes of payload to bits of IP, by full segments.
+            let segment = u64::from(new.segment_bytes).max(1);
+            let bits = |bytes: u64| bytes * 8 * (segment + reading.ack_bytes) / segment;
+            // A socket that is closed counts nothing any more.
+            let step = |of: fn(&PathFigures) -> u64| of(&new).saturating_sub(of(&old));
+            sums.sent_bits += bits(step(|figures| figures.sent_bytes));
+            sums.repeated_bits += bits(step(|figures| figures.retransmitted_bytes));
+            let acks = |of: &PathFigures| of.segments_sent.saturating_sub(of.data_segments_sent);
+            let acks = acks(&new).saturating_sub(acks(&old));
+            sums.other_bits += acks * reading.ack_bytes * 8;
+            sums.in_flight_bits += bits(new.on_their_way_bytes);
+            sums.lost_bits += bits(new.lost_bytes);
+            let delivered = step(|figures| figures.delivered_bytes);
+            sums.delivered_bits += bits(delivered);
+            // Of a session for which little comes, the smoothed round trip is
+            // one of the past.
+            if delivered > most {
+                most = delivered;
+                sums.rtt = Some(new.rtt);
+            }
+        }
+    }
+}
