@@ -4,6 +4,12 @@
 //! one needs: the oldest part gives way to a newer one of the same peer, and
 //! what does not fit beside other peers' parts is dropped at once. Nothing is
 //! lost by that but line time: the sender then begins anew.
+//!
+//! Most parts are never asked for: a sender goes on only behind bytes that were
+//! acknowledged to it, and where a bundle takes less line time than a round
+//! trip, nothing of it was when the link broke. The receiver cannot tell which
+//! these are, but senders go on with what broke before they send anything new.
+//! So a part is forgotten when enough other transfers have completed.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -42,6 +48,11 @@ impl Default for PartialLimits {
 /// were acknowledged in part when their session broke, one per session.
 const COMPLETED_PER_PEER: usize = 64;
 
+/// Transfers of a peer that complete until a part is forgotten: more than a
+/// round trip has of full size, which may all go again before the one whose part
+/// it is.
+const COMPLETED_PER_PART: u64 = 64;
+
 /// What is here of a transfer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
@@ -69,12 +80,16 @@ struct Peer {
     parts: VecDeque<Part>,
     bytes: usize,
     completed: VecDeque<u64>,
+    /// How many transfers have completed.
+    completions: u64,
 }
 
 #[derive(Debug)]
 struct Part {
     key: u64,
     since: Instant,
+    /// [`Peer::completions`] then.
+    completions: u64,
     received: BytesMut,
 }
 
@@ -116,6 +131,7 @@ impl PartialTransfers {
             parts: VecDeque::new(),
             bytes: 0,
             completed: VecDeque::new(),
+            completions: 0,
         };
         self.peers.insert(peer.to_owned(), peer_state);
     }
@@ -171,13 +187,15 @@ impl PartialTransfers {
             peer.parts.push_back(Part {
                 key,
                 since: now,
+                completions: peer.completions,
                 received,
             });
         }
         self.bytes = others + peer.bytes;
     }
 
-    /// Notes that all of a transfer is here.
+    /// Notes that all of a transfer is here, and forgets parts of others that
+    /// would have gone on before it.
     pub fn complete(&mut self, peer: &str, incarnation: u64, key: u64) {
         let Some(peer) = self.current(peer, incarnation) else {
             return;
@@ -186,6 +204,14 @@ impl PartialTransfers {
             peer.completed.pop_front();
         }
         peer.completed.push_back(key);
+        peer.completions += 1;
+        let completions = peer.completions;
+        let unwanted = |part: &Part| completions - part.completions >= COMPLETED_PER_PART;
+        let mut freed = 0;
+        while peer.parts.front().is_some_and(unwanted) {
+            freed += peer.drop_oldest();
+        }
+        self.bytes -= freed;
     }
 
     /// Takes what is here of a transfer.

@@ -401,3 +401,30 @@ fn the_oldest_part_of_the_same_peer_gives_way() {
     assert_eq!(partial.take(now, "ipn:3.0", 1, 9), Found::Nothing);
     assert_eq!(partial.bytes(), 0);
 }
+
+#[test]
+fn parts_that_are_never_asked_for_do_not_pile_up() {
+    const TRANSFERS: u64 = 64;
+    let now = Instant::now();
+    let mut partial = store(now);
+    let part = || BytesMut::from(&bundle(100_000)[..]);
+    let mut most = 0;
+    // Each break leaves a part; the transfers behind it go by other keys.
+    for blockage in 0..40 {
+        let key = blockage * 1000;
+        partial.store(now, SENDER, 1, key, part());
+        for other in 1..TRANSFERS {
+            partial.complete(SENDER, 1, key + other);
+        }
+        most = most.max(partial.bytes());
+        // So far its sender may go on with it.
+        assert_eq!(partial.take(now, SENDER, 1, key), Found::Part(part()));
+        partial.store(now, SENDER, 1, key, part());
+        for other in 0..TRANSFERS {
+            partial.complete(SENDER, 1, key + 500 + other);
+        }
+        assert_eq!(partial.bytes(), 0);
+        assert_eq!(partial.take(now, SENDER, 1, key), Found::Nothing);
+    }
+    assert_eq!(most, 100_000);
+}
