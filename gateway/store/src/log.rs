@@ -23,9 +23,11 @@ use crate::segment::{Identity, Location};
 use crate::segments::Segments;
 use crate::untold::Untold;
 
-/// A segment is closed when the index of its records has this size: it is in
-/// memory until then.
-const MOST_INDEX_BYTES: usize = 8 << 20;
+/// A segment is closed when the index of its records has this size. The index
+/// is in memory until then, and grows with all that is written, not with what
+/// is kept: small, it leaves memory as it is, however long the node runs. A
+/// million bundles are in some thousand such segments.
+const MOST_INDEX_BYTES: usize = 256 << 10;
 /// Ids in one release record at most.
 const MOST_RELEASES: usize = MAX_DESCRIPTION / 16;
 /// Room that is set aside for compaction: a segment with this part (1/n) of

@@ -49,7 +49,7 @@ pub struct CustodyConfig {
     /// Payload in memory until it is on disk, bytes. Default 32 MiB at a
     /// terminal, which serves one link, else 96 MiB.
     pub memory_bytes: Option<u64>,
-    /// Size of the store's files, with disk, bytes. Default 64 MiB.
+    /// Size of the store's files at most, with disk, bytes. Default 64 MiB.
     pub segment_bytes: u64,
     /// What this node itself has sealed is written when it is so old, with
     /// disk, ms. Default 250.

@@ -98,6 +98,30 @@ fn what_is_known_of_many_bundles_leaves_less_memory_to_payloads() {
 }
 
 #[test]
+fn what_is_written_takes_no_memory_in_the_end() {
+    let mut bench = Bench::new(Limits {
+        segment_bytes: 64 << 20,
+        memory_bytes: 1 << 20,
+        ..LIMITS
+    });
+    let (mut most, mut segments) = (0, 0);
+    for _ in 0..8_000 {
+        let id = bench.put(100, true);
+        bench.settle();
+        bench.remove(id);
+        bench.worker.footprint(&mut |name, count| match name {
+            "index bytes of the active segment" => most = most.max(count),
+            "segments" => segments = segments.max(count),
+            _ => {}
+        });
+    }
+    // One more record than 256 KiB, however much is written.
+    assert!((200 << 10..257 << 10).contains(&most), "{most}");
+    // What nothing needs any more does not stay, though it never fills a file.
+    assert!(segments <= 6, "{segments}");
+}
+
+#[test]
 fn memory_that_is_not_written_slows_sources() {
     let mut bench = Bench::new(LIMITS);
     for _ in 0..8 {
