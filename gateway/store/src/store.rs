@@ -19,7 +19,7 @@ const RESIDENT_PART: u64 = 4;
 /// What a node knows of a stored bundle, about. It is taken from that part, of
 /// which a quarter (1/n) stays, so that a long blockage takes little more memory
 /// than a short one.
-const KNOWN_BYTES: u64 = 1280;
+const KNOWN_BYTES: u64 = 1024;
 const LEAST_RESIDENT_PART: u64 = 4;
 
 /// Stores that wait for memory look again when a step of it is free: it has so

@@ -106,7 +106,7 @@ impl Agent {
             return false;
         };
         let passed_on: usize = stored.others.iter().map(|block| block.raw.len()).sum();
-        let header = (stored.primary_raw.len() + passed_on) as u64 + REWRITTEN_BYTES;
+        let header = (stored.fixed.primary().len() + passed_on) as u64 + REWRITTEN_BYTES;
         stored.bytes.saturating_add(header) <= max_bytes
     }
 
@@ -200,23 +200,23 @@ impl Agent {
             };
             let header = write_header(
                 &self.config.codes,
-                &stored.primary_raw,
+                stored.fixed.primary(),
                 &hop,
                 &stored.others,
-                &stored.payload_head,
+                stored.fixed.payload_head(),
             );
-            stored.sent = Some(Sent {
+            stored.sent = Some(Box::new(Sent {
                 key,
                 header: header.clone(),
                 encoded: now,
                 acknowledged: 0,
-            });
+            }));
             header
         };
         let mut chunks = Vec::with_capacity(payload.len() + 2);
         chunks.push(header);
         chunks.extend(payload);
-        chunks.push(stored.trailer.clone());
+        chunks.push(Bytes::copy_from_slice(stored.fixed.trailer()));
         Some(Offer {
             key,
             id,

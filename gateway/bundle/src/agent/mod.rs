@@ -7,6 +7,7 @@ mod custody;
 mod deliver;
 mod event;
 mod figures;
+mod fixed;
 mod footprint;
 mod forward;
 mod leaving;

@@ -8,6 +8,7 @@ use underpass_cla::Class;
 
 use super::config::NeighbourId;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
+use super::fixed::FixedParts;
 use super::quota::Reservation;
 use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
@@ -187,35 +188,19 @@ impl Agent {
             draft.flags.bits(),
         );
         let (payload_head, tail) = seal_payload(&draft.payload, self.config.payload_crc);
+        let fixed = FixedParts::new(&primary_raw, &payload_head, &write_trailer(&tail));
+        let to = (draft.via, draft.class);
         let stored = StoredBundle {
-            primary,
-            primary_raw,
             others: match draft.last {
                 true => vec![order_block(BlockNumbers::NEXT)],
                 false => Vec::new(),
             },
-            numbers: BlockNumbers::OWN,
             hop_count: Some((self.config.hop_limit, 0)),
-            passed_cteb: None,
-            creb: None,
-            payload_head,
-            trailer: write_trailer(&tail),
-            bytes,
-            age_ms: 0,
-            since: now,
-            expires: now + lifetime,
-            class: draft.class,
-            neighbour: draft.via,
             custody: draft.custody,
             own: draft.own,
             label: draft.label,
             note: draft.note,
-            number: None,
-            phase: Phase::Queued,
-            transmissions: 0,
-            unanswered: 0,
-            acknowledged: None,
-            sent: None,
+            ..StoredBundle::new(now, primary, fixed, bytes, to, now + lifetime)
         };
         self.store_bundle(now, stored, draft.payload, room)
     }

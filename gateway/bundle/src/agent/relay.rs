@@ -10,6 +10,7 @@ use super::Agent;
 use super::authority::Forgery;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Reject};
+use super::fixed::FixedParts;
 use super::passing::{Message, Owed, Party};
 use super::quota::Reservation;
 use super::receive::Arrival;
@@ -190,33 +191,23 @@ fn stored_of(
     hop_count: Option<(u8, u8)>,
 ) -> StoredBundle {
     let bundle = &arrival.bundle;
+    let fixed = FixedParts::new(
+        &bundle.primary_raw,
+        &bundle.payload_head,
+        &write_trailer(&bundle.payload_tail),
+    );
+    let bytes = bundle.payload.len() as u64;
+    let (primary, to) = (bundle.primary.clone(), (via, arrival.class));
     let cteb = arrival.cteb().cloned();
     StoredBundle {
-        primary: bundle.primary.clone(),
-        primary_raw: bundle.primary_raw.clone(),
         others: bundle.others.clone(),
         numbers: block_numbers(bundle),
         hop_count,
         passed_cteb: cteb.filter(|_| !custody).map(Box::new),
         creb: bundle.creb.as_ref().map(|(_, creb)| Box::new(creb.clone())),
-        payload_head: bundle.payload_head.clone(),
-        trailer: write_trailer(&bundle.payload_tail),
-        bytes: bundle.payload.len() as u64,
         age_ms: arrival.age_ms,
-        since: now,
-        expires: arrival.expires,
-        class: arrival.class,
-        neighbour: via,
         custody,
-        own: false,
-        label: 0,
-        note: None,
-        number: None,
-        phase: Phase::Queued,
-        transmissions: 0,
-        unanswered: 0,
-        acknowledged: None,
-        sent: None,
+        ..StoredBundle::new(now, primary, fixed, bytes, to, arrival.expires)
     }
 }
 

@@ -9,6 +9,7 @@ use underpass_cla::Class;
 
 use super::config::NeighbourId;
 use super::event::DeleteReason;
+use super::fixed::FixedParts;
 use crate::wire::{Creb, Cteb, Eid, Extension};
 
 /// See [`StoredBundle::resumable`].
@@ -102,7 +103,7 @@ pub type Note = [u64; 3];
 #[derive(Debug)]
 pub(crate) struct StoredBundle {
     pub primary: PrimaryBlock,
-    pub primary_raw: Bytes,
+    pub fixed: FixedParts,
     pub others: Vec<Extension>,
     pub numbers: BlockNumbers,
     /// Limit and count as they are sent.
@@ -110,8 +111,6 @@ pub(crate) struct StoredBundle {
     /// Another node's custody that is passed on.
     pub passed_cteb: Option<Box<Cteb>>,
     pub creb: Option<Box<Creb>>,
-    pub payload_head: Bytes,
-    pub trailer: Bytes,
     /// The payload's bytes.
     pub bytes: u64,
     /// The age at `since`, ms.
@@ -138,7 +137,7 @@ pub(crate) struct StoredBundle {
     /// When the CL finished it last.
     pub acknowledged: Option<Instant>,
     /// The encoding under way, or the one that the peer has a part of.
-    pub sent: Option<Sent>,
+    pub sent: Option<Box<Sent>>,
 }
 
 /// How a bundle was encoded when a transfer of it began. Another transfer can
@@ -154,6 +153,44 @@ pub(crate) struct Sent {
 }
 
 impl StoredBundle {
+    /// A bundle that is stored now with a payload of so many bytes, to be sent
+    /// for the first time: of no age, without custody or blocks of others, and
+    /// no service's.
+    pub fn new(
+        now: Instant,
+        primary: PrimaryBlock,
+        fixed: FixedParts,
+        bytes: u64,
+        (neighbour, class): (NeighbourId, Class),
+        expires: Instant,
+    ) -> StoredBundle {
+        StoredBundle {
+            primary,
+            fixed,
+            others: Vec::new(),
+            numbers: BlockNumbers::OWN,
+            hop_count: None,
+            passed_cteb: None,
+            creb: None,
+            bytes,
+            age_ms: 0,
+            since: now,
+            expires,
+            class,
+            neighbour,
+            custody: false,
+            own: false,
+            label: 0,
+            note: None,
+            number: None,
+            phase: Phase::Queued,
+            transmissions: 0,
+            unanswered: 0,
+            acknowledged: None,
+            sent: None,
+        }
+    }
+
     pub fn age_ms_at(&self, now: Instant) -> u64 {
         let stored = now.saturating_duration_since(self.since).as_millis();
         self.age_ms
@@ -169,32 +206,17 @@ impl StoredBundle {
     /// The bundle as another agent of this node is to send it. Its service
     /// stays with this one.
     pub fn to_pass(&self) -> StoredBundle {
+        let to = (self.neighbour, self.class);
+        let (primary, fixed) = (self.primary.clone(), self.fixed.clone());
         StoredBundle {
-            primary: self.primary.clone(),
-            primary_raw: self.primary_raw.clone(),
             others: self.others.clone(),
             numbers: self.numbers,
             hop_count: self.hop_count,
             passed_cteb: self.passed_cteb.clone(),
             creb: self.creb.clone(),
-            payload_head: self.payload_head.clone(),
-            trailer: self.trailer.clone(),
-            bytes: self.bytes,
             age_ms: self.age_ms,
-            since: self.since,
-            expires: self.expires,
-            class: self.class,
-            neighbour: self.neighbour,
             custody: self.custody,
-            own: false,
-            label: 0,
-            note: None,
-            number: None,
-            phase: Phase::Queued,
-            transmissions: 0,
-            unanswered: 0,
-            acknowledged: None,
-            sent: None,
+            ..StoredBundle::new(self.since, primary, fixed, self.bytes, to, self.expires)
         }
     }
 
@@ -204,8 +226,6 @@ impl StoredBundle {
         if self.own {
             return;
         }
-        self.primary_raw = Bytes::copy_from_slice(&self.primary_raw);
-        self.payload_head = Bytes::copy_from_slice(&self.payload_head);
         for block in &mut self.others {
             block.raw = Bytes::copy_from_slice(&block.raw);
         }
@@ -216,7 +236,7 @@ impl StoredBundle {
     /// below an eighth of the lifetime that is left.
     pub fn resumable(&self, now: Instant) -> Option<&Sent> {
         let left = self.expires.saturating_duration_since(now);
-        self.sent.as_ref().filter(|sent| {
+        self.sent.as_deref().filter(|sent| {
             let older = now.saturating_duration_since(sent.encoded);
             sent.acknowledged > 0 && older <= left / OLDER_PART
         })
@@ -228,4 +248,14 @@ impl StoredBundle {
 pub(crate) fn quota_bytes(payload_bytes: u64) -> u64 {
     const BESIDE: u64 = 1024;
     payload_bytes.saturating_add(BESIDE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_that_waits_takes_less_than_half_a_kibibyte() {
+        assert!(size_of::<StoredBundle>() <= 464);
+    }
 }

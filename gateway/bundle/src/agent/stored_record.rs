@@ -12,6 +12,7 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::config::NeighbourId;
+use super::fixed::FixedParts;
 use super::originate::expiry;
 use super::stored::{BlockNumbers, Phase, StoredBundle};
 use crate::wire::{
@@ -25,7 +26,7 @@ const OWN: u64 = 1;
 
 /// Describes a bundle in custody.
 pub(super) fn encode(stored: &StoredBundle) -> Bytes {
-    let mut out = Vec::with_capacity(192 + stored.primary_raw.len());
+    let mut out = Vec::with_capacity(192 + stored.fixed.primary().len());
     write_head(&mut out, ARRAY, FIELDS);
     for number in [
         VERSION,
@@ -49,7 +50,8 @@ pub(super) fn encode(stored: &StoredBundle) -> Bytes {
         Some((limit, count)) => write_numbers(&mut out, &[limit.into(), count.into()]),
         None => write_numbers(&mut out, &[]),
     }
-    for bytes in [&stored.primary_raw, &stored.payload_head, &stored.trailer] {
+    let fixed = &stored.fixed;
+    for bytes in [fixed.primary(), fixed.payload_head(), fixed.trailer()] {
         write_bytes(&mut out, bytes);
     }
     match &stored.passed_cteb {
@@ -102,8 +104,7 @@ pub(super) fn decode(
     let [previous_node, age, hop_count, cteb, creb] = numbers;
     let hops = read_numbers(&mut reader)?.map(|[limit, count]| Ok((small(limit)?, small(count)?)));
     let primary_raw = record.slice_ref(reader.byte_string()?);
-    let payload_head = record.slice_ref(reader.byte_string()?);
-    let trailer = record.slice_ref(reader.byte_string()?);
+    let fixed = FixedParts::new(&primary_raw, reader.byte_string()?, reader.byte_string()?);
     let passed_cteb = read_cteb(&mut reader)?;
     let passed_creb = read_creb(&mut reader)?;
     let others = read_others(&mut reader, record)?;
@@ -113,8 +114,6 @@ pub(super) fn decode(
     let primary = decode_primary(&primary_raw).map_err(|_| CborError::Malformed)?;
     let expires = expiry(now, primary.lifetime, age_ms).unwrap_or(now);
     Ok(StoredBundle {
-        primary,
-        primary_raw,
         others,
         numbers: BlockNumbers {
             previous_node,
@@ -126,27 +125,23 @@ pub(super) fn decode(
         hop_count: hops.transpose()?,
         passed_cteb: passed_cteb.map(Box::new),
         creb: passed_creb.map(Box::new),
-        payload_head,
-        trailer,
-        bytes: payload_bytes,
         age_ms,
-        since: now,
-        expires,
-        class,
-        neighbour,
         custody: true,
         own,
         label,
         note,
-        number: None,
         phase: match note {
             Some(_) => Phase::Withheld,
             None => Phase::Queued,
         },
-        transmissions: 0,
-        unanswered: 0,
-        acknowledged: None,
-        sent: None,
+        ..StoredBundle::new(
+            now,
+            primary,
+            fixed,
+            payload_bytes,
+            (neighbour, class),
+            expires,
+        )
     })
 }
 

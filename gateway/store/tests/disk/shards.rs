@@ -245,9 +245,9 @@ fn what_all_shards_know_of_bundles_leaves_less_memory_to_the_payloads_of_each() 
         bench.put_in(round % 2, 4000, true);
         bench.settle();
     }
-    // A quarter of 1 MiB, less 1.25 KiB for each of 128 bundles.
+    // A quarter of 1 MiB, less 1 KiB for each of 128 bundles.
     let resident = bench.worker.figures().resident_bytes;
-    assert!((48 << 10..=96 << 10).contains(&resident), "{resident}");
+    assert!((64 << 10..=128 << 10).contains(&resident), "{resident}");
 }
 
 #[derive(Clone, Debug)]
