@@ -103,7 +103,8 @@ pub(super) fn congestion_control(fd: BorrowedFd<'_>) -> String {
     String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned()
 }
 
-/// Above the system's limit with CAP_NET_ADMIN, up to it without.
+/// Above the system's limit with CAP_NET_ADMIN; without, up to that or to where
+/// the kernel goes by itself.
 fn set_buffer(
     fd: BorrowedFd<'_>,
     forced: libc::c_int,
@@ -111,8 +112,30 @@ fn set_buffer(
     bytes: u32,
 ) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set(fd, libc::SOL_SOCKET, forced, &bytes)
-        .or_else(|_| set(fd, libc::SOL_SOCKET, limited, &bytes))
+    set(fd, libc::SOL_SOCKET, forced, &bytes).or_else(|_| set_limited_buffer(fd, limited, bytes))
+}
+
+fn set_limited_buffer(
+    fd: BorrowedFd<'_>,
+    limited: libc::c_int,
+    bytes: libc::c_int,
+) -> io::Result<()> {
+    const UNLOCKED: libc::c_int = 0;
+    set(fd, libc::SOL_SOCKET, limited, &bytes)?;
+    let socket = SockRef::from(&fd);
+    let got = match limited {
+        libc::SO_RCVBUF => socket.recv_buffer_size()?,
+        _ => socket.send_buffer_size()?,
+    };
+    // The kernel doubles it for its own use.
+    if got / 2 < usize::try_from(bytes).unwrap_or_default() {
+        // A buffer that is set no longer grows with the window. Left to the
+        // kernel it does, up to tcp_rmem and tcp_wmem, which allow more than
+        // rmem_max and wmem_max where nobody has changed them. Kernels before
+        // 5.14 do not know this option.
+        let _ = set(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, &UNLOCKED);
+    }
+    Ok(())
 }
 
 /// Sets `TCP_NOTSENT_LOWAT`.
@@ -194,6 +217,21 @@ mod tests {
         let socket = options.socket(([127, 0, 0, 1], 0).into());
         let socket = socket.expect("a socket");
         assert_eq!(congestion_control(socket.as_fd()), "reno");
+    }
+
+    #[test]
+    fn a_buffer_beyond_what_may_be_set_is_left_to_the_kernel() {
+        let locks = |bytes| {
+            let socket = SocketOptions::default().socket(([127, 0, 0, 1], 0).into());
+            let socket = socket.expect("a socket");
+            for limited in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
+                set_limited_buffer(socket.as_fd(), limited, bytes).expect("may be set");
+            }
+            get::<libc::c_int>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK)
+        };
+        const BOTH: libc::c_int = 3;
+        assert_eq!(locks(50_000), BOTH);
+        assert_eq!(locks(1 << 30), 0);
     }
 
     #[test]
