@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
@@ -32,18 +29,6 @@ def missing(*names: str) -> str | None:
         except MissingProgramError as error:
             return str(error)
     return None
-
-
-@functools.cache
-def measures_rates() -> bool:
-    """Tell whether the built `underpass` finds a hop's rate by itself: it takes hints of it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
-        config.write('[[path]]\nname = "p"\nneighbour = 1\nremote = "192.0.2.1:4556"\n')
-        config.write("rate_hint_bps = 1000000\n")
-        config.flush()
-        argv = [built("underpass"), "check-config", "--config", config.name]
-        checked = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return "rate_hint_bps" not in checked.stdout + checked.stderr
 
 
 def installed(name: str) -> Path | None:

@@ -9,15 +9,13 @@ from tests.benchmarks.subjects.subject import COLD, Access, Subject, Unavailable
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
 from tests.testbed.node import Node, Options, Pair, Told, lone_hub, transparent
-from tests.testbed.programs import measures_rates, missing
+from tests.testbed.programs import missing
 from tests.testbed.topology import Testbed
 
 # What the test bed's pairs of nodes are told.
 TOLD_PAIR = "rate of both directions and RTT; warm: sessions up"
 # What they are told where they measure the hop themselves.
 TOLD_HINT = "rate of both directions as a hint; warm: sessions up"
-# A build that measures nothing has to be told.
-TOLD_INSTEAD = "this build measures nothing: rate of both directions as a limit, RTT; warm"
 # And where they are on one loopback, without a hop.
 TOLD_NOTHING = "nothing; warm: sessions up"
 
@@ -40,8 +38,6 @@ class Underpass(Subject):
         """Take what is laid over the hub's configuration too, and what the nodes are told."""
         self.name = name
         self.told = {"rates": TOLD_PAIR, "hints": TOLD_HINT, "nothing": TOLD_NOTHING}[told]
-        if told != "rates" and not missing("underpass") and not measures_rates():
-            told, self.told = "rates", TOLD_INSTEAD
         self._options = Options(
             congestion_control=congestion_control,
             hub=hub or {},
