@@ -129,14 +129,20 @@ impl Estimator {
         }
     }
 
-    /// Takes other limits. A new hint is where the estimate goes on.
+    /// Takes other limits. What is told anew is where the estimate goes on: a
+    /// ceiling that operator or modem have set says what the link carries now.
     pub fn set_limits(&mut self, limits: Limits) {
-        if limits.hint_bps != self.limits.hint_bps
-            && let Some(bps) = limits.hint_bps
-        {
-            self.capacity = Some(bps as f64);
+        let before = std::mem::replace(&mut self.limits, limits);
+        if limits.hint_bps.is_some() && limits.hint_bps != before.hint_bps {
+            self.capacity = limits.hint_bps.map(|bps| bps as f64);
+        } else if limits.ceiling_bps.is_some() && limits.ceiling_bps != before.ceiling_bps {
+            self.capacity = None;
+        } else {
+            return;
         }
-        self.limits = limits;
+        self.drain = None;
+        self.drain_bits = 0.0;
+        self.probing = Probing::new();
     }
 
     /// What the link is known to carry, bit/s of IP packets; `None` while

@@ -70,6 +70,8 @@ pub struct HopConfig {
     pub receive_rate_bps: Option<u64>,
     /// Round-trip time without load.
     pub rtt: Duration,
+    /// It is a guess, and gives way to what is measured if that is longer.
+    pub rtt_is_guess: bool,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
     /// Whether sessions run over IPv6.
@@ -102,8 +104,11 @@ const WINDOW_PRODUCTS: u64 = 4;
 const SEND_BUFFER_MS: u64 = 100;
 
 /// What stream credit, socket buffers and custody each cover on a hop: 4 ×
-/// rate × RTT, bytes.
-pub fn window_bytes(rate_bps: u64, rtt: Duration) -> u64 {
+/// rate × RTT, bytes; 64 MiB where the rate is not known.
+pub fn window_bytes(rate_bps: Option<u64>, rtt: Duration) -> u64 {
+    let Some(rate_bps) = rate_bps else {
+        return UNLIMITED_WINDOW_BYTES;
+    };
     let bytes = u128::from(rate_bps) * rtt.as_micros() * u128::from(WINDOW_PRODUCTS) / 8_000_000;
     u64::try_from(bytes)
         .unwrap_or(u64::MAX)
@@ -113,7 +118,7 @@ pub fn window_bytes(rate_bps: u64, rtt: Duration) -> u64 {
 impl HopConfig {
     /// The window of the direction with `rate_bps`, bytes.
     pub fn window_bytes(&self, rate_bps: Option<u64>) -> u64 {
-        rate_bps.map_or(UNLIMITED_WINDOW_BYTES, |rate| window_bytes(rate, self.rtt))
+        window_bytes(rate_bps, self.rtt)
     }
 
     /// Bytes one stream keeps before the link takes them: 100 ms of line time.
@@ -149,6 +154,7 @@ mod tests {
             weight: 1,
             send_rate_bps: rate,
             rate_hint_bps: None,
+            rtt_is_guess: false,
             guaranteed_rate_bps: None,
             line: None,
             receive_rate_bps: rate,

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::config::HopConfig;
 use crate::engine::Engine;
 use crate::hop::HopId;
 
@@ -32,6 +33,9 @@ pub struct Sending {
     pub ceiling_bps: Option<u64>,
     /// Where the estimate starts, bit/s of IP bytes.
     pub hint_bps: Option<u64>,
+    /// The round trip without a queue that it is taken to have, where that is a
+    /// guess.
+    pub guessed_rtt: Option<Duration>,
 }
 
 impl Engine {
@@ -43,7 +47,22 @@ impl Engine {
             waits: !hop.ready.is_empty(),
             ceiling_bps: hop.ceiling_bps(),
             hint_bps: hop.config.rate_hint_bps,
+            guessed_rtt: hop.config.rtt_is_guess.then_some(hop.config.rtt),
         })
+    }
+
+    /// Takes that the round trip of a hop without a queue is longer than was
+    /// guessed.
+    pub fn raise_rtt(&mut self, now: Instant, id: HopId, rtt: Duration) {
+        let Some(hop) = self.hops.get(&id) else {
+            return;
+        };
+        let config = HopConfig {
+            rtt: hop.config.rtt.max(rtt),
+            ..hop.config.clone()
+        };
+        self.change_hop(now, &config);
+        self.after_change(now);
     }
 
     /// Takes what a hop's link was measured to carry. `drain_bytes` of IP have

@@ -130,7 +130,7 @@ impl Engine {
         self.hops.insert(config.id, hop);
     }
 
-    fn change_hop(&mut self, now: Instant, config: &HopConfig) {
+    pub(crate) fn change_hop(&mut self, now: Instant, config: &HopConfig) {
         let Some(hop) = self.hops.get_mut(&config.id) else {
             return;
         };

@@ -10,6 +10,7 @@ mod config;
 mod confinement;
 mod incarnation;
 mod interception;
+mod known_links;
 mod known_time;
 mod logging;
 mod modem;

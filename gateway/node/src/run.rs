@@ -38,6 +38,7 @@ use crate::config::{Config, ConfigError, Current, Document, Role};
 use crate::confinement::{self, Confinement};
 use crate::incarnation::{self, IncarnationError};
 use crate::interception::{self, Interceptor};
+use crate::known_links::KnownLinks;
 use crate::known_time::KnownTime;
 use crate::logging::Level;
 use crate::modem::{self, ModemError};
@@ -201,6 +202,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     }
     config.custody.durability = Some(choice.durability);
     config.custody.quota_bytes = choice.quota_bytes;
+    let known_links = Arc::new(KnownLinks::new(&config.node.state_dir));
+    known_links.tell(&mut config);
     let current = Current::new(config);
     let config = current.get();
     let mut stop = Stop::new().map_err(RunError::Runtime)?;
@@ -254,6 +257,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
     tasks.push(background(security.clone().watch(links.clone())));
     tasks.push(background(time.clone().save_regularly()));
+    tasks.push(background(
+        known_links.clone().save_regularly(shell.clone()),
+    ));
     for config in &config.modems {
         let listener = modem::listen(config).await?;
         let (shell, path) = (shell.clone(), config.path.clone());
@@ -349,6 +355,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         },
         () = stop.wait() => tracing::warn!("told again to stop: not draining"),
     }
+    known_links.save(&shell);
     links.shutdown().await;
     reporting.finish().await;
     if let Some(custody) = custody {

@@ -56,6 +56,7 @@ fn hop(neighbour: u64) -> HopConfig {
         weight: 1,
         send_rate_bps: Some(100_000_000_000),
         rate_hint_bps: None,
+        rtt_is_guess: false,
         guaranteed_rate_bps: None,
         line: None,
         receive_rate_bps: Some(1_000_000_000),

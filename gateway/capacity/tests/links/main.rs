@@ -2,8 +2,10 @@
 
 mod model;
 
+use std::time::Instant;
+
 use model::{Course, Link, Random, Sender, run};
-use underpass_capacity::Limits;
+use underpass_capacity::{Estimator, Limits};
 
 const EACH_MS: u64 = 25;
 
@@ -182,6 +184,46 @@ fn a_queue_on_the_way_back_is_not_ours() {
     let course = run(&link, &told(40e6), 90.0, EACH_MS);
     show("way back", &course, 2.0, 90.0);
     assert!(course.used(2.0, 90.0) > 0.93);
+}
+
+#[test]
+fn what_is_told_anew_is_where_the_estimate_goes_on() {
+    let limits = |hint_bps, ceiling_bps| Limits {
+        hint_bps,
+        ceiling_bps,
+    };
+    let mut estimator = Estimator::new(limits(Some(5_000_000), None));
+    let now = Instant::now();
+    for (told, capacity_bps, rate_bps) in [
+        // The same again changes nothing.
+        (
+            limits(Some(5_000_000), None),
+            Some(5_000_000),
+            Some(5_000_000),
+        ),
+        // A modem that has changed its coding says what there is.
+        (
+            limits(Some(5_000_000), Some(20_000_000)),
+            None,
+            Some(20_000_000),
+        ),
+        (
+            limits(Some(3_000_000), Some(20_000_000)),
+            Some(3_000_000),
+            Some(3_000_000),
+        ),
+        (
+            limits(Some(3_000_000), Some(2_000_000)),
+            None,
+            Some(2_000_000),
+        ),
+        // Without a bound it is not known, and found from the first packets on.
+        (limits(None, None), None, None),
+    ] {
+        estimator.set_limits(told);
+        assert_eq!(estimator.capacity_bps(), capacity_bps, "{told:?}");
+        assert_eq!(estimator.rate_bps(now), rate_bps, "{told:?}");
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn hop(id: u64, neighbour: usize) -> HopConfig {
         weight: 1,
         send_rate_bps: Some(2_000_000),
         rate_hint_bps: None,
+        rtt_is_guess: false,
         guaranteed_rate_bps: None,
         line: None,
         receive_rate_bps: Some(2_000_000),

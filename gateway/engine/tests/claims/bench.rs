@@ -34,6 +34,7 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
         weight: 1,
         send_rate_bps: None,
         rate_hint_bps: None,
+        rtt_is_guess: false,
         guaranteed_rate_bps: None,
         line: None,
         receive_rate_bps: None,

@@ -1,10 +1,10 @@
 //! What a link was measured to carry is what is sent.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use underpass_engine::{HopId, MeasuredLink};
+use underpass_engine::{HopId, MeasuredLink, SILENCE, Sign};
 
-use crate::bench::{BULK, Node, pair};
+use crate::bench::{BULK, Node, config, pair};
 
 const HOP: HopId = HopId(0);
 
@@ -53,6 +53,34 @@ fn the_least_of_what_is_allowed_and_what_the_link_carries_is_sent() {
         .engine
         .measured(terminal.now, HOP, measured(None), 0);
     assert_eq!(rate(&terminal), Some(8_000_000));
+}
+
+#[test]
+fn a_guessed_round_trip_gives_way_to_a_longer_one() {
+    const GUESSED: Duration = Duration::from_millis(600);
+    let mut config = config(10, &[1]);
+    let mut told = Node::new(Instant::now(), config.clone());
+    config.hops[0].rtt_is_guess = true;
+    let mut node = Node::new(told.now, config);
+    let guessed = |node: &Node| node.engine.sending(HOP).and_then(|now| now.guessed_rtt);
+    assert_eq!(guessed(&told), None);
+    assert_eq!(guessed(&node), Some(GUESSED));
+    for (measured, expected) in [(500, GUESSED), (1200, 2 * GUESSED), (700, 2 * GUESSED)] {
+        let measured = Duration::from_millis(measured);
+        node.engine.raise_rtt(node.now, HOP, measured);
+        assert_eq!(guessed(&node), Some(expected));
+    }
+    for (node, patience) in [
+        (&mut told, GUESSED + SILENCE),
+        (&mut node, 2 * GUESSED + SILENCE),
+    ] {
+        let is_blocked = |node: &Node| node.engine.hop(HOP).is_some_and(|hop| hop.blocked);
+        node.engine.heard(node.now, HOP, node.now, Sign::Beacon);
+        node.pass(node.now + patience - Duration::from_millis(1));
+        assert!(!is_blocked(node));
+        node.pass(node.now + Duration::from_millis(1));
+        assert!(is_blocked(node));
+    }
 }
 
 #[test]

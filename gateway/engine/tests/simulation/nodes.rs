@@ -124,6 +124,7 @@ fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: PlanLine) -> HopCon
         weight: 1,
         send_rate_bps: link.rate_bps,
         rate_hint_bps: None,
+        rtt_is_guess: false,
         guaranteed_rate_bps: None,
         line: Some(line),
         receive_rate_bps: link.rate_bps,

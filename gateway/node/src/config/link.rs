@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -118,7 +119,8 @@ pub struct PathConfig {
     /// and so may what the link is measured to carry. Default: unlimited.
     pub send_rate_bps: Option<u64>,
     /// Where the estimate of what the link carries starts, bit/s of IP bytes.
-    /// Default: send_rate_bps, or else what the first packets show.
+    /// Default: what the last run has found, or else send_rate_bps, or what the
+    /// first packets show.
     pub rate_hint_bps: Option<u64>,
     /// Rate from this node before there has been any plan, bit/s of IP bytes.
     /// Default: send_rate_bps.
@@ -128,9 +130,9 @@ pub struct PathConfig {
     pub beam: Option<String>,
     /// Rate to this node, bit/s of IP bytes. Default: unlimited.
     pub receive_rate_bps: Option<u64>,
-    /// Round-trip time without load, ms. Default 600.
-    #[serde(default = "default_rtt_ms")]
-    pub rtt_ms: u64,
+    /// Round-trip time without load, ms. Default: 600, or what is measured if
+    /// that is longer.
+    pub rtt_ms: Option<u64>,
     /// Largest IP packet on the path, bytes. Default 1500.
     #[serde(default = "default_mtu_bytes")]
     pub mtu_bytes: u32,
@@ -139,10 +141,35 @@ pub struct PathConfig {
     /// Default: none.
     #[serde(default)]
     pub networks: Vec<IpNet>,
+    /// What earlier runs have found.
+    #[serde(skip)]
+    pub known: KnownLink,
 }
 
-fn default_rtt_ms() -> u64 {
-    600
+/// The round trip of a hop while nothing is known of it: a GEO satellite's.
+pub const GUESSED_RTT: Duration = Duration::from_millis(600);
+
+/// What is known of a hop without having been configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KnownLink {
+    /// What it carried from this node when that was last measured, bit/s of IP
+    /// bytes.
+    pub capacity_bps: Option<u64>,
+    /// Its round-trip time without load.
+    pub rtt: Option<Duration>,
+}
+
+impl KnownLink {
+    /// Where the estimate of what the hop carries starts, bit/s of IP bytes.
+    fn hint_bps(&self, hint: Option<u64>, most: Option<u64>) -> Option<u64> {
+        let first = hint.or(self.capacity_bps)?;
+        Some(most.map_or(first, |most| first.min(most)))
+    }
+
+    fn rtt(&self, rtt_ms: Option<u64>) -> Duration {
+        let guessed = || GUESSED_RTT.max(self.rtt.unwrap_or_default());
+        rtt_ms.map_or_else(guessed, Duration::from_millis)
+    }
 }
 
 fn default_mtu_bytes() -> u32 {
@@ -150,6 +177,16 @@ fn default_mtu_bytes() -> u32 {
 }
 
 impl PathConfig {
+    /// The round-trip time without load, as far as it is known.
+    pub fn rtt(&self) -> Duration {
+        self.known.rtt(self.rtt_ms)
+    }
+
+    /// Where the estimate of what the path carries starts, bit/s of IP bytes.
+    pub fn hint_bps(&self) -> Option<u64> {
+        self.known.hint_bps(self.rate_hint_bps, self.send_rate_bps)
+    }
+
     /// Whether sessions of this path can go on under another configuration of
     /// it: it leads the same way to the same neighbour.
     pub fn is_same_way(&self, other: &PathConfig) -> bool {
@@ -228,16 +265,17 @@ pub struct TerminalConfig {
     /// beam's rate.
     pub send_rate_bps: Option<u64>,
     /// Where the estimate of what its link carries starts, bit/s of IP bytes.
-    /// Default: send_rate_bps, or else what the first packets show.
+    /// Default: what the last run has found, or else send_rate_bps, or what the
+    /// first packets show.
     pub rate_hint_bps: Option<u64>,
     /// Rate from the terminal, bit/s of IP bytes. Default: unlimited.
     pub receive_rate_bps: Option<u64>,
     /// Share of the beam among the terminals. Default 1.
     #[serde(default = "default_weight")]
     pub weight: u32,
-    /// Round-trip time without load, ms. Default 600.
-    #[serde(default = "default_rtt_ms")]
-    pub rtt_ms: u64,
+    /// Round-trip time without load, ms. Default: 600, or what is measured if
+    /// that is longer.
+    pub rtt_ms: Option<u64>,
     /// Largest IP packet on the path, bytes. Default 1500.
     #[serde(default = "default_mtu_bytes")]
     pub mtu_bytes: u32,
@@ -246,6 +284,9 @@ pub struct TerminalConfig {
     /// from the rate. Default: none.
     #[serde(default)]
     pub networks: Vec<IpNet>,
+    /// What earlier runs have found.
+    #[serde(skip)]
+    pub known: KnownLink,
 }
 
 fn default_weight() -> u32 {
@@ -253,6 +294,17 @@ fn default_weight() -> u32 {
 }
 
 impl TerminalConfig {
+    /// The round-trip time without load, as far as it is known.
+    pub fn rtt(&self) -> Duration {
+        self.known.rtt(self.rtt_ms)
+    }
+
+    /// Where the estimate of what its link carries starts, bit/s of IP bytes;
+    /// the beam's rate is no limit here.
+    pub fn hint_bps(&self) -> Option<u64> {
+        self.known.hint_bps(self.rate_hint_bps, self.send_rate_bps)
+    }
+
     /// Its name in API and metrics.
     pub fn name(&self) -> String {
         format!("terminal-{}", self.node)
@@ -306,8 +358,11 @@ fn check_hint(at: &str, hint: Option<u64>, most: Option<u64>, problems: &mut Vec
     }
 }
 
-fn check_hop(at: &str, rtt_ms: u64, mtu_bytes: u32, problems: &mut Vec<String>) {
-    if !(1..=60_000).contains(&rtt_ms) {
+/// Round trips that can be set, ms.
+pub const RTTS_MS: std::ops::RangeInclusive<u64> = 1..=60_000;
+
+fn check_hop(at: &str, rtt_ms: Option<u64>, mtu_bytes: u32, problems: &mut Vec<String>) {
+    if rtt_ms.is_some_and(|ms| !RTTS_MS.contains(&ms)) {
         problems.push(format!("{at}: rtt_ms must be 1 to 60000"));
     }
     if !(576..=65_535).contains(&mtu_bytes) {

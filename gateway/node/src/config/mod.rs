@@ -38,7 +38,8 @@ pub use custody::{CustodyConfig, CustodyDialect, Durability};
 pub use deferred::DeferredConfig;
 pub use document::{Document, FRAGMENTS, Place};
 pub use link::{
-    BeamConfig, ListenerConfig, PathConfig, RATES_BPS, TcpConfig, TerminalConfig, TlsConfig,
+    BeamConfig, KnownLink, ListenerConfig, PathConfig, RATES_BPS, RTTS_MS, TcpConfig,
+    TerminalConfig, TlsConfig,
 };
 pub use modem::ModemConfig;
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};

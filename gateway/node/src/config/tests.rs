@@ -26,7 +26,7 @@ fn a_terminal_needs_little() {
     assert_eq!(config.node.role, Role::Terminal);
     assert_eq!(config.neighbours(), BTreeSet::from([1]));
     assert_eq!(config.classes.len(), 4);
-    assert_eq!(config.paths[0].rtt_ms, 600);
+    assert_eq!(config.paths[0].rtt(), link::GUESSED_RTT);
 }
 
 #[test]

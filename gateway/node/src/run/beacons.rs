@@ -79,7 +79,7 @@ impl Opener {
         let port = config.beacons.port.unwrap_or(path.remote.port());
         let peer = PeerConfig {
             node: number(path.neighbour),
-            rtt: Duration::from_millis(path.rtt_ms),
+            rtt: path.rtt(),
             address: Some(SocketAddr::new(path.remote.ip(), port)),
             // An end with an address to send to goes on; the other end waits
             // for it.
@@ -117,7 +117,7 @@ pub(super) fn add_terminal(
 ) {
     let peer = PeerConfig {
         node: number(terminal.node),
-        rtt: Duration::from_millis(terminal.rtt_ms),
+        rtt: terminal.rtt(),
         address: None,
         patience: Duration::from_secs(config.tcp.hold_s),
     };

@@ -153,11 +153,12 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         neighbour: path.neighbour,
         weight: 1,
         send_rate_bps: path.send_rate_bps,
-        rate_hint_bps: path.rate_hint_bps,
+        rate_hint_bps: path.hint_bps(),
         guaranteed_rate_bps: path.guaranteed_rate_bps,
         line: line_of(config, Direction::Return, config.node.number),
         receive_rate_bps: path.receive_rate_bps,
-        rtt: Duration::from_millis(path.rtt_ms),
+        rtt: path.rtt(),
+        rtt_is_guess: path.rtt_ms.is_none(),
         mtu_bytes: path.mtu_bytes,
         ipv6: path.remote.ip().to_canonical().is_ipv6(),
         tls,
@@ -168,11 +169,12 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         neighbour: terminal.node,
         weight: terminal.weight.into(),
         send_rate_bps: terminal.send_rate_bps.or(config.beam.rate_bps),
-        rate_hint_bps: terminal.rate_hint_bps,
+        rate_hint_bps: terminal.hint_bps(),
         guaranteed_rate_bps: None,
         line: line_of(config, Direction::Forward, terminal.node),
         receive_rate_bps: terminal.receive_rate_bps,
-        rtt: Duration::from_millis(terminal.rtt_ms),
+        rtt: terminal.rtt(),
+        rtt_is_guess: terminal.rtt_ms.is_none(),
         mtu_bytes: terminal.mtu_bytes,
         // Its sessions tell.
         ipv6: false,
@@ -186,7 +188,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
 }
 
 /// The buffers of a hop's sockets, bytes.
-pub(super) fn window_of(rate_bps: u64, rtt: Duration) -> u32 {
+pub(super) fn window_of(rate_bps: Option<u64>, rtt: Duration) -> u32 {
     // The kernel doubles what is asked, in a signed 32-bit number.
     const MOST: u64 = 1 << 29;
     let bytes = underpass_engine::window_bytes(rate_bps, rtt).min(MOST);

@@ -150,7 +150,7 @@ impl Sessions {
     fn dialled(&self, config: &Config, path: &PathConfig) -> SessionDefaults {
         let mut session = self.defaults(config, &path.name);
         session.accepted_peers = Some([format!("ipn:{}.0", path.neighbour)].into());
-        session.segment_bytes = segment_bytes(path.send_rate_bps);
+        session.segment_bytes = segment_bytes(path.send_rate_bps.or(path.hint_bps()));
         session.socket = dialled_socket(config, path);
         session
     }
@@ -268,35 +268,33 @@ fn socket(config: &Config) -> SocketOptions {
 }
 
 fn dialled_socket(config: &Config, path: &PathConfig) -> SocketOptions {
-    let rtt = Duration::from_millis(path.rtt_ms);
+    let rtt = path.rtt();
     SocketOptions {
-        receive_buffer_bytes: path.receive_rate_bps.map(|rate| window_of(rate, rtt)),
-        send_buffer_bytes: path.send_rate_bps.map(|rate| window_of(rate, rtt)),
+        receive_buffer_bytes: Some(window_of(path.receive_rate_bps, rtt)),
+        send_buffer_bytes: Some(window_of(path.send_rate_bps, rtt)),
         interface: path.interface.clone(),
         ..socket(config)
     }
 }
 
 /// A listener's sockets serve every terminal, so the largest window counts;
-/// memory is used as bytes are in flight, not as windows allow.
+/// memory is used as bytes are in flight, not as windows allow. Of a terminal
+/// whose rate is not told, the system bounds what is received: it is the
+/// terminal that fills this.
 fn accepted_socket(config: &Config) -> SocketOptions {
-    let windows = |rate: fn(&crate::config::TerminalConfig) -> Option<u64>| {
-        let mut largest = Some(0);
-        for terminal in &config.terminals {
-            let rtt = Duration::from_millis(terminal.rtt_ms);
-            let window = rate(terminal).map(|rate| window_of(rate, rtt));
-            largest = largest.zip(window).map(|(a, b)| a.max(b));
-        }
-        largest.filter(|window| *window > 0)
-    };
-    let beam = config.beam.rate_bps;
-    let send = windows(|terminal| terminal.send_rate_bps).or_else(|| {
-        let rtt = config.terminals.iter().map(|t| t.rtt_ms).max()?;
-        Some(window_of(beam?, Duration::from_millis(rtt)))
+    let terminals = config.terminals.iter();
+    let send = terminals.clone().map(|terminal| {
+        let rate_bps = terminal.send_rate_bps.or(config.beam.rate_bps);
+        window_of(rate_bps, terminal.rtt())
     });
+    let received = terminals.map(|terminal| {
+        let rate_bps = terminal.receive_rate_bps?;
+        Some(window_of(Some(rate_bps), terminal.rtt()))
+    });
+    let received: Option<Vec<u32>> = received.collect();
     SocketOptions {
-        receive_buffer_bytes: windows(|terminal| terminal.receive_rate_bps),
-        send_buffer_bytes: send,
+        receive_buffer_bytes: received.and_then(|windows| windows.into_iter().max()),
+        send_buffer_bytes: send.max(),
         ..socket(config)
     }
 }

@@ -161,6 +161,7 @@ impl Reloader {
         }
         let classifier = config.classifier()?;
         retain_custody_settings(&mut config, &running, &changes);
+        retain_known_links(&mut config, &running);
         let config = Arc::new(config);
         let edge = self.parts.edge.prepare(&config.edge)?;
         let hops = self.prepare(&state, &running, &config)?;
@@ -265,7 +266,7 @@ impl Reloader {
         }
         for path in &config.paths {
             let peer = PeerId(hops.numbers[&path.name]);
-            let rtt = std::time::Duration::from_millis(path.rtt_ms);
+            let rtt = path.rtt();
             all.at(&path.name, |beacons| beacons.set_rtt(peer, rtt));
         }
         for listener in &config.listeners {
@@ -281,7 +282,7 @@ impl Reloader {
                 for terminal in &config.terminals {
                     let name = terminal.name();
                     let number = hops.numbers[&name];
-                    let rtt = std::time::Duration::from_millis(terminal.rtt_ms);
+                    let rtt = terminal.rtt();
                     match state.numbers.contains_key(&name) {
                         true => beacons.set_rtt(PeerId(number), rtt),
                         false => beacons::add_terminal(
@@ -295,6 +296,19 @@ impl Reloader {
                 }
             });
         }
+    }
+}
+
+/// What earlier runs have found of the hops stays what it was at the start.
+fn retain_known_links(config: &mut Config, running: &Config) {
+    for path in &mut config.paths {
+        let before = running.paths.iter().find(|before| before.name == path.name);
+        path.known = before.map(|before| before.known).unwrap_or_default();
+    }
+    for terminal in &mut config.terminals {
+        let mut known = running.terminals.iter();
+        let before = known.find(|before| before.node == terminal.node);
+        terminal.known = before.map(|before| before.known).unwrap_or_default();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use underpass_beacon::{Beacons, Counters, Key, Node, PeerId, Signs};
 use underpass_cla::{ExportedKey, Session};
@@ -33,6 +33,13 @@ impl LinkBeacons {
     pub fn at(&self, name: &str, call: impl FnOnce(&Beacons)) {
         if let Some(beacons) = self.endpoints().get(name) {
             call(beacons);
+        }
+    }
+
+    /// Sets the round trip by which the beacons of a hop are timed.
+    pub(super) fn set_rtt(&self, hop: HopId, rtt: Duration) {
+        for beacons in self.endpoints().values() {
+            beacons.set_rtt(PeerId(hop.0), rtt);
         }
     }
 

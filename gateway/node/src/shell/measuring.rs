@@ -81,6 +81,7 @@ impl LinkMeter {
             self.estimator.interrupt();
         }
         self.estimator.read(now, self.sums);
+        self.correct_rtt(shell, hop, sending);
         let link = self.link(now);
         let drain_bytes = self.estimator.drain_bits() / 8;
         let drains = std::mem::replace(&mut self.drains, drain_bytes > 0);
@@ -89,6 +90,19 @@ impl LinkMeter {
             shell.with_hop(hop, |engine, now| {
                 engine.measured(now, hop, link, drain_bytes)
             });
+        }
+    }
+
+    /// A guess that is too short takes silence for a blockage too early.
+    fn correct_rtt(&self, shell: &Shell, hop: HopId, sending: Sending) {
+        let guessed = sending.guessed_rtt.zip(self.estimator.base_rtt());
+        if let Some((guessed, rtt)) = guessed
+            && rtt > guessed + guessed / 16
+        {
+            shell.with_hop(hop, |engine, now| engine.raise_rtt(now, hop, rtt));
+            if let Some(beacons) = shell.beacons() {
+                beacons.set_rtt(hop, rtt);
+            }
         }
     }
 

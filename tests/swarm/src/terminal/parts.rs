@@ -93,6 +93,7 @@ pub fn engine(config: &Config, node: u64) -> EngineConfig {
             weight: 1,
             send_rate_bps: config.send_rate_bps,
             rate_hint_bps: None,
+            rtt_is_guess: false,
             guaranteed_rate_bps: None,
             line: None,
             receive_rate_bps: config.receive_rate_bps,

@@ -1,13 +1,13 @@
 //! A terminal's side of the messages that bring plans.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use underpass_engine::Message as Envelope;
 use underpass_plans::{Message, Refused};
 
 use super::{Plans, TakeError};
-use crate::config::Role;
+use crate::config::{PathConfig, Role};
 use crate::shell::Service;
 
 /// The service that plans come to. It does not keep them alive, who own the
@@ -55,7 +55,7 @@ impl Plans {
             let config = self.config.get();
             let configured = config.paths.iter().find(|path| path.name == name);
             let measured = self.shell.least_rtt(hop);
-            measured.or_else(|| configured.map(|path| Duration::from_millis(path.rtt_ms)))
+            measured.or_else(|| configured.map(PathConfig::rtt))
         });
         let on_way = envelope.age + rtt.unwrap_or_default() / 2;
         let on_way_ms = u64::try_from(on_way.as_millis()).unwrap_or(u64::MAX);
