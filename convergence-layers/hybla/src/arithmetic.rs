@@ -49,6 +49,7 @@ mod kernel {
             smallest_us: u32,
             mss: u32,
         ) -> u32;
+        pub safe fn underpass_hybla_arrival_rate(segments: u32, interval_us: u64, mss: u32) -> u64;
         pub safe fn underpass_hybla_allocated_pacing_rate(rate: u64, mss: u32) -> u64;
     }
 }
@@ -164,6 +165,11 @@ impl Reduction {
 /// round trip has been measured; 600 ms is then assumed.
 pub fn allocated_window(rate: u64, smoothed_us: u32, smallest_us: u32, mss: u32) -> u32 {
     kernel::underpass_hybla_allocated_window(rate, smoothed_us, smallest_us, mss)
+}
+
+/// The rate of segments that arrived within a time, bytes/s: at least one segment per second.
+pub fn arrival_rate(segments: u32, interval_us: u64, mss: u32) -> u64 {
+    kernel::underpass_hybla_arrival_rate(segments, interval_us, mss)
 }
 
 /// The rate at which an allocation is paced: itself, but at least a segment per second.

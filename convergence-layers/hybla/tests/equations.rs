@@ -3,7 +3,8 @@
 
 use proptest::prelude::*;
 use underpass_hybla::arithmetic::{
-    Reduction, Rho, Window, allocated_pacing_rate, allocated_window, hoe_ssthresh, pacing_rate,
+    Reduction, Rho, Window, allocated_pacing_rate, allocated_window, arrival_rate, hoe_ssthresh,
+    pacing_rate,
 };
 
 const UNKNOWN: u32 = 1 << 24;
@@ -220,6 +221,15 @@ proptest! {
         }
         prop_assert!(in_flight <= ssthresh.max(window - lost) + 1);
         prop_assert!(reduction.sent <= reduction.delivered * 2 + 1);
+    }
+
+    #[test]
+    fn what_arrives_is_a_rate_of_at_least_a_segment_per_second(
+        segments in 0u32..1 << 24, interval_us in 0u64..1 << 40, mss in 500u32..9000,
+    ) {
+        let exact = f64::from(segments) * f64::from(mss) * 1e6 / interval_us.max(1) as f64;
+        let rate = arrival_rate(segments, interval_us, mss) as f64;
+        prop_assert!(close(rate, exact.max(f64::from(mss)), 0.0, 1.0));
     }
 
     #[test]

@@ -53,6 +53,11 @@ u32 underpass_hybla_allocated_window(u64 rate, u32 smoothed_us, u32 smallest_us,
 	return hybla_allocated_window(rate, smoothed_us, smallest_us, mss);
 }
 
+u64 underpass_hybla_arrival_rate(u32 segments, u64 interval_us, u32 mss)
+{
+	return hybla_arrival_rate(segments, interval_us, mss);
+}
+
 u64 underpass_hybla_allocated_pacing_rate(u64 rate, u32 mss)
 {
 	return hybla_allocated_pacing_rate(rate, mss);

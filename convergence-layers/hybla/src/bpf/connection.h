@@ -11,6 +11,8 @@ struct connection {
 	u64 credit;           /* Q16: growth earned and not yet granted */
 	u64 group_start_us;
 	u64 window_stamp_us;  /* when the allocation last needed this window */
+	u64 guarded;          /* bytes/s: what the path carries of an allocation, 0 if all */
+	u64 guard_start_us;   /* when the guard last judged, and the counts then */
 	u32 delivered_before; /* at the ACK before */
 	u32 round_end;        /* sequence number whose ACK ends the round */
 	u32 round_start_delivered;
@@ -20,6 +22,9 @@ struct connection {
 	u32 reduction_delivered;
 	u32 window_before;    /* the window when the last reduction began */
 	u32 window;           /* the allocation's */
+	u32 guard_sent;
+	u32 guard_repeated;
+	u32 guard_delivered;
 	u8 reducing;          /* between a loss and the end of its recovery */
 };
 

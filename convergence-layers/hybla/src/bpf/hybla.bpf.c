@@ -74,10 +74,12 @@ void BPF_PROG(dama_init, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(dama_cong_control, struct sock *sk)
 {
-	if (allocated(sk))
+	if (allocated(sk)) {
+		guard(sk);
 		follow_allocation(sk);
-	else
+	} else {
 		control_window(sk);
+	}
 }
 
 SEC("struct_ops")

@@ -252,6 +252,15 @@ static inline u32 hybla_allocated_window(u64 rate, u32 smoothed_us, u32 smallest
 	       WINDOW_SLACK_SEGMENTS;
 }
 
+/* Bytes/s of so many segments that arrived within interval_us, at least one segment
+ * per second. */
+static inline u64 hybla_arrival_rate(u32 segments, u64 interval_us, u32 mss)
+{
+	u64 bytes = at_most(segments, CWND_MAX) * at_most(mss, 1U << 16);
+
+	return at_least(bytes * 1000000 / at_least(interval_us, 1), at_least(mss, 1));
+}
+
 /* Never below one segment per second: a segment already paced cannot be called
  * back, and would hold the connection long after the rate has risen again. */
 static inline u64 hybla_allocated_pacing_rate(u64 rate, u32 mss)

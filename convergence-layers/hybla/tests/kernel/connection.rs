@@ -31,7 +31,17 @@ pub fn enter_own_network() -> io::Result<()> {
 
 /// Drops this share of the segments that arrive, at random.
 pub fn lose(percent: u32) -> io::Result<()> {
-    let drop = format!("numgen random mod 100 < {percent} drop");
+    drop_arrivals(&format!("numgen random mod 100 < {percent} drop"))
+}
+
+/// Drops what arrives beyond a rate, kB/s, as a policer does.
+pub fn police(kilobytes_per_s: u32) -> io::Result<()> {
+    drop_arrivals(&format!(
+        "limit rate over {kilobytes_per_s} kbytes/second burst 64 kbytes drop"
+    ))
+}
+
+fn drop_arrivals(drop: &str) -> io::Result<()> {
     run("nft", &["add", "table", "ip", "loss"])?;
     run(
         "nft",
@@ -47,7 +57,7 @@ pub fn lose(percent: u32) -> io::Result<()> {
     run(
         "nft",
         &[
-            "add", "rule", "ip", "loss", "arrivals", "tcp", "dport", "5001", &drop,
+            "add", "rule", "ip", "loss", "arrivals", "tcp", "dport", "5001", drop,
         ],
     )
 }

@@ -7,7 +7,7 @@ mod connection;
 use std::sync::{Mutex, OnceLock};
 use std::{io, thread};
 
-use connection::{Connection, enter_own_network, lose, pattern, set_max_pacing_rate};
+use connection::{Connection, enter_own_network, lose, pattern, police, set_max_pacing_rate};
 use underpass_hybla::arithmetic::allocated_window;
 use underpass_hybla::{Control, Loader, available, usable};
 
@@ -131,6 +131,29 @@ fn loss_does_not_shrink_the_window_below_the_allocation() {
         assert!(
             connection.figures()?.tcpi_total_retrans > 0,
             "nothing was lost"
+        );
+        assert!(connection.finish()? == sent);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_allocation_that_the_path_does_not_carry_is_not_repeated_for_ever() {
+    with(&[Control::Dama], || {
+        if let Err(error) = police(1_000) {
+            println!("skipped: no policer without nftables: {error}");
+            return Ok(());
+        }
+        // Eight times what there is.
+        let connection = Connection::open("hybla_dama", Some(8_000_000))?;
+        let sent = pattern(6 << 20);
+        connection.send(&sent, |_| {})?;
+        let info = connection.figures()?;
+        let (repeated, segments) = (info.tcpi_total_retrans, info.tcpi_data_segs_out);
+        // Without a guard seven of eight segments are lost, repeated ones too.
+        assert!(
+            repeated < segments / 2,
+            "{repeated} of {segments} were sent again"
         );
         assert!(connection.finish()? == sent);
         Ok(())
