@@ -243,6 +243,10 @@ impl Estimator {
         }
         self.find_first(now, &view);
         self.probe(now, &view);
+        self.keep_below_ceiling();
+    }
+
+    fn keep_below_ceiling(&mut self) {
         if let (Some(capacity), Some(ceiling)) = (self.capacity, self.limits.ceiling_bps)
             && capacity >= ceiling as f64
         {
@@ -412,6 +416,7 @@ impl Estimator {
         if let Some(probe) = self.probing.answered(now) {
             self.answer(now, view, probe);
         }
+        self.keep_below_ceiling();
         let Some(capacity) = self.capacity else {
             return;
         };

@@ -80,6 +80,9 @@ impl Probing {
             return;
         }
         let gain = self.gain.min(most / capacity - 1.0);
+        if gain <= 0.0 {
+            return;
+        }
         let packets = Duration::from_secs_f64((LEAST_BITS / capacity).min(60.0));
         let length = (rtt / 4).clamp(LEAST_LENGTH, MOST_LENGTH).max(packets);
         let length = length.mul_f64((FIRST_GAIN / gain).clamp(1.0, MOST_STRETCH));

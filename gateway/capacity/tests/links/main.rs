@@ -2,10 +2,10 @@
 
 mod model;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::{Course, Link, Random, Sender, run};
-use underpass_capacity::{Estimator, Limits};
+use underpass_capacity::{Estimator, Limits, Reading};
 
 const EACH_MS: u64 = 25;
 
@@ -223,6 +223,55 @@ fn what_is_told_anew_is_where_the_estimate_goes_on() {
         estimator.set_limits(told);
         assert_eq!(estimator.capacity_bps(), capacity_bps, "{told:?}");
         assert_eq!(estimator.rate_bps(now), rate_bps, "{told:?}");
+    }
+}
+
+/// A peer that lies, a clock that jumps, sessions that come and go: totals and
+/// times of any kind.
+#[test]
+fn whatever_is_read_the_rate_is_within_its_limits() {
+    for seed in 0..3_000 {
+        let mut random = Random::new(seed);
+        let mut below = |most: u64| (random.part() * most as f64) as u64;
+        let mut estimator = Estimator::new(Limits::default());
+        let mut now = Instant::now();
+        let mut reading = Reading::default();
+        let mut ceiling_bps = None;
+        for _ in 0..400 {
+            if below(40) == 0 {
+                let [most, hint] = [0, 1].map(|_| 8_000 << below(20));
+                ceiling_bps = [None, Some(most)][below(2) as usize];
+                let hint_bps = [None, Some(hint)][below(2) as usize];
+                estimator.set_limits(Limits {
+                    hint_bps,
+                    ceiling_bps,
+                });
+            }
+            let wide = below(30);
+            let mut some = || below(1 << wide);
+            reading.sent_bits += some();
+            reading.repeated_bits += some();
+            reading.delivered_bits += some();
+            reading.other_bits += some();
+            reading.in_flight_bits = some();
+            reading.lost_bits = some();
+            let rtt = Duration::from_micros(some() << below(4));
+            reading.rtt = [None, Some(rtt)][below(2) as usize];
+            reading.backlogged = below(4) > 0;
+            let ms = [0, 1, 25, 100, 5_000][below(5) as usize];
+            now += Duration::from_millis(below(ms + 1));
+            estimator.read(now, reading);
+            if below(60) == 0 {
+                estimator.interrupt();
+            }
+            let rate = estimator.rate_bps(now);
+            let most = ceiling_bps.unwrap_or(u64::MAX);
+            assert!(
+                rate.is_none_or(|bps| (8_000..=most).contains(&bps)),
+                "{seed}: {rate:?}"
+            );
+            assert!((0.0..=0.15).contains(&estimator.loss()), "{seed}");
+        }
     }
 }
 
