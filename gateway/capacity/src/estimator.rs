@@ -24,6 +24,9 @@ const GROWS: f64 = 0.04;
 const NOTICED_PART: u32 = 16;
 const LEAST_NOTICED: Duration = Duration::from_millis(12);
 const MOST_NOTICED: Duration = Duration::from_millis(30);
+/// Where the medium is shared, so many times as much: what others have of queue
+/// is known of another moment.
+const SHARED_NOTICED: u32 = 2;
 /// One that has stood for a round trip, and at least so long, tells the same by
 /// itself: the excess is too small to be seen growing.
 const LEAST_STANDING: Duration = Duration::from_millis(200);
@@ -195,7 +198,9 @@ impl Estimator {
     }
 
     /// Takes a reading.
-    pub fn read(&mut self, now: Instant, reading: Reading) {
+    pub fn read(&mut self, now: Instant, mut reading: Reading) {
+        let shared = reading.shared_queue.unwrap_or_default();
+        reading.rtt = reading.rtt.map(|rtt| rtt.saturating_sub(shared));
         let rtt = self.base.get().unwrap_or_default();
         let horizon = 3 * rtt + LOSS_WINDOW + LONGEST_WINDOW;
         let since_last = self.history.since_last(now);
@@ -214,10 +219,13 @@ impl Estimator {
             return;
         };
         let window = self.window(now);
-        let Some(view) = self.view(now, base, window) else {
+        let Some(mut view) = self.view(now, base, window) else {
             return;
         };
-        self.queue = view.queue;
+        if reading.shared_queue.is_some() {
+            view.noticed *= SHARED_NOTICED;
+        }
+        self.queue = view.queue + shared;
         self.learn_loss(now, &view, &reading);
         match self.drain {
             Some(drain) => self.go_on_draining(now, &view, drain),

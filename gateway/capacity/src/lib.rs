@@ -36,4 +36,7 @@ pub struct Reading {
     pub rtt: Option<Duration>,
     /// Whether more waited to be sent than was allowed.
     pub backlogged: bool,
+    /// What all hops that share the medium with this one have of queue at this
+    /// moment: that is not this one's doing alone. `None`: it shares with none.
+    pub shared_queue: Option<Duration>,
 }

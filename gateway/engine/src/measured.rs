@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use underpass_plans::Direction;
+
 use crate::config::HopConfig;
 use crate::engine::Engine;
 use crate::hop::HopId;
@@ -33,6 +35,8 @@ pub struct Sending {
     pub ceiling_bps: Option<u64>,
     /// Where the estimate starts, bit/s of IP bytes.
     pub hint_bps: Option<u64>,
+    /// It shares the medium with other hops: those of a hub, a beam.
+    pub shares: bool,
     /// The round trip without a queue that it is taken to have, where that is a
     /// guess.
     pub guessed_rtt: Option<Duration>,
@@ -47,6 +51,10 @@ impl Engine {
             waits: !hop.ready.is_empty(),
             ceiling_bps: hop.ceiling_bps(),
             hint_bps: hop.config.rate_hint_bps,
+            shares: hop
+                .config
+                .line
+                .is_some_and(|line| line.link == Direction::Forward),
             guessed_rtt: hop.config.rtt_is_guess.then_some(hop.config.rtt),
         })
     }

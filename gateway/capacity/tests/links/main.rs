@@ -275,6 +275,32 @@ fn whatever_is_read_the_rate_is_within_its_limits() {
     }
 }
 
+/// A machine without time for its network: nothing passes for a moment, and then
+/// all that has waited.
+#[test]
+fn moments_in_which_nothing_passes_are_made_up_for() {
+    for (stall_s, rtt_s) in [
+        (0.06, 0.5),
+        (0.15, 0.5),
+        (0.3, 0.5),
+        (0.15, 0.05),
+        (0.06, 0.1),
+    ] {
+        let mut link = Link::new(
+            move |t| match (t + 1.0) % 5.0 {
+                at if at < stall_s => 0.0,
+                at if at < stall_s + 0.02 => 2e6 * (stall_s + 0.02) / 0.02,
+                _ => 2e6,
+            },
+            rtt_s,
+        );
+        link.queue_s = 1.0;
+        let course = run(&link, &told(2e6), 60.0, EACH_MS);
+        show(&format!("stall {stall_s} of {rtt_s}"), &course, 2.0, 60.0);
+        println!("least {}", course.least_estimate(2.0, 60.0));
+    }
+}
+
 #[test]
 fn who_has_little_to_send_lowers_nothing() {
     let mut link = Link::new(|_| 40e6, 0.56);

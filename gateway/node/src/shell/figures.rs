@@ -11,7 +11,7 @@ use underpass_engine::{HopId, Sending, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
 
 use super::directory::of_session;
-use super::measuring::LinkMeter;
+use super::measuring::{LinkMeter, SharedQueue};
 use super::{Shell, timer};
 use crate::clock::ControlClock;
 
@@ -60,11 +60,12 @@ pub async fn watch(
             .copied()
             .collect();
         watched.retain(|hop, _| hops.contains(hop));
+        let beam = shared_queue(&watched);
         for (shard, hops) in portions {
             let at_rest = shell.at_rest(shard, &hops);
             for (hop, rest) in hops.into_iter().zip(at_rest) {
                 let of_hop = watched.entry(hop).or_insert_with(Watched::new);
-                of_hop.look(&shell, hop, rest);
+                of_hop.look(&shell, hop, rest, &beam);
                 if let Some(total) = plain_ip_bytes(hop) {
                     of_hop.traffic.observe_plain(total);
                 }
@@ -83,14 +84,20 @@ async fn measure_moving(shell: &Shell, watched: &mut HashMap<HopId, Watched>) {
     let count = u32::try_from(moving.count()).unwrap_or(u32::MAX);
     let pause = MEASURED_EACH.max(Duration::from_secs(1) * count / MEASURED_PER_S);
     let now = timer::now();
+    let beam = shared_queue(watched);
     for (hop, of_hop) in watched {
         if of_hop.rest.is_none() && now >= of_hop.meter.looked_at() + pause {
             let (readings, sending) = shell.look_at(*hop);
-            of_hop.measure(shell, *hop, sending, &readings);
+            of_hop.measure(shell, *hop, sending, &readings, &beam);
             // Whoever waits for this thread goes first.
             tokio::task::yield_now().await;
         }
     }
+}
+
+fn shared_queue(watched: &HashMap<HopId, Watched>) -> SharedQueue {
+    let moving = watched.iter().filter(|(_, of_hop)| of_hop.rest.is_none());
+    SharedQueue::of(moving.map(|(hop, of_hop)| (hop, &of_hop.meter)))
 }
 
 /// What passes on a hop that the scheduler does not send.
@@ -115,7 +122,7 @@ impl Watched {
 
     /// Looks at the sessions unless they can show nothing new: `rest` is the
     /// hop's activity, if it is at rest.
-    fn look(&mut self, shell: &Shell, hop: HopId, rest: Option<u64>) {
+    fn look(&mut self, shell: &Shell, hop: HopId, rest: Option<u64>, beam: &SharedQueue) {
         let known = rest.is_some() && rest == self.rest;
         self.rest = rest;
         if known {
@@ -123,7 +130,7 @@ impl Watched {
             return;
         }
         let (readings, sending) = shell.look_at(hop);
-        self.measure(shell, hop, sending, &readings);
+        self.measure(shell, hop, sending, &readings, beam);
         let there: Vec<SessionId> = readings.iter().map(|reading| reading.id).collect();
         self.traffic.keep_sessions(&there);
         for reading in &readings {
@@ -144,9 +151,10 @@ impl Watched {
         hop: HopId,
         sending: Option<Sending>,
         readings: &[SessionReading],
+        beam: &SharedQueue,
     ) {
         if let Some(sending) = sending {
-            self.meter.look(shell, hop, sending, readings);
+            self.meter.look(shell, hop, sending, readings, beam);
         }
     }
 

@@ -2,13 +2,46 @@
 //! carries.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use underpass_capacity::{Estimator, Limits, Reading};
 use underpass_cla::{PathFigures, SessionId};
 use underpass_engine::{HopId, MeasuredLink, Sending};
 
 use super::{SessionReading, Shell, timer};
+
+/// What a hop was seen to have of queue counts for others so long.
+const QUEUE_KNOWN: Duration = Duration::from_millis(300);
+
+/// What the hops of a beam have of queue at present, by which of them: the two
+/// that have least.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SharedQueue([Option<(Duration, HopId)>; 2]);
+
+impl SharedQueue {
+    pub fn of<'a>(meters: impl Iterator<Item = (&'a HopId, &'a LinkMeter)>) -> SharedQueue {
+        let now = timer::now();
+        let mut least = SharedQueue::default();
+        for (hop, meter) in meters {
+            let Some(queue) = meter.queue_at(now) else {
+                continue;
+            };
+            let [first, second] = &mut least.0;
+            if first.is_none_or(|(least, _)| queue < least) {
+                *second = first.replace((queue, *hop));
+            } else if second.is_none_or(|(least, _)| queue < least) {
+                *second = Some((queue, *hop));
+            }
+        }
+        least
+    }
+
+    /// What another hop has, at least.
+    fn beside(&self, hop: HopId) -> Duration {
+        let others = self.0.iter().flatten().filter(|(_, of)| *of != hop);
+        others.map(|(queue, _)| *queue).min().unwrap_or_default()
+    }
+}
 
 /// Measures one hop's link.
 pub(super) struct LinkMeter {
@@ -19,6 +52,11 @@ pub(super) struct LinkMeter {
     sums: Reading,
     blocked: bool,
     looked_at: Instant,
+    /// Whether it shares its medium, the least round trip, and by how much the
+    /// last was above it.
+    shares: bool,
+    least_rtt: Option<Duration>,
+    queue: Option<Duration>,
     /// A queue was being drained.
     drains: bool,
     /// What the engine was told.
@@ -35,6 +73,9 @@ impl LinkMeter {
             sums: Reading::default(),
             blocked: false,
             looked_at: timer::now(),
+            shares: false,
+            least_rtt: None,
+            queue: None,
             drains: false,
             told: MeasuredLink::default(),
         }
@@ -43,6 +84,12 @@ impl LinkMeter {
     /// When the sessions were last looked at.
     pub fn looked_at(&self) -> Instant {
         self.looked_at
+    }
+
+    /// How much of queue it was last seen to have, if that was just now.
+    fn queue_at(&self, now: Instant) -> Option<Duration> {
+        let known = now < self.looked_at + QUEUE_KNOWN;
+        self.queue.filter(|_| known && self.shares)
     }
 
     /// Nothing moves any more: what was read is of no use.
@@ -58,6 +105,7 @@ impl LinkMeter {
         hop: HopId,
         sending: Sending,
         sessions: &[SessionReading],
+        beam: &SharedQueue,
     ) {
         let now = timer::now();
         self.looked_at = now;
@@ -80,6 +128,14 @@ impl LinkMeter {
         if std::mem::take(&mut self.blocked) {
             self.estimator.interrupt();
         }
+        self.shares = sending.shares;
+        if let Some(rtt) = self.sums.rtt {
+            let least = self.least_rtt.map_or(rtt, |least| least.min(rtt));
+            self.least_rtt = Some(least);
+            self.queue = Some(rtt - least);
+        }
+        let shared = self.queue.unwrap_or_default().min(beam.beside(hop));
+        self.sums.shared_queue = self.shares.then_some(shared);
         self.estimator.read(now, self.sums);
         self.correct_rtt(shell, hop, sending);
         let link = self.link(now);
