@@ -1,9 +1,11 @@
 //! What was received of transfers whose session broke, until they go on.
 //!
-//! Every bound is per peer first, so that no peer can push out what another
-//! one needs: the oldest part gives way to a newer one of the same peer, and
-//! what does not fit beside other peers' parts is dropped at once. Nothing is
-//! lost by that but line time: the sender then begins anew.
+//! Every bound is per peer first: the oldest part gives way to a newer one of
+//! the same peer. Where all peers together have too much, it is the peer with
+//! the most bytes that loses its oldest part (Suter et al. 1998, longest queue
+//! drop): so each peer always has room for an equal part of the whole, and nobody
+//! pushes out what a peer with less has. Nothing is lost by that but line time:
+//! the sender then begins anew.
 //!
 //! Most parts are never asked for: a sender goes on only behind bytes that were
 //! acknowledged to it, and where a bundle takes less line time than a round
@@ -11,7 +13,7 @@
 //! these are, but senders go on with what broke before they send anything new.
 //! So a part is forgotten when enough other transfers have completed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -70,6 +72,10 @@ pub struct PartialTransfers {
     limits: PartialLimits,
     peers: HashMap<String, Peer>,
     bytes: usize,
+    /// Peers with parts, by the bytes of these.
+    by_bytes: BTreeSet<(usize, String)>,
+    /// All parts, by their age: since when, whose, which.
+    by_age: BTreeSet<(Instant, String, u64)>,
 }
 
 #[derive(Debug)]
@@ -100,6 +106,8 @@ impl PartialTransfers {
             limits,
             peers: HashMap::new(),
             bytes: 0,
+            by_bytes: BTreeSet::new(),
+            by_age: BTreeSet::new(),
         }
     }
 
@@ -137,18 +145,16 @@ impl PartialTransfers {
     }
 
     fn forget(&mut self, peer: &str) {
-        if let Some(peer) = self.peers.remove(peer) {
-            self.bytes -= peer.bytes;
-        }
+        while self.remove(peer, 0).is_some() {}
+        self.peers.remove(peer);
     }
 
     fn forget_old(&mut self, now: Instant) {
-        let time = self.limits.time;
-        for peer in self.peers.values_mut() {
-            let old = |part: &Part| now.saturating_duration_since(part.since) > time;
-            while peer.parts.front().is_some_and(old) {
-                self.bytes -= peer.drop_oldest();
-            }
+        while let Some((since, peer, key)) = self.by_age.first()
+            && now.saturating_duration_since(*since) > self.limits.time
+        {
+            let (peer, key) = (peer.clone(), *key);
+            self.remove_key(&peer, key);
         }
     }
 
@@ -162,94 +168,131 @@ impl PartialTransfers {
         received: BytesMut,
     ) {
         self.forget_old(now);
-        let (limits, total) = (self.limits, self.bytes);
-        let Some(peer) = self.current(peer, incarnation) else {
+        if !self.is_current(peer, incarnation) {
             return;
-        };
+        }
         // Room was made for the whole transfer.
         let received = match received.capacity() > received.len() + received.len() / 8 {
             true => BytesMut::from(&received[..]),
             false => received,
         };
         let size = received.capacity();
-        if received.is_empty() || size > limits.bytes_per_peer {
+        if received.is_empty() || size > self.limits.bytes_per_peer {
             return;
         }
-        let before = peer.bytes;
-        peer.take(key);
-        while peer.parts.len() >= limits.parts_per_peer || peer.bytes + size > limits.bytes_per_peer
+        self.remove_key(peer, key);
+        while let Some(known) = self.peers.get(peer)
+            && (known.parts.len() >= self.limits.parts_per_peer
+                || known.bytes + size > self.limits.bytes_per_peer)
         {
-            peer.drop_oldest();
+            self.remove(peer, 0);
         }
-        let others = total - before;
-        if others + peer.bytes + size <= limits.bytes {
-            peer.bytes += size;
-            peer.parts.push_back(Part {
-                key,
-                since: now,
-                completions: peer.completions,
-                received,
-            });
+        if self.make_room(peer, size) {
+            let completions = self.peers.get(peer).map_or(0, |peer| peer.completions);
+            self.insert(
+                peer,
+                Part {
+                    key,
+                    since: now,
+                    completions,
+                    received,
+                },
+            );
         }
-        self.bytes = others + peer.bytes;
+    }
+
+    /// Drops what others have more of, until so many bytes of a peer fit.
+    fn make_room(&mut self, peer: &str, size: usize) -> bool {
+        let own = self.peers.get(peer).map_or(0, |peer| peer.bytes);
+        while self.bytes + size > self.limits.bytes {
+            match self.by_bytes.last() {
+                Some((most, other)) if *most > own + size => {
+                    let other = other.clone();
+                    self.remove(&other, 0);
+                }
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// Notes that all of a transfer is here, and forgets parts of others that
     /// would have gone on before it.
     pub fn complete(&mut self, peer: &str, incarnation: u64, key: u64) {
-        let Some(peer) = self.current(peer, incarnation) else {
+        if !self.is_current(peer, incarnation) {
+            return;
+        }
+        let Some(known) = self.peers.get_mut(peer) else {
             return;
         };
-        if peer.completed.len() == COMPLETED_PER_PEER {
-            peer.completed.pop_front();
+        if known.completed.len() == COMPLETED_PER_PEER {
+            known.completed.pop_front();
         }
-        peer.completed.push_back(key);
-        peer.completions += 1;
-        let completions = peer.completions;
-        let unwanted = |part: &Part| completions - part.completions >= COMPLETED_PER_PART;
-        let mut freed = 0;
-        while peer.parts.front().is_some_and(unwanted) {
-            freed += peer.drop_oldest();
+        known.completed.push_back(key);
+        known.completions += 1;
+        let completions = known.completions;
+        let unwanted = |part: &&Part| completions - part.completions >= COMPLETED_PER_PART;
+        let count = known.parts.iter().take_while(unwanted).count();
+        for _ in 0..count {
+            self.remove(peer, 0);
         }
-        self.bytes -= freed;
     }
 
     /// Takes what is here of a transfer.
     pub fn take(&mut self, now: Instant, peer: &str, incarnation: u64, key: u64) -> Found {
         self.forget_old(now);
-        let Some(peer) = self.current(peer, incarnation) else {
+        if !self.is_current(peer, incarnation) {
             return Found::Nothing;
-        };
-        if peer.completed.contains(&key) {
+        }
+        let completed = self.peers.get(peer).map(|peer| &peer.completed);
+        if completed.is_some_and(|completed| completed.contains(&key)) {
             return Found::Completed;
         }
-        match peer.take(key) {
-            Some(part) => {
-                self.bytes -= part.received.capacity();
-                Found::Part(part.received)
-            }
+        match self.remove_key(peer, key) {
+            Some(part) => Found::Part(part.received),
             None => Found::Nothing,
         }
     }
 
-    fn current(&mut self, peer: &str, incarnation: u64) -> Option<&mut Peer> {
-        let peer = self.peers.get_mut(peer);
-        peer.filter(|peer| peer.incarnation == incarnation)
+    fn is_current(&self, peer: &str, incarnation: u64) -> bool {
+        let peer = self.peers.get(peer);
+        peer.is_some_and(|peer| peer.incarnation == incarnation)
     }
-}
 
-impl Peer {
-    fn take(&mut self, key: u64) -> Option<Part> {
-        let place = self.parts.iter().position(|part| part.key == key)?;
-        let part = self.parts.remove(place)?;
-        self.bytes -= part.received.capacity();
+    fn insert(&mut self, name: &str, part: Part) {
+        let Some(peer) = self.peers.get_mut(name) else {
+            return;
+        };
+        let bytes = peer.bytes + part.received.capacity();
+        self.by_age.insert((part.since, name.to_owned(), part.key));
+        peer.parts.push_back(part);
+        self.counted(name, bytes);
+    }
+
+    fn remove_key(&mut self, name: &str, key: u64) -> Option<Part> {
+        let parts = &self.peers.get(name)?.parts;
+        let place = parts.iter().position(|part| part.key == key)?;
+        self.remove(name, place)
+    }
+
+    fn remove(&mut self, name: &str, place: usize) -> Option<Part> {
+        let peer = self.peers.get_mut(name)?;
+        let part = peer.parts.remove(place)?;
+        let bytes = peer.bytes - part.received.capacity();
+        self.by_age.remove(&(part.since, name.to_owned(), part.key));
+        self.counted(name, bytes);
         Some(part)
     }
 
-    /// Drops the oldest part and says how many bytes that frees.
-    fn drop_oldest(&mut self) -> usize {
-        let freed = self.parts.pop_front().map_or(0, |p| p.received.capacity());
-        self.bytes -= freed;
-        freed
+    /// Notes how many bytes a peer has now.
+    fn counted(&mut self, name: &str, bytes: usize) {
+        if let Some(peer) = self.peers.get_mut(name) {
+            let before = std::mem::replace(&mut peer.bytes, bytes);
+            self.bytes = self.bytes - before + bytes;
+            self.by_bytes.remove(&(before, name.to_owned()));
+            if bytes > 0 {
+                self.by_bytes.insert((bytes, name.to_owned()));
+            }
+        }
     }
 }

@@ -384,21 +384,16 @@ fn the_oldest_part_of_the_same_peer_gives_way() {
     let limits = PartialLimits {
         parts_per_peer: 2,
         bytes_per_peer: 1000,
-        bytes: 1200,
         ..PartialLimits::default()
     };
-    let part = |bytes: usize| BytesMut::from(&vec![1; bytes][..]);
     let mut partial = PartialTransfers::new(limits);
     partial.enter(now, SENDER, 1);
-    partial.enter(now, "ipn:3.0", 1);
     for key in 0..3 {
         partial.store(now, SENDER, 1, key, part(400));
     }
-    partial.store(now, "ipn:3.0", 1, 9, part(500));
     assert_eq!(partial.take(now, SENDER, 1, 0), Found::Nothing);
     assert_eq!(partial.take(now, SENDER, 1, 1), Found::Part(part(400)));
     assert_eq!(partial.take(now, SENDER, 1, 2), Found::Part(part(400)));
-    assert_eq!(partial.take(now, "ipn:3.0", 1, 9), Found::Nothing);
     assert_eq!(partial.bytes(), 0);
 }
 
@@ -427,4 +422,43 @@ fn parts_that_are_never_asked_for_do_not_pile_up() {
         assert_eq!(partial.take(now, SENDER, 1, key), Found::Nothing);
     }
     assert_eq!(most, 100_000);
+}
+
+#[test]
+fn each_peer_has_room_for_an_equal_part_whatever_others_break_off() {
+    let now = Instant::now();
+    let limits = PartialLimits {
+        bytes_per_peer: 1000,
+        bytes: 2000,
+        ..PartialLimits::default()
+    };
+    let mut partial = PartialTransfers::new(limits);
+    let peers: Vec<String> = (0..10).map(|peer| format!("ipn:{peer}.0")).collect();
+    for peer in &peers {
+        partial.enter(now, peer, 1);
+    }
+    // All but the last take all they can, again and again.
+    for key in 0..100 {
+        for peer in &peers[..9] {
+            partial.store(now, peer, 1, key, part(100));
+        }
+        assert!(partial.bytes() <= 2000);
+    }
+    for key in 0..2 {
+        partial.store(now, &peers[9], 1, key, part(100));
+    }
+    for peer in &peers[..9] {
+        partial.store(now, peer, 1, 100, part(100));
+    }
+    for key in 0..2 {
+        assert_eq!(partial.take(now, &peers[9], 1, key), Found::Part(part(100)));
+    }
+    assert!(partial.bytes() > 1700);
+    let later = now + limits.time + Duration::from_secs(1);
+    partial.enter(later, "ipn:77.0", 1);
+    assert_eq!(partial.bytes(), 0, "time has passed for all");
+}
+
+fn part(bytes: usize) -> BytesMut {
+    BytesMut::from(&vec![1; bytes][..])
 }
