@@ -64,7 +64,8 @@ impl Throttle {
     }
 }
 
-fn party(client: IpAddr) -> IpAddr {
+/// Whose an address is: its own, or its IPv6 network's of 64 bits.
+pub(crate) fn party(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() >> 64 << 64;

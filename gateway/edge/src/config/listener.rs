@@ -81,7 +81,8 @@ pub struct ListenerConfig {
     /// none, and no password is asked for.
     #[serde(default)]
     pub users: Vec<User>,
-    /// Connections at once; further ones wait to be accepted. Default 20000.
+    /// Connections at once; further ones wait to be accepted. A client address
+    /// has at most 256 and half of the others. Default 20000.
     #[serde(default = "default_max_connections")]
     pub max_connections: usize,
     /// Time for the SOCKS5 handshake or an HTTP request head, in seconds.

@@ -261,6 +261,12 @@ impl Listener {
             crate::relay::abort(socket);
             return Ok(None);
         }
+        let Some(place) = place.of(address.ip()) else {
+            let reason = "it has too many connections at once";
+            gate.intake.note_refusal(address, reason);
+            crate::relay::abort(socket);
+            return Ok(None);
+        };
         let dscp = socket::syn_dscp(&socket);
         let peer = Peer { address, dscp };
         Ok(Some((socket, peer, gate.intake.clone(), place)))

@@ -1,9 +1,19 @@
-//! How many connections a listener has at once.
+//! How many connections a listener has at once, and each of its clients.
+//!
+//! A client has some in any case, and of the others no more than it leaves free:
+//! so one that opens all it can leaves half of them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
+
+use crate::throttle::party;
+
+/// Connections that a client has however many others have.
+const GUARANTEED: usize = 256;
 
 /// The places of one listener, whose number may change.
 #[derive(Debug)]
@@ -11,11 +21,16 @@ pub(super) struct Places {
     most: AtomicUsize,
     taken: AtomicUsize,
     changed: Notify,
+    /// What each client has, by address or IPv6 network.
+    clients: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// The place of one connection, which is free when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Places>);
+pub(super) struct Place {
+    places: Arc<Places>,
+    client: Option<IpAddr>,
+}
 
 impl Places {
     pub fn new(most: usize) -> Arc<Places> {
@@ -23,6 +38,7 @@ impl Places {
             most: AtomicUsize::new(most),
             taken: AtomicUsize::new(0),
             changed: Notify::new(),
+            clients: Mutex::default(),
         })
     }
 
@@ -40,14 +56,48 @@ impl Places {
             self.changed.notified().await;
         }
         self.taken.fetch_add(1, Ordering::Relaxed);
-        Place(self.clone())
+        Place {
+            places: self.clone(),
+            client: None,
+        }
+    }
+}
+
+impl Place {
+    /// The place for a client's connection, unless it has too many.
+    pub fn of(mut self, client: IpAddr) -> Option<Place> {
+        let client = party(client);
+        let taken = self.places.taken.load(Ordering::Relaxed);
+        let free = self
+            .places
+            .most
+            .load(Ordering::Relaxed)
+            .saturating_sub(taken);
+        let mut clients = self.places.clients.lock().unwrap();
+        let own = clients.get(&client).copied().unwrap_or(0);
+        let admitted = own < GUARANTEED || own - GUARANTEED < free;
+        if admitted {
+            clients.insert(client, own + 1);
+            self.client = Some(client);
+        }
+        drop(clients);
+        admitted.then_some(self)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
-        self.0.changed.notify_one();
+        if let Some(client) = self.client {
+            let mut clients = self.places.clients.lock().unwrap();
+            if let Some(own) = clients.get_mut(&client) {
+                *own -= 1;
+                if *own == 0 {
+                    clients.remove(&client);
+                }
+            }
+        }
+        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        self.places.changed.notify_one();
     }
 }
 
@@ -79,5 +129,32 @@ mod tests {
         places.set_most(2);
         assert!(!is_full(&places).await);
         drop(one);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_opens_all_it_can_leaves_places_to_the_others() {
+        let places = Places::new(2_000);
+        let greedy: IpAddr = "2001:db8::1".parse().unwrap();
+        // All of its network are one.
+        let also: IpAddr = "2001:db8::2".parse().unwrap();
+        let mut taken = Vec::new();
+        while let Some(place) = places.take().await.of(greedy) {
+            taken.push(place);
+        }
+        assert!(places.take().await.of(also).is_none());
+        assert_eq!(taken.len(), GUARANTEED + (2_000 - GUARANTEED) / 2);
+        let other: IpAddr = "192.0.2.1".parse().unwrap();
+        let mut others = Vec::new();
+        while let Some(place) = places.take().await.of(other) {
+            others.push(place);
+        }
+        assert!(others.len() >= GUARANTEED);
+        assert!(!is_full(&places).await);
+        // Room that is left again is anyone's.
+        drop(taken);
+        others.push(places.take().await.of(other).unwrap());
+        others.clear();
+        assert!(places.clients.lock().unwrap().is_empty());
+        assert_eq!(places.taken.load(Ordering::Relaxed), 0);
     }
 }
