@@ -7,15 +7,21 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use underpass_work::FastMap;
+
 use super::Agent;
+use super::config::NeighbourId;
 use super::event::Reject;
 use super::receive::Arrival;
 use super::signals::Way;
 use super::stored::WireName;
 use crate::wire::Cteb;
 
-/// Bundles that wait for their service's word at most; more are not taken.
+/// Bundles that wait for their service's word at most; more are not taken. A
+/// neighbour has some of them in any case, and of the others no more than it
+/// leaves free.
 const MOST: usize = 16_384;
+const GUARANTEED: usize = 16;
 
 /// What waits for its service's word.
 #[derive(Default)]
@@ -23,17 +29,45 @@ pub(super) struct Unconfirmed {
     next: u64,
     owed: HashMap<u64, (WireName, Way, Cteb)>,
     by_name: HashMap<WireName, u64>,
+    /// How many came from each neighbour.
+    counts: FastMap<NeighbourId, usize>,
 }
 
 impl Unconfirmed {
+    fn has_room(&self, from: NeighbourId) -> bool {
+        let own = self.counts.get(&from).copied().unwrap_or(0);
+        own < GUARANTEED || own - GUARANTEED < MOST.saturating_sub(self.owed.len())
+    }
+
+    fn insert(&mut self, ticket: u64, name: WireName, way: Way, cteb: Cteb) {
+        self.remove(ticket);
+        *self.counts.entry(way.from).or_default() += 1;
+        self.by_name.insert(name.clone(), ticket);
+        self.owed.insert(ticket, (name, way, cteb));
+    }
+
+    fn remove(&mut self, ticket: u64) -> Option<(Way, Cteb)> {
+        let (name, way, cteb) = self.owed.remove(&ticket)?;
+        self.by_name.remove(&name);
+        if let Some(count) = self.counts.get_mut(&way.from) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&way.from);
+            }
+        }
+        Some((way, cteb))
+    }
+
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Unconfirmed {
             next: _,
             owed,
             by_name,
+            counts,
         } = self;
         tell("unconfirmed bundles", owed.len());
         tell("unconfirmed bundles by name", by_name.len());
+        tell("neighbours with unconfirmed bundles", counts.len());
     }
 }
 
@@ -41,8 +75,7 @@ impl Agent {
     /// The service has made safe what came with this ticket: its custodian may
     /// forget it.
     pub fn confirm(&mut self, now: Instant, ticket: u64) {
-        if let Some((name, way, cteb)) = self.unconfirmed.owed.remove(&ticket) {
-            self.unconfirmed.by_name.remove(&name);
+        if let Some((way, cteb)) = self.unconfirmed.remove(ticket) {
             let aggregate = self.config.aggregate;
             self.signals.add(now, aggregate, way, &cteb, true);
         }
@@ -63,15 +96,12 @@ impl Agent {
             return Ok(None);
         };
         let cteb = cteb.clone();
-        if self.unconfirmed.owed.len() >= MOST {
+        if !self.unconfirmed.has_room(arrival.from) {
             return Err(Reject::NoResources);
         }
         let ticket = self.unconfirmed.next;
         self.unconfirmed.next += 1;
-        self.unconfirmed.by_name.insert(name.clone(), ticket);
-        self.unconfirmed
-            .owed
-            .insert(ticket, (name.clone(), way, cteb));
+        self.unconfirmed.insert(ticket, name.clone(), way, cteb);
         Ok(Some(ticket))
     }
 
@@ -82,9 +112,57 @@ impl Agent {
             return false;
         };
         if let Some((way, cteb)) = self.owed(arrival) {
-            let owed = (name.clone(), way, cteb.clone());
-            self.unconfirmed.owed.insert(ticket, owed);
+            let cteb = cteb.clone();
+            self.unconfirmed.insert(ticket, name.clone(), way, cteb);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stored::NameGroup;
+    use super::*;
+    use crate::wire::{CustodyDialect, Eid};
+
+    fn fill(unconfirmed: &mut Unconfirmed, from: NeighbourId) -> usize {
+        let mut taken = 0;
+        while unconfirmed.has_room(from) {
+            let ticket = unconfirmed.next;
+            unconfirmed.next += 1;
+            let group = NameGroup {
+                source: Eid::none(),
+                time: 0,
+                fragment: None,
+            };
+            let name = WireName {
+                group,
+                sequence: ticket,
+            };
+            let cteb = Cteb {
+                number: ticket,
+                sequence: 0,
+                custodian: Eid::none(),
+                dialect: CustodyDialect::Ion,
+            };
+            unconfirmed.insert(ticket, name, Way { from, via: from }, cteb);
+            taken += 1;
+        }
+        taken
+    }
+
+    #[test]
+    fn a_neighbour_whose_bundles_all_wait_leaves_room_for_the_others() {
+        let mut unconfirmed = Unconfirmed::default();
+        let greedy = fill(&mut unconfirmed, NeighbourId(10));
+        assert_eq!(greedy, GUARANTEED + (MOST - GUARANTEED) / 2);
+        assert!(fill(&mut unconfirmed, NeighbourId(11)) > GUARANTEED);
+        for other in 100..200 {
+            assert!(fill(&mut unconfirmed, NeighbourId(other)) >= GUARANTEED);
+        }
+        for ticket in 0..unconfirmed.next {
+            unconfirmed.remove(ticket);
+        }
+        unconfirmed.footprint(&mut |name, count| assert_eq!(count, 0, "{name}"));
     }
 }
