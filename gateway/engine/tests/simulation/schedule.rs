@@ -248,6 +248,11 @@ impl Schedule {
                 restarts_of(random, place, &mut faults);
             }
         }
+        // Another source than that of the rest, as for the shards below.
+        let absences = &mut Random::new(seed ^ 0x6177_6179_0000_0000);
+        if terminals > 1 && absences.chance(15) {
+            switched_off(absences, nodes.len() - 1, &mut faults);
+        }
         let pushes = plans::draw(seed, &nodes, &links, &faults);
         // Another source than that of the rest, which has its own seeds.
         let shards = &mut Random::new(seed ^ 0x7368_6172_6400_0000);
@@ -401,6 +406,25 @@ fn restarts_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fau
         back = at + random.ms(0, 4_000 / times);
         faults.push((back, Fault::Start { node }));
     }
+}
+
+/// A vehicle is switched off for most of the time, unless it restarts anyway.
+fn switched_off(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
+    let of_node = |(_, fault): &(Duration, Fault)| {
+        let at = match fault {
+            Fault::Stop { node, .. } | Fault::Start { node } => Some(*node),
+            Fault::DiskFails { node, .. } | Fault::DiskMended { node } => Some(*node),
+            _ => None,
+        };
+        at == Some(node)
+    };
+    if faults.iter().any(of_node) {
+        return;
+    }
+    let how = HowStopped::InOrder;
+    let dice = random.next();
+    faults.push((random.ms(0, 3_000), Fault::Stop { node, how, dice }));
+    faults.push((random.ms(15_000, 19_000), Fault::Start { node }));
 }
 
 /// A disk is full, or broken, for a time.
