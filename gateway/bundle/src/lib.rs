@@ -33,7 +33,7 @@ pub mod wire;
 pub use agent::{
     Agent, Amount, BundleId, BundleInfo, ClassFigures, Common, Config, CustodyFigures,
     CustodyTimer, Decoded, Decoder, DeleteReason, Delivery, DuplicateLimits, Event, Forgery,
-    Limits, NeighbourId, Note, Offer, Passed, Quota, Reject, Relaying, ReportRequest, Route,
-    Routes, Send, SendError, Sharding, destination_of,
+    Limits, NeighbourFigures, NeighbourId, Note, Offer, Passed, Quota, Reject, Relaying,
+    ReportRequest, Route, Routes, Send, SendError, Sharding, destination_of,
 };
 pub use store::{DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent};

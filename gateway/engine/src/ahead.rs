@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use underpass_bundle::BundleId;
+use underpass_bundle::{BundleId, NeighbourId};
 use underpass_cla::BUNDLE_OVERHEAD_BYTES;
 use underpass_streams::Flow;
 use underpass_work::each;
@@ -27,7 +27,7 @@ const STEP_BYTES: u64 = 64 << 10;
 /// ... at each of so many ages: 2.9 MB in 45 s.
 const AGES_PER_STEP: u64 = 4;
 
-/// This part of the store at most (n/8) is for what is read beyond credit:
+/// This part of what the store has for a neighbour at most (n/8) is for what is read beyond credit:
 /// the rest is for what others have in custody here.
 const STORE_EIGHTHS: u64 = 6;
 
@@ -89,9 +89,9 @@ impl Engine {
             return;
         }
         self.ahead.at = Some(now + AGE);
-        let share = self.share_beyond_credit();
         let neighbours: Vec<u64> = self.ahead.ages.keys().copied().collect();
         for neighbour in neighbours {
+            let share = self.share_beyond_credit(neighbour);
             let ages = self.ahead.ages.entry(neighbour).or_default();
             *ages += 1;
             let beyond = (ages.div_ceil(AGES_PER_STEP) * STEP_BYTES).min(share);
@@ -102,11 +102,13 @@ impl Engine {
         }
     }
 
-    /// What one stream may have in the store beyond its credit.
-    fn share_beyond_credit(&self) -> u64 {
-        let store = self.config.agent.store_bytes / self.sharding.count as u64;
-        let store = store / 8 * STORE_EIGHTHS;
-        store / (self.peers.stream_count() as u64).max(1)
+    /// What one stream by way of a neighbour may have in the store beyond its
+    /// credit.
+    fn share_beyond_credit(&self, neighbour: u64) -> u64 {
+        let store = self.agent.most_bytes(NeighbourId(neighbour)) / 8 * STORE_EIGHTHS;
+        let peers = self.ways.peers_behind(neighbour);
+        let streams = each(peers).filter_map(|peer| Some(self.peers.get(peer)?.stream_count()));
+        store / streams.sum::<usize>().max(1) as u64
     }
 
     /// The nodes by way of a neighbour that streams lead to.
@@ -154,7 +156,11 @@ impl Engine {
         let receiver = self.peers.get(peer).and_then(|s| s.peer_incarnation());
         // Where the store has no room, bytes wait and slow their source. What
         // has to be said of them needs room as well.
-        while let free = self.agent.free_bytes().saturating_sub(self.least_free())
+        let to = NeighbourId(self.neighbour_to(peer));
+        while let free = self
+            .agent
+            .free_bytes(to)
+            .saturating_sub(self.least_free(to))
             && free > 0
             && let limit = usize::try_from(most.min(free)).unwrap_or(usize::MAX)
             && let sealed = self.change_run(key, |mux| mux.seal_ahead(key.id, limit))

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use thiserror::Error;
 use underpass_bundle::{
-    self as bundle, Agent, BundleId, BundleInfo, CustodyFigures, MemoryStore, Passed, Sharding,
-    Store,
+    self as bundle, Agent, BundleId, BundleInfo, CustodyFigures, MemoryStore, NeighbourFigures,
+    NeighbourId, Passed, Sharding, Store,
 };
 use underpass_cla::{Class, SessionId, Transfer};
 use underpass_scheduler::{self as scheduler, LinkScheduler};
@@ -281,6 +281,11 @@ impl Engine {
     /// Tells the engine the time of day: DTN time, ms since 2000-01-01 UTC.
     pub fn set_clock(&mut self, now: Instant, dtn_time_ms: u64) {
         self.agent.set_clock(now, dtn_time_ms);
+    }
+
+    /// What waits in the store for each neighbour.
+    pub fn custody_by_neighbour(&self) -> BTreeMap<NeighbourId, NeighbourFigures> {
+        self.agent.custody_by_neighbour()
     }
 
     /// The store's figures.

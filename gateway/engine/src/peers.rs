@@ -28,8 +28,6 @@ struct Known {
     neighbour: u64,
     /// In which classes it waits.
     waits: Places,
-    /// How many streams it has.
-    count: usize,
     /// When its streams are to be looked at for what has expired.
     due: Option<Instant>,
 }
@@ -58,8 +56,6 @@ pub(crate) struct Peers {
     /// For streams of classes that are not configured here.
     default_class: Class,
     known: FastMap<u64, Known>,
-    /// Sum of their counts.
-    stream_count: usize,
     /// Their dues, in order.
     times: BTreeSet<(Instant, u64)>,
     /// By neighbour and class.
@@ -83,7 +79,6 @@ impl Peers {
             classes,
             default_class,
             known: FastMap::default(),
-            stream_count: 0,
             times: BTreeSet::new(),
             turns: FastMap::default(),
             opened: BTreeSet::new(),
@@ -99,7 +94,6 @@ impl Peers {
             classes: _,
             default_class: _,
             known,
-            stream_count,
             times,
             turns,
             opened,
@@ -112,7 +106,6 @@ impl Peers {
         known
             .values()
             .for_each(|known| known.streams.footprint(tell));
-        tell("counted streams", *stream_count);
         tell("peers by time", times.len());
         tell("neighbours and classes", turns.len());
         let waiting = turns.values().map(|turns| turns.waiting.len());
@@ -135,7 +128,6 @@ impl Peers {
             streams,
             neighbour,
             waits: 0,
-            count: 0,
             due: None,
         };
         self.known.insert(peer, known);
@@ -162,11 +154,6 @@ impl Peers {
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Peer)> {
         let known = self.known.iter();
         known.map(|(peer, known)| (*peer, &known.streams))
-    }
-
-    /// Streams with all nodes.
-    pub fn stream_count(&self) -> usize {
-        self.stream_count
     }
 
     /// Changes the streams with a node; what then happens to them is told by
@@ -231,8 +218,6 @@ impl Peers {
         let waits = classes.filter(|(_, class)| known.streams.has_pending(**class));
         let waits = waits.fold(0, |waits, (place, _)| waits | 1 << place);
         let before = std::mem::replace(&mut known.waits, waits);
-        let count = known.streams.stream_count();
-        self.stream_count = self.stream_count - std::mem::replace(&mut known.count, count) + count;
         let due = known.streams.next_timeout();
         let was_due = std::mem::replace(&mut known.due, due);
         if was_due != due {
@@ -397,8 +382,6 @@ mod tests {
 
     /// What is noted of all peers, against their streams.
     fn check(peers: &Peers, behind: impl Fn(u64) -> u64) {
-        let counts = peers.iter().map(|(_, streams)| streams.stream_count());
-        assert_eq!(peers.stream_count(), counts.sum::<usize>());
         let dues = peers.known.iter();
         let dues = dues.filter_map(|(peer, known)| Some((known.due?, *peer)));
         assert_eq!(peers.times, dues.collect());

@@ -21,7 +21,9 @@ const LEAST_PAYLOAD_BYTES: u64 = 512;
 /// this part (1/n) of it is free, lest bundles become ever smaller.
 const STORE_PART: u64 = 8;
 
-/// How soon a hop that waits for room in the store looks for it again.
+/// How soon hops that wait for room in the store look for it again, and how
+/// many of them at once.
+const FED_AT_ONCE: usize = 8;
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(20);
 
 impl Engine {
@@ -180,10 +182,11 @@ impl Engine {
             return None;
         }
         while let Some(peer) = self.peers.next(neighbour, class) {
-            let free = self.agent.free_bytes_of(class);
+            let to = NeighbourId(neighbour);
+            let free = self.agent.free_bytes_of(to, class);
             let least = match class == Class::SIGNALLING {
                 true => LEAST_PAYLOAD_BYTES,
-                false => self.least_free(),
+                false => self.least_free(to),
             };
             let room = free >= least.min(wanted);
             let limit = usize::try_from(wanted.min(free)).unwrap_or(usize::MAX);
@@ -213,6 +216,7 @@ impl Engine {
                 Some(Sealed::Withheld(flow)) => self.let_leave(peer, flow),
                 None if !room => {
                     self.starved.insert(hop);
+                    self.agent.await_room(to);
                     return None;
                 }
                 // Frames may lose their reason while they wait.
@@ -230,16 +234,27 @@ impl Engine {
         None
     }
 
-    pub(crate) fn least_free(&self) -> u64 {
-        (self.agent.burst_bytes() / STORE_PART).max(LEAST_PAYLOAD_BYTES)
+    pub(crate) fn least_free(&self, neighbour: NeighbourId) -> u64 {
+        (self.agent.burst_bytes(neighbour) / STORE_PART).max(LEAST_PAYLOAD_BYTES)
     }
 
-    /// Lets hops that wait for room in the store seal again, in turn, as long
-    /// as there is any.
+    /// Lets hops that wait for room in the store seal again, in turn. Those
+    /// whose neighbours have taken something are woken at once; that others have
+    /// left room is found by looking.
     pub(crate) fn feed(&mut self, now: Instant) {
-        self.feed_hops(now);
-        // Room that another engine of the node frees is found by looking.
-        self.feed_at = match self.starved.is_empty() || self.sharding.count == 1 {
+        for _ in each(0..self.starved.len().min(FED_AT_ONCE)) {
+            let behind = self.starved.range((Excluded(self.last_fed), Unbounded));
+            let Some(hop) = behind.chain(&self.starved).next().copied() else {
+                break;
+            };
+            self.last_fed = hop;
+            if self.has_room_again(hop) {
+                self.starved.remove(&hop);
+                self.leaves_changed(hop);
+                self.pump(now);
+            }
+        }
+        self.feed_at = match self.starved.is_empty() {
             true => None,
             false => self
                 .feed_at
@@ -248,20 +263,11 @@ impl Engine {
         };
     }
 
-    fn feed_hops(&mut self, now: Instant) {
-        for _ in each(0..self.starved.len()) {
-            if self.agent.free_bytes() < self.least_free() {
-                return;
-            }
-            let behind = self.starved.range((Excluded(self.last_fed), Unbounded));
-            let Some(hop) = behind.chain(&self.starved).next().copied() else {
-                return;
-            };
-            self.starved.remove(&hop);
-            self.last_fed = hop;
-            self.leaves_changed(hop);
-            self.pump(now);
-        }
+    fn has_room_again(&self, hop: HopId) -> bool {
+        self.hops.get(&hop).is_none_or(|hop| {
+            let to = NeighbourId(hop.config.neighbour);
+            self.agent.free_bytes(to) >= self.least_free(to)
+        })
     }
 
     fn originate(

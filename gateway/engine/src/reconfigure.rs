@@ -60,6 +60,7 @@ impl Engine {
         self.agent.set_limits(bundle::Limits {
             store_bytes: agent.store_bytes,
             store_bundles: agent.store_bundles,
+            guaranteed_percent: agent.guaranteed_percent,
             foreign_lifetime: agent.foreign_lifetime,
             hop_limit: agent.hop_limit,
         });

@@ -34,9 +34,11 @@ pub(crate) struct NodeParts {
 
 impl NodeParts {
     pub fn new(config: &EngineConfig, shards: usize) -> Result<NodeParts, EngineError> {
+        let mut agent = config.agent.clone();
+        agent.routes = config.bundle_routes();
         Ok(NodeParts {
             beam: Arc::new(Beam::new(&config.scheduler)?),
-            agents: bundle::Common::new(&config.agent, shards),
+            agents: bundle::Common::new(&agent, shards),
         })
     }
 

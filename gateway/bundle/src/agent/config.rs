@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use underpass_backoff::Backoff;
 
+use super::accounts::Division;
 use super::authority::Relaying;
+use super::quota::Amount;
 use crate::wire::{CodePoints, CrcKind, DecodeLimits, names_node};
 
 /// A node that a CL session reaches, by its `ipn` node number.
@@ -131,6 +133,9 @@ pub struct Config {
     pub store_bytes: u64,
     /// Bundles stored in all, and, apart from these, waiting for their service.
     pub store_bundles: usize,
+    /// The part of both that is guaranteed to the neighbours which the routes
+    /// name, in equal shares.
+    pub guaranteed_percent: u8,
     /// Whether custody is taken of other nodes' bundles at all.
     pub accept_custody: bool,
     /// Bounds of the duplicate memory.
@@ -150,6 +155,21 @@ pub struct Config {
 }
 
 impl Config {
+    pub(super) fn division(&self) -> Division {
+        Division {
+            most: Amount {
+                bytes: self.store_bytes,
+                bundles: self.store_bundles as u64,
+            },
+            guaranteed_percent: self.guaranteed_percent,
+        }
+    }
+
+    /// The neighbours that routes lead to.
+    pub(super) fn neighbours(&self) -> BTreeSet<NeighbourId> {
+        self.routes.iter().map(|route| route.neighbour).collect()
+    }
+
     /// A node's configuration with the defaults.
     pub fn new(node: u64, run_nonce: u64) -> Config {
         Config {
@@ -165,6 +185,7 @@ impl Config {
             hop_limit: 32,
             store_bytes: 256 << 20,
             store_bundles: 65_536,
+            guaranteed_percent: 50,
             accept_custody: true,
             duplicates: DuplicateLimits::default(),
             decode: DecodeLimits::default(),

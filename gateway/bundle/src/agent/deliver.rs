@@ -38,7 +38,7 @@ impl Agent {
             return Ok(());
         }
         let bytes = arrival.bundle.payload.len() as u64;
-        let room = self.common.quota.reserve_undelivered(bytes);
+        let room = self.usage.reserve_undelivered(bytes);
         let room = room.ok_or(Reject::NoResources)?;
         let ticket = self.await_confirmation(&arrival, service, &name)?;
         if named {
@@ -74,7 +74,7 @@ impl Agent {
     }
 
     pub(super) fn push_delivery(&mut self, delivery: Delivery, room: Reservation) {
-        self.share.keep(room);
+        self.usage.keep_undelivered(room);
         self.events.push_back(Event::Deliver(delivery));
     }
 

@@ -11,6 +11,7 @@ use underpass_work::each;
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::BundleId;
+use super::quota::Amount;
 use super::stored::{Phase, StoredBundle};
 use crate::wire::Eid;
 
@@ -25,6 +26,16 @@ pub struct CustodyFigures {
     pub bundles: usize,
     /// By class.
     pub classes: BTreeMap<Class, ClassFigures>,
+}
+
+/// Bundles that wait for one neighbour, as the quota counts them, those included
+/// that come from other agents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeighbourFigures {
+    /// What is stored.
+    pub used: Amount,
+    /// What has room whatever others have.
+    pub guaranteed: Amount,
 }
 
 /// Bundles of one class.
@@ -141,11 +152,18 @@ impl Agent {
         };
         let classes = each(&self.tally.classes);
         CustodyFigures {
-            used_bytes: self.share.stored().bytes,
-            undelivered_bytes: self.share.undelivered().bytes,
+            used_bytes: self.usage.stored().bytes,
+            undelivered_bytes: self.usage.undelivered().bytes,
             bundles: self.bundles.len(),
             classes: classes.map(|(class, of)| (*class, figures(of))).collect(),
         }
+    }
+
+    /// What waits for each neighbour of this agent that routes lead to.
+    pub fn custody_by_neighbour(&self) -> BTreeMap<NeighbourId, NeighbourFigures> {
+        each(self.usage.of_neighbours())
+            .filter(|(neighbour, _)| self.sharding.has(*neighbour))
+            .collect()
     }
 
     /// At most `limit` stored bundles, oldest first, from behind `after` on.

@@ -16,7 +16,7 @@ impl Agent {
             config: _,
             sharding: _,
             common: _,
-            share,
+            usage,
             routes,
             admin: _,
             store,
@@ -43,6 +43,7 @@ impl Agent {
             reports: _,
             events,
             woken,
+            without_room,
         } = self;
         routes.footprint(tell);
         store.footprint(tell);
@@ -69,7 +70,8 @@ impl Agent {
         tell("expiries", expiries.len());
         tell("pauses", pauses.len());
         tell("bundle events", events.len());
-        tell("undelivered bundles", share.undelivered().bundles as usize);
+        usage.footprint(tell);
         tell("woken neighbours", woken.len());
+        tell("neighbours without room", without_room.len());
     }
 }

@@ -141,7 +141,7 @@ impl Agent {
                 note: None,
                 last: false,
             };
-            let room = self.common.quota.reserve_anyway(bytes);
+            let room = self.usage.reserve_anyway(via, bytes);
             self.originate(now, draft, room);
         }
     }

@@ -127,7 +127,7 @@ impl Agent {
             payload,
             // The bundle is in the quota already: no store is too full to let
             // it go where it can be sent.
-            room: self.common.quota.reserve_anyway(stored.bytes),
+            room: self.usage.reserve_anyway(stored.neighbour, stored.bytes),
             owed: Some(Owed {
                 shard: self.sharding.own,
                 to: Party::Keeper(id),

@@ -1,5 +1,6 @@
 //! The bundle protocol agent: one state machine, one verb per file.
 
+mod accounts;
 mod authority;
 mod config;
 mod confirming;
@@ -42,7 +43,7 @@ pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
 pub use event::{
     BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,
 };
-pub use figures::{BundleInfo, ClassFigures, CustodyFigures};
+pub use figures::{BundleInfo, ClassFigures, CustodyFigures, NeighbourFigures};
 pub use passing::Passed;
 pub use quota::{Amount, Quota};
 pub use receive::{Decoded, Decoder};
@@ -54,6 +55,7 @@ pub use stored_record::destination_of;
 
 use crate::store::{MemoryStore, Store};
 use crate::wire::{Eid, ipn, names_node};
+use accounts::Purpose;
 use confirming::Unconfirmed;
 use figures::Tally;
 use leaving::Leaving;
@@ -62,7 +64,7 @@ use names::{Bundles, Names};
 use neighbour::{Neighbour, Queue};
 use order::Ordered;
 use passing::Owed;
-use quota::{Reservation, Share};
+use quota::{Reservation, Usage};
 use report::ReportRate;
 use signals::Signals;
 use stored::{NameGroup, Phase};
@@ -81,7 +83,7 @@ pub struct Agent {
     sharding: Sharding,
     common: Common,
     /// What it uses of the node's quota.
-    share: Share,
+    usage: Usage,
     routes: Routes,
     admin: Eid,
     store: Box<dyn Store>,
@@ -115,6 +117,8 @@ pub struct Agent {
     reports: ReportRate,
     events: VecDeque<Event>,
     woken: BTreeSet<(NeighbourId, Option<Class>)>,
+    /// Those that are woken when something of theirs is gone.
+    without_room: BTreeSet<NeighbourId>,
 }
 
 impl Agent {
@@ -144,7 +148,7 @@ impl Agent {
         common.begin_ids_at(store.first_free_id());
         Agent {
             sharding,
-            share: Share::new(Arc::clone(&common.quota)),
+            usage: Usage::new(Arc::clone(&common.quota)),
             common,
             admin: ipn(config.node, 0),
             routes: Routes::new(&config.routes),
@@ -171,6 +175,7 @@ impl Agent {
             reports: ReportRate::new(config.status_reports_per_s, sharding),
             events: VecDeque::new(),
             woken: BTreeSet::new(),
+            without_room: BTreeSet::new(),
             config,
         }
     }
@@ -188,59 +193,91 @@ impl Agent {
         }
         let event = self.events.pop_front()?;
         if let Event::Deliver(delivery) = &event {
-            self.share.free_undelivered(delivery.payload.len() as u64);
+            self.usage.free_undelivered(delivery.payload.len() as u64);
         }
         Some(event)
     }
 
-    /// Whether a payload of so many bytes has room, to be sent or relayed.
+    /// Whether a payload of so many bytes may have room, to be sent or relayed
+    /// to some neighbour.
     pub fn room(&self, bytes: u64) -> bool {
-        self.common.quota.has_room(bytes) && bytes <= self.store.free_bytes()
+        self.usage.has_room(bytes) && bytes <= self.store.free_bytes()
     }
 
-    /// Room for a payload with one of the node's agents.
-    fn reserve(&self, shard: usize, bytes: u64) -> Option<Reservation> {
-        let storable = match shard == self.sharding.own {
+    /// What the store of the agent that has a neighbour can take, bytes.
+    fn storable(&self, via: NeighbourId) -> u64 {
+        match self.sharding.has(via) {
             true => self.store.free_bytes(),
-            false => self.common.storable(shard),
-        };
-        let room = (bytes <= storable).then(|| self.common.quota.reserve(bytes));
+            false => self.common.storable(self.sharding.shard_of(via)),
+        }
+    }
+
+    /// Room for a payload that goes by a neighbour of one of the node's agents.
+    fn reserve(&self, via: NeighbourId, bytes: u64) -> Option<Reservation> {
+        let room =
+            (bytes <= self.storable(via)).then(|| self.usage.reserve(via, bytes, Purpose::Bundle));
         room.flatten()
     }
 
     /// Room for a payload that this node sends in a class.
-    fn reserve_to_send(&self, bytes: u64, class: Class) -> Option<Reservation> {
+    fn reserve_to_send(&self, via: NeighbourId, bytes: u64, class: Class) -> Option<Reservation> {
         let short = class == Class::SIGNALLING && bytes <= SHORT_BYTES;
-        let beyond = || self.common.quota.reserve_beyond(bytes);
-        let room = self.reserve(self.sharding.own, bytes);
+        let beyond = || self.usage.reserve(via, bytes, Purpose::Emptying);
+        let room = self.reserve(via, bytes);
         room.or_else(|| short.then(beyond).flatten())
     }
 
     /// As [`Agent::free_bytes`], for what this node sends in a class.
-    pub fn free_bytes_of(&self, class: Class) -> u64 {
-        let least = match class == Class::SIGNALLING && self.common.quota.has_room_beyond() {
+    pub fn free_bytes_of(&self, via: NeighbourId, class: Class) -> u64 {
+        let short = || {
+            let purpose = Purpose::Emptying;
+            self.usage.has_room_for(via, SHORT_BYTES, purpose)
+        };
+        let least = match class == Class::SIGNALLING && short() {
             true => SHORT_BYTES,
             false => 0,
         };
-        self.free_bytes().max(least)
+        self.free_bytes(via).max(least)
     }
 
-    /// The largest payload that has room, to be sent or relayed, bytes.
-    pub fn free_bytes(&self) -> u64 {
-        let free = self.common.quota.free_bytes();
+    /// The largest payload that has room, to be sent or relayed by way of a
+    /// neighbour, bytes.
+    pub fn free_bytes(&self, via: NeighbourId) -> u64 {
+        let free = self.usage.free_bytes(via);
         free.min(self.store.free_bytes())
     }
 
-    /// The most bytes that ever have room at once.
-    pub fn burst_bytes(&self) -> u64 {
-        self.config.store_bytes.min(self.store.burst_bytes())
+    /// Has [`Event::Woken`] follow once something is gone that was stored for a
+    /// neighbour.
+    pub fn await_room(&mut self, via: NeighbourId) {
+        self.without_room.insert(via);
+    }
+
+    /// Something is stored for a neighbour no more.
+    fn free(&mut self, via: NeighbourId, bytes: u64) {
+        self.usage.free(via, bytes);
+        if self.without_room.remove(&via) {
+            self.woken.insert((via, None));
+        }
+    }
+
+    /// The most bytes that ever have room at once by way of a neighbour, while
+    /// other neighbours have what they have now.
+    pub fn burst_bytes(&self, via: NeighbourId) -> u64 {
+        self.usage.most_bytes(via).min(self.store.burst_bytes())
+    }
+
+    /// The most bytes that can be stored for a neighbour, while others have what
+    /// they have now.
+    pub fn most_bytes(&self, via: NeighbourId) -> u64 {
+        self.usage.most_bytes(via)
     }
 
     /// Whether a payload of so many bytes can wait for its service. This room
     /// is apart from the store: two nodes whose stores are full of bundles for
     /// each other must still be able to take them in.
     pub fn delivery_room(&self, bytes: u64) -> bool {
-        self.common.quota.has_room_undelivered(bytes)
+        self.usage.has_room_undelivered(bytes)
     }
 
     /// The next deadline: call [`Agent::handle_timeout`] then.

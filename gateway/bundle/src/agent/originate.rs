@@ -61,12 +61,12 @@ impl Agent {
         if node == self.config.node {
             return self.send_to_itself(now, send, service, bytes);
         }
-        let room = self.reserve_to_send(bytes, send.class);
-        let room = room.ok_or(SendError::NoRoom)?;
         let (via, _) = self
             .route(node)
             .filter(|(via, _)| self.sharding.has(*via))
             .ok_or(SendError::NoRoute)?;
+        let room = self.reserve_to_send(via, bytes, send.class);
+        let room = room.ok_or(SendError::NoRoom)?;
         let (report_to, reports) = match &send.reports {
             Some(request) => (request.to.clone(), report_flags(request)),
             None => (Eid::none(), Flags::empty()),
@@ -152,7 +152,7 @@ impl Agent {
         if !self.config.services.contains(&service) {
             return Err(SendError::NoRoute);
         }
-        let room = self.common.quota.reserve_undelivered(bytes);
+        let room = self.usage.reserve_undelivered(bytes);
         let room = room.ok_or(SendError::NoRoom)?;
         let id = self.common.new_id();
         let payload = match <[Bytes; 1]>::try_from(send.payload) {

@@ -167,20 +167,23 @@ impl Agent {
 
     /// Asks another agent for a bundle for which there is no room: if it is in
     /// custody, its custodian may forget it, or both stores could stay full.
-    pub(super) fn ask(&mut self, shard: usize, name: WireName, owed: Option<Owed>) {
+    /// Whether it is asked, and the custodian signalled to once it has answered.
+    pub(super) fn ask(&mut self, shard: usize, name: WireName, owed: Option<Owed>) -> bool {
         let Some(Owed {
             shard: own,
             to: Party::Custodian(way, cteb),
         }) = owed
         else {
-            return;
+            return false;
         };
-        if self.asked < MOST_ASKED {
+        let asks = self.asked < MOST_ASKED;
+        if asks {
             self.asked += 1;
             let to = Party::Asker(way, cteb);
             let owed = Owed { shard: own, to };
             self.pass(shard, Message::Question(Box::new(name), owed));
         }
+        asks
     }
 
     /// Tells who waits for a bundle what has become of it.
@@ -198,9 +201,8 @@ impl Agent {
             }
             Party::Asker(way, cteb) => {
                 self.asked -= 1;
-                if outcome.is_ok() {
-                    self.signals.add(now, aggregate, way, &cteb, true);
-                }
+                self.signals
+                    .add(now, aggregate, way, &cteb, outcome.is_ok());
             }
             Party::Keeper(id) => self.passed_on(now, id, outcome),
         }

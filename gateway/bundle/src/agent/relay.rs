@@ -7,6 +7,7 @@ use bp7::administrative_record::RECEIVED_BUNDLE;
 use bytes::Bytes;
 
 use super::Agent;
+use super::accounts::Purpose;
 use super::authority::Forgery;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Reject};
@@ -70,11 +71,18 @@ impl Agent {
             self.answer_again(now, &arrival.name(), owed);
             return Ok(());
         }
-        let Some(room) = self.reserve_to_relay(&arrival, shard) else {
-            if !here && custody {
-                self.ask(shard, arrival.name(), owed);
+        let Some(room) = self.reserve_to_relay(&arrival, via) else {
+            let asked = !here && custody && self.ask(shard, arrival.name(), owed);
+            let bytes = arrival.bundle.payload.len() as u64;
+            if self.owed(&arrival).is_none() || bytes > self.storable(via) {
+                return Err(Reject::NoResources);
             }
-            return Err(Reject::NoResources);
+            // Custody is refused, so that this bundle alone is sent later: the
+            // neighbour may have others, for which there is room.
+            if !asked {
+                self.signal(now, &arrival, false);
+            }
+            return Ok(());
         };
         let onward = Onward {
             stored: stored_of(&arrival, now, via, custody, hop_count),
@@ -91,12 +99,12 @@ impl Agent {
 
     /// Room for a bundle for another node. Administrative records may exceed
     /// the store: the signals among them empty stores.
-    fn reserve_to_relay(&self, arrival: &Arrival, shard: usize) -> Option<Reservation> {
+    fn reserve_to_relay(&self, arrival: &Arrival, via: NeighbourId) -> Option<Reservation> {
         let bytes = arrival.bundle.payload.len();
         let record = arrival.bundle.is_administrative() && bytes <= MAX_RECORD_BYTES;
         match record {
-            true => self.common.quota.reserve_beyond(bytes as u64),
-            false => self.reserve(shard, bytes as u64),
+            true => self.usage.reserve(via, bytes as u64, Purpose::Emptying),
+            false => self.reserve(via, bytes as u64),
         }
     }
 

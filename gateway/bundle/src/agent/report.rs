@@ -116,7 +116,7 @@ impl Agent {
         let Some((via, _)) = self.route_of_any(node) else {
             return;
         };
-        if node == self.config.node || !self.room(0) || !self.reports.allows(now) {
+        if node == self.config.node || !self.reports.allows(now) {
             return;
         }
         let timed = flags.contains(Flags::BUNDLE_REQUEST_STATUS_TIME);
@@ -129,8 +129,7 @@ impl Agent {
             timed.then_some(time),
         );
         let payload = encode_status_report(report);
-        let shard = self.sharding.shard_of(via);
-        let Some(room) = self.reserve(shard, payload.len() as u64) else {
+        let Some(room) = self.reserve(via, payload.len() as u64) else {
             return;
         };
         let draft = Draft {
@@ -148,6 +147,7 @@ impl Agent {
             note: None,
             last: false,
         };
+        let shard = self.sharding.shard_of(via);
         match shard == self.sharding.own {
             true => drop(self.originate(now, draft, room)),
             false => self.pass(shard, Message::Draft(Box::new(draft), room)),

@@ -1,6 +1,5 @@
 //! Routes and limits that change while bundles are stored.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use super::Agent;
@@ -18,6 +17,9 @@ pub struct Limits {
     pub store_bytes: u64,
     /// Bundles stored in all, as [`super::Config::store_bundles`].
     pub store_bundles: usize,
+    /// The part of both that is guaranteed, as
+    /// [`super::Config::guaranteed_percent`].
+    pub guaranteed_percent: u8,
     /// For how long others' bundles are kept at most.
     pub foreign_lifetime: Duration,
     /// Hops a bundle of this node may take.
@@ -28,10 +30,10 @@ impl Agent {
     /// Sets the limits for what comes from now on. What is stored already
     /// stays, even if it exceeds them.
     pub fn set_limits(&mut self, limits: Limits) {
-        let quota = &self.common.quota;
-        quota.set_limits(limits.store_bytes, limits.store_bundles);
         self.config.store_bytes = limits.store_bytes;
         self.config.store_bundles = limits.store_bundles;
+        self.config.guaranteed_percent = limits.guaranteed_percent;
+        self.usage.set_limits(self.config.division());
         self.config.foreign_lifetime = limits.foreign_lifetime;
         self.config.hop_limit = limits.hop_limit;
     }
@@ -50,8 +52,8 @@ impl Agent {
         self.routes = Routes::new(&routes);
         self.config.routes = routes;
         self.config.relaying = relaying;
-        let routes = self.config.routes.iter();
-        let routed: HashSet<NeighbourId> = routes.map(|route| route.neighbour).collect();
+        let routed = self.config.neighbours();
+        self.usage.set_neighbours(routed.clone());
         for (id, neighbour) in &mut self.neighbours {
             neighbour.routed = routed.contains(id);
             if !neighbour.routed {
@@ -105,6 +107,11 @@ impl Agent {
             Phase::AwaitingEarlier | Phase::Withheld | Phase::Ending(_)
         );
         let (expires, before, number) = (stored.expires, stored.neighbour, stored.number);
+        let bytes = stored.bytes;
+        // Even if there is no room for it.
+        let room = self.usage.reserve_anyway(via, bytes);
+        self.usage.keep(via, room);
+        self.free(before, bytes);
         if !waits {
             self.halt(id);
             self.expiries.insert((expires, id));

@@ -64,7 +64,7 @@ impl Common {
     /// For so many agents with this configuration.
     pub fn new(config: &Config, count: usize) -> Common {
         Common {
-            quota: Arc::new(Quota::new(config.store_bytes, config.store_bundles)),
+            quota: Arc::new(Quota::new(config.division(), config.neighbours())),
             next_id: Arc::default(),
             storable: (0..count).map(|_| u64::MAX.into()).collect(),
         }

@@ -46,7 +46,7 @@ impl Agent {
     }
 
     fn insert(&mut self, id: BundleId, stored: StoredBundle, room: Reservation) {
-        self.share.keep(room);
+        self.usage.keep(stored.neighbour, room);
         self.expiries.insert((stored.expires, id));
         self.tally.add(id, &stored);
         let (custody, withheld) = (stored.custody, stored.phase == Phase::Withheld);
@@ -109,7 +109,7 @@ impl Agent {
                 note: stored.note,
             });
         }
-        let room = self.common.quota.reserve_anyway(stored.bytes);
+        let room = self.usage.reserve_anyway(stored.neighbour, stored.bytes);
         self.insert(id, stored, room);
     }
 
@@ -296,7 +296,7 @@ impl Agent {
     pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Box<StoredBundle>> {
         self.halt(id);
         let stored = self.bundles.remove(&id)?;
-        self.share.free(stored.bytes);
+        self.free(stored.neighbour, stored.bytes);
         self.tally.remove(id, &stored);
         if stored.custody {
             self.by_name

@@ -9,4 +9,5 @@ mod names;
 mod relayed;
 mod rerouted;
 mod schedules;
+mod shares;
 mod terminals;

@@ -130,6 +130,7 @@ fn a_full_quota_does_not_keep_bundles_from_leaving() {
         agent.set_limits(underpass_bundle::Limits {
             store_bytes: 1,
             store_bundles: 1,
+            guaranteed_percent: 50,
             foreign_lifetime: Duration::from_secs(60),
             hop_limit: 3,
         });

@@ -12,4 +12,5 @@ mod reading_on;
 mod reconfiguring;
 mod scheduling;
 mod services;
+mod shares;
 mod takeover;

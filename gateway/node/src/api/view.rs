@@ -213,6 +213,23 @@ pub struct CustodyView {
     pub disk: Option<DiskView>,
     /// By class name.
     pub classes: BTreeMap<String, CustodyClassView>,
+    /// By neighbour.
+    pub neighbours: Vec<CustodyNeighbourView>,
+}
+
+/// What is stored for one neighbour.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct CustodyNeighbourView {
+    /// Its node number.
+    pub neighbour: u64,
+    /// Bundles stored.
+    pub bundles: u64,
+    /// Bytes stored, as the quota counts them.
+    pub used_bytes: u64,
+    /// Bundles that have room whatever others have.
+    pub guaranteed_bundles: u64,
+    /// Bytes that have room whatever others have.
+    pub guaranteed_bytes: u64,
 }
 
 /// The custody store on a disk.
@@ -434,6 +451,14 @@ impl ApiState {
             };
             (self.class_name(*class), view)
         });
+        let neighbours = self.shell.custody_by_neighbour().into_iter();
+        let neighbours = neighbours.map(|(neighbour, figures)| CustodyNeighbourView {
+            neighbour: neighbour.0,
+            bundles: figures.used.bundles,
+            used_bytes: figures.used.bytes,
+            guaranteed_bundles: figures.guaranteed.bundles,
+            guaranteed_bytes: figures.guaranteed.bytes,
+        });
         let config = self.config.get();
         let custody = &config.custody;
         CustodyView {
@@ -446,6 +471,7 @@ impl ApiState {
             },
             disk: self.custody.as_ref().map(|disk| disk.figures().into()),
             classes: classes.collect(),
+            neighbours: neighbours.collect(),
         }
     }
 }

@@ -55,6 +55,7 @@ impl Change {
             ["custody", key] => [
                 "quota_bytes",
                 "quota_bundles",
+                "guaranteed_percent",
                 "foreign_lifetime_s",
                 "hop_limit",
             ]
@@ -335,6 +336,7 @@ mod tests {
             ("", "edge.dial.deny_ports = [25]", true),
             ("", "edge.dial.origin_source = 'client'", false),
             ("", "custody.quota_bytes = 5000000", true),
+            ("", "custody.guaranteed_percent = 80", true),
             ("", "custody.dir = '/x'", false),
         ] {
             let changes = of(before, after);

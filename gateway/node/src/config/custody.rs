@@ -59,6 +59,10 @@ pub struct CustodyConfig {
     pub quota_bytes: u64,
     /// Bundles kept at most. Default 1000000.
     pub quota_bundles: usize,
+    /// The part of both that is guaranteed to the neighbours, in equal shares,
+    /// percent; the rest is for all, and none takes more of it than it leaves.
+    /// Default 50.
+    pub guaranteed_percent: u8,
     /// Shape of the custody signals sent; both are understood. ion or bplib.
     /// Default ion.
     pub dialect: CustodyDialect,
@@ -84,6 +88,7 @@ impl Default for CustodyConfig {
             write_behind_ms: 250,
             quota_bytes: 1 << 30,
             quota_bundles: 1_000_000,
+            guaranteed_percent: 50,
             dialect: CustodyDialect::Ion,
             aggregate_ms: 100,
             lifetime_s: 7_200,
@@ -129,6 +134,9 @@ impl CustodyConfig {
         }
         if self.quota_bundles < 64 {
             problems.push("custody.quota_bundles: must be at least 64".to_owned());
+        }
+        if self.guaranteed_percent > 100 {
+            problems.push("custody.guaranteed_percent: must be 0 to 100".to_owned());
         }
         if self.lifetime_s == 0 {
             problems.push("custody.lifetime_s = 0: bundles would expire at once".to_owned());

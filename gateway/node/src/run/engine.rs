@@ -86,6 +86,7 @@ fn agent(config: &Config) -> bundle::Config {
     agent.hop_limit = config.custody.hop_limit;
     agent.store_bytes = config.custody.quota_bytes;
     agent.store_bundles = config.custody.quota_bundles;
+    agent.guaranteed_percent = config.custody.guaranteed_percent;
     if deferred::takes_part(config) {
         agent.services.insert(underpass_deferred::wire::SERVICE);
     }

@@ -1,10 +1,11 @@
 //! What is asked of the whole node: put together from all shards, in the order
 //! and up to the limit that a node of one shard would keep.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use underpass_bundle::{BundleId, BundleInfo, CustodyFigures};
+use underpass_bundle::{BundleId, BundleInfo, CustodyFigures, NeighbourFigures, NeighbourId};
 use underpass_cla::Class;
 use underpass_engine::{Engine, HopId, HopSnapshot, PlanSnapshot, StreamEvents, StreamTotals};
 use underpass_plans::{Direction, Plan, Refused};
@@ -113,6 +114,12 @@ impl Shell {
     pub fn custody(&self, now: Instant) -> CustodyFigures {
         let each = self.read_each(|engine| engine.custody(now)).into_iter();
         each.fold(CustodyFigures::default(), sum_of)
+    }
+
+    /// What waits in the store for each neighbour.
+    pub fn custody_by_neighbour(&self) -> BTreeMap<NeighbourId, NeighbourFigures> {
+        let each = self.read_each(Engine::custody_by_neighbour);
+        each.into_iter().flatten().collect()
     }
 
     /// Whether this node still keeps a bundle: it has not been handed on.

@@ -6,7 +6,7 @@ use prometheus_client::registry::Unit;
 use underpass_cla::Class;
 
 use super::super::ApiState;
-use super::super::view::{CustodyClassView, StreamsView};
+use super::super::view::{CustodyClassView, CustodyNeighbourView, StreamsView};
 use super::families::{Families, Labels};
 
 pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
@@ -134,6 +134,31 @@ fn custody(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         "Bytes that the store may use",
         Some(&Unit::Bytes),
         [(vec![], custody.quota_bytes)],
+    )?;
+    let rows = |figure: fn(&CustodyNeighbourView) -> u64| {
+        let rows = custody.neighbours.iter();
+        rows.map(move |view| {
+            let label = ("neighbour", view.neighbour.to_string());
+            (vec![label], figure(view))
+        })
+    };
+    families.gauge(
+        "store_neighbour_bundles",
+        "Bundles that wait for a neighbour",
+        None,
+        rows(|view| view.bundles),
+    )?;
+    families.gauge(
+        "store_neighbour_used",
+        "Bytes of the store in use for a neighbour, as the quota counts them",
+        Some(&Unit::Bytes),
+        rows(|view| view.used_bytes),
+    )?;
+    families.gauge(
+        "store_neighbour_guaranteed",
+        "Bytes of the store that are guaranteed to a neighbour",
+        Some(&Unit::Bytes),
+        rows(|view| view.guaranteed_bytes),
     )
 }
 
