@@ -35,6 +35,9 @@ const TOO_MUCH: f64 = 0.05;
 /// So many drains in a row that leave half of a queue at all times show that
 /// there is none of ours in it.
 const UNMOVED: u32 = 2;
+/// What waits is no backlog unless this part of what was allowed was sent: little
+/// that waits for something else shows nothing of the link.
+const FILLED: f64 = 0.6;
 /// What may be on its way beyond the link's own product while a queue is
 /// drained.
 const SLACK: Duration = Duration::from_millis(5);
@@ -219,7 +222,7 @@ impl Estimator {
             return;
         };
         let window = self.window(now);
-        let Some(mut view) = self.view(now, base, window) else {
+        let Some(mut view) = self.view(now, base, window, reading.allowed_bps) else {
             return;
         };
         if reading.shared_queue.is_some() {
@@ -277,7 +280,13 @@ impl Estimator {
     }
 
     /// What the last window shows; `None` until there is one.
-    fn view(&self, now: Instant, base: Duration, window: Duration) -> Option<View> {
+    fn view(
+        &self,
+        now: Instant,
+        base: Duration,
+        window: Duration,
+        allowed_bps: Option<u64>,
+    ) -> Option<View> {
         let (arrivals, since) = self.history.arrivals(now, window)?;
         let least_rtt = self.history.least_rtt(now.checked_sub(window)?);
         let sent_to = now.checked_sub(least_rtt.unwrap_or(base))?;
@@ -286,12 +295,15 @@ impl Estimator {
             return None;
         }
         let other = self.history.rate(OTHER_BITS, since, now);
+        let sent = self.history.rate(SENT_BITS, sent_from, sent_to)
+            + self.history.rate(OTHER_BITS, sent_from, sent_to);
+        let filled = allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64);
         Some(View {
             base,
             window,
             other,
             carried: arrivals / (1.0 - self.loss) + other,
-            backlogged: self.history.backlogged(sent_from, sent_to),
+            backlogged: filled && self.history.backlogged(sent_from, sent_to),
             noticed: (base / NOTICED_PART).clamp(LEAST_NOTICED, MOST_NOTICED),
             latest: self.history.latest_rtt().unwrap_or_default(),
             queue: least_rtt.map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base)),

@@ -36,6 +36,8 @@ pub struct Reading {
     pub rtt: Option<Duration>,
     /// Whether more waited to be sent than was allowed.
     pub backlogged: bool,
+    /// The rate that is allowed at this moment, bit/s; `None` is unlimited.
+    pub allowed_bps: Option<u64>,
     /// What all hops that share the medium with this one have of queue at this
     /// moment: that is not this one's doing alone. `None`: it shares with none.
     pub shared_queue: Option<Duration>,

@@ -31,6 +31,8 @@ pub struct Sending {
     pub blocked: bool,
     /// Bundles wait for the rate.
     pub waits: bool,
+    /// The rate in force, bit/s of IP bytes.
+    pub rate_bps: Option<u64>,
     /// What the rate never exceeds, bit/s of IP bytes, plans apart.
     pub ceiling_bps: Option<u64>,
     /// Where the estimate starts, bit/s of IP bytes.
@@ -49,6 +51,7 @@ impl Engine {
         Some(Sending {
             blocked: hop.blocked,
             waits: !hop.ready.is_empty(),
+            rate_bps: hop.rate_bps(),
             ceiling_bps: hop.ceiling_bps(),
             hint_bps: hop.config.rate_hint_bps,
             shares: hop

@@ -260,6 +260,7 @@ pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> 
         reading.lost_bits = repairs.len() as u64 * PACKET;
         reading.backlogged |= held;
         if ms % reading_each_ms == 0 {
+            reading.allowed_bps = estimator.rate_bps(now);
             reading.rtt = fresh.then(|| Duration::from_secs_f64(srtt));
             estimator.read(now, reading);
             credit = credit.min(4.0 * PACKET as f64 - estimator.drain_bits() as f64);

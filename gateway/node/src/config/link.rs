@@ -115,8 +115,8 @@ pub struct PathConfig {
     pub local: Option<IpAddr>,
     /// Interface to dial from. Default: as routing decides.
     pub interface: Option<String>,
-    /// Most that is sent, bit/s of IP bytes; a plan may give less, never more,
-    /// and so may what the link is measured to carry. Default: unlimited.
+    /// Most that is sent, bit/s of IP bytes; a plan may give less, never more.
+    /// Default: what the link is measured to carry.
     pub send_rate_bps: Option<u64>,
     /// Where the estimate of what the link carries starts, bit/s of IP bytes.
     /// Default: what the last run has found, or else send_rate_bps, or what the

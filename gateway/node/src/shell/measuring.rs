@@ -136,10 +136,16 @@ impl LinkMeter {
         }
         let shared = self.queue.unwrap_or_default().min(beam.beside(hop));
         self.sums.shared_queue = self.shares.then_some(shared);
+        self.sums.allowed_bps = sending.rate_bps;
         self.estimator.read(now, self.sums);
         self.correct_rtt(shell, hop, sending);
         let link = self.link(now);
-        let drain_bytes = self.estimator.drain_bits() / 8;
+        // Round trips do not tell the two directions apart: where a queue of the
+        // other one is taken for this one's, a rate that was told is better.
+        let drain_bytes = match self.limits.ceiling_bps {
+            Some(_) => 0,
+            None => self.estimator.drain_bits() / 8,
+        };
         let drains = std::mem::replace(&mut self.drains, drain_bytes > 0);
         if link != self.told || drains || drain_bytes > 0 {
             self.told = link;
@@ -164,11 +170,14 @@ impl LinkMeter {
 
     fn link(&self, now: Instant) -> MeasuredLink {
         MeasuredLink {
-            rate_bps: self.estimator.rate_bps(now).filter(|_| {
-                // The ceiling is the engine's to keep to.
-                self.estimator.capacity_bps().is_some()
-            }),
-            capacity_bps: self.estimator.capacity_bps(),
+            rate_bps: match self.limits.ceiling_bps {
+                Some(_) => None,
+                None => self.estimator.rate_bps(now),
+            },
+            capacity_bps: match self.limits.ceiling_bps {
+                Some(_) => None,
+                None => self.estimator.capacity_bps(),
+            },
             base_rtt: self.estimator.base_rtt(),
             queue: self.estimator.queue(),
             loss: self.estimator.loss(),
