@@ -59,7 +59,7 @@ pub struct HopConfig {
     /// Rate from this node, bit/s of IP bytes, that no plan exceeds.
     pub send_rate_bps: Option<u64>,
     /// Where the estimate of what the link carries starts, bit/s of IP bytes;
-    /// none is at `send_rate_bps`.
+    /// none is what the first packets show.
     pub rate_hint_bps: Option<u64>,
     /// Rate from this node while there has been no plan, bit/s of IP bytes;
     /// none is `send_rate_bps`.

@@ -219,10 +219,8 @@ impl PartialTransfers {
     /// Notes that all of a transfer is here, and forgets parts of others that
     /// would have gone on before it.
     pub fn complete(&mut self, peer: &str, incarnation: u64, key: u64) {
-        if !self.is_current(peer, incarnation) {
-            return;
-        }
-        let Some(known) = self.peers.get_mut(peer) else {
+        let known = self.peers.get_mut(peer);
+        let Some(known) = known.filter(|known| known.incarnation == incarnation) else {
             return;
         };
         if known.completed.len() == COMPLETED_PER_PEER {

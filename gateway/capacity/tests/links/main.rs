@@ -258,6 +258,9 @@ fn whatever_is_read_the_rate_is_within_its_limits() {
             let rtt = Duration::from_micros(some() << below(4));
             reading.rtt = [None, Some(rtt)][below(2) as usize];
             reading.backlogged = below(4) > 0;
+            let queue = Duration::from_micros(below(1 << wide));
+            reading.shared_queue = [None, Some(queue)][below(2) as usize];
+            reading.allowed_bps = [None, Some(below(1 << wide))][below(2) as usize];
             let ms = [0, 1, 25, 100, 5_000][below(5) as usize];
             now += Duration::from_millis(below(ms + 1));
             estimator.read(now, reading);
@@ -299,6 +302,19 @@ fn moments_in_which_nothing_passes_are_made_up_for() {
         show(&format!("stall {stall_s} of {rtt_s}"), &course, 2.0, 60.0);
         assert!(course.used(2.0, 60.0) > 0.92);
     }
+}
+
+/// A terminal that downloads: it sends little, something of that waits, and the
+/// queue of the other direction comes and goes in its round trips.
+#[test]
+fn little_that_waits_beside_a_queue_on_the_way_back_lowers_nothing() {
+    let mut link = Link::new(|_| 4e6, 0.56);
+    link.offered = Box::new(|_| 1e5);
+    link.waits = true;
+    link.back = Box::new(|t| 0.28 + 0.15 * (t % 6.0) / 6.0);
+    let course = run(&link, &hinted(1e6), 60.0, EACH_MS);
+    show("little waits", &course, 2.0, 60.0);
+    assert!(course.least_estimate(0.0, 60.0) >= 1e6);
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub struct Link {
     pub others: OverTime<f64>,
     /// What the sender has to send, bit/s.
     pub offered: OverTime<f64>,
+    /// Something waits at all times, if only for what others send.
+    pub waits: bool,
 }
 
 impl Link {
@@ -44,6 +46,7 @@ impl Link {
             bunch_s: 0.0,
             others: Box::new(|_| 0.0),
             offered: Box::new(|_| f64::INFINITY),
+            waits: false,
         }
     }
 }
@@ -258,7 +261,7 @@ pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> 
         }
         reading.in_flight_bits = on_their_way.len() as u64 * PACKET;
         reading.lost_bits = repairs.len() as u64 * PACKET;
-        reading.backlogged |= held;
+        reading.backlogged |= held || link.waits;
         if ms % reading_each_ms == 0 {
             reading.allowed_bps = estimator.rate_bps(now);
             reading.rtt = fresh.then(|| Duration::from_secs_f64(srtt));

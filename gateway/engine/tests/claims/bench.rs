@@ -162,6 +162,20 @@ impl Node {
         self.engine.write(self.now, key, data).expect("it is taken");
     }
 
+    /// Offers that the CL takes and forgets, for so long; their bytes.
+    pub fn bytes_in(&mut self, time: Duration) -> u64 {
+        let end = self.now + time;
+        let mut bytes = 0;
+        while self.now < end {
+            for (session, transfer) in self.offers() {
+                bytes += transfer.len();
+                self.ready(session);
+            }
+            self.pass(self.now + Duration::from_millis(5));
+        }
+        bytes
+    }
+
     /// Takes what the engine has said.
     fn collect(&mut self) {
         while let Some(action) = self.engine.poll_action() {

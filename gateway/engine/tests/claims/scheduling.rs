@@ -14,20 +14,6 @@ const HOP: HopId = HopId(0);
 const BULK_SESSION: SessionId = SessionId(100 + BULK.0 as u64);
 const URGENT_SESSION: SessionId = SessionId(100 + URGENT.0 as u64);
 
-/// Offers that the CL takes and forgets, for so long; their bytes.
-fn bytes_in(node: &mut Node, time: Duration) -> u64 {
-    let end = node.now + time;
-    let mut bytes = 0;
-    while node.now < end {
-        for (session, transfer) in node.offers() {
-            bytes += transfer.len();
-            node.ready(session);
-        }
-        node.pass(node.now + Duration::from_millis(5));
-    }
-    bytes
-}
-
 #[test]
 fn an_open_leaves_within_5_ms_without_data() {
     let (mut terminal, mut hub) = pair();
@@ -80,8 +66,8 @@ fn a_rate_that_is_set_takes_effect() {
     for rate_bps in [1_000_000, 4_000_000] {
         terminal.engine.set_rate(terminal.now, HOP, Some(rate_bps));
         terminal.write(key, 1_500_000);
-        bytes_in(&mut terminal, Duration::from_millis(500));
-        let bytes = bytes_in(&mut terminal, Duration::from_secs(2));
+        terminal.bytes_in(Duration::from_millis(500));
+        let bytes = terminal.bytes_in(Duration::from_secs(2));
         let expected = rate_bps / 4;
         assert!(
             bytes.abs_diff(expected) < expected / 8,
@@ -97,12 +83,12 @@ fn what_is_unsent_counts_once_and_only_after_a_much_lower_rate() {
     terminal.engine.set_rate(terminal.now, HOP, Some(4_000_000));
     terminal.engine.observe_unsent(terminal.now, HOP, 0);
     terminal.write(key, 1_500_000);
-    bytes_in(&mut terminal, Duration::from_millis(500));
+    terminal.bytes_in(Duration::from_millis(500));
     let mut bytes_after = |rate_bps, unsent| {
         let now = terminal.now;
         terminal.engine.set_rate(now, HOP, Some(rate_bps));
         terminal.engine.observe_unsent(now, HOP, unsent);
-        bytes_in(&mut terminal, Duration::from_secs(1))
+        terminal.bytes_in(Duration::from_secs(1))
     };
     assert!(bytes_after(3_500_000, 1 << 20) > 350_000);
     // At this rate they take 1.6 s.
@@ -250,7 +236,7 @@ fn a_terminal_that_comes_by_ipv6_is_scheduled_with_its_headers() {
             .sent_bytes
             < 60_000
         {
-            bytes_in(&mut hub, Duration::from_millis(5));
+            hub.bytes_in(Duration::from_millis(5));
         }
         hub.now - start
     };

@@ -167,7 +167,7 @@ fn paths(paths: &[PathView]) -> Table {
             format!("ipn:{}.0", hop.neighbour),
             state,
             hop.rate_bps.map_or("unlimited".to_owned(), rate),
-            hop.measured.capacity_bps.map_or("all".to_owned(), rate),
+            hop.measured.capacity_bps.map_or("-".to_owned(), rate),
             rate(hop.subtracted_bps),
         ]);
     }

@@ -22,8 +22,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Others look at all of their sessions less often.
 const INTERVAL_OF_MANY: Duration = Duration::from_secs(1);
 const FEW_HOPS: usize = 4;
-/// How often the links of hops on which anything moves are measured: at most so
-/// often each, and so many of them in a second.
+/// How often the links of hops on which anything moves are measured, where the
+/// rate follows: at most so often each, and so many of them in a second.
 const MEASURED_EACH: Duration = Duration::from_millis(25);
 const MEASURED_PER_S: u32 = 400;
 
@@ -42,10 +42,11 @@ pub async fn watch(
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
+        let measures = watched.values().any(Watched::is_measured);
         tokio::select! {
             biased;
             _ = ticks.tick() => {}
-            () = tokio::time::sleep(MEASURED_EACH) => {
+            () = tokio::time::sleep(MEASURED_EACH), if measures => {
                 measure_moving(&shell, &mut watched).await;
                 continue;
             }
@@ -77,16 +78,16 @@ pub async fn watch(
     }
 }
 
-/// Measures the links of the hops on which anything moved when they were last
-/// looked at.
+/// Measures the links whose rates follow it, of the hops on which anything moved
+/// when they were last looked at.
 async fn measure_moving(shell: &Shell, watched: &mut HashMap<HopId, Watched>) {
-    let moving = watched.values().filter(|of_hop| of_hop.rest.is_none());
+    let moving = watched.values().filter(|of_hop| of_hop.is_measured());
     let count = u32::try_from(moving.count()).unwrap_or(u32::MAX);
     let pause = MEASURED_EACH.max(Duration::from_secs(1) * count / MEASURED_PER_S);
     let now = timer::now();
     let beam = shared_queue(watched);
     for (hop, of_hop) in watched {
-        if of_hop.rest.is_none() && now >= of_hop.meter.looked_at() + pause {
+        if of_hop.is_measured() && now >= of_hop.meter.looked_at() + pause {
             let (readings, sending) = shell.look_at(*hop);
             of_hop.measure(shell, *hop, sending, &readings, &beam);
             // Whoever waits for this thread goes first.
@@ -118,6 +119,11 @@ impl Watched {
             rest: None,
             told_bps: 0,
         }
+    }
+
+    /// Its link is to be measured often.
+    fn is_measured(&self) -> bool {
+        self.rest.is_none() && self.meter.is_followed()
     }
 
     /// Looks at the sessions unless they can show nothing new: `rest` is the

@@ -9,6 +9,7 @@ use underpass_cla::{PathFigures, SessionId};
 use underpass_engine::{HopId, MeasuredLink, Sending};
 
 use super::{SessionReading, Shell, timer};
+use crate::config::RTTS_MS;
 
 /// What a hop was seen to have of queue counts for others so long.
 const QUEUE_KNOWN: Duration = Duration::from_millis(300);
@@ -92,6 +93,13 @@ impl LinkMeter {
         self.queue.filter(|_| known && self.shares)
     }
 
+    /// Whether the hop's rate follows what is measured: none is told. Round trips
+    /// do not tell the two directions apart, and where a queue of the other one
+    /// is taken for this one's, a rate that was told is better.
+    pub fn is_followed(&self) -> bool {
+        self.limits.ceiling_bps.is_none()
+    }
+
     /// Nothing moves any more: what was read is of no use.
     pub fn rest(&mut self) {
         self.estimator.interrupt();
@@ -140,11 +148,9 @@ impl LinkMeter {
         self.estimator.read(now, self.sums);
         self.correct_rtt(shell, hop, sending);
         let link = self.link(now);
-        // Round trips do not tell the two directions apart: where a queue of the
-        // other one is taken for this one's, a rate that was told is better.
-        let drain_bytes = match self.limits.ceiling_bps {
-            Some(_) => 0,
-            None => self.estimator.drain_bits() / 8,
+        let drain_bytes = match self.is_followed() {
+            true => self.estimator.drain_bits() / 8,
+            false => 0,
         };
         let drains = std::mem::replace(&mut self.drains, drain_bytes > 0);
         if link != self.told || drains || drain_bytes > 0 {
@@ -158,8 +164,10 @@ impl LinkMeter {
     /// A guess that is too short takes silence for a blockage too early.
     fn correct_rtt(&self, shell: &Shell, hop: HopId, sending: Sending) {
         let guessed = sending.guessed_rtt.zip(self.estimator.base_rtt());
+        // A peer that answers ever later must not have silence go unnoticed.
         if let Some((guessed, rtt)) = guessed
             && rtt > guessed + guessed / 16
+            && rtt <= Duration::from_millis(*RTTS_MS.end())
         {
             shell.with_hop(hop, |engine, now| engine.raise_rtt(now, hop, rtt));
             if let Some(beacons) = shell.beacons() {
@@ -169,18 +177,19 @@ impl LinkMeter {
     }
 
     fn link(&self, now: Instant) -> MeasuredLink {
-        MeasuredLink {
-            rate_bps: match self.limits.ceiling_bps {
-                Some(_) => None,
-                None => self.estimator.rate_bps(now),
-            },
-            capacity_bps: match self.limits.ceiling_bps {
-                Some(_) => None,
-                None => self.estimator.capacity_bps(),
-            },
+        let known = MeasuredLink {
             base_rtt: self.estimator.base_rtt(),
             queue: self.estimator.queue(),
             loss: self.estimator.loss(),
+            ..MeasuredLink::default()
+        };
+        match self.is_followed() {
+            true => MeasuredLink {
+                rate_bps: self.estimator.rate_bps(now),
+                capacity_bps: self.estimator.capacity_bps(),
+                ..known
+            },
+            false => known,
         }
     }
 
