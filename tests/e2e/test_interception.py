@@ -180,7 +180,7 @@ def test_a_terminal_takes_the_plain_ip_that_its_clients_send_from_its_path(
         pair.terminal.process.wait_until(lambda: subtracted() > 8_000_000)
         assert not _taken_in(running.result(30))
     pair.terminal.process.wait_until(lambda: subtracted() < 500_000)
-    # Of a download the terminal sends the ACKs alone.
+    # Of a download the terminal sends the ACKs alone, after a stall in a bunch.
     query = "&rate_bps=20000000"
     assert download(pair.client, addresses.ORIGIN, 7_500_000, query=query).complete
-    assert subtracted() < 2_000_000
+    assert subtracted() < 8_000_000
