@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::delay::Delays;
 use crate::key::Key;
 use crate::timing::Timing;
 use crate::wire::{BEACON_BYTES, Beacon, KeyId, Kind, Sequence};
@@ -12,8 +13,8 @@ use crate::wire::{BEACON_BYTES, Beacon, KeyId, Kind, Sequence};
 /// that of a session which has ended here.
 const KEYS_PER_PEER: usize = 64;
 
-/// A beacon that comes back counts only if it was among the last so many.
-const RECENT_BEACONS: u32 = 4096;
+/// A beacon that comes back counts only if it is not older than this, ms.
+const RECENT_MS: u32 = 600_000;
 
 /// Beacons with unknown keys that are given back each second, of all senders.
 const GIVEN_BACK_PER_S: u32 = 100;
@@ -89,8 +90,10 @@ pub struct Counters {
 struct Peer {
     config: PeerConfig,
     timing: Timing,
-    /// The number of the next beacon to it.
+    /// The least number that the next beacon to it may have.
     sequence: Sequence,
+    /// How long its own are on their way.
+    delays: Delays,
     /// Where beacons go.
     address: Option<SocketAddr>,
     /// What they are sealed with.
@@ -106,13 +109,13 @@ struct Peer {
 }
 
 impl Peer {
-    /// Whether a beacon has the number of one of the last sent.
+    /// Whether a beacon has a number that was sent lately, if it was sent.
     fn sent_lately(&self, beacon: &Beacon) -> bool {
         let Sequence {
             incarnation,
             counter,
         } = self.sequence;
-        let recent = counter.saturating_sub(RECENT_BEACONS)..counter;
+        let recent = counter.saturating_sub(RECENT_MS)..counter;
         beacon.sequence.incarnation == incarnation && recent.contains(&beacon.sequence.counter)
     }
 }
@@ -141,14 +144,16 @@ pub struct Endpoint {
     counters: Counters,
     /// The second in which beacons were last given back, and how many.
     given_back: Option<(Instant, u32)>,
-    /// When this run began, if the numbers of beacons begin with the time since.
-    started: Option<Instant>,
+    started: Instant,
 }
 
 impl Endpoint {
     /// An endpoint of node `node` in its run `incarnation`, which is greater
-    /// than in every run before.
-    pub fn new(node: u32, incarnation: u64) -> Endpoint {
+    /// than in every run before and began at `started`. The numbers of beacons
+    /// are milliseconds since then, for every endpoint of the run: so a peer that
+    /// was removed and comes back is believed, and sees how long they are on
+    /// their way.
+    pub fn new(node: u32, incarnation: u64, started: Instant) -> Endpoint {
         Endpoint {
             node,
             incarnation,
@@ -160,18 +165,8 @@ impl Endpoint {
             events: VecDeque::new(),
             counters: Counters::default(),
             given_back: None,
-            started: None,
+            started,
         }
-    }
-
-    /// Has the numbers of each peer's beacons begin with the milliseconds of
-    /// this run: under a configured key, a peer that was removed and comes back
-    /// would take numbers from 0 for repetitions. Beacons are further apart
-    /// than a millisecond.
-    #[must_use]
-    pub fn counting_since(mut self, started: Instant) -> Endpoint {
-        self.started = Some(started);
-        self
     }
 
     /// Adds a peer. Its beacons begin when its key and its address are known.
@@ -179,15 +174,10 @@ impl Endpoint {
         if config.address.is_some() {
             self.dialled.push(id);
         }
-        let run_ms = self.started.map_or(0, |started| {
-            u64::try_from(now.saturating_duration_since(started).as_millis()).unwrap_or(u64::MAX)
-        });
         let peer = Peer {
             timing: Timing::new(now, config.rtt, config.patience),
-            sequence: Sequence {
-                incarnation: self.incarnation.saturating_add(run_ms >> 32),
-                counter: run_ms as u32,
-            },
+            sequence: self.number(now),
+            delays: Delays::new(now),
             address: config.address,
             config,
             key: None,
@@ -197,6 +187,16 @@ impl Endpoint {
             due: None,
         };
         self.peers.insert(id, peer);
+    }
+
+    /// The number of a beacon that is sent at `now`: milliseconds of this run.
+    fn number(&self, now: Instant) -> Sequence {
+        let run = now.saturating_duration_since(self.started);
+        let run_ms = u64::try_from(run.as_millis()).unwrap_or(u64::MAX);
+        Sequence {
+            incarnation: self.incarnation.saturating_add(run_ms >> 32),
+            counter: run_ms as u32,
+        }
     }
 
     /// Forgets a peer with its keys.
@@ -261,6 +261,31 @@ impl Endpoint {
             }
         }
         self.reschedule(id);
+    }
+
+    /// Wants the peer's beacons beside whatever else it sends, for the next two
+    /// seconds, so that [`Endpoint::late`] is known.
+    pub fn want(&mut self, now: Instant, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.timing.want(now);
+        }
+        self.reschedule(id);
+    }
+
+    /// Sets how far apart beacons are that go to a peer beside other traffic,
+    /// because it wants them.
+    pub fn set_pace(&mut self, id: PeerId, pace: Duration) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.timing.set_pace(pace);
+        }
+        self.reschedule(id);
+    }
+
+    /// How long queues hold up what comes from a peer: how much later than the
+    /// least its last beacons were, at the most. `None` while none comes. A peer
+    /// that lies about when it sent them can make this anything.
+    pub fn late(&self, now: Instant, id: PeerId) -> Option<Duration> {
+        self.peers.get(&id)?.delays.late(now)
     }
 
     /// Notes what the convergence layer has heard and sent.
@@ -350,8 +375,12 @@ impl Endpoint {
             peer.key = Some(beacon.key);
         }
         peer.timing.heard(now);
+        peer.delays.see(now, beacon.sequence);
         if beacon.deaf {
             peer.timing.ask();
+        }
+        if beacon.wants {
+            peer.timing.wanted(now);
         }
         self.events.push_back(Event::Heard(id));
         self.reschedule(id);
@@ -402,6 +431,7 @@ impl Endpoint {
     }
 
     fn send(&mut self, now: Instant, id: PeerId) {
+        let number = self.number(now);
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
@@ -412,13 +442,14 @@ impl Endpoint {
         };
         let beacon = Beacon {
             deaf: peer.timing.is_deaf(now),
+            wants: peer.timing.wants(now),
             key: known.key.id(),
             node: self.node,
-            sequence: peer.sequence,
+            sequence: number.max(peer.sequence),
         };
         let datagram = known.key.seal(&beacon);
         self.transmits.push_back(Transmit { to, datagram });
-        peer.sequence = peer.sequence.next();
+        peer.sequence = beacon.sequence.next();
         self.counters.sent += 1;
         peer.timing.beaconed(now);
     }
@@ -457,7 +488,7 @@ mod tests {
             patience: Duration::MAX,
         };
         let id = PeerId(7);
-        let (mut terminal, mut hub) = (Endpoint::new(2, 1), Endpoint::new(1, 1));
+        let (mut terminal, mut hub) = (Endpoint::new(2, 1, now), Endpoint::new(1, 1, now));
         terminal.add_peer(now, id, config(1, Some(address)));
         hub.add_peer(now, id, config(2, None));
         for end in [&mut terminal, &mut hub] {

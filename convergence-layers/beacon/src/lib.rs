@@ -8,6 +8,7 @@
 //! [`Endpoint`] is the protocol without socket and clock; [`Beacons`] moves
 //! its datagrams over UDP. `docs/beacons.md` specifies both sides.
 
+mod delay;
 mod endpoint;
 mod key;
 mod net;

@@ -136,6 +136,22 @@ impl Beacons {
         self.shared.changed.notify_one();
     }
 
+    /// See [`Endpoint::want`].
+    pub fn want(&self, id: PeerId) {
+        self.shared.lock().want(Instant::now(), id);
+        self.shared.changed.notify_one();
+    }
+
+    /// See [`Endpoint::set_pace`].
+    pub fn set_pace(&self, id: PeerId, pace: Duration) {
+        self.shared.lock().set_pace(id, pace);
+    }
+
+    /// See [`Endpoint::late`].
+    pub fn late(&self, id: PeerId) -> Option<Duration> {
+        self.shared.lock().late(Instant::now(), id)
+    }
+
     /// See [`Endpoint::leave`].
     pub fn leave(&self, id: PeerId) {
         self.shared.lock().leave(id);

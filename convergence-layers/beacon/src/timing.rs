@@ -21,6 +21,11 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(8);
 /// absence has grown by this part (1/n).
 const CALLS_PER_ABSENCE: u32 = 16;
 
+/// A peer whose beacons are wanted is told so this often, and that counts for so
+/// long: some are lost.
+const WISH: Duration = Duration::from_secs(1);
+const WISH_COUNTS: Duration = Duration::from_secs(4);
+
 /// How long an end sends nothing, by any way, before a beacon.
 pub fn idle_pause(rtt: Duration) -> Duration {
     ((rtt + SILENCE) / SIGNS_PER_SILENCE).max(INTERVAL)
@@ -39,6 +44,11 @@ pub(crate) struct Timing {
     beaconed: Option<Instant>,
     /// The peer hears nothing.
     asked: bool,
+    /// Until when the peer's beacons are wanted beside other traffic, until when
+    /// the peer wants this end's, and how far apart those are.
+    wants_until: Option<Instant>,
+    wanted_until: Option<Instant>,
+    pace: Duration,
 }
 
 impl Timing {
@@ -51,6 +61,9 @@ impl Timing {
             sent: now,
             beaconed: None,
             asked: true,
+            wants_until: None,
+            wanted_until: None,
+            pace: INTERVAL,
         }
     }
 
@@ -69,6 +82,25 @@ impl Timing {
     /// The peer waits for an answer.
     pub fn ask(&mut self) {
         self.asked = true;
+    }
+
+    /// This end wants the peer's beacons.
+    pub fn want(&mut self, now: Instant) {
+        self.wants_until = Some(now + 2 * WISH);
+    }
+
+    /// Whether this end wants the peer's beacons.
+    pub fn wants(&self, now: Instant) -> bool {
+        self.wants_until.is_some_and(|until| now < until)
+    }
+
+    /// The peer wants this end's beacons.
+    pub fn wanted(&mut self, now: Instant) {
+        self.wanted_until = Some(now + WISH_COUNTS);
+    }
+
+    pub fn set_pace(&mut self, pace: Duration) {
+        self.pace = pace.max(INTERVAL);
     }
 
     pub fn beaconed(&mut self, now: Instant) {
@@ -94,6 +126,13 @@ impl Timing {
         if self.asked {
             return earliest;
         }
-        idle.min(self.heard + self.rtt).max(earliest)
+        let before = |pause, until: Option<Instant>| {
+            let at = beaconed + pause;
+            until.filter(|until| at < *until).map(|_| at)
+        };
+        let wish = before(WISH, self.wants_until);
+        let wanted = before(self.pace, self.wanted_until);
+        let due = wish.into_iter().chain(wanted).fold(idle, Instant::min);
+        due.min(self.heard + self.rtt).max(earliest)
     }
 }

@@ -7,6 +7,7 @@ pub const BEACON_BYTES: usize = 42;
 pub(crate) const HEAD_BYTES: usize = 26;
 
 const FLAG_DEAF: u8 = 1;
+const FLAG_WANTS: u8 = 2;
 
 /// What a datagram is for; its first byte. Neither begins a bundle (0x9f) or
 /// any message of UDPCL, which uses the same port by custom.
@@ -38,7 +39,8 @@ pub struct KeyId(pub [u8; 8]);
 pub struct Sequence {
     /// The sender's incarnation: greater at each start of the node.
     pub incarnation: u64,
-    /// Counts the beacons to one peer.
+    /// Milliseconds of that run when it was sent; or one more than that of the
+    /// last, if that is greater.
     pub counter: u32,
 }
 
@@ -60,6 +62,9 @@ impl Sequence {
 pub struct Beacon {
     /// The sender has heard nothing for a round trip: it waits for an answer.
     pub deaf: bool,
+    /// The sender sends much and wants to know how long the peer's beacons are on
+    /// their way: they are to come beside other traffic, too.
+    pub wants: bool,
     /// The key that authenticates the beacon.
     pub key: KeyId,
     /// The sender's ipn node number.
@@ -73,7 +78,7 @@ impl Beacon {
     pub(crate) fn head(&self) -> [u8; HEAD_BYTES] {
         let mut head = [0; HEAD_BYTES];
         head[0] = Kind::Beacon.byte();
-        head[1] = if self.deaf { FLAG_DEAF } else { 0 };
+        head[1] = (u8::from(self.deaf) * FLAG_DEAF) | (u8::from(self.wants) * FLAG_WANTS);
         head[2..10].copy_from_slice(&self.key.0);
         head[10..14].copy_from_slice(&self.node.to_be_bytes());
         head[14..22].copy_from_slice(&self.sequence.incarnation.to_be_bytes());
@@ -90,6 +95,7 @@ impl Beacon {
             .find(|kind| kind.byte() == datagram[0])?;
         let beacon = Beacon {
             deaf: datagram[1] & FLAG_DEAF != 0,
+            wants: datagram[1] & FLAG_WANTS != 0,
             key: KeyId(field(datagram, 2)),
             node: u32::from_be_bytes(field(datagram, 10)),
             sequence: Sequence {

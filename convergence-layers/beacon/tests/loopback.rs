@@ -38,7 +38,7 @@ fn node(
         mark: None,
     };
     let (sender, heard) = mpsc::unbounded_channel();
-    let endpoint = Endpoint::new(number, 1);
+    let endpoint = Endpoint::new(number, 1, Instant::now());
     let beacons =
         Beacons::spawn(bind(&socket).unwrap(), endpoint, Arc::new(Receiver(sender))).unwrap();
     let config = PeerConfig {

@@ -24,9 +24,11 @@ const GROWS: f64 = 0.04;
 const NOTICED_PART: u32 = 16;
 const LEAST_NOTICED: Duration = Duration::from_millis(12);
 const MOST_NOTICED: Duration = Duration::from_millis(30);
-/// Where the medium is shared, so many times as much: what others have of queue
-/// is known of another moment.
-const SHARED_NOTICED: u32 = 2;
+/// Beside a queue of others or of the way back, so many times as much: it is
+/// known of another moment.
+const NOTICED_BESIDE: u32 = 2;
+/// From here on there is a queue on the way back.
+const LEAST_WAY_BACK: Duration = Duration::from_millis(4);
 /// One that has stood for a round trip, and at least so long, tells the same by
 /// itself: the excess is too small to be seen growing.
 const LEAST_STANDING: Duration = Duration::from_millis(200);
@@ -151,6 +153,13 @@ impl Estimator {
         self.probing = Probing::new();
     }
 
+    /// What was found of the capacity so far does not count: the estimate begins
+    /// anew at what is told.
+    pub fn begin_anew(&mut self) {
+        self.interrupt();
+        self.capacity = self.limits.hint_bps.map(|bps| bps as f64);
+    }
+
     /// What the link is known to carry, bit/s of IP packets; `None` while
     /// nothing has shown that it is less than the ceiling.
     pub fn capacity_bps(&self) -> Option<u64> {
@@ -203,15 +212,19 @@ impl Estimator {
     /// Takes a reading.
     pub fn read(&mut self, now: Instant, mut reading: Reading) {
         let shared = reading.shared_queue.unwrap_or_default();
-        reading.rtt = reading.rtt.map(|rtt| rtt.saturating_sub(shared));
-        let rtt = self.base.get().unwrap_or_default();
-        let horizon = 3 * rtt + LOSS_WINDOW + LONGEST_WINDOW;
+        let way_back = reading.way_back.unwrap_or_default();
+        let measured = reading.rtt;
+        let base = self.base.get().unwrap_or_default();
+        let horizon = 3 * base + LOSS_WINDOW + LONGEST_WINDOW;
+        // What is known of another moment can be more than there is at this one.
+        let own = |rtt: Duration| rtt.saturating_sub(shared + way_back).max(base.min(rtt));
+        reading.rtt = measured.map(own);
         let since_last = self.history.since_last(now);
         let held = self.drain_bits > 0.0;
         if !self.history.push(now, reading, held, horizon) {
             return;
         }
-        if let Some(rtt) = reading.rtt {
+        if let Some(rtt) = measured {
             self.base.see(now, rtt);
         }
         self.backlogged = match reading.backlogged {
@@ -225,8 +238,8 @@ impl Estimator {
         let Some(mut view) = self.view(now, base, window, reading.allowed_bps) else {
             return;
         };
-        if reading.shared_queue.is_some() {
-            view.noticed *= SHARED_NOTICED;
+        if reading.shared_queue.is_some() || way_back >= LEAST_WAY_BACK {
+            view.noticed *= NOTICED_BESIDE;
         }
         self.queue = view.queue + shared;
         self.learn_loss(now, &view, &reading);

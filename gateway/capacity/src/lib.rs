@@ -41,4 +41,6 @@ pub struct Reading {
     /// What all hops that share the medium with this one have of queue at this
     /// moment: that is not this one's doing alone. `None`: it shares with none.
     pub shared_queue: Option<Duration>,
+    /// What of the round trip is queue on the way back. `None`: nobody tells.
+    pub way_back: Option<Duration>,
 }

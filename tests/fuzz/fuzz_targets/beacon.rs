@@ -10,7 +10,7 @@ use underpass_beacon::{BEACON_BYTES, Endpoint, Key, PeerConfig, PeerId};
 fuzz_target!(|data: &[u8]| {
     let now = Instant::now();
     let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 4556));
-    let mut endpoint = Endpoint::new(2, 1);
+    let mut endpoint = Endpoint::new(2, 1, now);
     let peer = PeerConfig {
         node: 1,
         rtt: Duration::from_millis(560),

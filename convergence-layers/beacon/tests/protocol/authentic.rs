@@ -50,7 +50,7 @@ fn a_restarted_node_is_heard_under_a_key_that_stays() {
         hub.handle_datagram(now, from, &sent.datagram);
     }
     while hub.poll_event().is_some() {}
-    let mut restarted = Endpoint::new(2, 2);
+    let mut restarted = Endpoint::new(2, 2, now);
     let config = underpass_beacon::PeerConfig {
         node: 1,
         rtt: GEO,
@@ -73,7 +73,7 @@ fn a_peer_that_was_removed_and_comes_back_is_heard_under_the_same_key() {
         address: Some(address("192.0.2.9:4556")),
         patience: Duration::MAX,
     };
-    let mut terminal = Endpoint::new(2, 1).counting_since(start);
+    let mut terminal = Endpoint::new(2, 1, start);
     let mut hub = hub(start, GEO);
     hub.add_key(start, PEER, key(1));
     let from = address("192.0.2.1:1000");

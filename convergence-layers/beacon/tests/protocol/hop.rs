@@ -22,7 +22,7 @@ pub fn key(byte: u8) -> Key {
 
 /// A terminal (node 2) that knows where its hub (node 1) is.
 pub fn terminal(now: Instant, rtt: Duration) -> Endpoint {
-    let mut endpoint = Endpoint::new(2, 1);
+    let mut endpoint = Endpoint::new(2, 1, now);
     let config = PeerConfig {
         node: 1,
         rtt,
@@ -35,7 +35,7 @@ pub fn terminal(now: Instant, rtt: Duration) -> Endpoint {
 
 /// A hub (node 1) that learns where its terminal (node 2) is.
 pub fn hub(now: Instant, rtt: Duration) -> Endpoint {
-    let mut endpoint = Endpoint::new(1, 1);
+    let mut endpoint = Endpoint::new(1, 1, now);
     let config = PeerConfig {
         node: 2,
         rtt,
@@ -63,7 +63,8 @@ pub struct Hop {
     pub blockage: Option<(Instant, Instant)>,
     /// Beacons that the link loses next.
     pub losses: u32,
-    one_way: Duration,
+    /// One way, by who sends.
+    pub delays: [Duration; 2],
     flying: Vec<(Instant, usize, Transmit)>,
 }
 
@@ -82,7 +83,7 @@ impl Hop {
             sent: [Vec::new(), Vec::new()],
             blockage: None,
             losses: 0,
-            one_way: rtt / 2,
+            delays: [rtt / 2; 2],
             flying: Vec::new(),
         }
     }
@@ -122,7 +123,7 @@ impl Hop {
                     self.losses -= 1;
                     continue;
                 }
-                let arrival = self.now + self.one_way;
+                let arrival = self.now + self.delays[from];
                 self.flying.push((arrival, 1 - from, transmit));
             }
         }

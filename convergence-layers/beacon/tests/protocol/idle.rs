@@ -118,6 +118,73 @@ fn a_link_in_use_carries_no_beacons() {
     assert!(after[0] <= before[0] + 2 && after[1] <= before[1] + 2);
 }
 
+/// Both ends send and hear data for `time`, and `wants` asks for beacons.
+fn in_use(hop: &mut Hop, time: Duration, wants: Option<usize>) {
+    let end = hop.now + time;
+    while hop.now < end {
+        hop.run(10 * MS);
+        let now = hop.now;
+        for endpoint in &mut hop.ends {
+            let signs = Signs {
+                heard: Some(now),
+                sent: Some(now),
+            };
+            endpoint.note(PEER, signs);
+        }
+        if let Some(wants) = wants {
+            hop.ends[wants].want(now, PEER);
+        }
+    }
+}
+
+#[test]
+fn a_link_in_use_carries_beacons_as_long_as_they_are_wanted() {
+    let mut hop = Hop::new(GEO);
+    hop.run(5 * SECOND);
+    let before = hop.sent.each_ref().map(Vec::len);
+    in_use(&mut hop, 20 * SECOND, Some(TERMINAL));
+    let wanted = hop.sent.each_ref().map(Vec::len);
+    assert!((115..=135).contains(&(wanted[HUB] - before[HUB])));
+    assert!((18..=25).contains(&(wanted[TERMINAL] - before[TERMINAL])));
+    assert!(
+        hop.sent[HUB]
+            .windows(2)
+            .all(|sent| sent[1] - sent[0] >= INTERVAL)
+    );
+    in_use(&mut hop, 7 * SECOND, None);
+    let last = hop.sent.each_ref().map(Vec::len);
+    in_use(&mut hop, 20 * SECOND, None);
+    assert_eq!(hop.sent.each_ref().map(Vec::len), last);
+}
+
+#[test]
+fn beacons_beside_traffic_are_as_far_apart_as_the_rate_allows() {
+    let mut hop = Hop::new(GEO);
+    hop.run(5 * SECOND);
+    hop.ends[HUB].set_pace(PEER, 2 * SECOND);
+    let before = hop.sent[HUB].len();
+    in_use(&mut hop, 20 * SECOND, Some(TERMINAL));
+    assert!((9..=12).contains(&(hop.sent[HUB].len() - before)));
+}
+
+#[test]
+fn each_end_is_told_how_late_the_other_ones_beacons_are() {
+    let mut hop = Hop::new(GEO);
+    hop.run(5 * SECOND);
+    let late = |hop: &Hop, end: usize| hop.ends[end].late(hop.now, PEER).unwrap();
+    assert!(late(&hop, TERMINAL) < 2 * MS && late(&hop, HUB) < 2 * MS);
+    hop.delays[HUB] += 80 * MS;
+    in_use(&mut hop, 2 * SECOND, Some(TERMINAL));
+    assert!(late(&hop, TERMINAL).abs_diff(80 * MS) < 2 * MS);
+    assert!(late(&hop, HUB) < 2 * MS);
+    hop.delays[HUB] -= 80 * MS;
+    in_use(&mut hop, 2 * SECOND, Some(TERMINAL));
+    assert!(late(&hop, TERMINAL) < 2 * MS);
+    hop.blockage = Some((hop.now, hop.now + 60 * SECOND));
+    hop.run(5 * SECOND);
+    assert_eq!(hop.ends[TERMINAL].late(hop.now, PEER), None);
+}
+
 proptest! {
     #[test]
     fn an_idle_link_is_never_silent_for_long(rtt_ms in 1_u64..2_000) {

@@ -27,6 +27,7 @@ fn documented_beacons_are_what_is_sealed_and_taken() {
         let key = Key::from_hex(vector["secret"].as_str().unwrap()).unwrap();
         let beacon = Beacon {
             deaf: vector["deaf"].as_bool().unwrap(),
+            wants: vector["wants"].as_bool().unwrap(),
             key: key.id(),
             node: u32::try_from(vector["node"].as_u64().unwrap()).unwrap(),
             sequence: Sequence {

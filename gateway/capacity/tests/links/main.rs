@@ -260,6 +260,7 @@ fn whatever_is_read_the_rate_is_within_its_limits() {
             reading.backlogged = below(4) > 0;
             let queue = Duration::from_micros(below(1 << wide));
             reading.shared_queue = [None, Some(queue)][below(2) as usize];
+            reading.way_back = [None, Some(queue)][below(2) as usize];
             reading.allowed_bps = [None, Some(below(1 << wide))][below(2) as usize];
             let ms = [0, 1, 25, 100, 5_000][below(5) as usize];
             now += Duration::from_millis(below(ms + 1));
@@ -315,6 +316,38 @@ fn little_that_waits_beside_a_queue_on_the_way_back_lowers_nothing() {
     let course = run(&link, &hinted(1e6), 60.0, EACH_MS);
     show("little waits", &course, 2.0, 60.0);
     assert!(course.least_estimate(0.0, 60.0) >= 1e6);
+}
+
+/// Both directions busy: queues of the other one come and go, in seconds and in
+/// parts of one.
+fn beside_the_way_back(rate: f64, period_s: f64, most_s: f64) -> Link {
+    let queue = move |t: f64| most_s * (0.5 - 0.5 * (t / period_s * 6.28).cos());
+    let mut link = Link::new(move |_| rate, 0.56);
+    link.back = Box::new(move |t| 0.28 + queue(t));
+    link.told_back = Some(Box::new(queue));
+    link
+}
+
+#[test]
+fn a_queue_on_the_way_back_that_beacons_tell_lowers_nothing() {
+    for (period_s, most_s) in [(1.0, 0.05), (2.0, 0.2), (6.0, 0.5), (20.0, 1.0)] {
+        let link = beside_the_way_back(2e6, period_s, most_s);
+        let course = run(&link, &told(2e6), 120.0, EACH_MS);
+        show(&format!("{period_s} s"), &course, 2.0, 120.0);
+        assert!(course.used(2.0, 120.0) > 0.93);
+        assert!(course.least_estimate(0.0, 120.0) > 0.85 * 2e6);
+    }
+}
+
+#[test]
+fn beside_a_queue_on_the_way_back_a_ceiling_that_is_too_high_is_found() {
+    for (period_s, most_s) in [(1.0, 0.05), (2.0, 0.2), (6.0, 0.5), (20.0, 1.0)] {
+        let link = beside_the_way_back(5e6, period_s, most_s);
+        let course = run(&link, &told(10e6), 120.0, EACH_MS);
+        show(&format!("{period_s} s"), &course, 10.0, 120.0);
+        assert!(course.used(10.0, 120.0) > 0.85);
+        assert!(course.queue(0.95, 10.0, 120.0) < 0.15);
+    }
 }
 
 #[test]

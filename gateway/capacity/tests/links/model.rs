@@ -32,7 +32,12 @@ pub struct Link {
     pub offered: OverTime<f64>,
     /// Something waits at all times, if only for what others send.
     pub waits: bool,
+    /// Beacons tell what of the way back is queue: so much of its delay, s.
+    pub told_back: Option<OverTime<f64>>,
 }
+
+/// Time from one beacon to the next, s.
+const BEACON_S: f64 = 0.15;
 
 impl Link {
     pub fn new(rate: impl Fn(f64) -> f64 + 'static, rtt_s: f64) -> Link {
@@ -47,6 +52,7 @@ impl Link {
             others: Box::new(|_| 0.0),
             offered: Box::new(|_| f64::INFINITY),
             waits: false,
+            told_back: None,
         }
     }
 }
@@ -264,6 +270,10 @@ pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> 
         reading.backlogged |= held || link.waits;
         if ms % reading_each_ms == 0 {
             reading.allowed_bps = estimator.rate_bps(now);
+            reading.way_back = link
+                .told_back
+                .as_ref()
+                .map(|queue| way_back(link, queue, t));
             reading.rtt = fresh.then(|| Duration::from_secs_f64(srtt));
             estimator.read(now, reading);
             credit = credit.min(4.0 * PACKET as f64 - estimator.drain_bits() as f64);
@@ -277,6 +287,19 @@ pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> 
             .push((could, delivered, queue_bits / rate, capacity));
     }
     course
+}
+
+/// What the last beacons that have come at `t` tell, at the most.
+fn way_back(link: &Link, queue: &OverTime<f64>, t: f64) -> Duration {
+    let number = (t / BEACON_S) as u64;
+    let sent = (0..=number).rev().map(|number| number as f64 * BEACON_S);
+    let mut come = sent.filter(|sent| sent + (link.back)(*sent) <= t);
+    let Some(last) = come.next() else {
+        return Duration::ZERO;
+    };
+    let before = (1..3).map(|ago| (last - f64::from(ago) * BEACON_S).max(0.0));
+    let late = before.map(queue).fold(queue(last), f64::max);
+    Duration::from_secs_f64(late)
 }
 
 /// Takes what is due at `t`, by its time.

@@ -31,7 +31,7 @@ impl World {
             if plan.beacons {
                 let own = self.schedule.nodes[number].number as u32;
                 let other = plan.ends[1 - end];
-                let mut endpoint = Endpoint::new(own, self.nodes[number].incarnation);
+                let mut endpoint = Endpoint::new(own, self.nodes[number].incarnation, now);
                 let peer = PeerConfig {
                     node: self.schedule.nodes[other].number as u32,
                     rtt: plan.delay * 2,

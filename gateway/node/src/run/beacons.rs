@@ -95,8 +95,8 @@ impl Opener {
         name: &str,
         socket: &SocketConfig,
     ) -> Result<Beacons, RunError> {
-        let endpoint = Endpoint::new(number(config.node.number), self.incarnation);
-        let endpoint = endpoint.counting_since(self.started);
+        let node = number(config.node.number);
+        let endpoint = Endpoint::new(node, self.incarnation, self.started);
         bind(socket)
             .and_then(|bound| Beacons::spawn(bound, endpoint, self.receiver.clone()))
             .map_err(|source| RunError::Beacons {

@@ -43,6 +43,28 @@ impl LinkBeacons {
         }
     }
 
+    /// Wants the beacons of a hop's peer, so that what comes from it is timed.
+    pub(super) fn want(&self, hop: HopId) {
+        for beacons in self.endpoints().values() {
+            beacons.want(PeerId(hop.0));
+        }
+    }
+
+    /// Sets how far apart beacons are that go to a hop's peer beside traffic.
+    pub(super) fn set_pace(&self, hop: HopId, pace: Duration) {
+        for beacons in self.endpoints().values() {
+            beacons.set_pace(PeerId(hop.0), pace);
+        }
+    }
+
+    /// How long queues hold up what comes from a hop's peer, if that is known.
+    pub(super) fn late(&self, hop: HopId) -> Option<Duration> {
+        let endpoints = self.endpoints();
+        endpoints
+            .values()
+            .find_map(|beacons| beacons.late(PeerId(hop.0)))
+    }
+
     fn endpoints(&self) -> RwLockReadGuard<'_, BTreeMap<String, Beacons>> {
         self.endpoints.read().unwrap()
     }

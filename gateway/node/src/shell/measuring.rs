@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use underpass_beacon::BEACON_BYTES;
 use underpass_capacity::{Estimator, Limits, Reading};
 use underpass_cla::{PathFigures, SessionId};
 use underpass_engine::{HopId, MeasuredLink, Sending};
@@ -13,6 +14,15 @@ use crate::config::RTTS_MS;
 
 /// What a hop was seen to have of queue counts for others so long.
 const QUEUE_KNOWN: Duration = Duration::from_millis(300);
+
+/// While a hop has more to send than it may, its peer is asked so often for
+/// beacons, which tell what of a round trip is queue on the way back.
+const ASKS_EACH: Duration = Duration::from_secs(1);
+/// What was measured of a told link counts for so long without them.
+const COUNTS_UNTOLD: Duration = Duration::from_secs(10);
+/// Beacons beside other traffic have this part (1/n) of the rate, at most.
+const PART_OF_BEACONS: u64 = 200;
+const BEACON_BITS: u64 = (40 + 8 + BEACON_BYTES as u64) * 8;
 
 /// What the hops of a beam have of queue at present, by which of them: the two
 /// that have least.
@@ -58,6 +68,12 @@ pub(super) struct LinkMeter {
     shares: bool,
     least_rtt: Option<Duration>,
     queue: Option<Duration>,
+    /// When beacons last told of the way back.
+    way_back_known: Option<Instant>,
+    follows: bool,
+    /// When the peer was last asked for them, and how far apart it gets them.
+    asked: Option<Instant>,
+    pace: Duration,
     /// A queue was being drained.
     drains: bool,
     /// What the engine was told.
@@ -77,6 +93,10 @@ impl LinkMeter {
             shares: false,
             least_rtt: None,
             queue: None,
+            way_back_known: None,
+            follows: true,
+            asked: None,
+            pace: Duration::ZERO,
             drains: false,
             told: MeasuredLink::default(),
         }
@@ -93,11 +113,11 @@ impl LinkMeter {
         self.queue.filter(|_| known && self.shares)
     }
 
-    /// Whether the hop's rate follows what is measured: none is told. Round trips
-    /// do not tell the two directions apart, and where a queue of the other one
-    /// is taken for this one's, a rate that was told is better.
+    /// Whether the hop's rate follows what is measured. Where a rate is told, it
+    /// does so only while beacons tell of the way back: round trips alone do not
+    /// tell a queue there from one of this hop.
     pub fn is_followed(&self) -> bool {
-        self.limits.ceiling_bps.is_none()
+        self.follows
     }
 
     /// Nothing moves any more: what was read is of no use.
@@ -137,10 +157,17 @@ impl LinkMeter {
             self.estimator.interrupt();
         }
         self.shares = sending.shares;
+        let way_back = self.time_way_back(shell, hop, sending, now);
+        self.sums.way_back = way_back;
         if let Some(rtt) = self.sums.rtt {
             let least = self.least_rtt.map_or(rtt, |least| least.min(rtt));
             self.least_rtt = Some(least);
-            self.queue = Some(rtt - least);
+            self.queue = Some((rtt - least).saturating_sub(way_back.unwrap_or_default()));
+        }
+        if self.follows && limits.ceiling_bps.is_some() && way_back.is_none() {
+            // The round trips of this moment say nothing.
+            self.estimator.interrupt();
+            return;
         }
         let shared = self.queue.unwrap_or_default().min(beam.beside(hop));
         self.sums.shared_queue = self.shares.then_some(shared);
@@ -148,7 +175,7 @@ impl LinkMeter {
         self.estimator.read(now, self.sums);
         self.correct_rtt(shell, hop, sending);
         let link = self.link(now);
-        let drain_bytes = match self.is_followed() {
+        let drain_bytes = match self.follows {
             true => self.estimator.drain_bits() / 8,
             false => 0,
         };
@@ -159,6 +186,46 @@ impl LinkMeter {
                 engine.measured(now, hop, link, drain_bytes)
             });
         }
+    }
+
+    /// What of the round trips is queue on the way back, if beacons tell; they are
+    /// asked for while there is a backlog. Decides whether the hop's rate follows
+    /// what is measured.
+    fn time_way_back(
+        &mut self,
+        shell: &Shell,
+        hop: HopId,
+        sending: Sending,
+        now: Instant,
+    ) -> Option<Duration> {
+        let beacons = shell.beacons();
+        let way_back = beacons.and_then(|beacons| beacons.late(hop));
+        if way_back.is_some() {
+            self.way_back_known = Some(now);
+        }
+        let lately = self
+            .way_back_known
+            .is_some_and(|at| now < at + COUNTS_UNTOLD);
+        let follows =
+            sending.ceiling_bps.is_none() || way_back.is_some() || (self.follows && lately);
+        if follows && !self.follows {
+            self.estimator.begin_anew();
+        }
+        self.follows = follows;
+        if let Some(beacons) = beacons {
+            if self.sums.backlogged && self.asked.is_none_or(|at| now >= at + ASKS_EACH) {
+                self.asked = Some(now);
+                beacons.want(hop);
+            }
+            let pace = sending.rate_bps.map_or(Duration::ZERO, |bps| {
+                Duration::from_millis(1000 * PART_OF_BEACONS * BEACON_BITS / bps.max(8_000))
+            });
+            if pace != self.pace {
+                self.pace = pace;
+                beacons.set_pace(hop, pace);
+            }
+        }
+        way_back
     }
 
     /// A guess that is too short takes silence for a blockage too early.
@@ -183,7 +250,7 @@ impl LinkMeter {
             loss: self.estimator.loss(),
             ..MeasuredLink::default()
         };
-        match self.is_followed() {
+        match self.follows {
             true => MeasuredLink {
                 rate_bps: self.estimator.rate_bps(now),
                 capacity_bps: self.estimator.capacity_bps(),

@@ -36,6 +36,7 @@ pub async fn run(at: &Attacker, kind: Kind, answers: &mut Answers) {
     let own = Key::new(&secret.0);
     let beacon = |node: u64, counter: u64| Beacon {
         deaf: true,
+        wants: true,
         key: own.id(),
         node: u32::try_from(node).unwrap_or_default(),
         sequence: Sequence {

@@ -144,7 +144,7 @@ pub fn socket(config: &Config, node: u64) -> std::io::Result<UdpSocket> {
 
 pub fn endpoint(config: &Config, now: Instant, node: u64) -> Endpoint {
     let number = |node| u32::try_from(node).unwrap_or(u32::MAX);
-    let mut endpoint = Endpoint::new(number(node), config.run);
+    let mut endpoint = Endpoint::new(number(node), config.run, now);
     let peer = PeerConfig {
         node: number(config.hub_node),
         rtt: config.rtt,

@@ -1,0 +1,146 @@
+//! How long a peer's beacons are on their way, beyond the least.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::wire::Sequence;
+
+/// By how much the least may rise, as a part of the time that passes: clocks of
+/// two nodes run apart, by 100 ppm each at the most where nobody sets them.
+const DRIFT: f64 = 200e-6;
+
+/// What a beacon was late counts for so long: the next one is lost now and then,
+/// and a queue is longer in between than when it is looked at.
+const COUNTS: Duration = Duration::from_millis(400);
+
+/// Without a beacon for so long, nothing is known.
+const KNOWN: Duration = Duration::from_secs(1);
+
+/// Beacons are 150 ms apart, so more of them do not count.
+const MOST: usize = 8;
+
+/// The delays of one peer's beacons. Its clock and this node's have nothing to do
+/// with each other: only differences count.
+#[derive(Debug)]
+pub(crate) struct Delays {
+    begun: Instant,
+    /// The peer's run, of which the numbers are milliseconds.
+    incarnation: Option<u64>,
+    /// The least delay when it was last looked at, ms by two unrelated clocks.
+    least: f64,
+    least_at: Instant,
+    /// How late the last beacons were, by when they came.
+    late: VecDeque<(Instant, Duration)>,
+}
+
+impl Delays {
+    pub fn new(now: Instant) -> Delays {
+        Delays {
+            begun: now,
+            incarnation: None,
+            least: 0.0,
+            least_at: now,
+            late: VecDeque::new(),
+        }
+    }
+
+    /// The beacon with this number came.
+    pub fn see(&mut self, now: Instant, sequence: Sequence) {
+        let here = now.saturating_duration_since(self.begun).as_secs_f64() * 1e3;
+        let delay = here - f64::from(sequence.counter);
+        if self.incarnation != Some(sequence.incarnation) {
+            self.incarnation = Some(sequence.incarnation);
+            self.least = delay;
+            self.late.clear();
+        }
+        let since = now.saturating_duration_since(self.least_at);
+        let risen = self.least + since.as_secs_f64() * 1e3 * DRIFT;
+        self.least = risen.min(delay);
+        self.least_at = now;
+        let late = Duration::from_secs_f64((delay - self.least).max(0.0) / 1e3);
+        self.late.push_back((now, late));
+        if self.late.len() > MOST {
+            self.late.pop_front();
+        }
+    }
+
+    /// How late the peer's beacons are at present, at the most; `None` while
+    /// none comes.
+    pub fn late(&self, now: Instant) -> Option<Duration> {
+        let (last, late) = self.late.back().filter(|(at, _)| now < *at + KNOWN)?;
+        let recent = self.late.iter().filter(|(at, _)| *last < *at + COUNTS);
+        Some(recent.map(|(_, late)| *late).max().unwrap_or(*late))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn sequence(incarnation: u64, counter: u32) -> Sequence {
+        Sequence {
+            incarnation,
+            counter,
+        }
+    }
+
+    /// A peer whose clock gains `ppm` on this node's, with a queue now and then.
+    fn longest_error_ms(ppm: f64, minutes: u32) -> f64 {
+        let start = Instant::now();
+        let mut delays = Delays::new(start);
+        let mut longest = 0.0_f64;
+        for beacon in 0..minutes * 400 {
+            let sent = beacon * 150;
+            // Each minute a queue of 80 ms stands for 20 s.
+            let queue = if sent % 60_000 < 20_000 { 80.0 } else { 0.0 };
+            let arrives = f64::from(sent) * (1.0 - ppm * 1e-6) + 300.0 + queue;
+            let now = start + Duration::from_secs_f64(arrives / 1e3);
+            delays.see(now, sequence(1, 7_000_000 + sent));
+            let late = delays.late(now).unwrap().as_secs_f64() * 1e3;
+            let settled = sent > 60_000 && sent % 10_000 > 400;
+            if settled {
+                longest = longest.max((late - queue).abs());
+            }
+        }
+        longest
+    }
+
+    #[test]
+    fn a_queue_is_told_from_clocks_that_run_apart() {
+        for ppm in [-100.0, -20.0, 0.0, 20.0, 100.0] {
+            let longest = longest_error_ms(ppm, 120);
+            assert!(longest < 10.0, "{ppm}: {longest}");
+        }
+    }
+
+    #[test]
+    fn what_was_late_counts_until_two_beacons_later() {
+        let start = Instant::now();
+        let mut delays = Delays::new(start);
+        let times = [(0, 0), (150, 0), (300, 60), (450, 5), (600, 5), (800, 5)];
+        let told = [0, 0, 60, 60, 60, 5];
+        for ((sent, late), told) in times.into_iter().zip(told) {
+            let now = start + (sent + late) * MS;
+            delays.see(now, sequence(1, sent));
+            let known = delays.late(now).unwrap();
+            assert!(known.abs_diff(told * MS) < MS, "{sent}: {known:?}");
+        }
+        assert_eq!(delays.late(start + 2000 * MS), None);
+    }
+
+    #[test]
+    fn a_peer_that_restarts_or_lies_has_no_queue_for_long() {
+        let start = Instant::now();
+        let mut delays = Delays::new(start);
+        delays.see(start + 1000 * MS, sequence(1, 90_000));
+        delays.see(start + 1150 * MS, sequence(2, 0));
+        assert_eq!(delays.late(start + 1150 * MS), Some(Duration::ZERO));
+        for counter in [u32::MAX, 0, u32::MAX] {
+            delays.see(start + 1300 * MS, sequence(2, counter));
+            assert!(delays.late(start + 1300 * MS).is_some());
+        }
+        assert_eq!(delays.late.len(), 4);
+    }
+}
