@@ -49,6 +49,9 @@ const FOUND: f64 = 0.6;
 /// What is really sent of what is allowed, at least: the link scheduler leaves
 /// a part of it, and a sender that stops now and then does.
 const UTILISATION: f64 = 0.95;
+/// What is missing of a probe can be counted if as many bunches of arrivals fit
+/// into it, at least.
+const BUNCHES_PER_PROBE: u32 = 2;
 /// A probe that sent less than this part of what it was to says nothing.
 const SENT: f64 = 0.5;
 
@@ -114,6 +117,7 @@ struct Drain {
     settling: Option<Instant>,
 }
 
+const DELIVERED_BITS: Total = |reading| reading.delivered_bits;
 const SENT_BITS: Total = |reading| reading.sent_bits;
 const REPEATED_BITS: Total = |reading| reading.repeated_bits;
 const OTHER_BITS: Total = |reading| reading.other_bits;
@@ -241,6 +245,7 @@ impl Estimator {
         if reading.shared_queue.is_some() || way_back >= LEAST_WAY_BACK {
             view.noticed *= NOTICED_BESIDE;
         }
+        view.steady = way_back < LEAST_WAY_BACK;
         self.queue = view.queue + shared;
         self.learn_loss(now, &view, &reading);
         match self.drain {
@@ -317,6 +322,7 @@ impl Estimator {
             other,
             carried: arrivals / (1.0 - self.loss) + other,
             backlogged: filled && self.history.backlogged(sent_from, sent_to),
+            steady: true,
             noticed: (base / NOTICED_PART).clamp(LEAST_NOTICED, MOST_NOTICED),
             latest: self.history.latest_rtt().unwrap_or_default(),
             queue: least_rtt.map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base)),
@@ -336,12 +342,19 @@ impl Estimator {
         if self.overflow.is_some_and(recent) || !self.history.reaches(since) {
             return;
         }
-        let sent = self.history.rate(SENT_BITS, since, now);
-        let repeated = self.history.rate(REPEATED_BITS, since, now);
-        if sent * LOSS_WINDOW.as_secs_f64() > 100.0 * 12_000.0 {
-            let part = (repeated / sent).min(MOST_LOSS);
+        if let Some(part) = self.recent_loss(now) {
             self.loss += (part - self.loss) * 0.05;
         }
+    }
+
+    /// Part of the packets of the last seconds that was sent again, if they were
+    /// many.
+    fn recent_loss(&self, now: Instant) -> Option<f64> {
+        let since = now.checked_sub(LOSS_WINDOW)?;
+        let sent = self.history.rate(SENT_BITS, since, now);
+        let repeated = self.history.rate(REPEATED_BITS, since, now);
+        let many = sent * LOSS_WINDOW.as_secs_f64() > 100.0 * 12_000.0;
+        many.then(|| (repeated / sent).min(MOST_LOSS))
     }
 
     /// Whether more is sent than the link carries.
@@ -458,7 +471,10 @@ impl Estimator {
             .ceiling_bps
             .map_or(f64::INFINITY, |bps| bps as f64);
         if self.drain.is_none() && self.backlogged.is_some() && view.queue < view.noticed {
-            self.probing.begin(now, capacity, most, view.base);
+            let trip = (view.base, view.queue);
+            let recent = now.checked_sub(Duration::from_secs(1)).unwrap_or(now);
+            let bunch = self.history.longest_gap(recent);
+            self.probing.begin(now, capacity, most, trip, bunch);
         }
     }
 
@@ -471,18 +487,55 @@ impl Estimator {
             return;
         }
         let wanted = probe.capacity + FOUND * (sent - probe.capacity);
-        let arrived = self.best_arrivals(probe, view) / (1.0 - self.loss) + view.other;
-        if arrived >= wanted && view.queue < view.noticed / 2 {
+        let risen = view.queue.saturating_sub(probe.queue);
+        // What is lost at present without a queue is lost by the link.
+        let loss = match risen < view.noticed / 4 {
+            true => self.loss.max(self.recent_loss(now).unwrap_or_default()),
+            false => self.loss,
+        };
+        let best = self.best_arrivals(probe, view) / (1.0 - loss) + view.other;
+        let arrived = match view.steady {
+            true => best.max(self.counted_arrivals(now, probe, view, sent, loss)),
+            false => best,
+        };
+        if arrived >= wanted && risen < view.noticed / 2 {
             let capacity = self.capacity.unwrap_or(0.0);
             self.capacity = Some(capacity.max(arrived.min(sent)));
             self.probing.found(now);
         } else {
             let more = arrived / probe.capacity - 1.0;
             self.probing.found_less(now, view.base, more);
-            if view.latest > view.base + view.noticed / 4 {
+            if view.latest > view.base + probe.queue + view.noticed / 4 {
                 self.begin_drain(now, view);
             }
         }
+    }
+
+    /// How fast a probe arrived by what is missing of all that was sent from its
+    /// beginning on, bit/s. Zero where arrivals come in bunches too long for that.
+    fn counted_arrivals(
+        &self,
+        now: Instant,
+        probe: Probe,
+        view: &View,
+        sent: f64,
+        loss: f64,
+    ) -> f64 {
+        let length = probe.ends - probe.began;
+        let way = view.base + probe.queue;
+        let Some(from) = self.history.reading_at(probe.began + way) else {
+            return 0.0;
+        };
+        if self.history.longest_gap(from) > length / BUNCHES_PER_PROBE {
+            return 0.0;
+        }
+        let shift = |at: Instant| at.checked_sub(way).unwrap_or(at);
+        let was_sent = self.history.total_at(SENT_BITS, shift(now))
+            - self.history.total_at(SENT_BITS, shift(from));
+        let has_come = self.history.total_at(DELIVERED_BITS, now)
+            - self.history.total_at(DELIVERED_BITS, from);
+        let missing = was_sent - has_come / (1.0 - loss);
+        sent - missing / length.as_secs_f64()
     }
 
     /// The fastest arrivals, over the probe's length, since its first packet
@@ -513,6 +566,8 @@ struct View {
     /// Whether as much was sent as was allowed when that was sent which arrives
     /// in the window.
     backlogged: bool,
+    /// No queue on the way back changes when arrivals are told.
+    steady: bool,
     /// From when on a queue is noticed.
     noticed: Duration,
     /// The last round trip.

@@ -74,6 +74,12 @@ impl History {
         self.points.front().is_some_and(|first| first.at <= at)
     }
 
+    /// When the last reading until that time was made.
+    pub fn reading_at(&self, at: Instant) -> Option<Instant> {
+        let next = self.points.partition_point(|point| point.at <= at);
+        Some(self.points.get(next.checked_sub(1)?)?.at)
+    }
+
     /// A total at a time between the readings, bits.
     pub fn total_at(&self, total: Total, at: Instant) -> f64 {
         let next = self.points.partition_point(|point| point.at <= at);

@@ -13,7 +13,9 @@ const LEAST_GAIN: f64 = 0.05;
 /// What is sent for a probe of the first gain: at least so long, and so many
 /// packets. A smaller one is sent for longer, since it shows less.
 const LEAST_LENGTH: Duration = Duration::from_millis(60);
-const MOST_LENGTH: Duration = Duration::from_millis(150);
+const MOST_LENGTH: Duration = Duration::from_millis(120);
+/// Where arrivals come in bunches, it lasts longer than the time between them.
+const MOST_OF_BUNCHES: Duration = Duration::from_millis(150);
 const MOST_STRETCH: f64 = 5.0;
 const LEAST_BITS: f64 = 24.0 * 12_000.0;
 
@@ -33,6 +35,8 @@ pub(crate) struct Probe {
     pub gain: f64,
     /// The estimate when it began, bit/s.
     pub capacity: f64,
+    /// The queue when it began.
+    pub queue: Duration,
 }
 
 /// When there is a probe, and how much it sends.
@@ -75,7 +79,14 @@ impl Probing {
     }
 
     /// Begins a probe if one is due; of more than `most` there is none.
-    pub fn begin(&mut self, now: Instant, capacity: f64, most: f64, rtt: Duration) {
+    pub fn begin(
+        &mut self,
+        now: Instant,
+        capacity: f64,
+        most: f64,
+        (rtt, queue): (Duration, Duration),
+        bunch: Duration,
+    ) {
         if self.current.is_some() || self.next_at.is_some_and(|at| now < at) {
             return;
         }
@@ -84,7 +95,9 @@ impl Probing {
             return;
         }
         let packets = Duration::from_secs_f64((LEAST_BITS / capacity).min(60.0));
-        let length = (rtt / 4).clamp(LEAST_LENGTH, MOST_LENGTH).max(packets);
+        let length = (rtt / 4).clamp(LEAST_LENGTH, MOST_LENGTH);
+        let bunches = (bunch * 3 / 2).min(MOST_OF_BUNCHES);
+        let length = length.max(packets).max(bunches);
         let length = length.mul_f64((FIRST_GAIN / gain).clamp(1.0, MOST_STRETCH));
         let ends = now + length;
         self.current = Some(Probe {
@@ -94,6 +107,7 @@ impl Probing {
             answered: ends + rtt + length.mul_f64(gain).min(length) / 2,
             gain,
             capacity,
+            queue,
         });
     }
 
@@ -114,11 +128,15 @@ impl Probing {
         self.next_at = Some(now);
     }
 
-    /// Less arrived than was sent: `more` of the estimate, as a part of it. If
-    /// that is something, the next probe is for that.
+    /// Less arrived than was sent: `more` of the estimate, as a part of it. The
+    /// next probe is for that; after one that was, for as much as at first, since
+    /// the link may have become another.
     pub fn found_less(&mut self, now: Instant, rtt: Duration, more: f64) {
         self.pause(now, rtt);
-        self.gain = more.clamp(LEAST_GAIN, FIRST_GAIN);
+        self.gain = match self.gain < FIRST_GAIN {
+            true => FIRST_GAIN,
+            false => more.clamp(LEAST_GAIN, FIRST_GAIN),
+        };
     }
 
     /// Nothing was learned, since too little was sent.

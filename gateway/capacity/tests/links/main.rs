@@ -2,6 +2,7 @@
 
 mod model;
 
+use std::f64::consts::TAU;
 use std::time::{Duration, Instant};
 
 use model::{Course, Link, Random, Sender, run};
@@ -130,13 +131,12 @@ fn leo(seed: u64) -> Link {
 
 #[test]
 fn leo_steps_are_followed_with_no_more_queue_than_by_somebody_who_knows_them() {
-    for seed in 0..3 {
+    for seed in 0..5 {
         let oracle = run(&leo(seed), &Sender::Oracle(0.25), 300.0, EACH_MS);
         let course = run(&leo(seed), &told(100e6), 300.0, EACH_MS);
         show("oracle", &oracle, 1.0, 300.0);
         show("leo", &course, 1.0, 300.0);
-        // A longer way is taken for a queue until two drains have not moved it.
-        assert!(course.used(1.0, 300.0) > oracle.used(1.0, 300.0) - 0.15);
+        assert!(course.used(1.0, 300.0) > oracle.used(1.0, 300.0) - 0.04);
         assert!(course.queue(0.95, 1.0, 300.0) < oracle.queue(0.95, 1.0, 300.0) + 0.02);
     }
 }
@@ -321,7 +321,7 @@ fn little_that_waits_beside_a_queue_on_the_way_back_lowers_nothing() {
 /// Both directions busy: queues of the other one come and go, in seconds and in
 /// parts of one.
 fn beside_the_way_back(rate: f64, period_s: f64, most_s: f64) -> Link {
-    let queue = move |t: f64| most_s * (0.5 - 0.5 * (t / period_s * 6.28).cos());
+    let queue = move |t: f64| most_s * (0.5 - 0.5 * (t / period_s * TAU).cos());
     let mut link = Link::new(move |_| rate, 0.56);
     link.back = Box::new(move |t| 0.28 + queue(t));
     link.told_back = Some(Box::new(queue));
