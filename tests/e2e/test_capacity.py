@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import download
-from tests.testbed.node import HUB_NODE, Node, Options, terminal_node
+from tests.testbed.node import HUB_NODE, Node, Options, Told, terminal_node
 from tests.testbed.profile import Link, symmetric
 
 pytestmark = pytest.mark.node
@@ -47,11 +47,12 @@ def test_what_a_hop_carries_is_found_and_known_to_the_next_run(start_pair: Start
     pair.hub.process.wait_until(lambda: is_right(capacity_bps(pair.hub)))
 
 
-def test_a_hop_that_carries_a_fifth_of_the_hint_has_no_standing_queue(
-    start_pair: StartPair,
+@pytest.mark.parametrize("told", ["hints", "rates"])
+def test_a_hop_that_carries_a_fifth_of_what_was_told_has_no_standing_queue(
+    start_pair: StartPair, told: Told
 ) -> None:
     wide = symmetric("wide", Link(rate_bps=5 * RATE_BPS, delay_ms=60.0))
-    pair = start_pair(wide, Options(told="hints"))
+    pair = start_pair(wide, Options(told=told))
     queue = {"limit_ms": 800.0}
     pair.testbed.satlink.set_link(direction="forward", rate_bps=RATE_BPS, queue=queue)
     done = download(pair.client, addresses.ORIGIN, 6_000_000, route=pair.http_forward())
