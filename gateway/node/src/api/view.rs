@@ -94,8 +94,8 @@ pub struct HopFields {
 /// What is known of a link by measuring.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MeasuredView {
-    /// What it carries, bit/s of IP bytes; null where a rate is told, and while
-    /// nothing is known yet.
+    /// What it carries, bit/s of IP bytes; null while nothing has shown that it is
+    /// less than the rate that is set.
     pub capacity_bps: Option<u64>,
     /// The round trip without a queue, ms; null if it is not known.
     pub base_rtt_ms: Option<f64>,

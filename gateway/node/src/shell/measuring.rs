@@ -165,15 +165,16 @@ impl LinkMeter {
             self.queue = Some((rtt - least).saturating_sub(way_back.unwrap_or_default()));
         }
         if self.follows && limits.ceiling_bps.is_some() && way_back.is_none() {
-            // The round trips of this moment say nothing.
+            // The round trips of this moment say nothing: no probe or drain that
+            // has begun goes on.
             self.estimator.interrupt();
-            return;
+        } else {
+            let shared = self.queue.unwrap_or_default().min(beam.beside(hop));
+            self.sums.shared_queue = self.shares.then_some(shared);
+            self.sums.allowed_bps = sending.rate_bps;
+            self.estimator.read(now, self.sums);
+            self.correct_rtt(shell, hop, sending);
         }
-        let shared = self.queue.unwrap_or_default().min(beam.beside(hop));
-        self.sums.shared_queue = self.shares.then_some(shared);
-        self.sums.allowed_bps = sending.rate_bps;
-        self.estimator.read(now, self.sums);
-        self.correct_rtt(shell, hop, sending);
         let link = self.link(now);
         let drain_bytes = match self.follows {
             true => self.estimator.drain_bits() / 8,

@@ -148,7 +148,7 @@ fn rates(state: &ApiState, paths: &[PathView], families: &mut Families<'_>) -> f
     )?;
     families.gauge(
         "path_capacity",
-        "What the link was measured to carry, as IP bytes; absent where a rate is told",
+        "What the link was measured to carry, as IP bytes; absent if all that is set",
         Some(&per_second),
         paths
             .iter()
