@@ -119,6 +119,16 @@ impl Engine {
         self.beam_rate_bps
     }
 
+    /// What operator, plan or configuration allow of that.
+    pub fn beam_allowed_bps(&self) -> Option<u64> {
+        self.beam_allowed_bps
+    }
+
+    /// What the beam was measured to carry, if that is less.
+    pub fn beam_measured_bps(&self) -> Option<u64> {
+        self.beam_measured_bps
+    }
+
     /// Whether an operator has set that, over plan and configuration.
     pub fn beam_rate_by_operator(&self) -> bool {
         self.beam_by_operator.is_some()

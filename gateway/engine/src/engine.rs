@@ -142,6 +142,10 @@ pub struct Engine {
     pub(crate) beam_by_operator: Option<Option<u64>>,
     /// The capacity that all hops share, bit/s of IP bytes.
     pub(crate) beam_rate_bps: Option<u64>,
+    /// What operator, plan or configuration allow of that.
+    pub(crate) beam_allowed_bps: Option<u64>,
+    /// What the beam was measured to carry.
+    pub(crate) beam_measured_bps: Option<u64>,
     /// For how long the plans change nothing.
     pub(crate) unchanged: Unchanged,
     /// When links are to be judged anew.
@@ -223,6 +227,8 @@ impl Engine {
             beam: Followed::default(),
             beam_by_operator: None,
             beam_rate_bps,
+            beam_allowed_bps: beam_rate_bps,
+            beam_measured_bps: None,
             unchanged: Unchanged::default(),
             link_times: BTreeSet::new(),
             actions: VecDeque::new(),

@@ -36,6 +36,8 @@ impl Engine {
             beam: _,
             beam_by_operator: _,
             beam_rate_bps: _,
+            beam_allowed_bps: _,
+            beam_measured_bps: _,
             unchanged: _,
             link_times,
             ahead,

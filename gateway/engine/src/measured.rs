@@ -94,4 +94,22 @@ impl Engine {
         }
         self.after_change(now);
     }
+
+    /// Takes what the beam was measured to carry, bit/s of IP bytes; `None` while
+    /// nothing has shown that it is less than is allowed. It counts for all
+    /// engines of the node, which are told the same.
+    pub fn measured_beam(&mut self, now: Instant, rate_bps: Option<u64>) {
+        if std::mem::replace(&mut self.beam_measured_bps, rate_bps) != rate_bps {
+            self.apply_beam_rate(now);
+            self.after_change(now);
+        }
+    }
+
+    /// Takes that so many bytes of IP too much have been sent to the terminals of
+    /// the beam: nothing more is granted to any until it could have carried them.
+    /// One engine of a node is told.
+    pub fn drain_beam(&mut self, now: Instant, bytes: u64) {
+        self.scheduler.make_up_for_all(now, bytes);
+        self.after_change(now);
+    }
 }

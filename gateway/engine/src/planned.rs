@@ -294,7 +294,8 @@ impl Engine {
         };
     }
 
-    /// Puts the beam's rate into force. Behind the end of a plan the
+    /// Puts the beam's rate into force: what is allowed, and of that no more than
+    /// the beam was measured to carry. Behind the end of a plan the
     /// configuration counts, and where it does not say, what was planned last.
     pub(crate) fn apply_beam_rate(&mut self, now: Instant) {
         let schedule = &self.beam.schedule;
@@ -306,7 +307,10 @@ impl Engine {
             .current()
             .map(|plan| plan.capacity_at(plan.end_ms()));
         let planned = in_force.or(self.config.beam_rate_bps).or(last);
-        let rate_bps = self.beam_by_operator.unwrap_or(planned);
+        let allowed_bps = self.beam_by_operator.unwrap_or(planned);
+        self.beam_allowed_bps = allowed_bps;
+        // What has no bound is not measured either.
+        let rate_bps = allowed_bps.map(|bps| bps.min(self.beam_measured_bps.unwrap_or(bps)));
         if std::mem::replace(&mut self.beam_rate_bps, rate_bps) != rate_bps {
             self.scheduler.set_root_rate(now, rate_bps);
         }

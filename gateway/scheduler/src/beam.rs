@@ -149,6 +149,14 @@ impl Beam {
         self.reshape(&mut state, now);
     }
 
+    /// Has a debt of `bytes`, no less than it was, to be paid before anything
+    /// more is granted. Shards that have a quantum use it up.
+    pub fn make_up_for(&self, now: Instant, bytes: u64) {
+        if let Some(bucket) = &mut self.lock().bucket {
+            bucket.owe(now, bytes);
+        }
+    }
+
     /// Tells how many entries each set has, see
     /// [`crate::LinkScheduler::footprint`].
     pub(crate) fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {

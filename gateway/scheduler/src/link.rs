@@ -272,6 +272,12 @@ impl LinkScheduler {
         }
     }
 
+    /// Takes that so many `ip_bytes` too much have left for all terminals
+    /// together: nothing more is granted until the root could have carried them.
+    pub fn make_up_for_all(&mut self, now: Instant, ip_bytes: u64) {
+        self.shard.beam().make_up_for(now, ip_bytes);
+    }
+
     /// What to do at `now`. Without a change in between, the answer to the
     /// same question is the same.
     pub fn next(&mut self, now: Instant) -> Decision {

@@ -42,6 +42,27 @@ fn the_least_of_what_is_allowed_and_what_the_link_carries_is_sent() {
 }
 
 #[test]
+fn a_beam_sends_to_all_no_more_than_it_was_measured_to_carry() {
+    let (_terminal, mut hub) = pair();
+    hub.engine.set_beam_rate(hub.now, Some(8_000_000));
+    let key = hub.open(10, BULK);
+    hub.write(key, 4_000_000);
+    let rates = |node: &Node| (node.engine.beam_rate_bps(), node.engine.beam_allowed_bps());
+    hub.bytes_in(Duration::from_millis(500));
+    hub.engine.measured_beam(hub.now, Some(1_000_000));
+    assert_eq!(rates(&hub), (Some(1_000_000), Some(8_000_000)));
+    let bytes = hub.bytes_in(Duration::from_secs(4));
+    assert!((400_000..560_000).contains(&bytes), "{bytes}");
+    // Half a second of it was too much.
+    hub.engine.drain_beam(hub.now, 62_500);
+    assert_eq!(hub.bytes_in(Duration::from_millis(400)), 0);
+    hub.engine.measured_beam(hub.now, Some(20_000_000));
+    assert_eq!(rates(&hub), (Some(8_000_000), Some(8_000_000)));
+    hub.engine.set_beam_rate(hub.now, None);
+    assert_eq!(rates(&hub), (None, None));
+}
+
+#[test]
 fn a_guessed_round_trip_gives_way_to_a_longer_one() {
     const GUESSED: Duration = Duration::from_millis(600);
     let mut config = config(10, &[1]);

@@ -119,6 +119,8 @@ pub async fn set_efficiency(
 pub struct BeamView {
     /// bit/s of IP bytes; null is unlimited.
     rate_bps: Option<u64>,
+    /// What operator, plan or configuration allow of that, bit/s of IP bytes.
+    allowed_bps: Option<u64>,
     /// Whether it follows plan and configuration: no operator has set it.
     follow_plan: bool,
 }
@@ -127,6 +129,7 @@ pub struct BeamView {
 pub async fn beam(State(state): State<Arc<ApiState>>) -> Reply<BeamView> {
     Reply(state.shell.read_any(|engine| BeamView {
         rate_bps: engine.beam_rate_bps(),
+        allowed_bps: engine.beam_allowed_bps(),
         follow_plan: !engine.beam_rate_by_operator(),
     }))
 }
@@ -153,7 +156,7 @@ pub async fn change_beam(
     if let Some(follow) = change.follow_plan {
         state.shell.with_each(|engine, now| match follow {
             true => engine.reset_beam_rate(now),
-            false => engine.set_beam_rate(now, engine.beam_rate_bps()),
+            false => engine.set_beam_rate(now, engine.beam_allowed_bps()),
         });
         tracing::info!(follow_plan = follow, "beam changed by the local API");
     }

@@ -11,7 +11,7 @@ use underpass_engine::{HopId, Sending, SessionPlace};
 use underpass_scheduler::UnscheduledTraffic;
 
 use super::directory::of_session;
-use super::measuring::{LinkMeter, SharedQueue};
+use super::measuring::{BeamMeter, LinkMeter, SharedQueue};
 use super::{Shell, timer};
 use crate::clock::ControlClock;
 
@@ -39,6 +39,7 @@ pub async fn watch(
     let hops = shell.portions_of_hops().into_iter();
     let few = hops.map(|(_, portion)| portion.len()).sum::<usize>() <= FEW_HOPS;
     let interval = if few { INTERVAL } else { INTERVAL_OF_MANY };
+    let mut beam = BeamMeter::new();
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
@@ -47,7 +48,10 @@ pub async fn watch(
             biased;
             _ = ticks.tick() => {}
             () = tokio::time::sleep(MEASURED_EACH), if measures => {
-                measure_moving(&shell, &mut watched).await;
+                let pause = measure_moving(&shell, &mut watched).await;
+                let meters = watched.iter().filter(|(_, of_hop)| of_hop.rest.is_none());
+                let meters = meters.map(|(hop, of_hop)| (hop, &of_hop.meter));
+                beam.look(&shell, meters, &shared_queue(&watched), pause);
                 continue;
             }
         }
@@ -61,12 +65,12 @@ pub async fn watch(
             .copied()
             .collect();
         watched.retain(|hop, _| hops.contains(hop));
-        let beam = shared_queue(&watched);
+        let shared = shared_queue(&watched);
         for (shard, hops) in portions {
             let at_rest = shell.at_rest(shard, &hops);
             for (hop, rest) in hops.into_iter().zip(at_rest) {
                 let of_hop = watched.entry(hop).or_insert_with(Watched::new);
-                of_hop.look(&shell, hop, rest, &beam);
+                of_hop.look(&shell, hop, rest, &shared);
                 if let Some(total) = plain_ip_bytes(hop) {
                     of_hop.traffic.observe_plain(total);
                 }
@@ -79,8 +83,8 @@ pub async fn watch(
 }
 
 /// Measures the links whose rates follow it, of the hops on which anything moved
-/// when they were last looked at.
-async fn measure_moving(shell: &Shell, watched: &mut HashMap<HopId, Watched>) {
+/// when they were last looked at; returns how often they may be.
+async fn measure_moving(shell: &Shell, watched: &mut HashMap<HopId, Watched>) -> Duration {
     let moving = watched.values().filter(|of_hop| of_hop.is_measured());
     let count = u32::try_from(moving.count()).unwrap_or(u32::MAX);
     let pause = MEASURED_EACH.max(Duration::from_secs(1) * count / MEASURED_PER_S);
@@ -94,6 +98,7 @@ async fn measure_moving(shell: &Shell, watched: &mut HashMap<HopId, Watched>) {
             tokio::task::yield_now().await;
         }
     }
+    pause
 }
 
 fn shared_queue(watched: &HashMap<HopId, Watched>) -> SharedQueue {

@@ -7,13 +7,17 @@ use std::time::{Duration, Instant};
 use underpass_beacon::BEACON_BYTES;
 use underpass_capacity::{Estimator, Limits, Reading};
 use underpass_cla::{PathFigures, SessionId};
-use underpass_engine::{HopId, MeasuredLink, Sending};
+use underpass_engine::{Engine, HopId, MeasuredLink, Sending};
 
 use super::{SessionReading, Shell, timer};
 use crate::config::RTTS_MS;
 
 /// What a hop was seen to have of queue counts for others so long.
 const QUEUE_KNOWN: Duration = Duration::from_millis(300);
+
+/// What a beam was measured to carry counts so long after two hops last moved at
+/// once: one alone could not find that it carries more again.
+const BEAM_KNOWN: Duration = Duration::from_secs(60);
 
 /// While a hop has more to send than it may, its peer is asked so often for
 /// beacons, which tell what of a round trip is queue on the way back.
@@ -51,6 +55,108 @@ impl SharedQueue {
     fn beside(&self, hop: HopId) -> Duration {
         let others = self.0.iter().flatten().filter(|(_, of)| *of != hop);
         others.map(|(queue, _)| *queue).min().unwrap_or_default()
+    }
+}
+
+/// Measures what the hops of a beam share: what all of them have of queue, and
+/// what arrives of all of them together.
+pub(super) struct BeamMeter {
+    estimator: Estimator,
+    limits: Limits,
+    /// What was seen of each hop, so that sums outlive hops.
+    seen: HashMap<HopId, Reading>,
+    sums: Reading,
+    looked_at: Instant,
+    /// When two hops last moved at once.
+    shared_at: Instant,
+}
+
+impl BeamMeter {
+    pub fn new() -> BeamMeter {
+        BeamMeter {
+            estimator: Estimator::new(Limits::default()),
+            limits: Limits::default(),
+            seen: HashMap::new(),
+            sums: Reading::default(),
+            looked_at: timer::now(),
+            shared_at: timer::now(),
+        }
+    }
+
+    /// Takes what was last read of the hops that move, if that was not done just
+    /// now. With fewer than two there is no telling a beam's queue from a
+    /// terminal's.
+    pub fn look<'a>(
+        &mut self,
+        shell: &Shell,
+        meters: impl Iterator<Item = (&'a HopId, &'a LinkMeter)>,
+        beam: &SharedQueue,
+        pause: Duration,
+    ) {
+        let now = timer::now();
+        if now < self.looked_at + pause {
+            return;
+        }
+        self.looked_at = now;
+        let ceiling_bps = shell.read_any(Engine::beam_allowed_bps);
+        let ([Some((queue, _)), Some(_)], Some(_)) = (beam.0, ceiling_bps) else {
+            self.estimator.interrupt();
+            if now >= self.shared_at + BEAM_KNOWN && self.estimator.capacity_bps().is_some() {
+                self.estimator = Estimator::new(self.limits);
+                shell.with_each(|engine, now| engine.measured_beam(now, None));
+            }
+            return;
+        };
+        self.shared_at = now;
+        let limits = Limits {
+            hint_bps: None,
+            ceiling_bps,
+        };
+        if std::mem::replace(&mut self.limits, limits) != limits {
+            self.estimator.set_limits(limits);
+        }
+        let least = self.add(now, meters);
+        self.sums.rtt = least.map(|least| least + queue);
+        self.estimator.read(now, self.sums);
+        let measured = self.estimator.capacity_bps();
+        let rate_bps = measured.and_then(|_| self.estimator.rate_bps(now));
+        if shell.read_any(Engine::beam_measured_bps) != rate_bps {
+            shell.with_each(|engine, now| engine.measured_beam(now, rate_bps));
+        }
+        let drain_bytes = self.estimator.drain_bits() / 8;
+        if drain_bytes > 0 {
+            shell.with_first(|engine, now| engine.drain_beam(now, drain_bytes));
+        }
+    }
+
+    /// Adds up what the hops tell; returns the least round trip of all.
+    fn add<'a>(
+        &mut self,
+        now: Instant,
+        meters: impl Iterator<Item = (&'a HopId, &'a LinkMeter)>,
+    ) -> Option<Duration> {
+        let mut least: Option<Duration> = None;
+        let sums = &mut self.sums;
+        (sums.in_flight_bits, sums.lost_bits) = (0, 0);
+        sums.backlogged = false;
+        let mut seen = HashMap::new();
+        for (hop, meter) in meters.filter(|(_, meter)| meter.shares) {
+            let new = meter.sums;
+            let old = self.seen.get(hop).copied().unwrap_or(new);
+            seen.insert(*hop, new);
+            sums.sent_bits += new.sent_bits - old.sent_bits;
+            sums.repeated_bits += new.repeated_bits - old.repeated_bits;
+            sums.delivered_bits += new.delivered_bits - old.delivered_bits;
+            sums.other_bits += new.other_bits - old.other_bits;
+            sums.in_flight_bits += new.in_flight_bits;
+            sums.lost_bits += new.lost_bits;
+            sums.backlogged |= new.backlogged;
+            if meter.queue_at(now).is_some() {
+                least = least.into_iter().chain(meter.least_rtt).min();
+            }
+        }
+        self.seen = seen;
+        least
     }
 }
 
@@ -110,7 +216,7 @@ impl LinkMeter {
     /// How much of queue it was last seen to have, if that was just now.
     fn queue_at(&self, now: Instant) -> Option<Duration> {
         let known = now < self.looked_at + QUEUE_KNOWN;
-        self.queue.filter(|_| known && self.shares)
+        self.queue.filter(|_| known && self.shares && self.follows)
     }
 
     /// Whether the hop's rate follows what is measured. Where a rate is told, it

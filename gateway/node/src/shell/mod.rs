@@ -112,6 +112,11 @@ impl Shell {
             .collect()
     }
 
+    /// Calls for one of the engines: for what they have in common.
+    pub fn with_first<R>(&self, call: impl FnOnce(&mut Engine, Instant) -> R) -> R {
+        self.with_inner(0, |inner, now| call(&mut inner.engine, now))
+    }
+
     /// The store of a shard has something to hear.
     pub fn store_moved(&self, shard: usize) {
         self.with_inner(shard, |inner, now| inner.engine.store_moved(now));

@@ -21,12 +21,16 @@ async fn a_changed_rate_reaches_the_scheduler_and_the_sessions() {
     assert_eq!(session.rates.lock().unwrap().last(), Some(&None));
     assert_eq!(
         world.get("/v1/beam").await,
-        json!({ "rate_bps": Value::Null, "follow_plan": true })
+        json!({ "rate_bps": Value::Null, "allowed_bps": Value::Null, "follow_plan": true })
     );
     let answer = world
         .ask("PATCH", "/v1/beam", r#"{"rate_bps": 9000000}"#)
         .await;
-    let set = json!({ "rate_bps": 9_000_000, "follow_plan": false });
+    let set = json!({
+        "rate_bps": 9_000_000,
+        "allowed_bps": 9_000_000,
+        "follow_plan": false,
+    });
     assert_eq!(answer.json(), set);
     assert_eq!(world.get("/v1/beam").await, set);
 }
