@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import download
-from tests.testbed.node import HUB_NODE, Node, Options, Told, terminal_node
+from tests.testbed.node import HUB_NODE, Node, Options, Pair, Told, terminal_node
 from tests.testbed.profile import Link, symmetric
+from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
 
@@ -60,3 +62,20 @@ def test_a_hop_that_carries_a_fifth_of_what_was_told_has_no_standing_queue(
     assert is_right(capacity_bps(pair.hub))
     [path] = pair.hub.status()["paths"]
     assert path["measured"]["queue_ms"] < 400
+
+
+def test_a_beam_that_carries_a_fifth_of_what_was_told_is_not_sent_more() -> None:
+    beam = {"beam": {"rate_bps": 5 * RATE_BPS}}
+    with Testbed(NARROW, terminals=2, shared=True) as testbed:
+        pair = Pair(testbed, Options(told="hints", hub=beam))
+
+        def get(index: int) -> bool:
+            client = testbed.terminals[index].client
+            route = pair.http_forward(index)
+            return download(client, addresses.ORIGIN, 5_000_000, route=route).complete
+
+        with ThreadPoolExecutor(2) as pool:
+            assert all(pool.map(get, range(2)))
+        told = pair.hub.api.get("/v1/beam")
+        assert told["allowed_bps"] == 5 * RATE_BPS
+        assert is_right(told["rate_bps"])
