@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Reading;
 use crate::base::BaseRtt;
 use crate::history::{History, Total};
 use crate::probe::{Probe, Probing};
+use crate::{Reading, Reason};
 
 /// Arrivals are counted over so much, and over as many packets at least.
 const LEAST_WINDOW: Duration = Duration::from_millis(80);
@@ -89,6 +89,8 @@ pub struct Estimator {
     /// bit/s; `None` while nothing has shown that the link carries less than
     /// the ceiling.
     capacity: Option<f64>,
+    /// What the capacity goes back to.
+    reason: Reason,
     /// Part of the packets that the link loses by itself.
     loss: f64,
     /// When a queue may last have overflowed: what was lost then is repaired
@@ -128,6 +130,7 @@ impl Estimator {
         Estimator {
             limits,
             capacity: limits.hint_bps.map(|bps| bps as f64),
+            reason: Reason::Hint,
             loss: 0.0,
             overflow: None,
             base: BaseRtt::default(),
@@ -145,8 +148,11 @@ impl Estimator {
     /// ceiling that operator or modem have set says what the link carries now.
     pub fn set_limits(&mut self, limits: Limits) {
         let before = std::mem::replace(&mut self.limits, limits);
-        if limits.hint_bps.is_some() && limits.hint_bps != before.hint_bps {
-            self.capacity = limits.hint_bps.map(|bps| bps as f64);
+        if let Some(bps) = limits
+            .hint_bps
+            .filter(|_| limits.hint_bps != before.hint_bps)
+        {
+            self.estimate(bps as f64, Reason::Hint);
         } else if limits.ceiling_bps.is_some() && limits.ceiling_bps != before.ceiling_bps {
             self.capacity = None;
         } else {
@@ -168,6 +174,11 @@ impl Estimator {
     /// nothing has shown that it is less than the ceiling.
     pub fn capacity_bps(&self) -> Option<u64> {
         self.capacity.map(|capacity| capacity as u64)
+    }
+
+    /// What [`Estimator::capacity_bps`] goes back to; `None` as there.
+    pub fn reason(&self) -> Option<Reason> {
+        self.capacity.map(|_| self.reason)
     }
 
     /// What may be sent at `now`, bit/s of IP packets; `None` is unlimited.
@@ -382,9 +393,14 @@ impl Estimator {
         let before = self.capacity.unwrap_or(f64::INFINITY);
         // Losses of before may be over, and then what is carried is less.
         self.loss *= LOSS_KEPT;
-        self.capacity = Some(before.min(carried).max(LEAST_CAPACITY));
+        self.estimate(before.min(carried), Reason::Limit);
         self.begin_drain(now, view);
         self.probing.step_back(now, view.base);
+    }
+
+    fn estimate(&mut self, capacity: f64, reason: Reason) {
+        self.capacity = Some(capacity.max(LEAST_CAPACITY));
+        self.reason = reason;
     }
 
     fn begin_drain(&mut self, now: Instant, view: &View) {
@@ -406,7 +422,7 @@ impl Estimator {
             && self.history.rtt_grows(now, now - view.window, GROWS);
         // While a queue stands, what arrives is what the link carries.
         if queued && view.backlogged && drain.settling.is_none() {
-            self.capacity = Some(view.carried.max(LEAST_CAPACITY));
+            self.estimate(view.carried, Reason::Limit);
         } else if queued && view.backlogged && too_high {
             self.lower(now, view, view.carried);
             return;
@@ -453,7 +469,7 @@ impl Estimator {
             && now >= since + 2 * view.base + view.window
             && view.backlogged
         {
-            self.capacity = Some(view.carried.max(LEAST_CAPACITY));
+            self.estimate(view.carried, Reason::Start);
             self.probing.double(now);
         }
     }
@@ -500,9 +516,10 @@ impl Estimator {
         };
         if arrived >= wanted && risen < view.noticed / 2 {
             let capacity = self.capacity.unwrap_or(0.0);
-            self.capacity = Some(capacity.max(arrived.min(sent)));
+            self.estimate(capacity.max(arrived.min(sent)), Reason::Probe);
             self.probing.found(now);
         } else {
+            self.reason = Reason::Limit;
             let more = arrived / probe.capacity - 1.0;
             self.probing.found_less(now, view.base, more);
             if view.latest > view.base + probe.queue + view.noticed / 4 {

@@ -15,6 +15,20 @@ pub use estimator::{Estimator, Limits};
 
 use std::time::Duration;
 
+/// What an estimate of a capacity goes back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The configuration, or what the last run had measured: nothing has been
+    /// seen of the link yet.
+    Hint,
+    /// What arrived of the first packets: the link may well carry more.
+    Start,
+    /// A probe that arrived: the link carries this much, and may carry more.
+    Probe,
+    /// More was sent than arrived: the link carries this much and no more.
+    Limit,
+}
+
 /// What the transports of a hop tell at one moment. Amounts are totals since the
 /// hop began, in bits of IP packets; they never fall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

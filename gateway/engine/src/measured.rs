@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use underpass_capacity::Reason;
 use underpass_plans::Direction;
 
 use crate::config::HopConfig;
@@ -16,6 +17,8 @@ pub struct MeasuredLink {
     pub rate_bps: Option<u64>,
     /// What it carries, bit/s of IP bytes; `None` as above.
     pub capacity_bps: Option<u64>,
+    /// What the capacity goes back to; `None` as above.
+    pub reason: Option<Reason>,
     /// The round trip without a queue, if it is known.
     pub base_rtt: Option<Duration>,
     /// How long its queue holds packets up.

@@ -13,8 +13,8 @@ mod outbox;
 mod report;
 
 pub use kinds::{
-    Announcement, Blockage, BlockageSource, LinkReport, LinkState, PlanAcknowledgement, Position,
-    Status,
+    Announcement, Blockage, BlockageSource, CapacityReason, LinkReport, LinkState,
+    MeasuredCapacity, PlanAcknowledgement, Position, Status,
 };
 pub use message::{MAX_MESSAGE_BYTES, MAX_REPORTS, Message, MessageError, SERVICE};
 pub use outbox::{Batch, Outbox, Urgency};

@@ -6,7 +6,7 @@ use std::f64::consts::TAU;
 use std::time::{Duration, Instant};
 
 use model::{Course, Link, Random, Sender, run};
-use underpass_capacity::{Estimator, Limits, Reading};
+use underpass_capacity::{Estimator, Limits, Reading, Reason};
 
 const EACH_MS: u64 = 25;
 
@@ -67,6 +67,52 @@ fn a_link_with_twice_the_hint_is_found_within_ten_round_trips() {
         assert!(course.used(12.0 * rtt, 60.0) > 0.93);
         assert!(course.queue(0.95, 12.0 * rtt, 60.0) < 0.1);
     }
+}
+
+/// The longest time, s, in which no two seconds in turn tell of a limit.
+fn longest_without_limit(reasons: &[Option<Reason>]) -> usize {
+    let (mut longest, mut since) = (0, 0);
+    for pair in reasons.windows(2) {
+        since = match pair {
+            [Some(Reason::Limit), Some(Reason::Limit)] => 0,
+            _ => since + 1,
+        };
+        longest = longest.max(since);
+    }
+    longest
+}
+
+#[test]
+fn a_limit_is_told_as_one_and_a_guess_is_not() {
+    for part in [0.93, 0.25] {
+        let real = 40e6 * part;
+        let course = run(&Link::new(move |_| real, 0.6), &told(40e6), 60.0, EACH_MS);
+        let longest = longest_without_limit(&course.reasons[5..]);
+        println!("{part:.2} of the ceiling: {longest} s without a limit");
+        assert!(longest <= 10, "{:?}", course.reasons);
+    }
+    let as_told = run(&Link::new(|_| 40e6, 0.6), &told(40e6), 40.0, EACH_MS);
+    assert!(
+        as_told.reasons.iter().all(Option::is_none),
+        "{:?}",
+        as_told.reasons
+    );
+    let mut idle = Link::new(|_| 40e6, 0.6);
+    idle.offered = Box::new(|_| 1e6);
+    let little = run(&idle, &hinted(10e6), 20.0, EACH_MS);
+    assert!(
+        little
+            .reasons
+            .iter()
+            .all(|reason| *reason == Some(Reason::Hint))
+    );
+    let rising = run(&Link::new(|_| 40e6, 0.6), &hinted(10e6), 3.0, EACH_MS);
+    assert_eq!(
+        rising.reasons[2],
+        Some(Reason::Probe),
+        "{:?}",
+        rising.reasons
+    );
 }
 
 #[test]

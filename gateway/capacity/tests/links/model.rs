@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use underpass_capacity::{Estimator, Limits, Reading};
+use underpass_capacity::{Estimator, Limits, Reading, Reason};
 
 const PACKET: u64 = 12_000;
 const STEP_S: f64 = 1e-3;
@@ -63,6 +63,8 @@ pub struct Course {
     /// Of each millisecond: bits that the link could carry beside others', bits
     /// delivered of the sender's, the queue in s, the estimate.
     pub steps: Vec<(f64, f64, f64, Option<f64>)>,
+    /// What the estimate goes back to at the end of each second.
+    pub reasons: Vec<Option<Reason>>,
 }
 
 impl Course {
@@ -279,6 +281,9 @@ pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> 
             credit = credit.min(4.0 * PACKET as f64 - estimator.drain_bits() as f64);
             fresh = false;
             reading.backlogged = false;
+        }
+        if (ms + 1) % 1_000 == 0 {
+            course.reasons.push(estimator.reason());
         }
         let capacity = estimator.capacity_bps().map(|bps| bps as f64);
         let could = (rate - (link.others)(t)).max(0.0) * STEP_S;

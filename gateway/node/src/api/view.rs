@@ -9,6 +9,7 @@ use underpass_cla::{Class, PathFigures};
 use underpass_engine::{
     HopSnapshot, LinkSnapshot, MeasuredLink, PlannedBlockage, SessionSnapshot, Source,
 };
+use underpass_reports::CapacityReason;
 use underpass_store::Figures;
 
 use super::ApiState;
@@ -18,6 +19,7 @@ use super::plans::PlansView;
 use crate::config::Durability;
 use crate::confinement::Confinement;
 use crate::positions::PositionView;
+use crate::run::reports::reported;
 
 /// The node at one moment.
 #[derive(Debug, Serialize, Deserialize)]
@@ -97,6 +99,8 @@ pub struct MeasuredView {
     /// What it carries, bit/s of IP bytes; null while nothing has shown that it is
     /// less than the rate that is set.
     pub capacity_bps: Option<u64>,
+    /// What that goes back to; null as above.
+    pub reason: Option<CapacityReason>,
     /// The round trip without a queue, ms; null if it is not known.
     pub base_rtt_ms: Option<f64>,
     /// How long its queue holds packets up, ms.
@@ -110,6 +114,7 @@ impl MeasuredView {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         MeasuredView {
             capacity_bps: link.capacity_bps,
+            reason: link.reason.map(reported),
             base_rtt_ms: link.base_rtt.map(ms),
             queue_ms: ms(link.queue),
             loss: link.loss,

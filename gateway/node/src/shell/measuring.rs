@@ -361,6 +361,7 @@ impl LinkMeter {
             true => MeasuredLink {
                 rate_bps: self.estimator.rate_bps(now),
                 capacity_bps: self.estimator.capacity_bps(),
+                reason: self.estimator.reason(),
                 ..known
             },
             false => known,

@@ -46,9 +46,40 @@ pub struct LinkReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_version: Option<u64>,
     /// Bits per unit of the beam's capacity in the present MODCOD, above 0;
-    /// absent if it is 1.
+    /// absent if neither a modem nor an operator has told it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub efficiency: Option<f64>,
+    /// What the link was measured to carry; absent while nothing has shown that
+    /// this is less than what is allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredCapacity>,
+}
+
+/// What a link was measured to carry in the direction of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeasuredCapacity {
+    /// bit/s of IP bytes.
+    pub capacity_bps: u64,
+    /// What it goes back to.
+    pub reason: CapacityReason,
+}
+
+/// What a measured capacity goes back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CapacityReason {
+    /// The configuration, or what the last run had measured: nothing has been
+    /// seen of the link yet.
+    Hint,
+    /// What arrived of the first packets: the link may well carry more.
+    Start,
+    /// A probe that arrived: the link carries this much, and may carry more.
+    Probe,
+    /// More was sent than arrived: the link carries this much and no more.
+    Limit,
+    /// A reason of a later release.
+    #[serde(other)]
+    Other,
 }
 
 impl Status {
@@ -135,6 +166,7 @@ mod tests {
             rate_bps: Some(2_000_000),
             plan_version: Some(7),
             efficiency: None,
+            measured: None,
         };
         change(&mut link);
         Status {
@@ -148,13 +180,19 @@ mod tests {
     #[test]
     fn what_clients_planner_or_link_do_is_news() {
         let before = status(|_| {});
-        let changes: [fn(&mut LinkReport); 6] = [
+        let changes: [fn(&mut LinkReport); 7] = [
             |link| link.state = LinkState::Blocked,
             |link| link.offered_bytes += 1,
             |link| link.streams = 0,
             |link| link.rate_bps = None,
             |link| link.plan_version = Some(8),
             |link| link.efficiency = Some(0.5),
+            |link| {
+                link.measured = Some(MeasuredCapacity {
+                    capacity_bps: 500_000,
+                    reason: CapacityReason::Limit,
+                });
+            },
         ];
         for change in changes {
             assert!(status(change).has_news(&before));

@@ -4,6 +4,8 @@ mod link;
 mod place;
 mod plan;
 
-pub use link::{Blockage, BlockageSource, LinkReport, LinkState, Status};
+pub use link::{
+    Blockage, BlockageSource, CapacityReason, LinkReport, LinkState, MeasuredCapacity, Status,
+};
 pub use place::{Announcement, Position};
 pub use plan::PlanAcknowledgement;

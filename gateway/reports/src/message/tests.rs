@@ -25,6 +25,10 @@ fn status(uptime_ms: u64) -> Report {
             rate_bps: Some(2_000_000),
             plan_version: Some(42),
             efficiency: Some(1.5),
+            measured: Some(MeasuredCapacity {
+                capacity_bps: 655_000,
+                reason: CapacityReason::Limit,
+            }),
         }],
     });
     of_run(body, uptime_ms)
@@ -85,6 +89,7 @@ fn vectors() -> [(&'static str, Vec<Report>); 6] {
         rate_bps: None,
         plan_version: None,
         efficiency: None,
+        measured: None,
     };
     let bare_status = Status {
         time_ms: None,
@@ -195,6 +200,30 @@ fn members_of_a_later_version_go_on_with_the_report() {
         1
     );
     assert_eq!(Message::texts(payload.as_bytes()).unwrap(), [report]);
+}
+
+#[test]
+fn reasons_of_a_later_version_go_on_with_the_report() {
+    let text = include_str!("../../../../docs/vectors/control/report-status.json");
+    let later = text.replace("\"limit\"", "\"oracle\"");
+    let Body::Status(read) = &Message::decode(later.as_bytes()).unwrap().reports[0].body else {
+        panic!("a status");
+    };
+    let measured = read.links[0].measured.unwrap();
+    assert_eq!(measured.reason, CapacityReason::Other);
+    assert_eq!(measured.capacity_bps, 655_000);
+    assert!(Message::texts(later.as_bytes()).unwrap()[0].contains("oracle"));
+}
+
+#[test]
+fn a_capacity_is_a_whole_number_of_bits_and_has_a_reason() {
+    let text = include_str!("../../../../docs/vectors/control/report-status.json");
+    for nonsense in ["-1", "0.5", "1e999", "null", "\"much\"", "NaN"] {
+        let wrong = text.replace("655000", nonsense);
+        assert!(Message::decode(wrong.as_bytes()).is_err(), "{nonsense}");
+    }
+    let bare = text.replace(", \"reason\": \"limit\"", "");
+    assert!(Message::decode(bare.as_bytes()).is_err());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What the local API is told for the control service: blockages, efficiency.
+//! What goes to the control service: blockages and efficiency as told, capacity as
+//! measured.
 
 use super::*;
 
@@ -89,4 +90,36 @@ async fn told_efficiency_is_in_the_status_reports() {
         .ask("PUT", "/v1/paths/moon/efficiency", r#"{"efficiency": 1}"#)
         .await
         .is_problem(404);
+}
+
+#[tokio::test]
+async fn measured_capacity_is_in_the_status_reports_with_its_reason() {
+    use underpass_capacity::Reason;
+    use underpass_engine::{HopId, MeasuredLink};
+
+    let world = World::new();
+    let reports = world.get("/v1/reports").await;
+    assert_eq!(reports["own"]["links"][0].get("measured"), None);
+    for (reason, name) in [
+        (Reason::Hint, "hint"),
+        (Reason::Start, "start"),
+        (Reason::Probe, "probe"),
+        (Reason::Limit, "limit"),
+    ] {
+        let link = MeasuredLink {
+            rate_bps: Some(640_000),
+            capacity_bps: Some(655_000),
+            reason: Some(reason),
+            ..MeasuredLink::default()
+        };
+        world.state.shell.with_hop(HopId(0), |engine, now| {
+            engine.measured(now, HopId(0), link, 0)
+        });
+        let reports = world.get("/v1/reports").await;
+        let expected = json!({ "capacity_bps": 655_000, "reason": name });
+        assert_eq!(reports["own"]["links"][0]["measured"], expected);
+        let paths = world.get("/v1/paths").await;
+        assert_eq!(paths[0]["measured"]["capacity_bps"], 655_000);
+        assert_eq!(paths[0]["measured"]["reason"], name);
+    }
 }

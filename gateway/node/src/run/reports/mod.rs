@@ -14,8 +14,8 @@ use crate::config::{Config, Role};
 
 pub(super) use blockages::watch as watch_blockages;
 pub use intake::{Intake, Latest};
-pub use reporter::Reporter;
 pub(super) use reporter::tell as tell_status;
+pub use reporter::{Reporter, reported};
 pub use sender::{Made, ReportSender};
 pub use sending::{Sending, Sent};
 

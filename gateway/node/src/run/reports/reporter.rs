@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use underpass_capacity::Reason;
 use underpass_cla::Class;
-use underpass_engine::{HopId, HopSnapshot};
+use underpass_engine::{HopId, HopSnapshot, MeasuredLink};
 use underpass_plans::Direction;
-use underpass_reports::{Body, LinkReport, LinkState, MAX_LINKS, Status};
+use underpass_reports::{
+    Body, CapacityReason, LinkReport, LinkState, MAX_LINKS, MeasuredCapacity, Status,
+};
 
 use super::ReportSender;
 use crate::clock::{self, ControlClock};
@@ -97,6 +100,7 @@ impl Reporter {
                 rate_bps: allocated_bps(&hop),
                 plan_version: plan.map(|plan| plan.plan.version()),
                 efficiency: efficiencies.get(&hop.id).copied(),
+                measured: measured(&hop.measured),
             }
         })
     }
@@ -111,6 +115,24 @@ impl Reporter {
 fn allocated_bps(hop: &HopSnapshot) -> Option<u64> {
     let planned = hop.plan.as_ref().and_then(|plan| plan.planned_bps);
     planned.into_iter().chain(hop.send_rate_bps).min()
+}
+
+/// What is reported of a measured link.
+fn measured(link: &MeasuredLink) -> Option<MeasuredCapacity> {
+    Some(MeasuredCapacity {
+        capacity_bps: link.capacity_bps?,
+        reason: reported(link.reason?),
+    })
+}
+
+/// What a capacity goes back to, as it is reported.
+pub fn reported(reason: Reason) -> CapacityReason {
+    match reason {
+        Reason::Hint => CapacityReason::Hint,
+        Reason::Start => CapacityReason::Start,
+        Reason::Probe => CapacityReason::Probe,
+        Reason::Limit => CapacityReason::Limit,
+    }
 }
 
 fn state_of(hop: &HopSnapshot) -> LinkState {
