@@ -83,6 +83,7 @@ def _by_terms(
         stated = (
             terminal.weight,
             terminal.minimum_bps,
+            terminal.floor_bps,
             terminal.maximum_bps,
             terminal.demand_bps,
             terminal.efficiency,

@@ -7,7 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from dama.planner import Blockage, CapacityStep, Link, PlanError, Request, Terminal, plan
+from dama.planner import (
+    Blockage,
+    CapacityStep,
+    Link,
+    PlanError,
+    Request,
+    Terminal,
+    fair_rates,
+    plan,
+)
 
 _GOOD = Request(
     beam="beam",
@@ -71,3 +80,9 @@ def test_a_beam_without_terminals_or_demand_has_an_empty_plan() -> None:
     assert list(plan(nobody).lines()) == []
     idle = dataclasses.replace(_GOOD, terminals=(Terminal("A", demand_bps=0),))
     assert all(segment.rate == 0 for segment in plan(idle).line("A").segments)
+
+
+def test_terminals_that_differ_in_their_floor_alone_have_shares_of_their_own() -> None:
+    terminals = (Terminal("A", floor_bps=3_000_000), Terminal("B"), Terminal("C"))
+    found = fair_rates(4_000_000, terminals)
+    assert found == {"A": 3_000_000, "B": 500_000, "C": 500_000}

@@ -199,6 +199,8 @@ class BeamController:
         nodes = frozenset(terms.terminals[Link.FORWARD])
         if self._knowledge.set_nodes(nodes):
             self._stale_reports = True
+            # A terminal without a demand would be planned for without a floor, too.
+            self._demands_told = 0.0
         self._delays.one_way_ms = terms.one_way_delay_ms
         for link in Link:
             self._planner.set_terms(
