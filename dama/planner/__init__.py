@@ -16,6 +16,7 @@ from dama.planner.plan import Group, Part, Plan
 from dama.planner.request import (
     Blockage,
     CapacityStep,
+    FairShare,
     Link,
     PlanError,
     Request,
@@ -27,6 +28,7 @@ from dama.planner.smoothing import smooth
 __all__ = [
     "Blockage",
     "CapacityStep",
+    "FairShare",
     "Line",
     "Link",
     "Plan",

@@ -87,6 +87,7 @@ def _by_terms(
             terminal.maximum_bps,
             terminal.demand_bps,
             terminal.efficiency,
+            terminal.fair_share,
         )
         key = known.get(stated)
         if key is None:

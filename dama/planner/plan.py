@@ -6,6 +6,7 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -118,6 +119,13 @@ class Plan:
             return line_of(self.times_ms, member, fair, fair, np.zeros(len(fair), dtype=np.bool_))
         given = part.of(place - part.first)
         return line_of(self.times_ms, member, fair, given, part.blocked)
+
+    def efficiencies(self) -> dict[str, Fraction]:
+        """Return the efficiencies that it goes by, of all terminals whose efficiency is not 1."""
+        members = (member for group in self.groups for member in group.members)
+        return {
+            member.id: Fraction(member.efficiency) for member in members if member.efficiency != 1
+        }
 
     def amounts(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
         """Return by terminal what it is given in a period, and its fair share, in bits of capacity.

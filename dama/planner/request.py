@@ -25,6 +25,17 @@ class Link(StrEnum):
     RETURN = "return"
 
 
+class FairShare(StrEnum):
+    """What fair shares are equal in, where terminals' efficiencies differ.
+
+    By symbols, terminals of equal weight have equal parts of the capacity: a fade costs the
+    terminal that it meets, and nobody else. By bits they have equal rates: a fade costs all.
+    """
+
+    SYMBOLS = "symbols"
+    BITS = "bits"
+
+
 @dataclass(frozen=True, slots=True)
 class CapacityStep:
     """The beam's capacity from a time on, until the next step.
@@ -54,6 +65,7 @@ class Terminal:
             what it owes them. The plan settles it.
         floor_bps: what lending and repaying leave it all the same, to report and to begin. It
             is no guarantee for times without contact, as the minimum is.
+        fair_share: what its share is fair in.
     """
 
     id: str
@@ -64,21 +76,40 @@ class Terminal:
     efficiency: Fraction | int = 1
     owed_bits: int = 0
     floor_bps: int = 0
+    fair_share: FairShare = FairShare.SYMBOLS
 
     @property
     def terms(self) -> tuple[Fraction, Fraction, Fraction | None]:
         """Weight, least and greatest rate, each per unit of capacity.
 
-        In these three, terminals of different efficiency are alike: to give equal rates, capacity
-        is shared in proportion to weight / efficiency.
+        In these three, terminals of different efficiency are alike.
         """
         efficiency = Fraction(self.efficiency)
         bounds = [rate for rate in (self.maximum_bps, self.demand_bps) if rate is not None]
         greatest = min(bounds) / efficiency if bounds else None
-        least = max(self.minimum_bps, self.floor_bps) / efficiency
+        least = max(self.minimum_capacity_bps, self.floor_bps / efficiency)
         if greatest is not None:
             least = min(least, greatest)
-        return Fraction(self.weight) / efficiency, least, greatest
+        return self.capacity_weight, least, greatest
+
+    @property
+    def capacity_weight(self) -> Fraction:
+        """Its part of the capacity beside others."""
+        if self.fair_share is FairShare.SYMBOLS:
+            return Fraction(self.weight)
+        return Fraction(self.weight) / Fraction(self.efficiency)
+
+    @property
+    def minimum_capacity_bps(self) -> Fraction:
+        """The capacity that its guaranteed rate takes.
+
+        By symbols, it takes no more at an efficiency below 1 than at 1: what a fade takes of a
+        guaranteed rate is not taken from others.
+        """
+        efficiency = Fraction(self.efficiency)
+        if self.fair_share is FairShare.SYMBOLS:
+            efficiency = max(efficiency, Fraction(1))
+        return self.minimum_bps / efficiency
 
 
 @dataclass(frozen=True, slots=True)

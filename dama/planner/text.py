@@ -19,7 +19,7 @@ import numpy as np
 from dama.planner.intervals import Integers
 from dama.planner.line import Line
 from dama.planner.plan import Group, Part, Plan
-from dama.planner.request import Link, PlanError, Terminal
+from dama.planner.request import FairShare, Link, PlanError, Terminal
 
 Document = dict[str, Any]
 
@@ -93,6 +93,7 @@ def _group_document(group: Group) -> Document:
             "maximum_bps": terms[3],
             "demand_bps": terms[4],
             "efficiency": str(terms[5]),
+            "fair_share": terms[6].value,
             "members": [[member.id, member.owed_bits] for member in members],
         }
         for terms, members in itertools.groupby(group.members, _stated)
@@ -108,6 +109,7 @@ def _stated(terminal: Terminal) -> tuple[Any, ...]:
         terminal.maximum_bps,
         terminal.demand_bps,
         terminal.efficiency,
+        terminal.fair_share,
     )
 
 
@@ -122,6 +124,8 @@ def _read_group(document: Mapping[str, Any]) -> Group:
             maximum_bps=run["maximum_bps"],
             demand_bps=run["demand_bps"],
             efficiency=efficiency,
+            # Plans of earlier releases gave equal rates.
+            fair_share=FairShare(run.get("fair_share", FairShare.BITS)),
             owed_bits=owed,
         )
         for run in document["members"]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-from dama.planner import Request, Terminal
+from dama.planner import FairShare, Request, Terminal
 
 Reals = npt.NDArray[np.float64]
 
@@ -112,13 +112,9 @@ def fair_amounts(request: Request) -> dict[str, float]:
     begins, seconds = np.array(times[:-1]), np.diff(times) / 1000
     rates = np.array([_capacity(request, begin) for begin in begins])
     terminals = request.terminals
-    weights = np.array([float(terminal.weight / terminal.efficiency) for terminal in terminals])
+    weights = np.array([_weight(terminal) for terminal in terminals])
     ceilings = np.array([_ceiling(terminal) for terminal in terminals])
-    least = [max(terminal.minimum_bps, terminal.floor_bps) for terminal in terminals]
-    floors = np.minimum(
-        [float(rate / one.efficiency) for rate, one in zip(least, terminals, strict=True)],
-        ceilings,
-    )
+    floors = np.minimum([_least(terminal) for terminal in terminals], ceilings)
     shares = np.column_stack([_shares(rate, weights, floors, ceilings) for rate in rates])
     sure = np.array(
         [[_certainty(request, terminal, begin) for begin in begins] for terminal in terminals]
@@ -156,6 +152,18 @@ def _inside(request: Request, time_ms: int) -> int:
 
 def _capacity(request: Request, time_ms: int) -> float:
     return float([step.rate_bps for step in request.capacity if step.from_ms <= time_ms][-1])
+
+
+def _weight(terminal: Terminal) -> float:
+    by_symbols = terminal.fair_share is FairShare.SYMBOLS
+    return float(terminal.weight / (1 if by_symbols else terminal.efficiency))
+
+
+def _least(terminal: Terminal) -> float:
+    minimum = float(terminal.minimum_bps / terminal.efficiency)
+    if terminal.fair_share is FairShare.SYMBOLS:
+        minimum = min(minimum, terminal.minimum_bps)
+    return max(minimum, float(terminal.floor_bps / terminal.efficiency))
 
 
 def _ceiling(terminal: Terminal) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from dama.planner import Blockage, CapacityStep, Link, Request, Terminal
+from dama.planner import Blockage, CapacityStep, FairShare, Link, Request, Terminal
 
 START_MS = 1_700_000_000_000
 _BEAM_BPS = 8_000_000
@@ -23,8 +24,9 @@ def requests(
 ) -> Request:
     """Draw a beam with a few terminals, blockages that overlap as they may, and weather."""
     horizon_s = draw(st.integers(60, 600))
+    fair_share = draw(st.sampled_from(FairShare))
     names = [f"t{number}" for number in range(draw(st.integers(2, most_terminals)))]
-    terminals = [draw(_terminals(name, bounds=bounds)) for name in names]
+    terminals = [draw(_terminals(name, fair_share, bounds=bounds)) for name in names]
     if balances:
         terminals = draw(_owing(terminals))
     blockages = []
@@ -58,7 +60,7 @@ def requests(
 
 
 @st.composite
-def _terminals(draw: st.DrawFn, name: str, *, bounds: bool) -> Terminal:
+def _terminals(draw: st.DrawFn, name: str, fair_share: FairShare, *, bounds: bool) -> Terminal:
     weight: Fraction = draw(st.sampled_from([Fraction(1), Fraction(2), Fraction(3, 2)]))
     if not bounds:
         return Terminal(name, weight=weight)
@@ -70,7 +72,10 @@ def _terminals(draw: st.DrawFn, name: str, *, bounds: bool) -> Terminal:
         floor_bps=draw(st.sampled_from((0, 0, 64_000))),
         maximum_bps=draw(st.sampled_from((None, None, 1_500_000, 4_000_000))),
         demand_bps=draw(st.sampled_from((None, None, None, 0, 700_000))),
-        efficiency=draw(st.sampled_from([Fraction(1), Fraction(2), Fraction(4, 5)])),
+        efficiency=draw(
+            st.sampled_from([Fraction(1), Fraction(2), Fraction(4, 5), Fraction(1, 4)])
+        ),
+        fair_share=fair_share,
     )
 
 
@@ -80,15 +85,5 @@ def _owing(draw: st.DrawFn, terminals: list[Terminal]) -> list[Terminal]:
     debts = [draw(st.integers(-40_000_000, 40_000_000)) for _ in terminals[1:]]
     debts.append(-sum(debts))
     return [
-        Terminal(
-            terminal.id,
-            weight=terminal.weight,
-            minimum_bps=terminal.minimum_bps,
-            floor_bps=terminal.floor_bps,
-            maximum_bps=terminal.maximum_bps,
-            demand_bps=terminal.demand_bps,
-            efficiency=terminal.efficiency,
-            owed_bits=owed,
-        )
-        for terminal, owed in zip(terminals, debts, strict=True)
+        replace(terminal, owed_bits=owed) for terminal, owed in zip(terminals, debts, strict=True)
     ]

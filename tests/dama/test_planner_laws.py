@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dama.planner import Line, Plan, Request, Segment, Terminal, plan
+from dama.planner import FairShare, Line, Plan, Request, Segment, Terminal, plan
 from tests.dama.requests import requests
 
 _LAWS = settings(max_examples=60, deadline=None)
@@ -81,9 +81,11 @@ def test_ceilings_and_guaranteed_rates_are_kept(request: Request) -> None:
                 assert segment.rate >= _least_bps(terminal) - bit
 
 
-def _least_bps(terminal: Terminal) -> int:
+def _least_bps(terminal: Terminal) -> Fraction | int:
     bounds = [rate for rate in (terminal.maximum_bps, terminal.demand_bps) if rate is not None]
-    return min([max(terminal.minimum_bps, terminal.floor_bps), *bounds])
+    # By symbols, a fade takes from a guaranteed rate.
+    kept = min(1, terminal.efficiency) if terminal.fair_share is FairShare.SYMBOLS else 1
+    return min([max(terminal.minimum_bps * kept, terminal.floor_bps), *bounds])
 
 
 @_LAWS
