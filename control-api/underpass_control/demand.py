@@ -7,6 +7,9 @@ wants what it did before: the capacity it lends and is owed is reckoned by that.
 Idle terminals want the *floor*, enough to report and to start sending, and whoever lends or repays
 keeps it: 64 kbit/s, but all of a beam's floors together are a sixteenth of its capacity at most.
 What nobody wants is not lost: each terminal has its part of it on top of its plan.
+
+The efficiency is what a modem or an operator has told; where nobody has, what fades leave of it
+(`underpass_control.fades`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dama.planner import Link
+from underpass_control.fades import Fade, Grant, Sight
 from underpass_control.storage.links import LinkState
 
 # The window of the recent rate, and the least that it has to cover.
@@ -42,7 +46,8 @@ class Demand:
 
     Attributes:
         demand_bps: in bit/s of IP bytes; None: all that it gets.
-        efficiency: bits per unit of the beam's capacity, in its present MODCOD.
+        efficiency: bits per unit of the beam's capacity, in its present MODCOD, as far as told or
+            measured.
         floor_bps: what it has even while it lends and repays.
     """
 
@@ -63,6 +68,7 @@ class _Reported:
     # The rate when it was last known, None before that; a backlogged terminal is greedy.
     rate_bps: int | None = None
     backlogged: bool = True
+    fade: Fade = field(default_factory=Fade)
 
     def take(self, state: LinkState) -> None:
         last, self.newest = self.newest, state
@@ -91,6 +97,31 @@ class _Reported:
         passing_bytes = max(_PASSING_BYTES, cleared_bps * _CLEARED_WITHIN_MS // 8_000)
         self.backlogged = state.backlogged_bytes > passing_bytes
 
+    def look(self, grant: Grant | None) -> None:
+        """Look for fades in the newest report, given what the plan that it follows gives."""
+        state = self.newest
+        if state.efficiency_told:
+            self.fade = Fade()
+        elif state.state != "up" or not self.backlogged or grant is None:
+            self.fade.interrupt()
+        else:
+            sight = Sight(
+                state.time_ms, grant, state.capacity_bps, state.capacity_reason, self._sent_bps()
+            )
+            self.fade.see(sight)
+
+    def efficiency(self) -> Fraction:
+        if self.newest.efficiency_told:
+            return Fraction(self.newest.efficiency).limit_denominator(_DENOMINATOR)
+        return self.fade.efficiency
+
+    def _sent_bps(self) -> int | None:
+        """Return what was sent since the report before."""
+        if len(self.sent) < 2 or self.sent[-1][0] - self.sent[-2][0] < _LEAST_WINDOW_MS:
+            return None
+        (began_ms, before), (ended_ms, after) = self.sent[-2:]
+        return max(0, 8_000 * (after - before) // (ended_ms - began_ms))
+
     def demand_bps(self, now_ms: int, floor_bps: int) -> int | None:
         if now_ms - (self.newest.time_ms if self.up_ms is None else self.up_ms) > _AWAY_AFTER_MS:
             return floor_bps
@@ -105,15 +136,34 @@ class Demands:
     def __init__(self) -> None:
         self._demands: dict[tuple[int, Link], _Reported] = {}
 
-    def take(self, terminal: int, link: Link, state: LinkState) -> bool:
-        """Take a report in; False where it is older than what is known, and changes nothing."""
+    def take(self, terminal: int, link: Link, state: LinkState, grant: Grant | None = None) -> bool:
+        """Take a report in, and what the plan that it follows gives the terminal at its time.
+
+        Return False where it is older than what is known, and changes nothing.
+        """
         demand = self._demands.get((terminal, link))
         if demand is None:
             demand = self._demands[terminal, link] = _Reported(state)
         elif not state.replaces(demand.newest):
             return False
         demand.take(state)
+        demand.look(grant)
         return True
+
+    def remember(self, terminal: int, link: Link, efficiency: Fraction, now_ms: int) -> None:
+        """Go on from the efficiency that the last plan went by, if reports tell none."""
+        demand = self._demands.get((terminal, link))
+        if demand is not None and not demand.newest.efficiency_told:
+            demand.fade = Fade.remembered(efficiency, now_ms)
+
+    def fades(self, link: Link) -> list[Fraction]:
+        """Return the efficiencies below 1 of a link that were measured."""
+        found = (
+            one.fade.efficiency
+            for (_, of), one in self._demands.items()
+            if of is link and not one.newest.efficiency_told
+        )
+        return [efficiency for efficiency in found if efficiency < 1]
 
     def forget(self, terminal: int) -> None:
         """Forget a terminal that has left the beam."""
@@ -135,6 +185,8 @@ class Demands:
         found = {}
         for terminal in terminals:
             demand = self._demands.get((terminal, link))
+            if demand is not None:
+                demand.fade.expire(now_ms)
             efficiency = self.efficiency(terminal, link)
             wanted_bps, own_bps = unheard_bps, int(floor_bps * efficiency)
             if demand is not None:
@@ -145,9 +197,7 @@ class Demands:
     def efficiency(self, terminal: int, link: Link) -> Fraction:
         """Return the bits per unit of the beam's capacity in a terminal's present MODCOD."""
         demand = self._demands.get((terminal, link))
-        if demand is None:
-            return Fraction(1)
-        return Fraction(demand.newest.efficiency).limit_denominator(_DENOMINATOR)
+        return Fraction(1) if demand is None else demand.efficiency()
 
 
 def _stepped(rate_bps: int) -> int:

@@ -59,6 +59,11 @@ class Metrics:
             "Links that gateways have reported to terminals that are at other gateways",
             registry=self.registry,
         )
+        self.capacities_passed_over = Counter(
+            "underpass_control_capacities_passed_over",
+            "Measured capacities in reports that no beam can have",
+            registry=self.registry,
+        )
         self.blockages = Counter(
             "underpass_control_blockages",
             "Observed blockages that are over, by whether they had been predicted",
@@ -93,6 +98,18 @@ class Metrics:
             registry=self.registry,
         )
         of_link = ("beam", "link")
+        self.terminals_faded = Gauge(
+            "underpass_control_terminals_faded",
+            "Terminals that are planned for with an efficiency below 1 that their nodes measured",
+            of_link,
+            registry=self.registry,
+        )
+        self.least_efficiency = Gauge(
+            "underpass_control_least_efficiency",
+            "The least of these efficiencies; 1 where there is none",
+            of_link,
+            registry=self.registry,
+        )
         self.settled_until = Gauge(
             "underpass_control_settled_until_timestamp_seconds",
             "Up to when a link is settled, since the Unix epoch",

@@ -50,7 +50,8 @@ class Seen:
     last: Point
     seen: int
     blocked: int
-    efficiency: float
+    # None: nobody has told it.
+    efficiency: float | None
 
     @classmethod
     def of_row(cls, row: Any) -> Seen:
@@ -62,7 +63,7 @@ class Seen:
             Point(row.last_time_ms, row.last_sent_bytes, row.last_offered_bytes),
             row.seen,
             row.blocked,
-            row.efficiency,
+            row.efficiency if row.efficiency_told else None,
         )
 
 
@@ -75,7 +76,8 @@ class Usage:
         sent_bits: IP bits sent.
         offered_bits: bits that clients handed in for it.
         blocked_ms: how long it could not be sent on, to the second.
-        efficiency: bits per unit of the beam's capacity, by the last report.
+        efficiency: bits per unit of the beam's capacity, as the last report tells it; None where
+            it does not.
         complete: reports cover it without a gap; later ones change nothing.
     """
 
@@ -83,7 +85,7 @@ class Usage:
     sent_bits: int = 0
     offered_bits: int = 0
     blocked_ms: int = 0
-    efficiency: Fraction = Fraction(1)
+    efficiency: Fraction | None = None
     complete: bool = False
 
 
@@ -143,13 +145,13 @@ class _Seconds:
     def __init__(self, seen: Iterable[Seen]) -> None:
         # By bucket: masks of the seconds with a report, and of those in which any run could send.
         self.masks: dict[int, tuple[int, int]] = {}
-        self.efficiencies: dict[int, tuple[int, float]] = {}
+        self.efficiencies: dict[int, tuple[int, float | None]] = {}
         for one in seen:
             known, able = self.masks.get(one.start_ms, (0, 0))
             self.masks[one.start_ms] = (known | one.seen, able | (one.seen & ~one.blocked))
             latest = (one.last.time_ms, one.efficiency)
             self.efficiencies[one.start_ms] = max(
-                self.efficiencies.get(one.start_ms, latest), latest
+                self.efficiencies.get(one.start_ms, latest), latest, key=lambda at: at[0]
             )
         # The state at the last report, and for how many seconds there has been none since.
         self.blocked = False
@@ -180,7 +182,8 @@ class _Seconds:
                 bucket.blocked_ms += _SLOT_MS
         if bucket.start_ms in self.efficiencies:
             self.efficiency = self.efficiencies[bucket.start_ms][1]
-        bucket.efficiency = Fraction(self.efficiency).limit_denominator(_DENOMINATOR)
+        if self.efficiency is not None:
+            bucket.efficiency = Fraction(self.efficiency).limit_denominator(_DENOMINATOR)
         covered = first_ms <= bucket.start_ms and last_ms >= bucket.start_ms + BUCKET_MS
         after = self.masks.get(bucket.start_ms + BUCKET_MS, (0, 0))[0]
         # Up to the next report: the seconds of the next bucket that come before it.

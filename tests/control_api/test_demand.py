@@ -137,7 +137,8 @@ def test_demand_is_never_less_than_the_headroom(rate_bytes: int) -> None:
 
 
 def test_efficiency_is_the_newest_reports() -> None:
-    made = demands(state(1, 0, efficiency=2.5), state(2, 0, efficiency=1.3))
+    told = [state(n, 0, efficiency=e, efficiency_told=True) for n, e in ((1, 2.5), (2, 1.3))]
+    made = demands(*told)
     assert made.efficiency(NODE, Link.RETURN) == Fraction(13, 10)
     made.forget(NODE)
     assert made.efficiency(NODE, Link.RETURN) == 1
@@ -153,7 +154,8 @@ def test_all_floors_together_leave_the_beam_to_those_who_use_it() -> None:
 
 
 def test_the_floor_is_one_of_capacity_whatever_the_modcod() -> None:
-    made = demands(state(1, 0, efficiency=0.5), state(2, 0, efficiency=0.5))
+    told = [state(n, 0, efficiency=0.5, efficiency_told=True) for n in (1, 2)]
+    made = demands(*told)
     found = made.of_link(Link.RETURN, range(NODE, NODE + 100), CAPACITY_BPS, START_MS)
     assert (found[NODE].demand_bps, found[NODE + 1].demand_bps) == (3_125, 6_250)
 

@@ -43,6 +43,9 @@ def test_what_is_taken_is_taken_as_of_its_time(case: dict[str, Any]) -> None:
     assert len(whole) + len(made.acknowledgements) == (1 if case["report"].get("links", 1) else 0)
     times = [one.time_ms for kind in (made.states, made.counts, made.positions) for one in kind]
     assert set(times) <= {case.get("time_ms")}
+    measured = [one.capacity_bps for one in made.states] + [one.capacity_bps for one in made.counts]
+    assert set(measured) <= {case.get("capacity_bps")}
+    assert made.implausible == ("capacity_bps" in case and case["capacity_bps"] is None)
     for position in made.positions:
         assert position.clocks_differ == case["clocks_differ"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from underpass_control.settlement.period import (
     Share,
     awaited,
     count,
+    efficiencies_of,
     enter,
     projected,
     shares_of,
@@ -189,6 +191,58 @@ def test_plans_that_follow_each_other_give_what_each_gives_in_its_time(
         for name, (bits, fair) in made.amounts(cuts[0], cuts[-1]).items()
     }
     assert shares_of(pieces) == (whole if pieces else {})
+
+
+_EFFICIENCIES = st.fractions(Fraction(1, 16), 2, max_denominator=100)
+
+
+@dataclass(frozen=True)
+class Faded:
+    """A plan that gives one terminal so many bits a second, with its efficiency."""
+
+    per_s: int
+    efficiency: Fraction
+
+    def amounts(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
+        bits = self.per_s * (to_ms - from_ms) // 1000
+        return {str(A): (bits, bits), str(B): (bits, bits)}
+
+    def efficiencies(self) -> dict[str, Fraction]:
+        return {str(A): self.efficiency} if self.efficiency != 1 else {}
+
+
+@dataclass(frozen=True)
+class FadedPiece:
+    """Such a plan within the time in which it holds."""
+
+    from_ms: int
+    to_ms: int
+    plan: Faded
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 5), st.integers(0, 9_000_000), _EFFICIENCIES | st.just(1)),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_who_sends_what_plans_gave_it_took_the_capacity_that_they_gave_it(
+    given_by: list[tuple[int, int, Fraction]],
+) -> None:
+    pieces, at_ms = [], 0
+    for seconds, per_s, efficiency in given_by:
+        made = Faded(per_s, Fraction(efficiency))
+        pieces.append(FadedPiece(at_ms, at_ms + 1000 * seconds, made))
+        at_ms += 1000 * seconds
+    found = efficiencies_of(pieces)
+    assert set(found) <= {A}
+    if A not in found:
+        assert all(efficiency == 1 for _, _, efficiency in given_by)
+        return
+    capacity = shares_of(pieces)[A].planned_bits
+    sent = sum(seconds * per_s * efficiency for seconds, per_s, efficiency in given_by)
+    assert sent / found[A] == capacity if capacity else found[A] == given_by[-1][2]
 
 
 _BITS = st.integers(0, 10_000)

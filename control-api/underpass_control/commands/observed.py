@@ -25,9 +25,20 @@ LINK = (
     Column("waiting MB", "backlogged_bytes", millions),
     Column("streams", "streams"),
     Column("efficiency", "efficiency"),
+    Column("told", "efficiency_told"),
+    Column("measured Mbit/s", "capacity_bps", millions),
+    Column("by", "capacity_reason"),
     Column("gateway", "gateway"),
     Column("clock ahead ms", "clock_offset_ms"),
     Column("said", "time"),
+)
+CARRIED = (
+    Column("time", "time"),
+    Column("link", "link"),
+    Column("measured Mbit/s", "capacity_bps", millions),
+    Column("by", "capacity_reason"),
+    Column("told efficiency", "efficiency"),
+    Column("path", "path"),
 )
 BLOCKAGE = (
     Column("terminal", "terminal"),
@@ -76,6 +87,31 @@ def show_links(
     """
     query = {"terminal": terminal}
     Service(url, token, as_json).show_all(path_of("links"), "links", LINK, query)
+
+
+@links.command("carried")
+def list_carried(
+    terminal: Annotated[int, typer.Argument(min=1, help="The terminal's ipn node number.")],
+    link: Annotated[str | None, typer.Option(help="forward or return; both without it.")] = None,
+    since: Annotated[datetime | None, typer.Option(help="UTC.")] = None,
+    until: Annotated[datetime | None, typer.Option(help="UTC.")] = None,
+    most: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 60,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a terminal's links were measured, or told, to carry, the newest first.
+
+    Example: underpass-control link carried 10 --link return
+    """
+    query = {
+        "link": link,
+        "since": instant(since),
+        "until": instant(until),
+        "order": "newest",
+    }
+    asked = Service(url, token, as_json)
+    asked.show_all(path_of("terminals", terminal, "carried"), "carried", CARRIED, query, most)
 
 
 @blockages.command("list")

@@ -46,6 +46,7 @@ HEAD = (
 SEGMENT = (
     Column("terminals", "terminals"),
     Column("guaranteed Mbit/s", "guaranteed_bps", millions),
+    Column("efficiency", "efficiency"),
     Column("from", "start"),
     Column("until", "end"),
     Column("Mbit/s", "rate_bps", millions),
@@ -164,7 +165,7 @@ def _print(plan: Any, *, as_json: bool) -> None:
     print_entry(HEAD, plan)
     rows = []
     for line in plan["lines"]:
-        terms = {"terminals": line["terminals"], "guaranteed_bps": line["guaranteed_bps"]}
+        terms = {name: line[name] for name in ("terminals", "guaranteed_bps", "efficiency")}
         for number, segment in enumerate(line["segments"]):
             rows.append({**(terms if number == 0 else {}), **segment})
     print_table(SEGMENT, rows)

@@ -25,6 +25,7 @@ BEAM = (
     Column("forward Mbit/s", "forward_capacity_bps", millions),
     Column("return Mbit/s", "return_capacity_bps", millions),
     Column("one-way delay ms", "one_way_delay_ms"),
+    Column("fair share of", "fair_share"),
     Column("NCC of the return link", "opensand"),
 )
 TERMINAL = (
@@ -92,6 +93,10 @@ def set_beam(
     forward_capacity: Rate = None,
     return_capacity: Rate = None,
     one_way_delay_ms: Annotated[int | None, typer.Option(min=0)] = None,
+    fair_share: Annotated[
+        str | None,
+        typer.Option(help="What terminals in a fade have their fair share of: symbols or bits."),
+    ] = None,
     opensand: Annotated[
         str | None, typer.Option(help="The NCC of the return link: opensand://HOST[:PORT].")
     ] = None,
@@ -111,6 +116,7 @@ def set_beam(
         forward_capacity_bps=forward_capacity,
         return_capacity_bps=return_capacity,
         one_way_delay_ms=one_way_delay_ms,
+        fair_share=fair_share,
         opensand=opensand,
     )
     Service(url, token, as_json).set(path_of("beams", beam), BEAM, changes)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, READERS, Call, Endpoint
 from underpass_control.http.problem import Problem
-from underpass_control.storage import links, registry
+from underpass_control.instants import milliseconds, moment_of
+from underpass_control.storage import capacities, links, registry
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
+
+# No column holds more.
+_BEYOND = 2**63
 
 
 class Links:
@@ -39,6 +46,15 @@ class Links:
                 EVERYBODY,
                 answers=models.LinkList,
             ),
+            Endpoint(
+                "GET",
+                "/v1/terminals/{terminal}/carried",
+                "What a terminal's links were measured, or told, to carry over time",
+                self._carried,
+                EVERYBODY,
+                query=models.CarriedQuery,
+                answers=models.CarriedList,
+            ),
         ]
 
     async def _page(self, call: Call) -> models.LinkList:
@@ -57,14 +73,57 @@ class Links:
         return models.LinkList(links=[_shown(state) for state in found], next=last)
 
     async def _of_terminal(self, call: Call) -> models.LinkList:
-        terminal = call.path_number("terminal")
-        if not call.known_caller.may_read(terminal):
-            raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
+        terminal = _readable(call)
         async with self._database.reading() as connection:
             found = await links.page(connection, terminal=terminal)
-            if not found and await registry.get(connection, Terminal, terminal) is None:
-                raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
+            await _make_sure_of(connection, terminal, found)
         return models.LinkList(links=[_shown(state) for state in found])
+
+    async def _carried(self, call: Call) -> models.CarriedList:
+        query = call.query(models.CarriedQuery)
+        wanted = capacities.Wanted(
+            _readable(call),
+            query.link,
+            None if query.since is None else milliseconds(query.since),
+            None if query.until is None else milliseconds(query.until),
+            query.order == "newest",
+        )
+        async with self._database.reading() as connection:
+            found = await capacities.page(
+                connection, wanted, after=_place_after(query.cursor), limit=query.limit
+            )
+            await _make_sure_of(connection, wanted.terminal, found)
+        last = None
+        if len(found) == query.limit:
+            last = cursor_of(":".join(map(str, found[-1].place)))
+        return models.CarriedList(carried=[_shown_carried(one) for one in found], next=last)
+
+
+def _readable(call: Call) -> int:
+    terminal = call.path_number("terminal")
+    if not call.known_caller.may_read(terminal):
+        raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
+    return terminal
+
+
+async def _make_sure_of(
+    connection: AsyncConnection, terminal: int, found: Sequence[object]
+) -> None:
+    if not found and await registry.get(connection, Terminal, terminal) is None:
+        raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
+
+
+def _shown_carried(one: capacities.Carried) -> models.Carried:
+    return models.Carried(
+        start=moment_of(one.place.start_ms),
+        link=one.place.link,  # type: ignore[arg-type]
+        node=one.place.node,
+        path=one.place.path,
+        time=moment_of(one.time_ms),
+        efficiency=one.efficiency,
+        capacity_bps=one.capacity_bps,
+        capacity_reason=one.capacity_reason,
+    )
 
 
 def _shown(state: links.LinkState) -> models.LinkState:
@@ -76,6 +135,18 @@ def _after(cursor: str | None) -> tuple[int, str] | None:
     if text is None:
         return None
     number, _, link = text.partition(":")
-    if not (number.isascii() and number.isdigit() and len(number) < 19):
+    return _number(number), link
+
+
+def _place_after(cursor: str | None) -> capacities.Place | None:
+    text = text_after(cursor)
+    if text is None:
+        return None
+    start_ms, link, node, incarnation, path = (*text.split(":", 4), "", "", "", "")[:5]
+    return capacities.Place(_number(start_ms), link, _number(node), _number(incarnation), path)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < _BEYOND):
         raise Problem(HTTPStatus.BAD_REQUEST, "the cursor is none of this list's")
-    return int(number), link
+    return int(text)

@@ -16,13 +16,13 @@ from underpass_control.opensand.ncc import ncc_address
 from underpass_control.opensand.request import MOST_ST_ID
 
 # JSON numbers are exact up to here.
-_MOST_BPS = 1_000_000_000_000
+MOST_BPS = 1_000_000_000_000
 MOST_NODE = 2**32 - 2
 MOST_BATCH = 10_000
 MOST_PAGE = 1_000
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
 
-Rate = Annotated[int, Field(ge=0, le=_MOST_BPS)]
+Rate = Annotated[int, Field(ge=0, le=MOST_BPS)]
 NodeNumber = Annotated[int, Field(ge=1, le=MOST_NODE)]
 # Without control characters: PostgreSQL stores no NUL, and nobody wants the others.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -74,6 +74,9 @@ class BeamBody(Model):
     forward_capacity_bps: Rate
     return_capacity_bps: Rate
     one_way_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = 300
+    # What a terminal in a fade has its fair share of: symbols, so that the fade is its own, or
+    # bits, so that all bear it.
+    fair_share: Literal["symbols", "bits"] = "symbols"
     # The OpenSAND NCC that shares out the return link.
     opensand: Ncc | None = None
 
@@ -231,8 +234,14 @@ class LinkState(Model):
     streams: int
     rate_bps: int | None = None
     plan: int | None = None
-    # Bits per unit of the beam's capacity in the present MODCOD.
+    # Bits per unit of the beam's capacity in the present MODCOD, and whether a modem or an operator
+    # has told it.
     efficiency: float
+    efficiency_told: bool
+    # What the link was measured to carry, bit/s of IP bytes, and what that goes back to; absent
+    # while nothing has shown that it carries less than is allowed.
+    capacity_bps: int | None = None
+    capacity_reason: str | None = None
     # How far the node's clock is ahead of the service's, and whether it is synchronised itself.
     clock_offset_ms: int | None = None
     synchronised: bool
@@ -243,6 +252,37 @@ class LinkList(Model):
 
     links: list[LinkState]
     next: str | None = None
+
+
+class Carried(Model):
+    """What a link was known to carry in 10 s from `start` on, by the last report of that time."""
+
+    start: Instant
+    link: Literal["forward", "return"]
+    node: NodeNumber
+    path: str
+    time: Instant
+    # As a modem or an operator has told it.
+    efficiency: float | None = None
+    # As its node has measured it, bit/s of IP bytes, and what that goes back to.
+    capacity_bps: int | None = None
+    capacity_reason: str | None = None
+
+
+class CarriedList(Model):
+    """A page of what a terminal's links were known to carry."""
+
+    carried: list[Carried]
+    next: str | None = None
+
+
+class CarriedQuery(Page):
+    """Which part of it: from `since` to before `until`, of one link or both."""
+
+    link: Literal["forward", "return"] | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    order: Literal["time", "newest"] = "time"
 
 
 class LinkQuery(Page):

@@ -70,6 +70,8 @@ class Line(Model):
 
     terminals: list[NodeNumber]
     guaranteed_bps: int
+    # Bits per unit of capacity that the plan goes by.
+    efficiency: float
     segments: list[Segment]
 
 

@@ -257,6 +257,7 @@ def _beam(row: Row[Any]) -> models.Beam:
         forward_capacity_bps=row.forward_capacity_bps,
         return_capacity_bps=row.return_capacity_bps,
         one_way_delay_ms=row.one_way_delay_ms,
+        fair_share=row.fair_share,
         opensand=row.opensand,
     )
 

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 
-from dama.planner import Blockage, CapacityStep, Link, Plan, Request, Terminal, fair_rates
+from dama.planner import (
+    Blockage,
+    CapacityStep,
+    FairShare,
+    Link,
+    Plan,
+    Request,
+    Terminal,
+    fair_rates,
+)
 from dama.prediction import Blockage as Prediction
 from underpass_control.demand import Demand
 from underpass_control.planning.expected import Expectations, Expected, Planned
@@ -33,6 +42,12 @@ _DEMAND_EVERY_MS = 5_000
 _AGAIN_AFTER_MS = 5_000
 # Demands matter once they would move this part of the capacity between terminals.
 _DEMAND_PART = Fraction(2, 100)
+# Efficiencies matter once one differs from that of the plan by the first part; from the second on
+# below it, the plan gives far more than the link carries. Those that together concern little of the
+# capacity wait: each plan is sent to all terminals.
+_EFFICIENCY_PART = Fraction(2, 100)
+_FADING_PART = Fraction(10, 100)
+_EFFICIENCY_EVERY_MS = 15_000
 # Balances matter once they differ from the plan by what the beam carries in this time.
 _BALANCE_MS = 250
 
@@ -46,6 +61,7 @@ class Reason(StrEnum):
     BLOCKAGES = "blockages"
     MOVED = "moved"
     BALANCES = "balances"
+    EFFICIENCY = "efficiency"
     DEMAND = "demand"
     HORIZON = "horizon"
 
@@ -58,6 +74,7 @@ class Terms:
     minimum_bps: int
     maximum_bps: int | None
     gateway: int | None
+    fair_share: FairShare = FairShare.SYMBOLS
 
 
 _GREEDY = Demand(None, Fraction(1))
@@ -75,6 +92,8 @@ class _LinkState:
     demand_due: bool = False
     starved: bool = False
     balances_due: bool = False
+    # How long the plan is to last by the efficiencies: None, as long as it does by all else.
+    efficiency_due_ms: int | None = None
     # When planning last failed because the request has no plan.
     refused_ms: int | None = None
     plan: Plan | None = None
@@ -83,6 +102,7 @@ class _LinkState:
     planned_capacity: tuple[CapacityStep, ...] = ()
     planned_terms: dict[int, Terms] = field(default_factory=dict)
     planned_rates: dict[str, Fraction] = field(default_factory=dict)
+    planned_efficiencies: dict[int, Fraction] = field(default_factory=dict)
 
     def terminals(self, owed: Mapping[int, int]) -> tuple[Terminal, ...]:
         """Return the terminals as they are planned for."""
@@ -99,6 +119,7 @@ class _LinkState:
                     demand_bps=demand.demand_bps,
                     efficiency=demand.efficiency,
                     owed_bits=owed.get(node, 0),
+                    fair_share=terms.fair_share,
                 )
             )
         return tuple(found)
@@ -145,6 +166,7 @@ class BeamPlanner:
             return
         state.demands = dict(demands)
         capacity_bps = state.capacity_bps(now_ms)
+        state.efficiency_due_ms = _efficiency_due_ms(state, capacity_bps)
         rates = fair_rates(capacity_bps, state.terminals({}))
         none = Fraction()
         changes = {
@@ -223,6 +245,10 @@ class BeamPlanner:
         state.planned_terms = dict(state.terms)
         bare = tuple(replace(terminal, owed_bits=0) for terminal in request.terminals)
         state.planned_rates = fair_rates(state.capacity_bps(request.now_ms), bare)
+        state.planned_efficiencies = {
+            int(one.id): Fraction(one.efficiency) for one in request.terminals
+        }
+        state.efficiency_due_ms = _efficiency_due_ms(state, state.capacity_bps(request.now_ms))
         state.demand_due = state.starved = state.balances_due = False
         state.refused_ms = None
 
@@ -253,6 +279,8 @@ class BeamPlanner:
             return Reason.MOVED
         if age_ms >= _MOVE_EVERY_MS and state.balances_due:
             return Reason.BALANCES
+        if state.efficiency_due_ms is not None and age_ms >= state.efficiency_due_ms:
+            return Reason.EFFICIENCY
         if state.starved and age_ms >= _MOVE_EVERY_MS:
             return Reason.DEMAND
         if state.demand_due and age_ms >= _DEMAND_EVERY_MS:
@@ -260,6 +288,25 @@ class BeamPlanner:
         if state.plan.end_ms - now_ms < RENEW_MS:
             return Reason.HORIZON
         return None
+
+
+def _efficiency_due_ms(state: _LinkState, capacity_bps: int) -> int | None:
+    """Return how long the plan may last by the efficiencies as they are now."""
+    concerned_bps = Fraction()
+    differs = fades = False
+    for node, planned in state.planned_efficiencies.items():
+        now = state.demands.get(node, _GREEDY).efficiency
+        if now == planned:
+            continue
+        differs |= abs(now / planned - 1) > _EFFICIENCY_PART
+        fades |= now < (1 - _FADING_PART) * planned
+        share_bps = state.planned_rates.get(str(node), Fraction())
+        concerned_bps += share_bps * (1 - min(now, planned) / max(now, planned))
+    if not differs:
+        return None
+    if concerned_bps <= _DEMAND_PART * capacity_bps:
+        return _EFFICIENCY_EVERY_MS
+    return _MOVE_EVERY_MS if fades else _DEMAND_EVERY_MS
 
 
 def moved(plan: Plan, at_ms: int) -> dict[int, int]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import structlog
@@ -177,6 +178,7 @@ class BeamController:
         if time.monotonic() - self._demands_told >= _TICK_S:
             self._demands_told = time.monotonic()
             self._knowledge.tell_demands(self._planner, now_ms)
+            self._measure_fades()
         if self.beam not in self._tools.held():
             # The lease may have run out. Nothing is planned until it is renewed.
             return True
@@ -208,6 +210,14 @@ class BeamController:
             )
         self._serves(self, nodes)
         return True
+
+    def _measure_fades(self) -> None:
+        metrics = self._tools.metrics
+        for link in Link:
+            fades = self._knowledge.fades(link)
+            metrics.terminals_faded.labels(self.beam, link.value).set(len(fades))
+            least = min(fades, default=Fraction(1))
+            metrics.least_efficiency.labels(self.beam, link.value).set(float(least))
 
     def _take_waiting(self) -> None:
         while self._waiting:
@@ -257,6 +267,7 @@ class BeamController:
                 )
             made(plan.version, worked.wire)
         self._planner.taken(worked.request, worked.plan)
+        self._knowledge.planned(link, plan.version, worked.wire)
         metrics, labels = self._tools.metrics, (self.beam, link.value)
         delay_s = worked.request.signalling_delay_ms / 1000
         metrics.plans.labels(link.value, reason.value).inc()
@@ -314,7 +325,13 @@ class BeamController:
 
     def _forget_metrics(self) -> None:
         metrics = self._tools.metrics
-        gauges = (metrics.plan_version, metrics.plan_ends, metrics.signalling_delay_seconds)
+        gauges = (
+            metrics.plan_version,
+            metrics.plan_ends,
+            metrics.signalling_delay_seconds,
+            metrics.terminals_faded,
+            metrics.least_efficiency,
+        )
         for gauge in gauges:
             gauge.remove_by_labels({"beam": self.beam})
 

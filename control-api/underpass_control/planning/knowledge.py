@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,7 +14,10 @@ from dama.planner import Link
 from dama.prediction import Blockage, ObstructionMap
 from dama.prediction.learning import Learned
 from underpass_control.demand import Demands
+from underpass_control.planning import stored
 from underpass_control.planning.beam_planner import BeamPlanner
+from underpass_control.planning.grants import Grants
+from underpass_control.planning.wire import WirePlan
 from underpass_control.prediction import Predictions
 from underpass_control.storage import announcements, blockages, links, positions
 from underpass_control.takeover import fix_of, recall
@@ -29,6 +33,7 @@ class Knowledge:
         self._beam = beam
         self._nodes: frozenset[int] = frozenset()
         self._demands = Demands()
+        self._grants = Grants()
         self.predictions = Predictions()
         # Terminals with new reports, and terminals with a blockage ahead.
         self._changed: set[int] = set()
@@ -58,7 +63,30 @@ class Knowledge:
     async def recall(self, connection: AsyncConnection, now_ms: int) -> None:
         """Read what was reported lately."""
         await recall(connection, self._beam, self.predictions, self._demands, now_ms)
+        for link in Link:
+            if not self._grants.knows(link):
+                await self._recall_plan(connection, link, now_ms)
         self._changed |= self._nodes
+
+    async def _recall_plan(self, connection: AsyncConnection, link: Link, now_ms: int) -> None:
+        """Go on from the efficiencies of the plan that another process has made last."""
+        last = await stored.current_plan(connection, self._beam, link)
+        if last is None or last.end_ms <= now_ms:
+            return
+        self._grants.take(link, last.version, await asyncio.to_thread(WirePlan, last.made))
+        for group in last.made.groups:
+            for member in group.members:
+                efficiency = Fraction(member.efficiency)
+                if efficiency < 1:
+                    self._demands.remember(int(member.id), link, efficiency, now_ms)
+
+    def planned(self, link: Link, version: int, plan: WirePlan) -> None:
+        """Take a plan that has been stored."""
+        self._grants.take(link, version, plan)
+
+    def fades(self, link: Link) -> list[Fraction]:
+        """Return the efficiencies below 1 of a link that were measured."""
+        return self._demands.fades(link)
 
     def take(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take a change in."""
@@ -69,7 +97,9 @@ class Knowledge:
         elif kind == "links":
             for state in links.of_change(data):
                 if state.terminal in self._nodes:
-                    self._demands.take(state.terminal, Link(state.link), state)
+                    link = Link(state.link)
+                    grant = self._grants.of(link, state.terminal, state.plan, state.time_ms)
+                    self._demands.take(state.terminal, link, state, grant)
         elif kind == "announcements":
             for terminal, announcement in announcements.of_change(data):
                 if terminal in self._nodes:

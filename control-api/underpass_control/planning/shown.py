@@ -25,6 +25,7 @@ def shown(plan: Plan, version: int, terminal: int | None = None) -> dict[str, An
     nodes = {int(name) for name in plan.terminals()} if terminal is None else {terminal}
     document = json.loads(wire.document(version, nodes, alone=True))
     lines = document["lines"]
+    efficiencies = {node: float(of.efficiency) for of in wire.lines for node in of.terminals}
     if terminal is not None:
         lines = [_with_amounts(plan, terminal, lines)]
     return {
@@ -38,7 +39,14 @@ def shown(plan: Plan, version: int, terminal: int | None = None) -> dict[str, An
             {"from": _moment(step["from_ms"]), "rate_bps": step["rate_bps"]}
             for step in wire.beam_capacity()
         ],
-        "lines": [{**line, "segments": list(map(_segment, line["segments"]))} for line in lines],
+        "lines": [
+            {
+                **line,
+                "efficiency": efficiencies[line["terminals"][0]],
+                "segments": list(map(_segment, line["segments"])),
+            }
+            for line in lines
+        ],
     }
 
 

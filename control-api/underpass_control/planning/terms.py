@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from dama.planner import CapacityStep, Link
+from dama.planner import CapacityStep, FairShare, Link
 from underpass_control.planning.beam_planner import Terms
 from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.models import Beam, Terminal
@@ -56,6 +56,7 @@ async def terms_of(connection: AsyncConnection, beam: str) -> BeamTerms | None:
                 minimum_bps=getattr(one, f"{link.value}_minimum_bps"),
                 maximum_bps=getattr(one, f"{link.value}_maximum_bps"),
                 gateway=one.serving,
+                fair_share=FairShare(row.fair_share),
             )
     return BeamTerms(
         one_way_delay_ms=row.one_way_delay_ms,

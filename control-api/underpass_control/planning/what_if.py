@@ -107,6 +107,7 @@ def _terminals(basis: Basis, link: Link, now_ms: int) -> Iterable[Terminal]:
         yield replace(
             present,
             weight=one.weight,
+            fair_share=one.fair_share,
             minimum_bps=one.minimum_bps,
             maximum_bps=one.maximum_bps,
             owed_bits=owed.get(node, 0),

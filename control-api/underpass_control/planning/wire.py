@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import json
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ import numpy.typing as npt
 from dama.planner import Link, Plan, Terminal
 from dama.planner.intervals import MS_PER_S, Flags, Integers
 from dama.planner.plan import Group, Part
+from underpass_control.fades import Grant
 
 _STATES = ("fair", "borrowing", "lending", "repaying", "repaid", "blocked")
 _FAIR, _BORROWING, _LENDING, _REPAYING, _REPAID, _BLOCKED = range(len(_STATES))
@@ -41,6 +44,8 @@ class WireLine:
     """Terminals with one line, as it is sent."""
 
     terminals: tuple[int, ...]
+    # Bits per unit of the beam's capacity.
+    efficiency: Fraction
     # Per column.
     rates_bps: Integers
     # Without the terminals and the guaranteed rate.
@@ -97,6 +102,18 @@ class WirePlan:
         text = json.dumps(head, separators=(",", ":"))
         return f'{text[:-1]},"lines":[{",".join(lines)}]}}'
 
+    def granted(self, terminal: int, at_ms: int) -> Grant | None:
+        """Return what the plan gives a terminal at a time; None where it says nothing."""
+        line = self._line_of.get(terminal)
+        if line is None or not self._plan.start_ms <= at_ms < self._plan.end_ms:
+            return None
+        column = bisect_right(self._plan.times_ms, at_ms) - 1
+        return Grant(int(line.rates_bps[column]), line.efficiency)
+
+    @cached_property
+    def _line_of(self) -> dict[int, WireLine]:
+        return {node: line for line in self.lines for node in line.terminals}
+
     def _line(self, shared: _Shared) -> WireLine:
         first = shared.terminals[0]
         efficiency = float(first.efficiency)
@@ -110,7 +127,7 @@ class WirePlan:
         tolerated = 2 * _ROUNDING_BITS * MS_PER_S * max(1.0, efficiency) / self._durations + 1
         joined, segments = _joined(self._plan.times_ms, rates, states, tolerated)
         nodes = tuple(int(terminal.id) for terminal in shared.terminals)
-        return WireLine(nodes, joined, segments)
+        return WireLine(nodes, Fraction(first.efficiency), joined, segments)
 
     def _capacity(
         self, terminals: Collection[int], rates: Integers, *, alone: bool
@@ -177,21 +194,21 @@ def guaranteed_rates(plan: Plan) -> dict[int, int]:
     capacity = Fraction(plan.capacity_bps[-1])
     needs = _by_terms(terminals)
     minimums = sum(
-        (Fraction(one.minimum_bps) / Fraction(one.efficiency) * len(of) for one, of in needs),
+        (one.minimum_capacity_bps * len(of) for one, of in needs),
         Fraction(),
     )
     weights = sum(
-        (_exact_weight(one) * len(of) for one, of in needs if not one.minimum_bps), Fraction()
+        (one.capacity_weight * len(of) for one, of in needs if not one.minimum_bps), Fraction()
     )
     shrunk = min(Fraction(1), capacity / minimums) if minimums else Fraction(1)
     left = max(Fraction(0), capacity - minimums)
     rates: dict[int, int] = {}
     for one, of in needs:
         if one.minimum_bps:
-            rate = one.minimum_bps * shrunk
+            capacity_bps = one.minimum_capacity_bps * shrunk
         else:
-            rate = left * _exact_weight(one) / weights * Fraction(one.efficiency)
-        whole = int(rate)
+            capacity_bps = left * one.capacity_weight / weights
+        whole = int(capacity_bps * Fraction(one.efficiency))
         if one.maximum_bps is not None:
             whole = min(whole, one.maximum_bps)
         rates |= dict.fromkeys((int(terminal.id) for terminal in of), whole)
@@ -201,7 +218,7 @@ def guaranteed_rates(plan: Plan) -> dict[int, int]:
 def _by_terms(terminals: list[Terminal]) -> list[tuple[Terminal, list[Terminal]]]:
     found: dict[tuple[object, ...], list[Terminal]] = {}
     for one in terminals:
-        key = (one.weight, one.minimum_bps, one.maximum_bps, one.efficiency)
+        key = (one.weight, one.minimum_bps, one.maximum_bps, one.efficiency, one.fair_share)
         found.setdefault(key, []).append(one)
     return [(of[0], of) for of in found.values()]
 
@@ -252,7 +269,7 @@ def _alike(
 def _key(terminal: Terminal) -> tuple[object, ...]:
     """Return what decides, besides amounts, how a line looks on the wire."""
     maximum = -1 if terminal.maximum_bps is None else terminal.maximum_bps
-    return terminal.efficiency, terminal.weight, maximum, terminal.owed_bits
+    return terminal.efficiency, terminal.weight, maximum, terminal.owed_bits, terminal.fair_share
 
 
 def _states(shared: _Shared, owed_bits: int) -> Integers:
@@ -287,11 +304,7 @@ def _joined(
 
 
 def _weight(terminal: Terminal) -> float:
-    return float(_exact_weight(terminal))
-
-
-def _exact_weight(terminal: Terminal) -> Fraction:
-    return Fraction(terminal.weight) / Fraction(terminal.efficiency)
+    return float(terminal.capacity_weight)
 
 
 def gateways_alone(gateways: Mapping[int, int | None], gateway: int) -> bool:

@@ -78,6 +78,7 @@ class Intake:
         self._metrics.reports_refused.inc(len(refused))
         self._metrics.reports_of_strangers.inc(len(found.strangers))
         self._metrics.reports_elsewhere.inc(len(found.elsewhere))
+        self._metrics.capacities_passed_over.inc(found.implausible)
         return sorted(refused, key=lambda one: one.index)
 
     async def _sorter(

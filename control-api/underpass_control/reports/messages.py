@@ -49,6 +49,20 @@ class Report(Message):
     incarnation: Count
 
 
+class MeasuredReport(Message):
+    """What a node has measured that a link carries, and what that goes back to."""
+
+    # Rates that no beam has are passed over, not refused: a gateway's report is of many terminals.
+    capacity_bps: Count
+    # Later releases may have others.
+    reason: Text
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether a beam can have such a capacity."""
+        return 0 < self.capacity_bps <= models.MOST_BPS
+
+
 class LinkReport(Message):
     """One direction of a terminal's link, as the node that sends on it sees it."""
 
@@ -62,7 +76,9 @@ class LinkReport(Message):
     streams: Count
     rate_bps: Count | None = None
     plan_version: Count | None = None
-    efficiency: Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)] = 1.0
+    # As a modem or an operator has told it.
+    efficiency: Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)] | None = None
+    measured: MeasuredReport | None = None
 
 
 class ProofReport(Message):

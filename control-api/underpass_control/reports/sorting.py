@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from dama.planner import Link
 from dama.prediction import Announcement, AnnouncementError
@@ -24,6 +25,15 @@ class RefusedError(ValueError):
     """A report that is not taken in, with the reason."""
 
 
+class Carries(TypedDict):
+    """What a link carries: members that states and counts have in common."""
+
+    efficiency: float
+    efficiency_told: bool
+    capacity_bps: int | None
+    capacity_reason: str | None
+
+
 @dataclass
 class Sorted:
     """What a post's reports become."""
@@ -38,6 +48,8 @@ class Sorted:
     strangers: set[int] = field(default_factory=set)
     # Of links to terminals that are at other gateways: a gateway may be configured for them all.
     elsewhere: set[int] = field(default_factory=set)
+    # Measured capacities that no beam can have.
+    implausible: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,8 @@ class Sorter:
         into.strangers |= strangers
         into.elsewhere |= elsewhere
         for link in links.values():
+            if link.measured is not None and not link.measured.is_plausible:
+                into.implausible += 1
             into.states.append(self._state(entry.node, status, link, time_ms))
             into.counts.append(_count(entry.node, status, link, time_ms))
 
@@ -120,7 +134,7 @@ class Sorter:
             streams=link.streams,
             rate_bps=link.rate_bps,
             plan=link.plan_version,
-            efficiency=link.efficiency,
+            **_carries(link),
             clock_offset_ms=status.clock_offset_ms,
             synchronised=status.synchronised,
         )
@@ -231,5 +245,18 @@ def _count(
         sent_bytes=link.sent_bytes,
         offered_bytes=link.offered_bytes,
         blocked=link.state != "up",
-        efficiency=link.efficiency,
+        **_carries(link),
     )
+
+
+def _carries(link: messages.LinkReport) -> Carries:
+    """Return what a link carries, as its node was told and has measured."""
+    measured = link.measured
+    if measured is not None and not measured.is_plausible:
+        measured = None
+    return {
+        "efficiency": 1.0 if link.efficiency is None else link.efficiency,
+        "efficiency_told": link.efficiency is not None,
+        "capacity_bps": None if measured is None else measured.capacity_bps,
+        "capacity_reason": None if measured is None else measured.reason,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,11 +17,13 @@ from underpass_control.settlement.period import (
     Interval,
     Report,
     Share,
+    efficiencies_of,
     shares_of,
     together,
 )
 from underpass_control.storage import usage
 from underpass_control.storage.models import Blockage, LinkState, Terminal
+from underpass_control.usage import Usage
 
 # A plan starts after the signalling delay, some seconds at most. If the delay shrinks, the next
 # plan may start before this one.
@@ -37,6 +40,14 @@ class _Part:
     plan: Plan
 
 
+@dataclass(frozen=True)
+class _Given:
+    """What plans gave in a period, and the efficiencies that they went by, but those of 1."""
+
+    shares: dict[int, Share]
+    efficiencies: dict[int, Fraction]
+
+
 class Records:
     """What the database knows of a beam's periods, for whoever holds its lease.
 
@@ -47,7 +58,7 @@ class Records:
     def __init__(self, beam: str) -> None:
         self._beam = beam
         # What plans gave in periods that are over and not settled, by their start.
-        self._over: dict[Link, dict[int, dict[int, Share]]] = {link: {} for link in Link}
+        self._over: dict[Link, dict[int, _Given]] = {link: {} for link in Link}
         # Plans by their version: those in force in a period that is not over are asked for often.
         self._plans: dict[Link, dict[int, Plan]] = {link: {} for link in Link}
 
@@ -60,17 +71,18 @@ class Records:
         one period.
         """
         end_ms = start_ms + PERIOD_MS
-        shares = await self._shares_over(connection, link, start_ms)
+        given = await self._given_over(connection, link, start_ms)
         reports: dict[int, Report] = {}
-        if shares:
-            reports = await _reports(connection, self._beam, link, start_ms, end_ms)
+        if given.shares:
+            buckets = await usage.usage(connection, self._beam, link, start_ms, end_ms)
+            reports = _reports(buckets, given.efficiencies)
         elif not await plans_in_force(connection, self._beam, link, start_ms, due_ms):
             end_ms = due_ms
         of_beam = select(Terminal.node).where(Terminal.beam_id == self._beam)
         return Evidence(
             start_ms=start_ms,
             end_ms=end_ms,
-            shares=shares,
+            shares=given.shares,
             reports=reports,
             blocked=await _blocked(connection, self._beam, start_ms, end_ms),
             heard_ms=await _heard_ms(connection, self._beam, link),
@@ -110,26 +122,24 @@ class Records:
             del over[start_ms]
         parts = []
         while since_ms in over:
-            parts.append(over[since_ms])
+            parts.append(over[since_ms].shares)
             since_ms += PERIOD_MS
-        fresh = await self._shares(connection, link, since_ms, until_ms)
-        for start_ms, shares in fresh.items():
-            parts.append(shares)
+        fresh = await self._given(connection, link, since_ms, until_ms)
+        for start_ms, given in fresh.items():
+            parts.append(given.shares)
             if start_ms + PERIOD_MS <= until_ms - _MAY_BEGIN_MS:
-                over[start_ms] = shares
+                over[start_ms] = given
         return together(parts)
 
-    async def _shares_over(
-        self, connection: AsyncConnection, link: Link, start_ms: int
-    ) -> dict[int, Share]:
+    async def _given_over(self, connection: AsyncConnection, link: Link, start_ms: int) -> _Given:
         over = self._over[link]
         if start_ms not in over:
-            over |= await self._shares(connection, link, start_ms, start_ms + PERIOD_MS)
+            over |= await self._given(connection, link, start_ms, start_ms + PERIOD_MS)
         return over[start_ms]
 
-    async def _shares(
+    async def _given(
         self, connection: AsyncConnection, link: Link, since_ms: int, until_ms: int
-    ) -> dict[int, dict[int, Share]]:
+    ) -> dict[int, _Given]:
         """Return what plans give, period by period, by their starts; the last may be a part."""
         pieces = await plans_in_force(connection, self._beam, link, since_ms, until_ms)
         known = self._plans[link]
@@ -138,9 +148,13 @@ class Records:
         }
         self._plans[link] = plans
         parts = [_Part(one.from_ms, one.to_ms, plans[one.plan.version]) for one in pieces]
-        return {
-            start_ms: shares_of(_within(parts, start_ms, min(start_ms + PERIOD_MS, until_ms)))
+        within = {
+            start_ms: _within(parts, start_ms, min(start_ms + PERIOD_MS, until_ms))
             for start_ms in range(since_ms, until_ms, PERIOD_MS)
+        }
+        return {
+            start_ms: _Given(shares_of(of_period), efficiencies_of(of_period))
+            for start_ms, of_period in within.items()
         }
 
 
@@ -150,19 +164,27 @@ def _within(parts: Sequence[_Part], start_ms: int, end_ms: int) -> list[_Part]:
     return [part for part in cut if part.from_ms < part.to_ms]
 
 
-async def _reports(
-    connection: AsyncConnection, beam: str, link: Link, start_ms: int, end_ms: int
+def _reports(
+    buckets: Mapping[int, list[Usage]], efficiencies: Mapping[int, Fraction]
 ) -> dict[int, Report]:
-    buckets = await usage.usage(connection, beam, link, start_ms, end_ms)
     return {
         terminal: Report(
-            # Rounded down to whole bits.
-            sent_bits=int(bucket.sent_bits / bucket.efficiency),
+            sent_bits=_capacity_of(bucket, efficiencies.get(terminal, Fraction(1))),
             blocked=bucket.blocked_ms > 0,
             complete=bucket.complete,
         )
         for terminal, (bucket,) in buckets.items()
     }
+
+
+def _capacity_of(bucket: Usage, planned: Fraction) -> int:
+    """Return the capacity that was sent on, in whole bits, rounded down.
+
+    By the efficiency that was told; else by that of the plans, so that a terminal which sends what
+    they gave it has taken the capacity that they gave it.
+    """
+    efficiency = planned if bucket.efficiency is None else bucket.efficiency
+    return int(bucket.sent_bits / efficiency)
 
 
 async def _blocked(

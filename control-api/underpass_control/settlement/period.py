@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 from dama.ledger import Entry, Ledger, Rule, Usage, settle
@@ -46,6 +47,21 @@ class Piece(Protocol):
 
     @property
     def plan(self) -> Amounts:
+        """The plan."""
+
+
+class PlanOfModcods(Amounts, Protocol):
+    """A plan with the efficiencies that it went by."""
+
+    def efficiencies(self) -> Mapping[str, Fraction]:
+        """Return those of terminals, but those of 1."""
+
+
+class PieceOfModcods(Piece, Protocol):
+    """The same in its time."""
+
+    @property
+    def plan(self) -> PlanOfModcods:
         """The plan."""
 
 
@@ -115,6 +131,34 @@ def shares_of(pieces: Iterable[Piece]) -> dict[int, Share]:
         }
         for piece in pieces
     )
+
+
+def efficiencies_of(pieces: Iterable[PieceOfModcods]) -> dict[int, Fraction]:
+    """Return the efficiencies that plans that follow each other went by, but those of 1.
+
+    Each counts by the capacity that the terminal was given at it: one that sent what it was given
+    sent it at this efficiency.
+    """
+    found: dict[str, list[tuple[int, Fraction]]] = {}
+    pieces = tuple(pieces)
+    by_piece = [piece.plan.efficiencies() for piece in pieces]
+    named = {name for efficiencies in by_piece for name in efficiencies}
+    if not named:
+        return {}
+    for piece, efficiencies in zip(pieces, by_piece, strict=True):
+        amounts = piece.plan.amounts(piece.from_ms, piece.to_ms)
+        for name in named & amounts.keys():
+            efficiency = efficiencies.get(name, Fraction(1))
+            found.setdefault(name, []).append((amounts[name][0], efficiency))
+    return {int(name): _mean(parts) for name, parts in found.items()}
+
+
+def _mean(parts: Sequence[tuple[int, Fraction]]) -> Fraction:
+    """Return the mean efficiency of bits of capacity; of none, the last one."""
+    whole = sum(bits for bits, _ in parts)
+    if not whole:
+        return parts[-1][1]
+    return sum((bits * efficiency for bits, efficiency in parts), Fraction()) / whole
 
 
 def together(parts: Iterable[Mapping[int, Share]]) -> dict[int, Share]:

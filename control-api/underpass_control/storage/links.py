@@ -42,6 +42,9 @@ class LinkState:
     rate_bps: int | None = None
     plan: int | None = None
     efficiency: float = 1.0
+    efficiency_told: bool = False
+    capacity_bps: int | None = None
+    capacity_reason: str | None = None
     clock_offset_ms: int | None = None
     synchronised: bool = False
 
@@ -75,7 +78,7 @@ _PUT = BulkInsert(Table, _COLUMNS, f"(terminal, link) DO UPDATE SET {_CHANGES} W
 
 async def put(connection: AsyncConnection, states: Iterable[LinkState]) -> None:
     """Store states, one for each link; what is known already to be older changes nothing."""
-    await _PUT.execute(connection, sorted(map(_values, states)))
+    await _PUT.execute(connection, list(map(_values, sorted(states, key=lambda one: one.key))))
 
 
 async def of_terminals(

@@ -40,6 +40,9 @@ class Count:
     offered_bytes: int
     blocked: bool = False
     efficiency: float = 1.0
+    efficiency_told: bool = False
+    capacity_bps: int | None = None
+    capacity_reason: str | None = None
 
 
 def _earlier(name: str) -> str:
@@ -59,16 +62,17 @@ _KEY = ("terminal", "link", "start_ms", "node", "incarnation", "path")
 _FIRST = ("first_uptime_ms", "first_time_ms", "first_sent_bytes", "first_offered_bytes")
 _LAST = ("last_uptime_ms", "last_time_ms", "last_sent_bytes", "last_offered_bytes")
 _MASKS = ("seen", "blocked")
+_OF_LAST = ("efficiency", "efficiency_told", "capacity_bps", "capacity_reason")
 _CHANGES = ", ".join(
     [
         *map(_earlier, _FIRST),
-        *map(_later, (*_LAST, "efficiency")),
+        *map(_later, (*_LAST, *_OF_LAST)),
         *(f"{name} = link_usage.{name} | excluded.{name}" for name in _MASKS),
     ]
 )
 _COUNT = BulkInsert(
     LinkUsage,
-    (*_KEY, *_FIRST, *_LAST, *_MASKS, "efficiency"),
+    (*_KEY, *_FIRST, *_LAST, *_MASKS, *_OF_LAST),
     f"({', '.join(_KEY)}) DO UPDATE SET {_CHANGES}",
 )
 
@@ -81,7 +85,8 @@ async def count(connection: AsyncConnection, counts: Iterable[Count]) -> None:
         key = (one.terminal, one.link, start_ms, one.node, one.incarnation, one.path)
         runs.setdefault(key, []).append(one)
     rows = [(*key, *_row(together)) for key, together in runs.items()]
-    await _COUNT.execute(connection, sorted(rows))
+    # By the key: of what follows it, None has no order.
+    await _COUNT.execute(connection, sorted(rows, key=lambda row: row[: len(_KEY)]))
 
 
 def _row(counts: list[Count]) -> tuple[object, ...]:
@@ -97,7 +102,7 @@ def _row(counts: list[Count]) -> tuple[object, ...]:
         for end in (first, last)
         for value in (end.uptime_ms, end.time_ms, end.sent_bytes, end.offered_bytes)
     )
-    return (*ends, seen, blocked, last.efficiency)
+    return (*ends, seen, blocked, *(getattr(last, name) for name in _OF_LAST))
 
 
 async def usage(

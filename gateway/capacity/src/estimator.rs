@@ -168,6 +168,7 @@ impl Estimator {
     pub fn begin_anew(&mut self) {
         self.interrupt();
         self.capacity = self.limits.hint_bps.map(|bps| bps as f64);
+        self.reason = Reason::Hint;
     }
 
     /// What the link is known to carry, bit/s of IP packets; `None` while

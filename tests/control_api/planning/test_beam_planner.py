@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -15,7 +16,7 @@ from underpass_control.planning.beam_planner import (
     Terms,
 )
 
-from dama.planner import CapacityStep, Link, Request, plan
+from dama.planner import CapacityStep, FairShare, Link, Request, plan
 from dama.prediction import Blockage
 
 TERMS = {node: Terms(1, 0, None, 1) for node in (1, 2, 3, 4)}
@@ -193,3 +194,48 @@ def test_what_has_no_plan_is_left_alone_for_a_while() -> None:
     made.refused(LINK, 1_000)
     assert made.due(5_000) == {}
     assert made.due(6_000) == {LINK: Reason.FIRST}
+
+
+def efficiencies(**of: Fraction) -> Mapping[int, Demand]:
+    return {node: Demand(None, of.get(f"n{node}", Fraction(1))) for node in TERMS}
+
+
+@pytest.mark.parametrize(
+    ("efficiency", "after_ms"),
+    [
+        # A fall that concerns more than 2 % of the capacity, and one that concerns less.
+        (Fraction(1, 4), 1_000),
+        (Fraction(7, 8), 1_000),
+        (Fraction(91, 100), 5_000),
+        (Fraction(95, 100), 15_000),
+        (Fraction(5, 4), 5_000),
+    ],
+)
+def test_an_efficiency_that_changes_is_planned_with_the_sooner_the_more_it_concerns(
+    efficiency: Fraction, after_ms: int
+) -> None:
+    made = planner()
+    made.set_demands(LINK, efficiencies(n1=efficiency), 1_000)
+    assert made.due(1_000 + after_ms - 1) == {}
+    assert made.due(1_000 + after_ms) == {LINK: Reason.EFFICIENCY}
+    request = make(made, 1_000 + after_ms)
+    assert {int(one.id): one.efficiency for one in request.terminals}[1] == efficiency
+    assert made.due(30_000) == {}
+
+
+def test_an_efficiency_that_hardly_changes_waits_for_another_plan() -> None:
+    made = planner()
+    made.set_demands(LINK, efficiencies(n1=Fraction(99, 100)), 1_000)
+    assert made.due(60_000) == {}
+
+
+def test_the_policy_of_the_beam_is_planned_with_at_once() -> None:
+    made = planner()
+    made.set_demands(LINK, efficiencies(n1=Fraction(1, 4)), 1_000)
+    make(made, 2_000)
+    by_bits = {node: replace(terms, fair_share=FairShare.BITS) for node, terms in TERMS.items()}
+    made.set_terms(LINK, CAPACITY, by_bits, 250)
+    assert reason(made, 2_100) is Reason.TERMS
+    request = make(made, 2_100)
+    first, *others = (line.segments[0].bits for line in plan(request).lines())
+    assert all(first == pytest.approx(4 * other, abs=4) for other in others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -57,18 +58,7 @@ def test_a_gateway_is_sent_its_own_terminals_and_its_part_of_the_capacity() -> N
 def numbered(request: Request) -> Request:
     """Name the terminals by numbers, as the service does."""
     names = {one.id: str(n) for n, one in enumerate(request.terminals, 1)}
-    terminals = tuple(
-        Terminal(
-            names[one.id],
-            one.weight,
-            one.minimum_bps,
-            one.maximum_bps,
-            one.demand_bps,
-            one.efficiency,
-            one.owed_bits,
-        )
-        for one in request.terminals
-    )
+    terminals = tuple(replace(one, id=names[one.id], floor_bps=0) for one in request.terminals)
     blockages = tuple(
         Blockage(names[one.terminal], one.entry_ms, one.exit_ms, one.confidence)
         for one in request.blockages

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -81,6 +82,11 @@ class SettledBeam:
     database: Database
     drive: Drive
     settings: Settings = field(default_factory=Settings)
+    # By which terminals in a fade are planned for, from a time on, in s from the start. No report
+    # tells them.
+    efficiencies: Mapping[int, Fraction] = field(default_factory=dict)
+    fades_s: int = 0
+    # In bits of capacity.
     sent_bits: dict[tuple[int, Link], int] = field(default_factory=dict)
     lines: dict[Link, dict[int, Line]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
@@ -89,6 +95,7 @@ class SettledBeam:
         self.changes = Changes(self.database, self.told.append, lambda: None)
         self.settler = self.new_settler()
         self.sent_bits = {(node, link): 0 for node in NODES for link in Link}
+        self._ip_bits = {key: Fraction() for key in self.sent_bits}
         # What is reported, with when it comes in.
         self._reports: list[tuple[int, usage.Count]] = []
 
@@ -135,6 +142,7 @@ class SettledBeam:
                 for link in Link:
                     for node, bits in self._step(link, at_ms).items():
                         self.sent_bits[node, link] += bits
+                        self._ip_bits[node, link] += bits * self._efficiency(node, now_s)
             self._report(second + 1)
 
     async def settle(self, now_s: int) -> int:
@@ -168,7 +176,12 @@ class SettledBeam:
                     end_ms=START_MS + 1000 * END_S,
                     capacity=(CapacityStep(0, BEAM_BPS),),
                     terminals=tuple(
-                        Terms(str(node), minimum_bps=GUARANTEED_BPS, owed_bits=owed.get(node, 0))
+                        Terms(
+                            str(node),
+                            minimum_bps=GUARANTEED_BPS,
+                            owed_bits=owed.get(node, 0),
+                            efficiency=self._efficiency(node, now_s),
+                        )
                         for node in NODES
                     ),
                     blockages=self.drive.foreseen(now_s),
@@ -176,6 +189,9 @@ class SettledBeam:
             )
             await publish(self.changes, made)
             self.lines[link] = {node: made.line(str(node)) for node in NODES}
+
+    def _efficiency(self, node: int, now_s: int) -> Fraction:
+        return self.efficiencies.get(node, Fraction(1)) if now_s >= self.fades_s else Fraction(1)
 
     def _step(self, link: Link, at_ms: int) -> dict[int, int]:
         """Return what is sent in a step."""
@@ -198,7 +214,8 @@ class SettledBeam:
         at_ms = START_MS + 1000 * now_s
         blocked = self.drive.blocked(at_ms)
         out_ms = START_MS + 1000 * self.drive.exit_s
-        for (node, link), bits in self.sent_bits.items():
+        for (node, link), exact in self._ip_bits.items():
+            bits = int(exact)
             held = blocked and node == DRIVER
             made = usage.Count(
                 terminal=node,

@@ -180,3 +180,30 @@ def test_a_service_whose_schema_is_gone_is_not_ready(
 def test_what_is_no_database_is_told(text_of: str) -> None:
     with pytest.raises(DatabaseUrlError):
         database_url(text_of)
+
+
+def test_efficiencies_but_one_had_been_told(empty_url: str) -> None:
+    with_database(empty_url, lambda database: schema.migrate(database, "0007"))
+
+    async def fill(database: Database) -> None:
+        async with database.transaction() as connection:
+            for statement in (
+                "INSERT INTO beam (id, name, forward_capacity_bps, return_capacity_bps,"
+                " one_way_delay_ms, revision) VALUES ('ku-1', 'Ku 1', 8000000, 2000000, 300, 1)",
+                "INSERT INTO terminal (node, beam_id, name, weight, forward_minimum_bps,"
+                " return_minimum_bps, revision) VALUES (11, 'ku-1', 'van', 1, 0, 0, 1)",
+                "INSERT INTO link_usage VALUES"
+                " (11, 'return', 0, 11, 1, 's', 1, 1, 0, 0, 9, 9, 5, 5, 1, 0, 1.0),"
+                " (11, 'return', 10000, 11, 1, 's', 1, 1, 0, 0, 9, 9, 5, 5, 1, 0, 0.25)",
+            ):
+                await connection.execute(text(statement))
+
+    async def told(database: Database) -> Any:
+        async with database.reading() as connection:
+            usage = "SELECT efficiency, efficiency_told FROM link_usage ORDER BY start_ms"
+            rows = [tuple(row) for row in await connection.execute(text(usage))]
+            return rows, (await connection.execute(text("SELECT fair_share FROM beam"))).scalar()
+
+    with_database(empty_url, fill)
+    with_database(empty_url, schema.migrate)
+    assert with_database(empty_url, told) == ([(1.0, False), (0.25, True)], "symbols")

@@ -14,9 +14,17 @@ BEAM = {"name": "Ka", "forward_capacity_bps": 40_000_000, "return_capacity_bps":
 def test_a_beam_is_set_read_changed_and_deleted(api: Api) -> None:
     made = api.call("PUT", "/v1/beams/ka-2", BEAM)
     assert made.status == 201
-    assert made.json == {"id": "ka-2", "one_way_delay_ms": 300, **BEAM}
+    assert made.json == {
+        "id": "ka-2",
+        "one_way_delay_ms": 300,
+        "fair_share": "symbols",
+        **BEAM,
+    }
     assert api.get("/v1/beams/ka-2").json == made.json
-    assert api.call("PUT", "/v1/beams/ka-2", {**BEAM, "name": "Ka 2"}).status == 200
+    assert api.call("PUT", "/v1/beams/ka-2", {**BEAM, "fair_share": "luck"}).status == 422
+    changed = {**BEAM, "name": "Ka 2", "fair_share": "bits"}
+    assert api.call("PUT", "/v1/beams/ka-2", changed).status == 200
+    assert api.get("/v1/beams/ka-2").json["fair_share"] == "bits"
     assert api.get("/v1/beams/ka-2").json["name"] == "Ka 2"
     assert api.call("DELETE", "/v1/beams/ka-2").status == 204
     assert "no beam ka-2" in api.get("/v1/beams/ka-2").problem

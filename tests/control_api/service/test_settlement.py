@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
@@ -110,6 +111,30 @@ def test_what_is_lent_and_repaid_as_planned_leaves_the_ledger_square(url: str) -
             assert sum(lent) == pytest.approx(40_000_000 / 3, abs=ROUNDING_BITS)
 
     over(url, run)
+
+
+@pytest.mark.parametrize("fades_s", [0, 35], ids=["before", "while it is lent and repaid"])
+def test_a_fade_that_was_measured_changes_no_bit_of_what_is_lent(
+    sqlite_url: str, fades_s: int
+) -> None:
+    """Two lenders send a quarter of the bits on the same capacity; the plans know it."""
+
+    async def run(database: Database) -> None:
+        faded = {12: Fraction(1, 4), 13: Fraction(3, 7)}
+        beam = SettledBeam(database, AS_EXPECTED, efficiencies=faded, fades_s=fades_s)
+        await beam.run()
+        await assert_square(database, beam)
+        for link in Link:
+            for lender in ("12", "13", "14"):
+                lent = [
+                    posting.bits
+                    for entry in await entries_of(database, link)
+                    for posting in entry.postings
+                    if entry.kind is Kind.SETTLED and posting.account == lender and posting.bits > 0
+                ]
+                assert sum(lent) == pytest.approx(40_000_000 / 3, abs=ROUNDING_BITS)
+
+    over(sqlite_url, run)
 
 
 @pytest.mark.parametrize(

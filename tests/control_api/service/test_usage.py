@@ -157,8 +157,10 @@ def test_a_clock_set_back_loses_nothing(api: Api) -> None:
 
 
 def test_efficiency_is_the_last_reports(api: Api) -> None:
-    take(api, [counted(3, 0, efficiency=1.1), counted(9, 0, efficiency=2.25), counted(25, 0)])
-    assert [one.efficiency for one in read(api)] == [Fraction(9, 4), Fraction(9, 4), Fraction(1)]
+    told = {"efficiency_told": True}
+    counts = [counted(3, 0, efficiency=1.1, **told), counted(9, 0, efficiency=2.25, **told)]
+    take(api, [*counts, counted(25, 0)])
+    assert [one.efficiency for one in read(api)] == [Fraction(9, 4), Fraction(9, 4), None]
 
 
 def test_old_usage_is_deleted(api: Api) -> None:

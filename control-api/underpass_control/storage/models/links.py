@@ -31,8 +31,13 @@ class LinkState(OfTerminalLink, Base):
     rate_bps: Mapped[int | None]
     # The version of the plan in force.
     plan: Mapped[int | None]
-    # Bits per unit of the beam's capacity.
+    # Bits per unit of the beam's capacity, and whether a modem or an operator has told it.
     efficiency: Mapped[float] = mapped_column(default=1.0)
+    efficiency_told: Mapped[bool] = mapped_column(default=False)
+    # What the node has measured that the link carries, bit/s of IP bytes, and what that goes back
+    # to.
+    capacity_bps: Mapped[int | None]
+    capacity_reason: Mapped[str | None] = mapped_column(String(128))
     # How far the node's clock is ahead, and whether it is synchronised by itself.
     clock_offset_ms: Mapped[int | None]
     synchronised: Mapped[bool]
@@ -62,8 +67,11 @@ class LinkUsage(OfTerminalLink, Base):
     # Bit n: there was a report in second n; there was one that could not send.
     seen: Mapped[int]
     blocked: Mapped[int]
-    # As the last report has it.
+    # As the last report has them.
     efficiency: Mapped[float]
+    efficiency_told: Mapped[bool] = mapped_column(default=False)
+    capacity_bps: Mapped[int | None]
+    capacity_reason: Mapped[str | None] = mapped_column(String(128))
 
     # Pruned by age.
     __table_args__ = (Index("ix_link_usage_start_ms", "start_ms"),)

@@ -18,6 +18,8 @@ class Beam(Base):
     forward_capacity_bps: Mapped[int]
     return_capacity_bps: Mapped[int]
     one_way_delay_ms: Mapped[int]
+    # What fair shares are equal in: `symbols` or `bits` (`dama.planner.FairShare`).
+    fair_share: Mapped[str] = mapped_column(String(8), default="symbols")
     # Where an OpenSAND NCC shares out the return link: `opensand://host:port`.
     opensand: Mapped[str | None] = mapped_column(String(200))
     # Rises with every change of it, for conditional requests.

@@ -1,0 +1,1 @@
+"""Efficiencies that follow what nodes measure."""
