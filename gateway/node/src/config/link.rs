@@ -118,9 +118,9 @@ pub struct PathConfig {
     /// Most that is sent, bit/s of IP bytes; a plan may give less, never more.
     /// Default: what the link is measured to carry.
     pub send_rate_bps: Option<u64>,
-    /// Without `send_rate_bps`: where the estimate of what the link carries starts,
-    /// bit/s of IP bytes. Default: what the last run has found, or what the first
-    /// packets show.
+    /// Where the estimate of what the link carries starts, bit/s of IP bytes; no more
+    /// than `send_rate_bps`. Default: what the last run has found, or that rate, or
+    /// what the first packets show.
     pub rate_hint_bps: Option<u64>,
     /// Rate from this node before there has been any plan, bit/s of IP bytes.
     /// Default: send_rate_bps.
@@ -264,9 +264,9 @@ pub struct TerminalConfig {
     /// Most that is sent to the terminal, bit/s of IP bytes. Default: the
     /// beam's rate.
     pub send_rate_bps: Option<u64>,
-    /// Without `send_rate_bps`: where the estimate of what its link carries starts,
-    /// bit/s of IP bytes. Default: what the last run has found, or what the first
-    /// packets show.
+    /// Where the estimate of what its link carries starts, bit/s of IP bytes; no more
+    /// than `send_rate_bps`. Default: what the last run has found, or that rate, or
+    /// what the first packets show.
     pub rate_hint_bps: Option<u64>,
     /// Rate from the terminal, bit/s of IP bytes. Default: unlimited.
     pub receive_rate_bps: Option<u64>,
