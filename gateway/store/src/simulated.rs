@@ -56,6 +56,19 @@ struct File {
     unreadable: BTreeSet<usize>,
 }
 
+/// What a crash has left undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Part of a write is on the disk, and part is not.
+    pub torn: bool,
+    /// Sectors written and not synced that are as before.
+    pub sectors: u64,
+    /// Of these, those before one that was kept.
+    pub overtaken_sectors: u64,
+    /// Files made or deleted that are not.
+    pub names: u64,
+}
+
 #[derive(Debug, Default)]
 struct Media {
     files: BTreeMap<u64, File>,
@@ -71,6 +84,8 @@ struct Media {
     writes: u64,
     /// After so many bytes written, the process is no more.
     dies_after: Option<u64>,
+    /// A write has ended in its midst with that.
+    torn: bool,
     faults: HashMap<Fault, u64>,
     operations: u64,
 }
@@ -171,8 +186,12 @@ impl SimulatedDisk {
     }
 
     /// The node ends, and what is on the disk is what the crash leaves.
-    pub fn crash(&self, how: Crash, seed: u64) {
+    pub fn crash(&self, how: Crash, seed: u64) -> Losses {
         let mut media = self.media();
+        let mut losses = Losses {
+            torn: std::mem::take(&mut media.torn),
+            ..Losses::default()
+        };
         media.dies_after = None;
         media.faults.clear();
         let mut dice = seed;
@@ -184,20 +203,23 @@ impl SimulatedDisk {
             for number in made {
                 if roll(&mut dice).is_multiple_of(2) {
                     media.files.remove(&number);
+                    losses.names += 1;
                 }
             }
             for (number, file) in deleted {
                 if roll(&mut dice).is_multiple_of(2) {
                     media.files.entry(number).or_insert(file);
+                    losses.names += 1;
                 }
             }
         }
         for file in media.files.values_mut() {
             if how != Crash::Kill {
-                file.lose_power(how == Crash::PowerInOrder, &mut dice);
+                file.lose_power(how == Crash::PowerInOrder, &mut dice, &mut losses);
             }
             file.make_durable();
         }
+        losses
     }
 
     /// Flips a bit of the first place that has these bytes; false if none has.
@@ -308,18 +330,26 @@ impl File {
     }
     /// Leaves of what differs from the durable state some sectors, and a
     /// length between both.
-    fn lose_power(&mut self, in_order: bool, dice: &mut u64) {
+    fn lose_power(&mut self, in_order: bool, dice: &mut u64, losses: &mut Losses) {
         let sectors = self.written.len().max(self.durable.len()).div_ceil(SECTOR);
         let changed: Vec<usize> = (0..sectors)
             .filter(|sector| piece(&self.written, *sector) != piece(&self.durable, *sector))
             .collect();
         let kept = roll(dice) % (changed.len() as u64 + 1);
         let mut after = self.durable.clone();
+        let mut lost = 0;
         for (place, sector) in changed.into_iter().enumerate() {
             let survives = match in_order {
                 true => (place as u64) < kept,
                 false => roll(dice).is_multiple_of(2),
             };
+            match survives {
+                true => losses.overtaken_sectors += std::mem::take(&mut lost),
+                false => {
+                    losses.sectors += 1;
+                    lost += 1;
+                }
+            }
             let new = piece(&self.written, sector);
             if survives && !new.is_empty() {
                 let start = sector * SECTOR;
@@ -423,6 +453,7 @@ impl Disk for SimulatedDisk {
         if let Some(left) = media.dies_after
             && fits >= left
         {
+            media.torn |= (1..fits).contains(&left);
             fits = left;
             error = Some(io::Error::other("the process is no more"));
         }

@@ -269,10 +269,14 @@ impl World {
                 let power = crash != Crash::Kill;
                 disk.boots += u8::from(power);
                 disk.suspect |= power || torn || flip;
-                disk.media.crash(crash, dice);
-                if flip {
-                    disk.flipped += u64::from(disk.media.flip(dice));
-                }
+                let losses = disk.media.crash(crash, dice);
+                let flipped = flip && disk.media.flip(dice);
+                disk.flipped += u64::from(flipped);
+                self.count("torn write", losses.torn.into());
+                self.count("sector lost", losses.sectors);
+                self.count("sector overtaken", losses.overtaken_sectors);
+                self.count("name lost", losses.names);
+                self.count("flipped bit", flipped.into());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Links and the sessions of the convergence layer that run over them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use underpass_cla::{Class, SessionId};
@@ -29,6 +29,8 @@ pub struct Flow {
     pub last_arrival: Duration,
     /// Transfers whose end the sender has not heard of, and their length.
     pub unfinished: BTreeMap<u64, u64>,
+    /// Datagrams that have arrived, by key.
+    pub arrived: BTreeSet<u64>,
     /// A byte was lost when the session broke: none behind it arrives.
     pub cut: bool,
 }

@@ -293,7 +293,7 @@ impl World {
         });
         watch.pass(now_ms);
         let expected = watch.followed.take(plan.clone(), now_ms);
-        self.met.insert("plan pushed");
+        self.count("plan pushed", 1);
         for shard in 0..self.nodes[node].engines.len() {
             let plan = plan.clone();
             let own = |link| nodes::shard_of_link(&self.schedule, node, link) == shard;

@@ -63,8 +63,9 @@ impl World {
                 assert!(resume.offset < length);
                 let (before, name, destination) = &encoded[&(shard, resume.key)];
                 assert!(*before == raw, "other bytes are resumed");
-                self.met.insert("resumption");
-                (*name, *destination)
+                let named = (*name, *destination);
+                self.count("resumption", 1);
+                named
             }
             None => {
                 let (name, destination) = name_of(&raw);
@@ -108,6 +109,18 @@ impl World {
         self.at(ready, Happening::Ready { pair, end });
     }
 
+    /// A node was given a datagram.
+    fn note_order(&mut self, pair: usize, from: usize, key: u64) {
+        let pair = &mut self.pairs[pair];
+        if self.links[pair.link].plan.datagrams {
+            let arrived = &mut pair.flows[from].arrived;
+            let overtaken = arrived.last().is_some_and(|last| *last > key);
+            let doubled = !arrived.insert(key);
+            self.count("duplicate", doubled.into());
+            self.count("reordered", (overtaken && !doubled).into());
+        }
+    }
+
     /// When a bundle arrives that would in order at `arrival`: a datagram
     /// never, twice, or later than those behind it.
     fn arrivals(&mut self, link: usize, arrival: Duration) -> Vec<Duration> {
@@ -121,6 +134,7 @@ impl World {
             dice if dice < 2 * percent => 2,
             _ => 1,
         };
+        self.count("lost", (copies == 0).into());
         let late = |random: &mut Random| match random.chance(20) {
             true => random.ms(0, 400),
             false => Duration::ZERO,
@@ -344,6 +358,7 @@ impl World {
                 engine.admit(now, id, Some(length))?;
                 engine.receive(now, id, engine.decoder().decode(&raw))
             });
+            self.note_order(number, from, key);
             taken.unwrap_or(Err(Refusal::NoResources))
         };
         assert_ne!(

@@ -127,8 +127,8 @@ pub struct World {
     /// A digest of all that happened.
     pub trace: u64,
     pub bundles_offered: u64,
-    /// What happened at all, of that which the schedules are there for.
-    pub met: BTreeSet<&'static str>,
+    /// How often that happened which the schedules are there for.
+    pub met: BTreeMap<&'static str, u64>,
     pub start: Instant,
     pub queue: BTreeMap<(Duration, u64), Happening>,
     pub happened: u64,
@@ -195,7 +195,7 @@ impl World {
             calm: false,
             trace: 0,
             bundles_offered: 0,
-            met: BTreeSet::new(),
+            met: BTreeMap::new(),
             start,
             queue: BTreeMap::new(),
             happened: 0,
@@ -310,6 +310,11 @@ impl World {
             .insert((at.max(self.now), self.numbers), happening);
     }
 
+    /// Something has happened so many times.
+    pub fn count(&mut self, what: &'static str, times: u64) {
+        *self.met.entry(what).or_default() += times;
+    }
+
     pub fn note(&mut self, what: u64) {
         let mixed = self.trace ^ what ^ self.now.as_nanos() as u64;
         self.trace = Random::new(mixed).next();
@@ -370,7 +375,7 @@ impl World {
 
     /// Another thread takes it when its turn comes.
     fn pass(&mut self, node: usize, from: usize, to: usize, passed: Passed) {
-        self.met.insert("passed");
+        self.count("passed", 1);
         let mailboxes = &mut self.nodes[node].mailboxes;
         mailboxes.entry((from, to)).or_default().push_back(passed);
         let late = self.random.ms(0, 3);
@@ -395,7 +400,7 @@ impl World {
                 assert!(self.nodes[node].sessions.contains_key(&session));
             }
             Action::Abort { session, .. } => {
-                self.met.insert("takeover");
+                self.count("takeover", 1);
                 let (pair, _) = self.nodes[node].sessions[&session];
                 self.break_pair(pair);
             }
@@ -403,17 +408,19 @@ impl World {
             Action::Message(message) => self.message_arrives(node, &message),
             Action::Bundle(event) => self.bundle_event(node, &event),
             Action::Link { change, .. } => {
-                self.met.insert(match change {
+                let what = match change {
                     LinkChange::Blocked(source) | LinkChange::Source(source) => source.name(),
                     LinkChange::PlanContradicted(_) => "contradiction",
                     LinkChange::Free(_) => "return",
-                });
+                };
+                self.count(what, 1);
             }
             Action::Plan(change) => {
-                self.met.insert(match change.over {
+                let what = match change.over {
                     true => "plan over",
                     false => "plan begun",
-                });
+                };
+                self.count(what, 1);
             }
             Action::BadPayload { peer, error } => panic!("node {node} from {peer}: {error}"),
         }
@@ -423,13 +430,14 @@ impl World {
         if let bundle::Event::Discarded { source, timestamp } = event {
             self.discarded(source, timestamp);
         }
-        let disk = self.nodes[node].disk.as_ref();
-        self.met.insert(match event {
+        let what = match event {
             bundle::Event::StoreStalled(_) => "stall",
             bundle::Event::Restored { .. } => "restored message",
             bundle::Event::Discarded { .. } => "discarded",
             _ => "other",
-        });
+        };
+        self.count(what, 1);
+        let disk = self.nodes[node].disk.as_ref();
         let expected = match event {
             bundle::Event::StoreStalled(_)
             | bundle::Event::StoreResumed
