@@ -2,10 +2,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust test-python test-images images lint format bench fuzz lock clean
+.PHONY: help setup build demo test test-rust skipped test-python test-images images lint format bench fuzz lock clean
 
 PYTHON := .venv/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+SKIPPED := $(abspath $(TARGET))/skipped.txt
 export UNDERPASS_BIN ?= $(abspath $(TARGET))/release
 
 # Arguments of `make bench`: tests/benchmarks/README.md.
@@ -37,10 +38,16 @@ build: setup
 demo: build
 	@PYTHONPATH=control-api $(PYTHON) -m tests.testbed.demo
 
-test: test-rust test-python
+test: test-rust test-python skipped
 
 test-rust: setup
-	$(call timed,Rust tests (first time: some minutes to compile),cargo test --locked --workspace)
+	$(call timed,Rust tests (first time: some minutes to compile),rm -f $(SKIPPED) && UNDERPASS_SKIPPED=$(SKIPPED) cargo test --locked --workspace)
+	@$(MAKE) --no-print-directory skipped
+
+# What could not run here and why, of the last Rust tests; pytest tells its own.
+skipped:
+	@if [ -s $(SKIPPED) ]; then printf '== Rust tests, or parts of them, that could not run here:\n'; sort -u $(SKIPPED); \
+	    else echo '== no Rust test was skipped'; fi
 
 test-python: build
 	$(call timed,Python tests and the test bed,$(PYTHON) -m pytest)

@@ -59,12 +59,12 @@ fn registration_ends_with_its_process_and_connections_outlive_it() {
         return;
     }
     if registered() {
-        println!("skipped: another process has {NAME} registered");
+        skipped::because(format!("another process has {NAME} registered"));
         return;
     }
     let mut loader = Loader::new();
     if let Err(error) = loader.ensure(Control::Hybla) {
-        println!("skipped: {error}");
+        skipped::because(error);
         return;
     }
     drop(loader);
@@ -113,7 +113,7 @@ fn assert_carries(sender: &mut TcpStream, receiver: &mut TcpStream) {
 #[test]
 fn without_privileges_the_error_says_which_are_needed() {
     if Loader::new().ensure(Control::Dama).is_err() {
-        println!("skipped: nothing to be learnt about privileges here");
+        skipped::because("nothing can be learnt about privileges here");
         return;
     }
     let error = thread::spawn(|| {

@@ -11,13 +11,14 @@ use underpass_bundle::wire::{
 use underpass_bundle::{Agent, Config, NeighbourId, Route};
 use underpass_cla::Class;
 
+#[track_caller]
 fn folder() -> Option<PathBuf> {
     let folder = match std::env::var_os("UNDERPASS_VECTORS") {
         Some(folder) => PathBuf::from(folder),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors"),
     };
     if !folder.is_dir() {
-        println!("skipped: no recorded bundles at {}", folder.display());
+        skipped::because(format!("no recorded bundles at {}", folder.display()));
         return None;
     }
     Some(folder)

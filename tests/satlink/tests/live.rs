@@ -106,7 +106,7 @@ fn packets_cross_namespaces_with_delay_and_blockage_and_nothing_stays_behind() {
     let hub = in_namespace(echo_then_watch_devices_go);
     let terminal = in_namespace(move || probe(take_orders, put_echoes));
     let (Some((hub, watch)), Some((terminal, _))) = (hub, terminal) else {
-        eprintln!("skipped: network namespaces cannot be made here (root needed)");
+        skipped::because("network namespaces cannot be made here (root needed)");
         return;
     };
     let directory = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ fn registered(control: Control) -> bool {
     {
         Ok(()) => true,
         Err(error) => {
-            println!("skipped: {error}");
+            skipped::because(error);
             false
         }
     }
@@ -39,7 +39,7 @@ fn with(controls: &[Control], test: impl FnOnce() -> io::Result<()> + Send) {
     thread::scope(|scope| {
         let run = scope.spawn(|| match enter_own_network() {
             Ok(()) => test().expect("the connection works"),
-            Err(error) => println!("skipped: no network namespace: {error}"),
+            Err(error) => skipped::because(format!("no network namespace: {error}")),
         });
         if let Err(panic) = run.join() {
             std::panic::resume_unwind(panic);
@@ -114,7 +114,7 @@ fn an_allocation_of_nothing_still_moves_a_segment() {
 fn loss_does_not_shrink_the_window_below_the_allocation() {
     with(&[Control::Dama], || {
         if let Err(error) = lose(2) {
-            println!("skipped: no loss without nftables: {error}");
+            skipped::because(format!("no loss without nftables: {error}"));
             return Ok(());
         }
         let connection = Connection::open("hybla_dama", Some(RATE))?;
@@ -164,7 +164,7 @@ fn an_allocation_that_the_path_does_not_carry_is_not_repeated_for_ever() {
 fn loss_halves_the_window_of_hybla() {
     with(&[Control::Hybla], || {
         if let Err(error) = lose(2) {
-            println!("skipped: no loss without nftables: {error}");
+            skipped::because(format!("no loss without nftables: {error}"));
             return Ok(());
         }
         let connection = Connection::open("hybla_bpf", None)?;

@@ -11,13 +11,14 @@ use underpass_tcpcl::session::{Event, Role, SessionConfig, SessionCore};
 use crate::describe::describe;
 
 /// The recordings, or `None` where they are not at hand.
+#[track_caller]
 fn vectors() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors");
     let folder = std::env::var_os("UNDERPASS_VECTORS").map_or(beside, PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
-    println!("skipped: no recorded sessions at {}", folder.display());
+    skipped::because(format!("no recorded sessions at {}", folder.display()));
     None
 }
 

@@ -234,7 +234,7 @@ async fn an_upgraded_connection_is_a_tunnel() {
 #[tokio::test]
 async fn curl_downloads_and_uploads_through_every_listener() {
     let Ok(found) = Command::new("curl").arg("--version").output() else {
-        println!("skipped: curl is not installed");
+        skipped::because("curl is not installed");
         return;
     };
     assert!(found.status.success());

@@ -21,6 +21,7 @@ pub struct World {
 }
 
 /// Whether the tests can run here; says so if not.
+#[track_caller]
 pub fn able() -> bool {
     // SAFETY: geteuid takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
@@ -28,7 +29,7 @@ pub fn able() -> bool {
         .iter()
         .all(|tool| Command::new(tool).arg("-V").output().is_ok());
     if !(root && tools) {
-        println!("skipped: needs root, ip and nft");
+        skipped::because("needs root, ip and nft");
     }
     root && tools
 }

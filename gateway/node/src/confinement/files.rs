@@ -156,7 +156,7 @@ mod tests {
         // The restriction ends with the thread.
         let claims = std::thread::spawn(move || {
             if restrict_to(&config, &state, &[]).unwrap() == Reach::None {
-                eprintln!("skipped: this kernel has no Landlock");
+                skipped::because("this kernel has no Landlock");
                 return;
             }
             let (config, state) = (&config[0], &state[0]);

@@ -253,7 +253,7 @@ mod tests {
             forbid_new().unwrap();
             match restrict() {
                 Ok(()) => claims(),
-                Err(error) => eprintln!("skipped: {error}"),
+                Err(error) => skipped::because(error),
             }
         });
         thread.join().unwrap();

@@ -75,10 +75,11 @@ fn children(id: u32) -> Vec<u32> {
         .collect()
 }
 
+#[track_caller]
 fn is_privileged() -> bool {
     let privileged = nix::unistd::geteuid().is_root();
     if !privileged {
-        eprintln!("skipped: only root has capabilities to give away");
+        skipped::because("only root has capabilities to give away");
     }
     privileged
 }

@@ -72,13 +72,14 @@ fn serial_numbers_are_random_and_of_127_bits() {
     assert!(serials.iter().all(|serial| serial.as_bytes().len() == 16));
 }
 
+#[track_caller]
 fn openssl(dir: &Path, arguments: &[&str]) -> Option<(bool, String)> {
     let output = Command::new("openssl")
         .current_dir(dir)
         .args(arguments)
         .output();
     let Ok(output) = output else {
-        println!("skipped: there is no openssl to read the files with");
+        skipped::because("there is no openssl to read the files with");
         return None;
     };
     let text = [output.stdout, output.stderr].concat();
