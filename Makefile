@@ -2,11 +2,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust skipped test-python test-images images lint format bench fuzz lock clean
+.PHONY: help setup build demo test test-rust skipped test-python test-images images lint format bench fuzz explore lock clean
 
 PYTHON := .venv/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SKIPPED := $(abspath $(TARGET))/skipped.txt
+# About how long `make explore` runs its cases.
+export EXPLORE_SECONDS ?= 60
 export UNDERPASS_BIN ?= $(abspath $(TARGET))/release
 
 # Arguments of `make bench`: tests/benchmarks/README.md.
@@ -25,6 +27,7 @@ help:
 	@echo "make images  the container images of gateway, control service and PostgreSQL (docker/)"
 	@echo "make test-images   builds them and runs the composed system (minutes; its engine: root)"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "make explore the simulations and laws over seeds of the day, EXPLORE_SECONDS=$(EXPLORE_SECONDS) or so"
 	@echo "make setup   only install what is missing"
 	@echo "make lock    renew requirements.lock from pyproject.toml"
 
@@ -87,6 +90,9 @@ fuzz: setup
 	            -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=512 -verbosity=0 -print_final_stats=1 \
 	            || exit 1; \
 	    done)
+
+explore: setup
+	@.ci/explore
 
 lock:
 	@python3 -m venv .tools/lock && .tools/lock/bin/pip --quiet install pip-tools

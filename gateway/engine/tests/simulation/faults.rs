@@ -123,7 +123,8 @@ impl World {
         self.note_durable(number);
         self.note_promises(number);
         self.note_custody(number);
-        if let HowStopped::InOrder = how {
+        // A crash in the midst of writing needs something that is to be written.
+        if let HowStopped::InOrder | HowStopped::Crash { torn: true, .. } = how {
             self.nodes[number]
                 .engines
                 .iter_mut()

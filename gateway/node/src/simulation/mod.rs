@@ -3,8 +3,8 @@
 //!
 //! The relay, the conduit, the shell and the engine are the real ones; sockets,
 //! the convergence layer, the disk and the clock are models. Each run is drawn
-//! from a seed. A failing run prints its seed; `UNDERPASS_SIM_SEED=n` runs
-//! that one again, `UNDERPASS_SIM_SEEDS=n` runs so many from 0 on.
+//! from a seed. A failing run prints its seed; [`seeds`] says how to run it
+//! again, or others.
 
 mod application;
 mod disk;
@@ -15,6 +15,8 @@ mod plan;
 mod random;
 mod reference;
 mod script;
+#[path = "../../../engine/tests/simulation/seeds.rs"]
+mod seeds;
 mod shared;
 mod tcp;
 mod verdict;
@@ -35,11 +37,6 @@ const SEEDS: u64 = 250;
 /// What has ended in order so long before its node is killed is durable: the
 /// store writes behind by a quarter of a second.
 const DURABLE_AFTER: Duration = Duration::from_secs(1);
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().expect("a number"))
-}
 
 /// In virtual time, on a runtime of its own.
 fn in_virtual_time<R>(run: impl Future<Output = R>) -> R {
@@ -121,29 +118,12 @@ fn table(plain: &[[Seen; 2]]) -> String {
 
 #[test]
 fn applications_see_what_plain_tcp_shows() {
-    if let Some(seed) = number("UNDERPASS_SIM_SEED") {
+    let failed = AtomicU64::new(0);
+    seeds::run_each(SEEDS, |seed| {
         let faults = faults(seed);
-        assert!(faults.is_empty(), "{}", faults.join("\n"));
-        return;
-    }
-    let seeds = number("UNDERPASS_SIM_SEEDS").unwrap_or(SEEDS);
-    let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
-                        break;
-                    }
-                    let faults = faults(seed);
-                    if !faults.is_empty() {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                        eprintln!("{}", faults.join("\n"));
-                    }
-                }
-            });
+        if !faults.is_empty() {
+            failed.fetch_add(1, Ordering::Relaxed);
+            eprintln!("{}", faults.join("\n"));
         }
     });
     assert_eq!(failed.into_inner(), 0, "runs with faults");
