@@ -18,6 +18,7 @@ use underpass_cla::Class;
 
 use super::contact::{self, Contact, ContactFailure, TlsSide};
 use super::dialer::Shared;
+use super::now;
 use crate::session::{Role, SessionCore};
 
 /// Connections begun and not through, at most.
@@ -40,9 +41,9 @@ pub(super) async fn dial(
     silent: impl Fn(&ContactFailure),
 ) -> Result<Reached, ContactFailure> {
     let interval = shared.config.backoff.base;
-    let patient_until = Arc::new(Mutex::new(Instant::now()));
+    let patient_until = Arc::new(Mutex::new(now()));
     let mut attempts = JoinSet::new();
-    let start = Instant::now();
+    let start = now();
     let (mut next, mut begun) = (start, 0);
     loop {
         let patience_ends = *patient_until.lock().unwrap();
@@ -56,14 +57,14 @@ pub(super) async fn dial(
             },
             () = sleep_until(due.into()) => {
                 let patience_ends = *patient_until.lock().unwrap();
-                if patience_ends <= Instant::now() && attempts.len() < MOST_ATTEMPTS {
+                if patience_ends <= now() && attempts.len() < MOST_ATTEMPTS {
                     attempts.spawn(attempt(shared.clone(), class, patient_until.clone()));
                     begun += 1;
                 }
                 if begun >= DARK_AFTER && patience_ends <= start {
                     shared.dark.send_replace(true);
                 }
-                next = Instant::now() + interval;
+                next = now() + interval;
             }
         }
     }
@@ -89,16 +90,16 @@ async fn attempt(
     class: Option<(Class, bool)>,
     patient_until: Arc<Mutex<Instant>>,
 ) -> Result<Reached, ContactFailure> {
-    let begun = Instant::now();
+    let begun = now();
     let tcp = connect(&shared).await?;
     let config = &shared.config;
-    let patience = begun.elapsed() * HANDSHAKE_ROUND_TRIPS + config.backoff.base;
+    let patience = (now() - begun) * HANDSHAKE_ROUND_TRIPS + config.backoff.base;
     extend(&patient_until, patience);
     let mut session = shared
         .session()
         .session_config(Role::Active, config.tls.is_some());
     session.class = class;
-    let mut core = SessionCore::new(session, Instant::now());
+    let mut core = SessionCore::new(session, now());
     let tls = config.tls.as_ref().map(TlsSide::Client);
     let contact = contact::make(tcp, &mut core, tls).await?;
     Ok((contact, core))
@@ -106,7 +107,7 @@ async fn attempt(
 
 fn extend(until: &Mutex<Instant>, patience: Duration) {
     let mut until = until.lock().unwrap();
-    *until = (*until).max(Instant::now() + patience);
+    *until = (*until).max(now() + patience);
 }
 
 async fn connect(shared: &Shared) -> Result<TcpStream, ContactFailure> {

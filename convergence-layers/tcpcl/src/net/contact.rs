@@ -2,18 +2,18 @@
 
 use std::io;
 use std::ops::DerefMut;
-use std::time::Instant;
 
 use rustls::pki_types::ServerName;
 use rustls::{ConnectionCommon, SideData};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use underpass_cla::{Down, ExportedKey};
 
-use super::transport::{ReadAhead, Tls};
+use super::now;
+use super::transport::{ReadAhead, Tls, Transport};
 use crate::session::{Event, SessionCore};
 use crate::tls::{ClientTls, IdentityError, IsRevoked, PeerIdentity, ServerTls, peer_identity};
 use crate::wire::CONTACT_HEADER_BYTES;
@@ -95,7 +95,7 @@ pub(super) async fn make(
     core: &mut SessionCore,
     tls: Option<TlsSide<'_>>,
 ) -> Result<Contact, ContactFailure> {
-    let deadline = core.poll_timeout().unwrap_or_else(Instant::now);
+    let deadline = deadline(core);
     let contact = async {
         let wants_tls = exchange_headers(&mut tcp, core).await?;
         match tls {
@@ -103,48 +103,62 @@ pub(super) async fn make(
             _ => Ok(Contact::Plain(tcp)),
         }
     };
-    let contact = timeout_at(deadline.into(), contact)
+    let contact = timeout_at(deadline, contact)
         .await
         .map_err(|_| ContactFailure::TimedOut)??;
     if let Contact::Tls { peer, .. } = &contact {
-        core.tls_established(Instant::now(), peer.node_ids.clone());
+        core.tls_established(now(), peer.node_ids.clone());
     }
     Ok(contact)
 }
 
+/// The same over a stream of its own, without TLS.
+pub(super) async fn make_plain(
+    transport: &mut impl Transport,
+    core: &mut SessionCore,
+) -> Result<(), ContactFailure> {
+    let headers = timeout_at(deadline(core), exchange_headers(transport, core));
+    headers.await.map_err(|_| ContactFailure::TimedOut)??;
+    Ok(())
+}
+
+fn deadline(core: &SessionCore) -> Instant {
+    core.poll_timeout().unwrap_or_else(now).into()
+}
+
 /// Reads no byte beyond the header: what follows may belong to TLS.
 async fn exchange_headers(
-    tcp: &mut TcpStream,
+    transport: &mut impl Transport,
     core: &mut SessionCore,
 ) -> Result<bool, ContactFailure> {
     let mut header = [0; CONTACT_HEADER_BYTES];
     let mut filled = 0;
-    flush(tcp, core).await?;
+    flush(transport, core).await?;
     while filled < header.len() {
-        let count = tcp.read(&mut header[filled..]).await?;
+        let count = transport.read(&mut header[filled..]).await?;
         if count == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         filled += count;
-        core.handle_input(Instant::now(), &header[..filled]);
+        core.handle_input(now(), &header[..filled]);
         if core.is_closed() {
             break;
         }
     }
-    flush(tcp, core).await?;
+    flush(transport, core).await?;
     match core.poll_event() {
         Some(Event::StartTls) => Ok(true),
         Some(Event::Closed(down)) => {
-            tcp.shutdown().await?;
+            transport.shutdown().await?;
             Err(ContactFailure::Refused(down))
         }
         _ => Ok(false),
     }
 }
 
-async fn flush(tcp: &mut TcpStream, core: &mut SessionCore) -> io::Result<()> {
-    while let Some(piece) = core.poll_output(Instant::now()) {
-        tcp.write_all(&piece).await?;
+async fn flush(transport: &mut impl Transport, core: &mut SessionCore) -> io::Result<()> {
+    while let Some(piece) = core.poll_output(now()) {
+        transport.write_all(&piece).await?;
     }
     Ok(())
 }

@@ -2,8 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,10 +18,11 @@ use underpass_cla::{Down, ExportedKey, Node, Outcome, SessionId, SessionInfo};
 
 use super::handle::{Command, SessionHandle};
 use super::input::Input;
+use super::kernel::Socket;
+use super::now;
 use super::nudge::Nudge;
 use super::output::Output;
 use super::partial::{Name, SharedPartials};
-use super::socket::congestion_control;
 use super::transport::Transport;
 use crate::session::{Established, Event, Found, SessionCore};
 use crate::wire::TermReason;
@@ -56,13 +55,13 @@ pub(super) struct Ended {
 
 /// Moves bytes between a stream and a [`SessionCore`], and events between
 /// that and the node.
-pub(super) struct Driver<T> {
+pub(super) struct Driver<T: Transport> {
     transport: T,
     pub(super) core: SessionCore,
     pub(super) around: Surroundings,
     commands: UnboundedReceiver<Command>,
     pub(super) sender: UnboundedSender<Command>,
-    handle: Option<Arc<SessionHandle>>,
+    handle: Option<Arc<SessionHandle<T::Socket>>>,
     input: Input,
     output: Output,
     /// The peer, if it names its transfers.
@@ -85,7 +84,7 @@ pub(super) fn command_channel() -> (UnboundedSender<Command>, UnboundedReceiver<
     unbounded_channel()
 }
 
-impl<T: Transport + 'static> Driver<T> {
+impl<T: Transport> Driver<T> {
     pub(super) fn new(
         transport: T,
         core: SessionCore,
@@ -107,7 +106,7 @@ impl<T: Transport + 'static> Driver<T> {
             awaited: None,
             told_ready: false,
             nudge: Nudge::new(),
-            timer: Box::pin(sleep_until(Instant::now().into())),
+            timer: Box::pin(sleep_until(now().into())),
             timer_at: None,
             ended: None,
             aborted: false,
@@ -127,8 +126,7 @@ impl<T: Transport + 'static> Driver<T> {
             down,
         };
         if self.aborted {
-            let socket = socket2::SockRef::from(self.transport.tcp());
-            let _ = socket.set_linger(Some(Duration::ZERO));
+            self.transport.end_by_reset();
         } else if matches!(ended.down, Down::Broken(_)) {
             // The next session need not wait for a peer that may be gone.
             tokio::spawn(timeout(LINGER, self.linger()));
@@ -175,7 +173,7 @@ impl<T: Transport + 'static> Driver<T> {
             let mut progress = self.take_commands(cx);
             progress |= self.poll_awaited(cx);
             progress |= self.dispatch();
-            self.output.fetch(&mut self.core, Instant::now());
+            self.output.fetch(&mut self.core, now());
             match self.write(cx).and_then(|wrote| Ok(wrote | self.read(cx)?)) {
                 Ok(moved) => progress |= moved,
                 Err(error) => self.core.connection_lost(&error.to_string()),
@@ -183,7 +181,7 @@ impl<T: Transport + 'static> Driver<T> {
             progress |= self.keep_time(cx);
             progress |= self.dispatch();
             if self.ended.is_some() {
-                self.output.fetch(&mut self.core, Instant::now());
+                self.output.fetch(&mut self.core, now());
                 return Poll::Ready(());
             }
             progress |= self.tell_ready(cx);
@@ -202,8 +200,8 @@ impl<T: Transport + 'static> Driver<T> {
                     self.told_ready = false;
                     self.core.offer(transfer);
                 }
-                Command::Suspend(blocked) => self.core.suspend(Instant::now(), blocked),
-                Command::Close => self.core.close(Instant::now(), TermReason::Unknown),
+                Command::Suspend(blocked) => self.core.suspend(now(), blocked),
+                Command::Close => self.core.close(now(), TermReason::Unknown),
                 Command::Abort(reason) => {
                     self.aborted = true;
                     self.core.connection_lost(&reason);
@@ -247,11 +245,12 @@ impl<T: Transport + 'static> Driver<T> {
     fn up(&mut self, established: &Established) {
         if let Err(reason) = (self.around.on_up)(established) {
             debug!(reason, "a session is not wanted");
-            self.core.close(Instant::now(), TermReason::Unknown);
+            self.core.close(now(), TermReason::Unknown);
             return;
         }
-        match self.make_handle() {
-            Ok((handle, remote)) => {
+        let lowat_bytes = self.around.unlimited_lowat_bytes;
+        match self.transport.socket(lowat_bytes) {
+            Ok((socket, remote)) => {
                 if let Some(incarnation) = established.incarnation {
                     let peer = established.peer_node_id.clone();
                     self.around.partial.enter(&peer, incarnation);
@@ -268,8 +267,9 @@ impl<T: Transport + 'static> Driver<T> {
                     transfer_mru_bytes: established.transfer_mru_bytes,
                     tls: self.around.exported_key.is_some(),
                     exported_key: self.around.exported_key,
-                    congestion_control: congestion_control(self.transport.tcp().as_fd()),
+                    congestion_control: socket.congestion_control(),
                 };
+                let handle = Arc::new(SessionHandle::new(self.sender.clone(), socket));
                 self.handle = Some(handle.clone());
                 let id = self.around.id;
                 self.around.id = self.around.node.session_up(id, info, handle);
@@ -278,24 +278,11 @@ impl<T: Transport + 'static> Driver<T> {
         }
     }
 
-    fn make_handle(&self) -> io::Result<(Arc<SessionHandle>, SocketAddr)> {
-        let tcp = self.transport.tcp();
-        let remote = tcp.peer_addr()?;
-        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
-        let handle = SessionHandle::new(
-            self.sender.clone(),
-            tcp.as_fd(),
-            remote.is_ipv6(),
-            self.around.unlimited_lowat_bytes,
-        );
-        Ok((Arc::new(handle), remote))
-    }
-
     /// Gives the session what was read and not yet taken.
     pub(super) fn digest(&mut self) {
         let unread = self.input.unread();
         if !unread.is_empty() {
-            let taken = self.core.handle_input(Instant::now(), unread);
+            let taken = self.core.handle_input(now(), unread);
             self.input.take(taken);
         }
     }
@@ -324,7 +311,7 @@ impl<T: Transport + 'static> Driver<T> {
                 Poll::Ready(0) => Err(end_of_stream()),
                 Poll::Ready(count) => {
                     self.moved();
-                    self.core.handle_direct(Instant::now(), count);
+                    self.core.handle_direct(now(), count);
                     Ok(true)
                 }
                 Poll::Pending => Ok(false),
@@ -362,7 +349,7 @@ impl<T: Transport + 'static> Driver<T> {
             return false;
         }
         self.timer_at = None;
-        self.core.handle_timeout(Instant::now());
+        self.core.handle_timeout(now());
         true
     }
 
@@ -406,7 +393,7 @@ impl<T: Transport + 'static> Driver<T> {
     }
 }
 
-impl<T> Drop for Driver<T> {
+impl<T: Transport> Drop for Driver<T> {
     /// The socket is closed only when the handle has let go of it, also where
     /// the task was dropped before its end.
     fn drop(&mut self) {

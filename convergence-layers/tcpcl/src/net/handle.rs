@@ -1,8 +1,7 @@
 //! The node's hold on a session.
 
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -10,9 +9,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use underpass_cla::{Activity, PathFigures, Session, Transfer};
 
-use super::pacing::{notsent_lowat_bytes, payload_bytes_per_second};
-use super::socket::{set_max_pacing_rate, set_notsent_lowat};
-use super::tcp_info::{TcpInfo, unacknowledged_bytes};
+use super::kernel::Socket;
+use super::now;
 
 /// What the node asks of a session's task. Offers are bounded by the
 /// contract, one for each `ready`.
@@ -44,15 +42,11 @@ struct Still {
 /// rest is sent to the task. An offer that meets a session already gone is
 /// dropped: [`underpass_cla::Node::session_down`] has ended all its transfers.
 #[derive(Debug)]
-pub(super) struct SessionHandle {
+pub(super) struct SessionHandle<S> {
     commands: UnboundedSender<Command>,
     /// The socket, until the session is over. It is the driver's, which closes
-    /// it only after [`SessionHandle::release`]: a descriptor of its own would
-    /// be one more for each of thousands of sessions.
-    socket: Mutex<Option<RawFd>>,
-    ipv6: bool,
-    unlimited_lowat_bytes: u32,
-    lowat_bytes: AtomicU32,
+    /// it only after [`SessionHandle::release`].
+    socket: Mutex<Option<S>>,
     rate: Mutex<Option<u64>>,
     /// How often bytes have come or gone.
     moves: AtomicU64,
@@ -61,27 +55,19 @@ pub(super) struct SessionHandle {
     still: Mutex<Still>,
 }
 
-impl SessionHandle {
-    /// A hold on the session of `socket`, which must stay open until
+impl<S: Socket> SessionHandle<S> {
+    /// A hold on the session of `socket`, which is open until
     /// [`SessionHandle::release`].
-    pub(super) fn new(
-        commands: UnboundedSender<Command>,
-        socket: BorrowedFd<'_>,
-        ipv6: bool,
-        unlimited_lowat_bytes: u32,
-    ) -> Self {
+    pub(super) fn new(commands: UnboundedSender<Command>, socket: S) -> Self {
         Self {
             commands,
-            socket: Mutex::new(Some(socket.as_raw_fd())),
-            ipv6,
-            unlimited_lowat_bytes,
-            lowat_bytes: AtomicU32::new(unlimited_lowat_bytes),
+            socket: Mutex::new(Some(socket)),
             rate: Mutex::new(None),
             moves: AtomicU64::new(0),
             activity: OnceLock::new(),
             still: Mutex::new(Still {
                 moves: 0,
-                since: Instant::now(),
+                since: now(),
                 figures: None,
             }),
         }
@@ -101,51 +87,25 @@ impl SessionHandle {
         }
     }
 
-    /// The kernel's figures.
+    /// The socket's figures.
     fn ask(&self) -> PathFigures {
-        let figures = self.with_socket(|fd| {
-            let in_flight = unacknowledged_bytes(fd).unwrap_or(0);
-            TcpInfo::of(fd).map(|info| info.figures(in_flight)).ok()
-        });
-        figures.flatten().unwrap_or_default()
+        let figures = self.with_socket(|socket| socket.figures());
+        figures.unwrap_or_default()
     }
 
     /// Calls for the socket, unless the session is over.
-    fn with_socket<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> R) -> Option<R> {
-        let socket = lock(&self.socket);
-        let fd = (*socket)?;
-        // SAFETY: the driver keeps it open until `release`, which waits for
-        // this lock.
-        Some(call(unsafe { BorrowedFd::borrow_raw(fd) }))
+    fn with_socket<R>(&self, call: impl FnOnce(&mut S) -> R) -> Option<R> {
+        lock(&self.socket).as_mut().map(call)
     }
 
-    /// Makes the kernel look whether the socket takes more ([`super::nudge`]).
+    /// Makes the socket look whether it takes more ([`super::nudge`]).
     pub(super) fn nudge(&self) {
-        let lowat_bytes = self.lowat_bytes.load(Relaxed);
-        // An error is that of a connection about to be reported broken.
-        self.with_socket(|fd| set_notsent_lowat(fd, lowat_bytes).ok());
-    }
-
-    fn set_lowat(&self, fd: BorrowedFd<'_>, bytes: u32) -> std::io::Result<()> {
-        self.lowat_bytes.store(bytes, Relaxed);
-        set_notsent_lowat(fd, bytes)
+        self.with_socket(|socket| socket.look());
     }
 
     fn send(&self, command: Command) {
         // A task that is gone has reported the session down.
         let _ = self.commands.send(command);
-    }
-
-    fn apply_rate(&self, fd: BorrowedFd<'_>, ip_bps: Option<u64>) -> std::io::Result<()> {
-        let Some(ip_bps) = ip_bps else {
-            set_max_pacing_rate(fd, u64::MAX)?;
-            return self.set_lowat(fd, self.unlimited_lowat_bytes);
-        };
-        let info = TcpInfo::of(fd)?;
-        let rate =
-            payload_bytes_per_second(ip_bps, info.mss_bytes(), self.ipv6, info.has_timestamps());
-        set_max_pacing_rate(fd, rate)?;
-        self.set_lowat(fd, notsent_lowat_bytes(ip_bps))
     }
 }
 
@@ -153,7 +113,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
-impl Session for SessionHandle {
+impl<S: Socket> Session for SessionHandle<S> {
     fn offer(&self, transfer: Transfer) {
         self.send(Command::Offer(transfer));
     }
@@ -164,7 +124,7 @@ impl Session for SessionHandle {
         if *rate == ip_bps {
             return;
         }
-        let applied = self.with_socket(|fd| self.apply_rate(fd, ip_bps));
+        let applied = self.with_socket(|socket| socket.set_rate(ip_bps));
         match applied.unwrap_or(Ok(())) {
             Ok(()) => *rate = ip_bps,
             Err(error) => warn!(%error, ip_bps, "the rate cannot be set"),
@@ -173,7 +133,7 @@ impl Session for SessionHandle {
 
     fn figures(&self) -> PathFigures {
         let moves = self.moves.load(SeqCst);
-        let now = Instant::now();
+        let now = now();
         let mut still = lock(&self.still);
         if still.moves != moves {
             *still = Still {
@@ -223,10 +183,14 @@ mod tests {
 
     use super::*;
     use crate::net::driver::command_channel;
+    use crate::net::kernel::KernelSocket;
+    use crate::net::pacing::payload_bytes_per_second;
     use crate::net::socket::{max_pacing_rate, notsent_lowat};
+    use crate::net::tcp_info::TcpInfo;
 
-    fn handle(stream: &TcpStream) -> SessionHandle {
-        SessionHandle::new(command_channel().0, stream.as_fd(), false, 128 << 10)
+    fn handle(stream: &TcpStream) -> SessionHandle<KernelSocket> {
+        let socket = KernelSocket::new(stream.as_fd(), false, 128 << 10);
+        SessionHandle::new(command_channel().0, socket)
     }
 
     fn connection() -> (TcpStream, TcpStream) {

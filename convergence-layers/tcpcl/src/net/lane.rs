@@ -13,6 +13,7 @@ use super::attempts;
 use super::contact::ContactFailure;
 use super::dialer::{LaneStatus, Shared, SlotStatus};
 use super::driver::{Ended, Surroundings};
+use super::now;
 use super::task;
 use crate::session::Established;
 
@@ -70,7 +71,7 @@ impl Lane {
             standby: None,
             next_number: 0,
             failures: 0,
-            retry_at: Instant::now(),
+            retry_at: now(),
             last_error: None,
             sender,
             notices,
@@ -119,7 +120,7 @@ impl Lane {
             }
             (Some(_), Some(_)) => return false,
         };
-        if Instant::now() < self.retry_at {
+        if now() < self.retry_at {
             return true;
         }
         let attempt = Some(self.dial(standby));
@@ -169,7 +170,7 @@ impl Lane {
                 let slots = [&mut self.active, &mut self.standby];
                 for attempt in slots.into_iter().flatten() {
                     if attempt.number == number {
-                        attempt.up_since = Some(Instant::now());
+                        attempt.up_since = Some(now());
                     }
                 }
                 // A standby that comes up while the active session is missing
@@ -202,7 +203,7 @@ impl Lane {
         let lived = ended.and_then(|attempt| attempt.up_since);
         // A session that lived is dialled again at once; one that breaks as
         // soon as it is up would otherwise be dialled without end.
-        if lived.is_none_or(|since| since.elapsed() < self.shared.config.backoff.base) {
+        if lived.is_none_or(|since| now() - since < self.shared.config.backoff.base) {
             self.failures = self.failures.saturating_add(1);
         }
         let delay = self
@@ -210,7 +211,7 @@ impl Lane {
             .config
             .backoff
             .jittered(self.failures, fastrand::f64());
-        self.retry_at = Instant::now() + delay;
+        self.retry_at = now() + delay;
     }
 
     fn report(&self) {

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,7 +18,7 @@ use super::contact::{self, ContactFailure, TlsSide};
 use super::driver::{Ended, Surroundings};
 use super::registry::Registry;
 use super::sources::{SourcePlace, Sources};
-use super::{SessionDefaults, task};
+use super::{SessionDefaults, now, task};
 use crate::session::{Role, SessionCore};
 use crate::tls::ServerTls;
 
@@ -253,7 +253,7 @@ impl Shared {
         let defaults = self.session_defaults();
         defaults.socket.tune(tcp.as_fd())?;
         let config = defaults.session_config(Role::Passive, self.tls.is_some());
-        let mut core = SessionCore::new(config, Instant::now());
+        let mut core = SessionCore::new(config, now());
         let tls = self.tls.as_ref().map(TlsSide::Server);
         let contact = contact::make(tcp, &mut core, tls);
         let Some(contact) = self.stop.run_until_cancelled(contact).await else {

@@ -10,6 +10,7 @@ mod dialer;
 mod driver;
 mod handle;
 mod input;
+mod kernel;
 mod lane;
 mod listener;
 mod nudge;
@@ -18,6 +19,7 @@ mod pacing;
 mod partial;
 mod receiving;
 mod registry;
+mod single;
 mod socket;
 mod sources;
 mod task;
@@ -26,17 +28,25 @@ mod transport;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use underpass_cla::SessionId;
 
 use crate::session::{Role, SessionConfig};
 
 pub use dialer::{Dialer, DialerConfig, DialerStatus, LaneStatus, SlotStatus};
+pub use kernel::Socket;
 pub use listener::{Listener, ListenerConfig};
 pub use pacing::payload_bytes_per_second;
 pub use partial::SharedPartials;
+pub use single::{Side, run_session};
 pub use socket::SocketOptions;
+pub use transport::Transport;
+
+/// The runtime's time, which simulations advance by themselves.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
 
 /// What all sessions of a dialer or listener have in common.
 #[derive(Clone, Debug)]

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Instant;
 
 use bytes::BytesMut;
 use tokio::sync::mpsc::UnboundedSender;
@@ -14,6 +13,7 @@ use tokio::sync::oneshot;
 use underpass_cla::SessionId;
 
 use super::handle::Command;
+use super::now;
 use crate::session::{Found, PartialLimits, PartialTransfers};
 
 /// A peer's name for a transfer: node id, incarnation, key.
@@ -77,7 +77,7 @@ impl SharedPartials {
 
     /// A session of `peer` is up.
     pub(super) fn enter(&self, peer: &str, incarnation: u64) {
-        self.lock().partial.enter(Instant::now(), peer, incarnation);
+        self.lock().partial.enter(now(), peer, incarnation);
     }
 
     /// A session begins to receive a transfer.
@@ -100,7 +100,7 @@ impl SharedPartials {
             live.awaited = Some(sender);
             return Claim::Awaited(receiver);
         }
-        let now = Instant::now();
+        let now = now();
         Claim::Found(
             inner
                 .partial
@@ -140,7 +140,7 @@ impl SharedPartials {
 
 impl Inner {
     fn store(&mut self, name: &Name, received: BytesMut) {
-        let now = Instant::now();
+        let now = now();
         self.partial
             .store(now, &name.peer, name.incarnation, name.key, received);
     }

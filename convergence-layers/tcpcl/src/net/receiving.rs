@@ -12,7 +12,7 @@ use super::partial::{Claim, Name};
 use super::transport::Transport;
 use crate::session::{Found, Resumption};
 
-impl<T: Transport + 'static> Driver<T> {
+impl<T: Transport> Driver<T> {
     /// A transfer begins, as the node wants; where it goes on behind an
     /// offset, with what was received of it before.
     pub(super) fn begin_receiving(

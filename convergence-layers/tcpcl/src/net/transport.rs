@@ -1,23 +1,57 @@
-//! Plain TCP and TLS as one kind of stream.
+//! What carries the bytes of a session: plain TCP and TLS, as one kind of
+//! stream, or a model of it.
 
 use std::io::{self, IoSlice};
-use std::os::fd::AsRawFd;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
 use super::input::Input;
+use super::kernel::{KernelSocket, Socket};
 
-/// A stream over one TCP connection.
-pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
+/// A stream of bytes that a session runs over, and what lies below it.
+pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// What the node's hold on the session acts on.
+    type Socket: Socket;
+
+    /// That, at most until the stream is dropped, with the address of the
+    /// other end; without a rate `unlimited_lowat_bytes` may be unsent.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    fn socket(&self, unlimited_lowat_bytes: u32) -> io::Result<(Self::Socket, SocketAddr)>;
+
+    /// Ready when the unsent bytes are below the low-water mark, which a mere
+    /// successful write does not tell.
+    fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// When it is dropped, what is unsent is dropped, too.
+    fn end_by_reset(&self);
+}
+
+/// A stream over one TCP connection of the kernel.
+pub trait OverTcp: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// The connection below.
     fn tcp(&self) -> &TcpStream;
+}
 
-    /// Ready when the kernel's unsent bytes are below the low-water mark, which
-    /// a mere successful write does not tell.
+impl<T: OverTcp> Transport for T {
+    type Socket = KernelSocket;
+
+    fn socket(&self, unlimited_lowat_bytes: u32) -> io::Result<(KernelSocket, SocketAddr)> {
+        let tcp = self.tcp();
+        let remote = tcp.peer_addr()?;
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+        let socket = KernelSocket::new(tcp.as_fd(), remote.is_ipv6(), unlimited_lowat_bytes);
+        Ok((socket, remote))
+    }
+
     fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let tcp = self.tcp();
         loop {
@@ -27,6 +61,11 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
                 other => return Poll::Ready(other),
             }
         }
+    }
+
+    fn end_by_reset(&self) {
+        let socket = socket2::SockRef::from(self.tcp());
+        let _ = socket.set_linger(Some(Duration::ZERO));
     }
 }
 
@@ -45,7 +84,7 @@ fn poll_writable(tcp: &TcpStream) -> io::Result<()> {
     }
 }
 
-impl Transport for TcpStream {
+impl OverTcp for TcpStream {
     fn tcp(&self) -> &TcpStream {
         self
     }
@@ -118,7 +157,7 @@ impl AsyncWrite for ReadAhead {
 /// TLS over one connection.
 pub(super) type Tls = TlsStream<ReadAhead>;
 
-impl Transport for Tls {
+impl OverTcp for Tls {
     fn tcp(&self) -> &TcpStream {
         &self.get_ref().0.tcp
     }
