@@ -1,12 +1,13 @@
 //! What applications see of a TCP connection through a pair of gateways is
 //! what they may see over plain TCP: the same scripts run over both.
 //!
-//! The relay, the conduit, the shell and the engine are the real ones; sockets,
-//! the convergence layer, the disk and the clock are models. Each run is drawn
+//! The relay, the conduit, the shell, the engine and the sessions of TCPCL are
+//! the real ones; sockets, the disk and the clock are models. Each run is drawn
 //! from a seed. A failing run prints its seed; [`seeds`] says how to run it
 //! again, or others.
 
 mod application;
+mod connection;
 mod disk;
 mod link;
 mod node;
@@ -17,6 +18,7 @@ mod reference;
 mod script;
 #[path = "../../../engine/tests/simulation/seeds.rs"]
 mod seeds;
+mod session;
 mod shared;
 mod tcp;
 mod verdict;
@@ -144,7 +146,11 @@ fn runs_meet_all_that_they_are_there_for() {
         if plan.seed > 24 && plan.kind != Kind::Killed {
             continue;
         }
-        for outcome in perform(&plan).outcomes {
+        let report = perform(&plan);
+        if report.between > 0 {
+            met.insert("operation between effects");
+        }
+        for outcome in report.outcomes {
             met.extend(what_was_met(&plan, &outcome));
         }
     }
@@ -158,6 +164,7 @@ fn runs_meet_all_that_they_are_there_for() {
         "no connection",
         "end in a blockage",
         "kill between end and delivery",
+        "operation between effects",
     ] {
         assert!(met.contains(what), "no {what} in {met:?}");
     }

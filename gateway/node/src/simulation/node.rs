@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,10 +21,14 @@ use underpass_edge::relay::relay;
 use underpass_edge::stream::{OpenRequest, Outlet, Protocol, Target};
 use underpass_engine::Engine;
 use underpass_streams as streams;
+use underpass_tcpcl::SessionDefaults;
+use underpass_tcpcl::net::{Side, run_session};
 
+use super::connection::Connection;
 use super::disk::Disk;
 use super::plan::Plan;
 use super::random::Random;
+use super::session::Ends;
 use super::tcp::ModelSocket;
 use crate::config::Config;
 use crate::run::engine::configure;
@@ -31,6 +36,8 @@ use crate::shell::{self, Inbound, Shell, StreamOutlet};
 
 /// By place in the world.
 const NUMBERS: [u64; 2] = [10, 1];
+/// What each calls the way to the other.
+pub const HOPS: [&str; 2] = ["sat", "terminal-10"];
 pub const TERMINAL: usize = 0;
 pub const HUB: usize = 1;
 
@@ -43,6 +50,9 @@ pub struct Running {
     pub number: u64,
     pub incarnation: u64,
     pub shell: Arc<Shell>,
+    /// The shell as its sessions know it.
+    pub ends: Arc<Ends>,
+    defaults: Arc<SessionDefaults>,
     /// Ends all tasks of this run.
     end: CancellationToken,
     /// Its relays.
@@ -78,6 +88,7 @@ impl Running {
         incarnation: u64,
         plan: &Plan,
         disk: Option<&Disk>,
+        start: Instant,
     ) -> (Running, Streams) {
         let config = config(place, plan);
         let mut engine = configure(&config, incarnation, Families::BOTH);
@@ -95,9 +106,17 @@ impl Running {
         let engines = Engine::of_shards(now, &engine, stores).expect("a valid configuration");
         let (sender, streams) = mpsc::unbounded_channel();
         let shell = Shell::new(engines, &engine, sender);
+        let operations = &plan.operations[place];
+        let number = NUMBERS[place];
+        let ids = Arc::new(AtomicU64::new(1));
+        let mut defaults = SessionDefaults::new("sat", format!("ipn:{number}.0"), ids);
+        defaults.incarnation = incarnation;
+        defaults.segment_bytes = 16 << 10;
         let running = Running {
-            number: NUMBERS[place],
+            number,
             incarnation,
+            ends: Ends::new(shell.clone(), HOPS[place], start, operations),
+            defaults: Arc::new(defaults),
             shell,
             end: CancellationToken::new(),
             relays: TaskTracker::new(),
@@ -105,6 +124,7 @@ impl Running {
         for driver in shell::drivers(&running.shell) {
             running.spawn(driver);
         }
+        running.spawn(running.ends.clone().operate());
         if let Some(work) = work {
             running.spawn(work.run(running.shell.clone()));
         }
@@ -114,6 +134,14 @@ impl Running {
     /// Runs a task until the node ends.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         tokio::spawn(self.end.clone().run_until_cancelled_owned(task));
+    }
+
+    /// A session over a connection, from its beginning to its end.
+    pub fn session(&self, connection: Connection, side: Side) -> impl Future<Output = ()> + use<> {
+        let (ends, defaults) = (self.ends.clone(), self.defaults.clone());
+        async move {
+            run_session(connection, side, &defaults, ends).await;
+        }
     }
 
     /// The node is killed: its sockets are closed as its kernel closes them.

@@ -13,6 +13,23 @@ pub struct Kill {
     pub lasts: u64,
 }
 
+/// What an operator changes at a node.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    /// The rate to the other node, bit/s.
+    Rate(u64),
+    /// That is the configured one again.
+    UsualRate,
+    Block(bool),
+}
+
+/// A change at a time, ms from the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    pub at: u64,
+    pub change: Change,
+}
+
 /// A run: the scripts of many connections over one pair of nodes.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -23,6 +40,8 @@ pub struct Plan {
     /// Credit of a stream; all of them have twice that.
     pub window_bytes: u64,
     pub kills: Vec<Kill>,
+    /// By node.
+    pub operations: [Vec<Operation>; 2],
     pub hub_shards: usize,
     pub scripts: Vec<Script>,
 }
@@ -110,17 +129,40 @@ impl Plan {
                 script.parts[0].steps.push(Step::Until(at));
             }
         }
+        let hub_shards = random.pick(&[1, 3]);
+        let operations = link.rates_bps.map(|rate| operations(&mut random, rate));
         Plan {
             seed,
             kind,
+            operations,
             link,
             durable,
             window_bytes,
             kills,
-            hub_shards: random.pick(&[1, 3]),
+            hub_shards,
             scripts,
         }
     }
+}
+
+/// Pairs of a change and its end.
+fn operations(random: &mut Random, rate_bps: u64) -> Vec<Operation> {
+    let mut at = 0;
+    let pairs = random.between(0, 12);
+    let drawn = (0..pairs).flat_map(|_| {
+        at += random.between(10, 2_000);
+        let begin = at;
+        at += random.between(0, 500);
+        let [one, other] = match random.chance(50) {
+            true => [Change::Block(true), Change::Block(false)],
+            false => {
+                let lower = random.between(rate_bps / 4, rate_bps);
+                [Change::Rate(lower), Change::UsualRate]
+            }
+        };
+        [(begin, one), (at, other)].map(|(at, change)| Operation { at, change })
+    });
+    drawn.collect()
 }
 
 fn blockages(random: &mut Random) -> Vec<Blockage> {

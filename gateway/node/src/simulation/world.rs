@@ -12,7 +12,7 @@ use super::application::{Application, Seen};
 use super::disk::Disk;
 use super::link::Link;
 pub use super::node::Running;
-use super::node::{HUB, Load, Streams, TERMINAL};
+use super::node::{HOPS, HUB, Load, Streams, TERMINAL};
 use super::plan::{Kill, Plan};
 use super::shared::Shared;
 use super::tcp::{Census, ModelSocket, Wire, connect};
@@ -54,6 +54,8 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     /// The most that a node had at once.
     pub peak: Load,
+    /// Operations that came between two effects of the last run of a node.
+    pub between: u64,
     /// What was left of the connections.
     pub left: Vec<String>,
     /// When nothing was.
@@ -84,8 +86,10 @@ impl World {
         let (peak, left) = world.wait_for_the_end().await;
         let lasted = world.start.elapsed();
         drop(background);
+        let mut between = 0;
         for slot in world.slots.iter() {
             if let Some(node) = slot.replace(None) {
+                between += node.ends.between();
                 node.kill();
             }
         }
@@ -94,6 +98,7 @@ impl World {
         Report {
             outcomes,
             peak,
+            between,
             left,
             lasted,
         }
@@ -102,7 +107,7 @@ impl World {
     fn start(self: &Arc<Self>, place: usize, incarnation: u64) {
         let disk = self.disks.lock().unwrap()[place].clone();
         let plan = &self.plan;
-        let (node, streams) = Running::start(place, incarnation, plan, disk.as_ref());
+        let (node, streams) = Running::start(place, incarnation, plan, disk.as_ref(), self.start);
         node.spawn(self.clone().serve(node.clone(), streams));
         self.slots[place].replace(Some(node));
     }
@@ -110,14 +115,19 @@ impl World {
     /// Everything that happens to the link and the nodes.
     fn run_link(self: Arc<Self>) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        let classes: Vec<Option<Class>> = match self.plan.link.classes {
-            0 => vec![None],
-            classes => (0..classes).map(|class| Some(Class(class))).collect(),
+        let standbys: &[bool] = match self.plan.link.standby {
+            true => &[false, true],
+            false => &[false],
         };
-        for class in classes {
-            for _ in 0..1 + usize::from(self.plan.link.standby) {
-                tasks.spawn(self.link.clone().run_sessions(class, self.slots.clone()));
-            }
+        let each = standbys.iter();
+        let lanes = each.flat_map(|standby| match self.plan.link.classes {
+            0 => vec![None],
+            classes => (0..classes)
+                .map(|class| Some((Class(class), *standby)))
+                .collect(),
+        });
+        for lane in lanes {
+            tasks.spawn(self.link.clone().run_sessions(lane, self.slots.clone()));
         }
         let blocked = self.clone();
         tasks.spawn(async move { blocked.block().await });
@@ -147,7 +157,7 @@ impl World {
     }
 
     fn tell_modems(&self, blocked: bool) {
-        for (slot, path) in self.slots.iter().zip(["sat", "terminal-10"]) {
+        for (slot, path) in self.slots.iter().zip(HOPS) {
             if let Some(node) = slot.get() {
                 node.shell.modem_says(path, blocked);
             }
@@ -234,6 +244,10 @@ impl World {
         loop {
             for node in self.slots.iter().filter_map(Shared::get) {
                 peak = peak.max(node.load());
+                let faults = node.ends.faults();
+                if !faults.is_empty() {
+                    return (peak, faults);
+                }
             }
             let left = self.left();
             if !self.applications.is_empty() {
