@@ -19,6 +19,14 @@ const KNOWN: Duration = Duration::from_secs(1);
 /// Beacons are 150 ms apart, so more of them do not count.
 const MOST: usize = 8;
 
+/// A way that has become longer by up to `LONGEST_STEP` (a satellite took over from
+/// another) shows in so many beacons, of which more than half come within `STEADY`
+/// of the earliest. A queue of that length comes and goes, or is as deep as that
+/// because it is always full, and then the sender finds that out.
+const STEP_BEACONS: usize = 5;
+const STEADY: Duration = Duration::from_millis(2);
+const LONGEST_STEP: Duration = Duration::from_millis(50);
+
 /// The delays of one peer's beacons. Its clock and this node's have nothing to do
 /// with each other: only differences count.
 #[derive(Debug)]
@@ -62,6 +70,22 @@ impl Delays {
         if self.late.len() > MOST {
             self.late.pop_front();
         }
+        if let Some(step) = self.step() {
+            self.least += step.as_secs_f64() * 1e3;
+            for (_, late) in &mut self.late {
+                *late = late.saturating_sub(step);
+            }
+        }
+    }
+
+    /// By how much the way has become longer.
+    fn step(&self) -> Option<Duration> {
+        let first = self.late.len().checked_sub(STEP_BEACONS)?;
+        let mut late: Vec<Duration> = self.late.range(first..).map(|(_, late)| *late).collect();
+        late.sort_unstable();
+        let (earliest, median) = (late[0], late[STEP_BEACONS / 2]);
+        let steady = median <= earliest + STEADY;
+        (steady && earliest > STEADY && earliest <= LONGEST_STEP).then_some(earliest)
     }
 
     /// How late the peer's beacons are at present, at the most; `None` while
@@ -112,6 +136,41 @@ mod tests {
         for ppm in [-100.0, -20.0, 0.0, 20.0, 100.0] {
             let longest = longest_error_ms(ppm, 120);
             assert!(longest < 10.0, "{ppm}: {longest}");
+        }
+    }
+
+    /// What is told at the end, ms, of beacons that were so late, 150 ms apart.
+    fn told_ms(late_ms: impl IntoIterator<Item = u32>) -> f64 {
+        let start = Instant::now();
+        let mut delays = Delays::new(start);
+        let mut told = None;
+        for (beacon, late) in (0..).zip(late_ms) {
+            let now = start + (beacon * 150 + late) * MS;
+            delays.see(now, sequence(1, beacon * 150));
+            told = delays.late(now);
+        }
+        told.unwrap().as_secs_f64() * 1e3
+    }
+
+    #[test]
+    fn a_longer_way_is_no_queue_for_longer_than_five_beacons() {
+        let steps = [[0; 5], [12; 5], [40; 5]].concat();
+        assert!(told_ms(steps[..9].iter().copied()) > 11.0);
+        assert!(told_ms(steps[..10].iter().copied()) < 1.0);
+        assert!(told_ms(steps[..14].iter().copied()) > 27.0);
+        // Also beside what comes and goes.
+        let beside = [40, 40, 61, 40, 55];
+        assert!(told_ms(steps[..10].iter().copied().chain(beside)) < 22.0);
+        assert!(told_ms(steps.into_iter().chain([10])) < 1.0);
+        // No satellite is so much further away than the one before.
+        assert!(told_ms([0; 5].into_iter().chain([60; 40])) > 57.0);
+    }
+
+    #[test]
+    fn a_queue_that_comes_and_goes_is_no_longer_way() {
+        for apart in [5, 9] {
+            let queue = (0..200).map(|beacon| 5 + apart * (beacon % 4));
+            assert!(told_ms([0; 5].into_iter().chain(queue)) > f64::from(2 * apart));
         }
     }
 

@@ -100,8 +100,10 @@ pub struct Estimator {
     history: History,
     probing: Probing,
     drain: Option<Drain>,
-    /// Drains in a row that changed nothing.
+    /// Drains in a row that changed nothing, and what the capacity was thought to
+    /// be before the first of them, bit/s.
     unmoved: u32,
+    before: f64,
     /// Since when there has been a backlog.
     backlogged: Option<Instant>,
     drain_bits: f64,
@@ -138,6 +140,7 @@ impl Estimator {
             probing: Probing::new(),
             drain: None,
             unmoved: 0,
+            before: 0.0,
             backlogged: None,
             drain_bits: 0.0,
             queue: Duration::ZERO,
@@ -392,6 +395,9 @@ impl Estimator {
 
     fn lower(&mut self, now: Instant, view: &View, carried: f64) {
         let before = self.capacity.unwrap_or(f64::INFINITY);
+        if self.drain.is_none() {
+            self.before = before;
+        }
         // Losses of before may be over, and then what is carried is less.
         self.loss *= LOSS_KEPT;
         self.estimate(before.min(carried), Reason::Limit);
@@ -446,6 +452,10 @@ impl Estimator {
             } else {
                 self.base.forget_before(since + drain.rtt);
                 self.end_drain(now, view);
+                // What arrived was less for as long as the way became longer.
+                if let Some(capacity) = self.capacity.filter(|one| *one < self.before) {
+                    self.probing.look_for(now, self.before / capacity - 1.0);
+                }
             }
         } else {
             self.unmoved = 0;
@@ -510,7 +520,9 @@ impl Estimator {
             true => self.loss.max(self.recent_loss(now).unwrap_or_default()),
             false => self.loss,
         };
-        let best = self.best_arrivals(probe, view) / (1.0 - loss) + view.other;
+        let length = probe.ends - probe.began;
+        let first = probe.began + view.base + length;
+        let best = self.best_arrivals(first, probe.answered, length) / (1.0 - loss) + view.other;
         let arrived = match view.steady {
             true => best.max(self.counted_arrivals(now, probe, view, sent, loss)),
             false => best,
@@ -524,6 +536,7 @@ impl Estimator {
             let more = arrived / probe.capacity - 1.0;
             self.probing.found_less(now, view.base, more);
             if view.latest > view.base + probe.queue + view.noticed / 4 {
+                self.before = probe.capacity;
                 self.begin_drain(now, view);
             }
         }
@@ -556,13 +569,11 @@ impl Estimator {
         sent - missing / length.as_secs_f64()
     }
 
-    /// The fastest arrivals, over the probe's length, since its first packet
-    /// can have been acknowledged.
-    fn best_arrivals(&self, probe: Probe, view: &View) -> f64 {
-        let length = probe.ends - probe.began;
+    /// The fastest arrivals, bit/s: over `length`, and that ends between two times.
+    fn best_arrivals(&self, first: Instant, last: Instant, length: Duration) -> f64 {
         let mut best = 0.0_f64;
-        let mut end = probe.began + view.base + length;
-        while end <= probe.answered {
+        let mut end = first;
+        while end <= last {
             if let Some((arrivals, _)) = self.history.arrivals(end, length) {
                 best = best.max(arrivals);
             }

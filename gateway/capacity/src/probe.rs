@@ -59,7 +59,13 @@ impl Probing {
     /// The estimate is a guess that is likely too low: the next probe is due,
     /// and doubles it.
     pub fn double(&mut self, now: Instant) {
-        self.gain = MOST_GAIN;
+        self.look_for(now, MOST_GAIN);
+    }
+
+    /// The next probe is due, and is for so much of the estimate, if that is within
+    /// what a probe sends.
+    pub fn look_for(&mut self, now: Instant, gain: f64) {
+        self.gain = gain.clamp(LEAST_GAIN, MOST_GAIN);
         self.current = None;
         self.next_at = Some(now);
     }
