@@ -25,6 +25,9 @@ use super::link::Link;
 const PIECES: [u64; 10] = [
     1, 100, 1_460, 16_000, 65_000, 65_000, 65_000, 65_000, 65_000, 65_000,
 ];
+/// A buffer lets at least so much pass, bytes per ms: over less, a run has more
+/// to carry than its applications wait for.
+const LEAST_PASSING: u64 = 100;
 /// After a cut one end hears of it within so much time, and the other within as
 /// much again, ms.
 const CUT_NOTICED_IN: u64 = 5_000;
@@ -108,13 +111,15 @@ impl State {
     fn new(link: &Link) -> State {
         let now = Instant::now();
         let rtt = Duration::from_millis(2 * link.plan.delay);
+        let least = 2 * link.plan.delay * LEAST_PASSING;
+        let buffer = || link.pick(&[4 << 10, 64 << 10, 4 << 20]).max(least) as usize;
         State {
             unsent: VecDeque::new(),
             unsent_bytes: 0,
             flying_bytes: 0,
-            send_buffer: link.pick(&[4 << 10, 64 << 10, 4 << 20]) as usize,
+            send_buffer: buffer(),
             unread_bytes: 0,
-            receive_buffer: link.pick(&[4 << 10, 64 << 10, 4 << 20]) as usize,
+            receive_buffer: buffer(),
             rate: None,
             paced_until: now,
             low_water: 64 << 10,

@@ -64,7 +64,7 @@ fn wires(seed: u64, blockages: &[Blockage]) -> Vec<Wire> {
     let wire = |delays: [u64; 2], buffers: [usize; 2]| Wire {
         delays: delays.map(Duration::from_millis),
         send_buffer: buffers[0],
-        receive_buffer: buffers[1],
+        receive_buffers: [buffers[1]; 2],
         blockages: Arc::new([]),
     };
     const MIB: usize = 1 << 20;
@@ -76,6 +76,7 @@ fn wires(seed: u64, blockages: &[Blockage]) -> Vec<Wire> {
         // No more in flight than TCP begins with (RFC 6928).
         wire([300, 300], [64 << 10, FIRST_WINDOW]),
         wire([300, 300], [64 * MIB, FIRST_WINDOW]),
+        wire([5_000, 5_000], [64 * MIB, FIRST_WINDOW]),
         wire([5_000, 5_000], [64 * MIB, 64 * MIB]),
         wire([1, 60_000], [64 * MIB, 64 * MIB]),
         wire([60_000, 1], [64 * MIB, 64 * MIB]),
@@ -84,6 +85,15 @@ fn wires(seed: u64, blockages: &[Blockage]) -> Vec<Wire> {
         let from = start + Duration::from_millis(blockage.at);
         (from, from + Duration::from_millis(blockage.lasts))
     });
+    // One direction is the slower one, also by much.
+    for delay in [300, 5_000] {
+        for receive_buffers in [[FIRST_WINDOW, 64 * MIB], [64 * MIB, FIRST_WINDOW]] {
+            wires.push(Wire {
+                receive_buffers,
+                ..wire([delay, delay], [64 * MIB, 0])
+            });
+        }
+    }
     let mut blocked = wire([300, 300], [64 * MIB, 64 * MIB]);
     blocked.blockages = real.collect();
     wires.push(blocked);

@@ -30,8 +30,8 @@ pub struct Wire {
     pub delays: [Duration; 2],
     /// Bytes written and not acknowledged.
     pub send_buffer: usize,
-    /// Bytes received and not read.
-    pub receive_buffer: usize,
+    /// Bytes received and not read, by the end that receives.
+    pub receive_buffers: [usize; 2],
     /// What would arrive in these times arrives at their end.
     pub blockages: Arc<[(Instant, Instant)]>,
 }
@@ -55,7 +55,7 @@ pub struct ModelSocket {
 /// Two connected ends.
 pub fn connect(wire: Wire, census: &Census) -> (ModelSocket, ModelSocket) {
     let line = Arc::new(Line {
-        ends: Mutex::new([End::new(&wire), End::new(&wire)]),
+        ends: Mutex::new([0, 1].map(|side| End::new(&wire, side))),
         wire,
         moved: Notify::new(),
     });
@@ -131,19 +131,19 @@ const READER: usize = 0;
 const WRITER: usize = 1;
 
 impl End {
-    fn new(wire: &Wire) -> End {
-        let edge = wire.receive_buffer as u64;
+    fn new(wire: &Wire, side: usize) -> End {
+        let [own, other] = [side, 1 - side].map(|side| wire.receive_buffers[side] as u64);
         End {
             unsent: VecDeque::new(),
             written: 0,
             sent: 0,
             acknowledged: 0,
-            edge,
+            edge: other,
             fin: Fin::None,
             queue: VecDeque::new(),
             unread: 0,
             received: 0,
-            told_edge: edge,
+            told_edge: own,
             fin_received: false,
             error: None,
             dead: false,
@@ -229,7 +229,7 @@ impl Line {
 
     fn acknowledge(&self, ends: &mut [End; 2], side: usize) {
         let end = &mut ends[side];
-        end.told_edge = end.received - end.unread + self.wire.receive_buffer as u64;
+        end.told_edge = end.received - end.unread + self.wire.receive_buffers[side] as u64;
         let segment = Segment::Ack {
             received: end.received,
             edge: end.told_edge,
@@ -332,7 +332,7 @@ impl ModelSocket {
                 end.queue.pop_front();
             }
             end.unread -= data.len() as u64;
-            let window = self.line.wire.receive_buffer as u64;
+            let window = self.line.wire.receive_buffers[self.side] as u64;
             let edge = end.received - end.unread + window;
             if !end.dead && edge >= end.told_edge + window.div_ceil(4) {
                 self.line.acknowledge(ends, self.side);

@@ -230,7 +230,7 @@ impl World {
         let wire = Wire {
             delays: [NEAR; 2],
             send_buffer: buffer,
-            receive_buffer: buffer,
+            receive_buffers: [buffer; 2],
             blockages: Arc::new([]),
         };
         connect(wire, &self.census)

@@ -9,7 +9,7 @@ fn pair() -> (ModelSocket, ModelSocket) {
     let wire = Wire {
         delays: [Duration::from_millis(1); 2],
         send_buffer: 64 << 10,
-        receive_buffer: 64 << 10,
+        receive_buffers: [64 << 10; 2],
         blockages: Arc::new([]),
     };
     connect(wire, &Census::default())
@@ -106,7 +106,7 @@ async fn a_full_window_stops_the_writer_until_the_reader_reads() {
     let wire = Wire {
         delays: [Duration::from_millis(5); 2],
         send_buffer: 3000,
-        receive_buffer: 5000,
+        receive_buffers: [5000; 2],
         blockages: Arc::new([]),
     };
     let (mut a, mut b) = connect(wire, &census);
