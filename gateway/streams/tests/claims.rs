@@ -6,8 +6,8 @@ use bytes::Bytes;
 use pair::{CLASS, CONTROL, Pair, events, joined, open, payloads, read_all, sealed};
 use underpass_cla::Class;
 use underpass_streams::{
-    Announcement, Config, Event, Frame, OpenError, Peer, ResetCode, Side, StreamError, StreamId,
-    StreamState, Windows, WriteError, decode_frames,
+    Announcement, Config, Event, Frame, OpenError, Peer, ResetCode, Sealed, Side, StreamError,
+    StreamId, StreamState, Windows, WriteError, decode_frames,
 };
 
 fn windows(bytes: u64) -> Config {
@@ -517,4 +517,85 @@ fn nothing_is_pending_when_all_is_idle() {
         assert!(!mux.has_pending(CLASS) && !mux.has_pending(CONTROL));
         assert_eq!(sealed(mux, CLASS, 4096), None);
     }
+}
+
+/// Writes single bytes to streams in turn, each sealed by itself where it is,
+/// and none of them acknowledged: the payloads, with the streams to name at
+/// their acknowledgement.
+fn single_bytes(
+    pair: &mut Pair,
+    ids: &[StreamId],
+    each: usize,
+) -> Vec<(Class, Bytes, Vec<StreamId>)> {
+    let mut under_way = Vec::new();
+    for _ in 0..each {
+        for id in ids {
+            pair.terminal.current().write(*id, "x".into()).unwrap();
+            under_way.extend(unacknowledged(&mut pair.terminal));
+        }
+    }
+    under_way
+}
+
+fn unacknowledged(peer: &mut Peer) -> Vec<(Class, Bytes, Vec<StreamId>)> {
+    let next = || match peer.poll_payload(CLASS, 1 << 20)? {
+        Sealed::Payload { parts, streams } => Some((CLASS, joined(parts), streams)),
+        Sealed::Withheld(flow) => panic!("{flow:?} has nothing withheld"),
+    };
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn single_bytes_are_gathered_behind_many_payloads() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    let written = 20_000;
+    let mut under_way = single_bytes(&mut pair, &[id], written);
+    let gathered = written - 8192;
+    assert_eq!(under_way.len(), 8192 + gathered / 4096);
+    // The OPEN is in the first of them.
+    for (class, payload, _) in under_way.iter().rev() {
+        let taken = pair.hub.handle_payload(pair.now, *class, payload.clone());
+        taken.unwrap();
+    }
+    assert_eq!(codes(&events(&mut pair.hub)), []);
+    assert_eq!(read_all(&mut pair.hub, id).len(), written - gathered % 4096);
+    // Few bytes go on as soon as there are fewer payloads under way.
+    for (_, _, streams) in under_way.drain(..gathered / 4096) {
+        pair.terminal.current().acknowledged(&streams);
+        assert_eq!(unacknowledged(&mut pair.terminal).len(), 0);
+    }
+    pair.terminal.current().acknowledged(&[id]);
+    assert_eq!(unacknowledged(&mut pair.terminal).len(), 1);
+}
+
+#[test]
+fn an_end_does_not_wait_behind_many_payloads() {
+    let mut pair = Pair::acquainted(Config::default());
+    let id = pair.terminal.open(pair.now, open()).unwrap().1;
+    single_bytes(&mut pair, &[id], 9000);
+    assert_eq!(unacknowledged(&mut pair.terminal).len(), 0);
+    pair.terminal.current().finish(id).unwrap();
+    assert_eq!(unacknowledged(&mut pair.terminal).len(), 1);
+}
+
+#[test]
+fn single_bytes_of_many_streams_are_gathered_too() {
+    let mut pair = Pair::acquainted(Config::default());
+    let ids: Vec<StreamId> = (0..40)
+        .map(|_| pair.terminal.open(pair.now, open()).unwrap().1)
+        .collect();
+    let mut under_way = single_bytes(&mut pair, &ids, 2000);
+    let bytes_of = |one: &(Class, Bytes, Vec<StreamId>)| one.2.len();
+    assert_eq!(under_way.iter().map(bytes_of).sum::<usize>(), 4 * 8192);
+    // What sends seldom does not wait for the others.
+    let seldom = pair.terminal.open(pair.now, open()).unwrap().1;
+    under_way.extend(unacknowledged(&mut pair.terminal));
+    pair.terminal.current().write(seldom, "x".into()).unwrap();
+    assert_eq!(unacknowledged(&mut pair.terminal).len(), 1);
+    for (class, payload, _) in under_way.iter().rev() {
+        let taken = pair.hub.handle_payload(pair.now, *class, payload.clone());
+        taken.unwrap();
+    }
+    assert_eq!(codes(&events(&mut pair.hub)), []);
 }

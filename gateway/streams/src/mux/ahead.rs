@@ -91,6 +91,7 @@ impl Mux {
         let end = stream.send.sent;
         stream.send.ahead.push(bytes);
         stream.unacknowledged += 1;
+        self.under_way += 1;
         self.buffered -= count;
         self.writers_retry = true;
         self.counters.payloads_sent += 1;
@@ -183,8 +184,12 @@ impl Mux {
     /// by the next custodian, or is gone.
     pub fn acknowledged(&mut self, ids: &[StreamId]) {
         for id in ids {
-            if let Some(stream) = self.streams.get_mut(id) {
-                stream.unacknowledged = stream.unacknowledged.saturating_sub(1);
+            if let Some(stream) = self.streams.get_mut(id)
+                && let Some(left) = stream.unacknowledged.checked_sub(1)
+            {
+                stream.unacknowledged = left;
+                self.under_way -= 1;
+                self.let_gathered_go_on(*id);
                 self.close_if_done(*id);
             }
         }

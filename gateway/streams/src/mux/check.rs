@@ -11,6 +11,8 @@ impl Mux {
         let streams = || self.streams.values();
         let charged: u64 = streams().map(|s| beyond(s.send.outstanding(), floor)).sum();
         assert_eq!(self.charged, charged);
+        let under_way: u64 = streams().map(|s| u64::from(s.unacknowledged)).sum();
+        assert_eq!(self.under_way, under_way);
         let excess: u64 = streams()
             .map(|s| beyond(s.recv.in_use().received, self.floor()))
             .sum();
@@ -57,7 +59,8 @@ impl Mux {
         assert_eq!(self.writers.len(), writers);
         for (id, stream) in &self.streams {
             assert_eq!(stream.control.listed, self.control.contains(id));
-            let waits = stream.queued.is_some() || stream.blocked.is_some();
+            let gathers = stream.unacknowledged >= self.least_gathering();
+            let waits = stream.queued.is_some() || stream.blocked.is_some() || gathers;
             assert!(waits || !stream.has_output(), "{id} forgotten: {stream:?}");
             if self.former {
                 assert_eq!(stream.send.state, Sending::Done);

@@ -75,6 +75,10 @@ pub struct Config {
     pub max_streams: usize,
     /// What a stream may seal before it is the next one's turn, bytes.
     pub quantum_bytes: u64,
+    /// A stream that has so many payloads under way seals only such that are
+    /// not small, until some are acknowledged; so do all that have a part of
+    /// them where the streams have four times as many together.
+    pub many_payloads: u32,
     /// The class whose payloads carry the frames about streams and nodes
     /// (HELLO, CREDIT, RESET, STOP, OPENED): they are few and urgent.
     pub control_class: Class,
@@ -93,6 +97,7 @@ impl Default for Config {
             send_buffer_total_bytes: 64 << 20,
             max_streams: 65_536,
             quantum_bytes: 64 << 10,
+            many_payloads: 8192,
             control_class: Class::SIGNALLING,
             bundle_lifetime: Duration::from_secs(24 * 3600),
         }

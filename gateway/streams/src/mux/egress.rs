@@ -74,6 +74,7 @@ impl Mux {
                 && let Some(stream) = self.streams.get_mut(&id)
             {
                 stream.unacknowledged += 1;
+                self.under_way += 1;
                 streams.push(id);
             }
             self.look_at_writer(id);

@@ -34,6 +34,7 @@ impl Mux {
             loose,
             peer_credit: _,
             charged,
+            under_way,
             credit_changed: _,
             granted: _,
             excess,
@@ -66,6 +67,10 @@ impl Mux {
         tell("streams to seal", unsealed.len());
         tell("streams with control frames", control.len());
         tell("control frames of gone streams", loose.len());
+        tell(
+            "payloads under way",
+            usize::try_from(*under_way).unwrap_or(usize::MAX),
+        );
         tell(
             "bytes charged",
             usize::try_from(*charged).unwrap_or(usize::MAX),

@@ -57,7 +57,7 @@ impl Mux {
         let unheard = stream.open.take().is_some();
         stream.cut = stream.send.state != Sending::Done;
         stream.send.pieces = Default::default();
-        stream.unacknowledged = 0;
+        self.under_way -= u64::from(std::mem::take(&mut stream.unacknowledged));
         stream.send.returned = stream.send.sent;
         stream.send.state = Sending::Done;
         stream.reset_behind = None;

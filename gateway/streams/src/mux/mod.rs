@@ -84,6 +84,8 @@ pub struct Mux {
     peer_credit: PeerCredit,
     /// Sum of the charges of the streams.
     charged: u64,
+    /// Sum of the streams' payloads that no custodian has acknowledged.
+    under_way: u64,
     /// A credit came that others than its stream may profit from.
     credit_changed: bool,
     /// The most that was ever given; a lowered window binds only what is
@@ -156,6 +158,7 @@ impl Mux {
             loose: VecDeque::new(),
             peer_credit: PeerCredit::default(),
             charged: 0,
+            under_way: 0,
             credit_changed: false,
             granted: config.windows,
             excess: 0,

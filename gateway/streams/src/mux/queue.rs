@@ -167,6 +167,9 @@ impl Mux {
             return self.wait_for_credit(id);
         }
         self.forget_blocked(id);
+        if self.gathers(id) {
+            return;
+        }
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
@@ -195,6 +198,38 @@ impl Mux {
         let withheld = !stream.send.ahead.is_empty();
         queue.insert(entry, stream.sparse, place, withheld);
         self.sweep(usize::from(queued.class.0));
+    }
+
+    /// Whether the stream has few bytes and so many payloads under way that it
+    /// waits for more bytes or an acknowledgement. Each payload that arrives
+    /// before an earlier one is a gap at the peer, which takes only so many.
+    fn gathers(&self, id: StreamId) -> bool {
+        let Some(stream) = self.streams.get(&id) else {
+            return false;
+        };
+        let many = self.config.many_payloads;
+        let part = self.least_gathering();
+        stream.send.state == Sending::Open
+            && stream.open.is_none()
+            && stream.send.ahead.is_empty()
+            && (stream.send.pieces.len() as u64) < LEAST_DATA_BYTES
+            && (stream.unacknowledged >= many
+                || stream.unacknowledged >= part && self.under_way >= 4 * u64::from(many))
+    }
+
+    /// Only with so many payloads under way a stream gathers bytes: of those
+    /// one is acknowledged some time.
+    pub(super) fn least_gathering(&self) -> u32 {
+        (self.config.many_payloads / 256).max(1)
+    }
+
+    /// A payload of the stream is acknowledged: it may have gathered bytes for
+    /// want of that.
+    pub(super) fn let_gathered_go_on(&mut self, id: StreamId) {
+        let waits = |stream: &Stream| stream.queued.is_none() && stream.blocked.is_none();
+        if self.streams.get(&id).is_some_and(waits) {
+            self.enqueue(id, Place::New);
+        }
     }
 
     /// Takes the stream out of its class' queue, where its entry becomes void,

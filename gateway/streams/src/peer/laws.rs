@@ -31,6 +31,7 @@ const CONFIG: Config = Config {
     send_buffer_total_bytes: 150_000,
     max_streams: 10,
     quantum_bytes: 10_000,
+    many_payloads: 1,
     control_class: Class(0),
     bundle_lifetime: Duration::from_secs(1_000_000),
 };
@@ -59,7 +60,8 @@ fn step() -> impl Strategy<Value = Step> {
     let class = 0u8..3;
     prop_oneof![
         6 => (node.clone(), class.clone()).prop_map(|(n, c)| Step::Open(n, c)),
-        20 => (node.clone(), which.clone(), 1usize..60_000).prop_map(|(n, s, l)| Step::Write(n, s, l)),
+        10 => (node.clone(), which.clone(), 1usize..60_000).prop_map(|(n, s, l)| Step::Write(n, s, l)),
+        10 => (node.clone(), which.clone(), 1usize..500).prop_map(|(n, s, l)| Step::Write(n, s, l)),
         20 => (node.clone(), which.clone(), 1usize..100_000).prop_map(|(n, s, l)| Step::Read(n, s, l)),
         5 => (node.clone(), which.clone()).prop_map(|(n, s)| Step::Finish(n, s)),
         1 => (node.clone(), which.clone()).prop_map(|(n, s)| Step::Reset(n, s)),
