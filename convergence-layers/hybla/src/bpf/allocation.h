@@ -10,7 +10,12 @@
 
 /* The guard looks at so many windows together, and no fewer segments. */
 #define GUARD_WINDOWS 4
-#define GUARD_SEGMENTS 128
+#define GUARD_SEGMENTS 64
+/* No acknowledgement for a round trip and so long: the link is blocked. */
+#define BLOCKED_MS 100
+/* The guard leaves this part (1/n) of the allocation: a link that carries less
+ * shows that again. */
+#define GUARD_LEAST 16
 
 static inline bool allocated(struct sock *sk)
 {
@@ -34,33 +39,56 @@ static inline u32 held_window(struct sock *sk, u32 needed)
 	return c->window;
 }
 
+/* Segments sent, repetitions too, that are neither delivered nor on their way. */
+static inline u32 lost_so_far(struct sock *sk)
+{
+	return tcp(sk)->data_segs_out - tcp(sk)->delivered - in_flight(sk);
+}
+
+static inline void watch_anew(struct sock *sk)
+{
+	struct connection *c = connection(sk);
+
+	c->guard_sent = tcp(sk)->data_segs_out;
+	c->guard_lost = lost_so_far(sk);
+	c->guard_delivered = tcp(sk)->delivered;
+	c->guard_start_us = tcp(sk)->tcp_mstamp;
+}
+
 /*
  * A link that carries less than the allocation loses the rest, and what is sent
  * again is lost in the same way. So where a third of what was sent in some
- * windows was sent again, what arrives is the rate; as many windows without that
- * raise it by a quarter, until it is the allocation again. A blockage loses one
- * window, which is less.
+ * windows was lost, what arrives is the rate; as many windows without that
+ * raise it by a quarter, until it is the allocation again.
+ *
+ * What a blockage loses says nothing of the link: each timeout in it may repeat
+ * a window. So the watch begins anew with the first ACK after it.
  */
 static inline void guard(struct sock *sk)
 {
 	struct connection *c = connection(sk);
 	struct tcp_sock *tp = tcp(sk);
 	u32 sent = tp->data_segs_out - c->guard_sent;
-	u64 now = tp->tcp_mstamp;
+	u64 now = tp->tcp_mstamp, rate = sk->sk_max_pacing_rate;
+	u32 now_ms = now / 1000, silence_ms = now_ms - c->guard_heard_ms;
 
+	c->guard_heard_ms = now_ms;
+	if (silence_ms > smoothed_rtt_us(sk) / 1000 + BLOCKED_MS) {
+		watch_anew(sk);
+		return;
+	}
 	if (sent < at_least(GUARD_WINDOWS * (u64)tp->snd_cwnd, GUARD_SEGMENTS))
 		return;
-	if (tp->total_retrans - c->guard_repeated > sent / 3)
-		c->guarded = hybla_arrival_rate(tp->delivered - c->guard_delivered,
-						now - c->guard_start_us, tp->mss_cache);
+	if (lost_so_far(sk) - c->guard_lost > sent / 3)
+		c->guarded = at_least(hybla_arrival_rate(tp->delivered - c->guard_delivered,
+							 now - c->guard_start_us,
+							 tp->mss_cache),
+				      rate / GUARD_LEAST);
 	else
 		c->guarded += c->guarded / 4;
-	if (c->guarded >= sk->sk_max_pacing_rate)
+	if (c->guarded >= rate)
 		c->guarded = 0;
-	c->guard_sent = tp->data_segs_out;
-	c->guard_repeated = tp->total_retrans;
-	c->guard_delivered = tp->delivered;
-	c->guard_start_us = now;
+	watch_anew(sk);
 }
 
 static inline void follow_allocation(struct sock *sk)

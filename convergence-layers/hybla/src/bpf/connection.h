@@ -23,8 +23,9 @@ struct connection {
 	u32 window_before;    /* the window when the last reduction began */
 	u32 window;           /* the allocation's */
 	u32 guard_sent;
-	u32 guard_repeated;
+	u32 guard_lost;
 	u32 guard_delivered;
+	u32 guard_heard_ms;   /* when an ACK came last */
 	u8 reducing;          /* between a loss and the end of its recovery */
 };
 

@@ -34,6 +34,14 @@ pub fn lose(percent: u32) -> io::Result<()> {
     drop_arrivals(&format!("numgen random mod 100 < {percent} drop"))
 }
 
+/// Drops all that arrives, or nothing any more, behind what [`lose`] has set up.
+pub fn block(blocks: bool) -> io::Result<()> {
+    match blocks {
+        true => rule("drop"),
+        false => run("nft", &["flush", "chain", "ip", "loss", "arrivals"]),
+    }
+}
+
 /// Drops what arrives beyond a rate, kB/s, as a policer does.
 pub fn police(kilobytes_per_s: u32) -> io::Result<()> {
     drop_arrivals(&format!(
@@ -54,6 +62,10 @@ fn drop_arrivals(drop: &str) -> io::Result<()> {
             "{ type filter hook input priority 0; }",
         ],
     )?;
+    rule(drop)
+}
+
+fn rule(drop: &str) -> io::Result<()> {
     run(
         "nft",
         &[

@@ -7,11 +7,15 @@ mod connection;
 use std::sync::{Mutex, OnceLock};
 use std::{io, thread};
 
-use connection::{Connection, enter_own_network, lose, pattern, police, set_max_pacing_rate};
+use connection::{
+    Connection, block, enter_own_network, lose, pattern, police, set_max_pacing_rate,
+};
 use underpass_hybla::arithmetic::allocated_window;
 use underpass_hybla::{Control, Loader, available, usable};
 
 const RATE: u64 = 2_000_000;
+/// Each loses a third of what is sent, and more.
+const BLOCKAGES: u32 = 6;
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// One for all tests of this process: the names are the kernel's, not a test's.
@@ -157,6 +161,33 @@ fn an_allocation_that_the_path_does_not_carry_is_not_repeated_for_ever() {
         );
         assert!(connection.finish()? == sent);
         Ok(())
+    });
+}
+
+#[test]
+fn a_blockage_says_nothing_of_what_the_path_carries() {
+    with(&[Control::Dama], || {
+        if let Err(error) = lose(0) {
+            skipped::because(format!("no blockage without nftables: {error}"));
+            return Ok(());
+        }
+        let connection = Connection::open("hybla_dama", Some(RATE))?;
+        let part = pattern(60_000);
+        connection.send(&part, |_| {})?;
+        for _ in 0..BLOCKAGES {
+            // What has left by the second timeout, a window, is lost.
+            block(true)?;
+            let enough = connection.figures()?.tcpi_total_retrans + 2;
+            let mut blocked = true;
+            connection.send(&part, |info| {
+                assert_eq!(info.tcpi_pacing_rate, RATE);
+                if blocked && info.tcpi_total_retrans >= enough {
+                    block(false).expect("nftables works");
+                    blocked = false;
+                }
+            })?;
+        }
+        connection.finish().map(drop)
     });
 }
 
