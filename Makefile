@@ -13,11 +13,17 @@ export UNDERPASS_BIN ?= $(abspath $(TARGET))/release
 
 # Arguments of `make bench`: tests/benchmarks/README.md.
 ARGS ?= run
+# So many test beds at once: their tests wait for most of the time.
+TEST_BEDS ?= 4
+ON_TEST_BEDS := testbed or node or swarm
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 5
 
 # $(call timed,what,command): runs the command and says how long it took. No comma in `what`.
 timed = @printf '== %s\n' "$(1)"; start=$$SECONDS; $(2) && printf '== done in %d s: %s\n' $$((SECONDS - start)) "$(1)"
+
+# $(call some,arguments): runs pytest; PYTEST_ADDOPTS may have chosen none of these tests (5).
+some = { $(PYTHON) -m pytest $(1) || [ $$? -eq 5 ]; }
 
 help:
 	@echo "make demo    the whole system on an emulated satellite hop, until Ctrl-C (root)"
@@ -53,7 +59,8 @@ skipped:
 	    else echo '== no Rust test was skipped'; fi
 
 test-python: build
-	$(call timed,Python tests and the test bed,$(PYTHON) -m pytest)
+	$(call timed,Python tests,$(call some,-n auto -m "not ($(ON_TEST_BEDS))"))
+	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile -m "$(ON_TEST_BEDS)"))
 
 # Not part of `test`: building the images takes minutes.
 test-images: build
