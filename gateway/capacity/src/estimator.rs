@@ -234,7 +234,7 @@ impl Estimator {
         let way_back = reading.way_back.unwrap_or_default();
         let measured = reading.rtt;
         let base = self.base.get().unwrap_or_default();
-        let horizon = 3 * base + LOSS_WINDOW + LONGEST_WINDOW;
+        let horizon = 3 * base + LOSS_WINDOW + LONGEST_WINDOW + self.probing.length();
         // What is known of another moment can be more than there is at this one.
         let own = |rtt: Duration| rtt.saturating_sub(shared + way_back).max(base.min(rtt));
         reading.rtt = measured.map(own);

@@ -117,6 +117,12 @@ impl Probing {
         });
     }
 
+    /// How long what is sent for the present probe takes.
+    pub fn length(&self) -> Duration {
+        self.current
+            .map_or(Duration::ZERO, |probe| probe.ends - probe.began)
+    }
+
     /// The probe that is being sent.
     pub fn sending(&self, now: Instant) -> Option<Probe> {
         self.current.filter(|probe| now < probe.ends)

@@ -416,3 +416,16 @@ fn who_has_little_to_send_lowers_nothing() {
     show("little", &course, 0.0, 40.0);
     assert!(course.least_estimate(0.0, 20.0) > 40e6);
 }
+
+/// A probe of a twentieth lasts 7 s at this rate: longer than what is kept otherwise.
+#[test]
+fn a_long_probe_beside_a_queue_on_the_way_back_is_judged() {
+    let link = Link {
+        there: Box::new(|_| 0.1),
+        back: Box::new(|t| 0.35 - 0.25 * (t / 6.0 * TAU).cos()),
+        ..beside_the_way_back(1e6, 6.0, 0.5)
+    };
+    let course = run(&link, &hinted(200e3), 60.0, EACH_MS);
+    show("long probe", &course, 20.0, 60.0);
+    assert!(course.used(20.0, 60.0) > 0.5);
+}
