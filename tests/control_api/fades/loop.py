@@ -31,6 +31,7 @@ from underpass_control.storage.links import LinkState
 from dama.ledger import Ledger, Usage, settle
 from dama.planner import CapacityStep, FairShare, Link, Plan, plan
 from dama.prediction import Blockage
+from tests.control_api.planning.beam import in_force
 
 LINK = Link.RETURN
 BEAM_BPS = 8_000_000
@@ -118,15 +119,6 @@ class Sender:
         )
 
 
-@dataclass(frozen=True)
-class InForce:
-    """A plan within a time, as settlement takes it."""
-
-    from_ms: int
-    to_ms: int
-    plan: Plan
-
-
 @dataclass
 class Loop:
     """The beam, its control and its terminals."""
@@ -206,7 +198,7 @@ class Loop:
         return self.plans[version - 1][0].start_ms <= now_ms + STEP_MS - 1
 
     def _settle(self, begin_ms: int, sent: Mapping[int, float], inside: Mapping[int, bool]) -> None:
-        pieces = self.in_force(begin_ms, begin_ms + PERIOD_MS)
+        pieces = in_force(self.plans, begin_ms, begin_ms + PERIOD_MS)
         shares, efficiencies = shares_of(pieces), efficiencies_of(pieces)
         usages = [
             Usage(
@@ -222,17 +214,7 @@ class Loop:
         assert sum(self.ledger.balances().values()) == 0
 
     def _owed(self, settled_ms: int, at_ms: int) -> dict[int, int]:
-        return projected(self.ledger, shares_of(self.in_force(settled_ms, at_ms)))
-
-    def in_force(self, from_ms: int, to_ms: int) -> list[InForce]:
-        """Return the plans of a time, each with its part of it."""
-        found, until_ms = [], to_ms
-        for made, _ in reversed(self.plans):
-            begin_ms, end_ms = max(made.start_ms, from_ms), min(made.end_ms, until_ms)
-            if begin_ms < end_ms:
-                found.append(InForce(begin_ms, end_ms, made))
-            until_ms = min(until_ms, made.start_ms)
-        return found[::-1]
+        return projected(self.ledger, shares_of(in_force(self.plans, settled_ms, at_ms)))
 
     def bits_of(self, node: int, from_ms: int = 0, to_ms: int = 10**12) -> float:
         """Return the bits of a terminal that arrived in a time."""

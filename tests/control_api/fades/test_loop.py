@@ -22,6 +22,7 @@ from tests.control_api.fades.loop import (
     faded,
     senders,
 )
+from tests.control_api.planning.beam import in_force
 
 COUNT = 8
 # From a fade's begin until it is planned with.
@@ -239,7 +240,7 @@ def lent_and_borrowed(loop: Loop) -> tuple[dict[int, int], int]:
     """Return what each lent and the first borrowed before the tunnel, as plans in force had it."""
     moved = dict.fromkeys(range(1, COUNT + 1), 0)
     for begin_ms in range(FORESEEN_MS, ENTRY_MS, STEP_MS):
-        for piece in loop.in_force(begin_ms, begin_ms + STEP_MS):
+        for piece in in_force(loop.plans, begin_ms, begin_ms + STEP_MS):
             for name, (given, fair) in piece.plan.amounts(piece.from_ms, piece.to_ms).items():
                 moved[int(name)] += given - fair
     return {node: -bits for node, bits in moved.items() if node != 1}, moved[1]

@@ -8,7 +8,7 @@ was sent by ten to twenty seconds, as reports do. The hub goes by the newest pla
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -53,6 +53,17 @@ class InForce:
     from_ms: int
     to_ms: int
     plan: Plan
+
+
+def in_force(plans: Sequence[tuple[Plan, Reason]], from_ms: int, to_ms: int) -> list[InForce]:
+    """Return the plans of a time, of those made one after the other, each with its part of it."""
+    found, until_ms = [], to_ms
+    for made, _ in reversed(plans):
+        begin_ms, end_ms = max(made.start_ms, from_ms), min(made.end_ms, until_ms)
+        if begin_ms < end_ms:
+            found.append(InForce(begin_ms, end_ms, made))
+        until_ms = min(until_ms, made.start_ms)
+    return found[::-1]
 
 
 @dataclass
@@ -109,20 +120,11 @@ class Beam:
         self.plans.append((made, reason))
 
     def _owed(self, settled_ms: int, at_ms: int) -> dict[int, int]:
-        return projected(self.ledger, shares_of(self._in_force(settled_ms, at_ms)))
-
-    def _in_force(self, from_ms: int, to_ms: int) -> list[InForce]:
-        found, until_ms = [], to_ms
-        for made, _ in reversed(self.plans):
-            begin_ms, end_ms = max(made.start_ms, from_ms), min(made.end_ms, until_ms)
-            if begin_ms < end_ms:
-                found.append(InForce(begin_ms, end_ms, made))
-            until_ms = min(until_ms, made.start_ms)
-        return found[::-1]
+        return projected(self.ledger, shares_of(in_force(self.plans, settled_ms, at_ms)))
 
     def _settle(self, begin_ms: int, sent: dict[str, int], inside: bool) -> int:
         end_ms = begin_ms + PERIOD_MS
-        shares = shares_of(self._in_force(begin_ms, end_ms))
+        shares = shares_of(in_force(self.plans, begin_ms, end_ms))
         usages = [
             Usage(
                 name,
@@ -141,7 +143,7 @@ class Beam:
         names = list(self.sent)
         whole = BEAM_BPS * STEP_MS // 1000
         heard = [name for name in names if name != "1" or not self.tunnel.blocked(now_ms)]
-        pieces = self._in_force(now_ms, now_ms + STEP_MS)
+        pieces = in_force(self.plans, now_ms, now_ms + STEP_MS)
         bits = dict.fromkeys(names, 0)
         for piece in pieces:
             for name, (given, _) in piece.plan.amounts(piece.from_ms, piece.to_ms).items():

@@ -77,7 +77,6 @@ struct tcp_sock {
 	u32 retrans_out;
 	u32 max_packets_out;
 	u32 data_segs_out;
-	u32 total_retrans;
 	u32 snd_nxt;
 	u32 snd_una;
 	u32 srtt_us;

@@ -145,7 +145,7 @@ fn loss_does_not_shrink_the_window_below_the_allocation() {
 fn an_allocation_that_the_path_does_not_carry_is_not_repeated_for_ever() {
     with(&[Control::Dama], || {
         if let Err(error) = police(1_000) {
-            println!("skipped: no policer without nftables: {error}");
+            skipped::because(format!("no policer without nftables: {error}"));
             return Ok(());
         }
         // Eight times what there is.

@@ -75,9 +75,9 @@ pub struct Config {
     pub max_streams: usize,
     /// What a stream may seal before it is the next one's turn, bytes.
     pub quantum_bytes: u64,
-    /// A stream that has so many payloads under way seals only such that are
-    /// not small, until some are acknowledged; so do all that have a part of
-    /// them where the streams have four times as many together.
+    /// From so many payloads under way on, a stream seals less than 4 KiB only
+    /// when one of them is acknowledged, or at its end. The same holds for each
+    /// stream with a 256th of them while all have four times as many together.
     pub many_payloads: u32,
     /// The class whose payloads carry the frames about streams and nodes
     /// (HELLO, CREDIT, RESET, STOP, OPENED): they are few and urgent.

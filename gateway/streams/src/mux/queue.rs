@@ -226,7 +226,9 @@ impl Mux {
     /// A payload of the stream is acknowledged: it may have gathered bytes for
     /// want of that.
     pub(super) fn let_gathered_go_on(&mut self, id: StreamId) {
-        let waits = |stream: &Stream| stream.queued.is_none() && stream.blocked.is_none();
+        let waits = |stream: &Stream| {
+            stream.has_output() && stream.queued.is_none() && stream.blocked.is_none()
+        };
         if self.streams.get(&id).is_some_and(waits) {
             self.enqueue(id, Place::New);
         }
