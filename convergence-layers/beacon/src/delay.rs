@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::timing::INTERVAL;
 use crate::wire::Sequence;
 
 /// By how much the least may rise, as a part of the time that passes: clocks of
@@ -14,7 +15,7 @@ const DRIFT: f64 = 200e-6;
 const COUNTS: Duration = Duration::from_millis(400);
 
 /// Without a beacon for so long, nothing is known.
-const KNOWN: Duration = Duration::from_secs(1);
+pub(crate) const KNOWN: Duration = Duration::from_secs(1);
 
 /// Beacons are 150 ms apart, so more of them do not count.
 const MOST: usize = 8;
@@ -86,6 +87,21 @@ impl Delays {
         let (earliest, median) = (late[0], late[STEP_BEACONS / 2]);
         let steady = median <= earliest + STEADY;
         (steady && earliest > STEADY && earliest <= LONGEST_STEP).then_some(earliest)
+    }
+
+    /// How late the peer's last beacon was; `None` while none comes.
+    pub fn last(&self, now: Instant) -> Option<Duration> {
+        let (_, late) = self.late.back().filter(|(at, _)| now < *at + KNOWN)?;
+        Some(*late)
+    }
+
+    /// The time between its last two.
+    pub fn pause(&self) -> Duration {
+        let mut latest = self.late.iter().rev().map(|(at, _)| *at);
+        match (latest.next(), latest.next()) {
+            (Some(last), Some(before)) => last.saturating_duration_since(before).max(INTERVAL),
+            _ => INTERVAL,
+        }
     }
 
     /// How late the peer's beacons are at present, at the most; `None` while

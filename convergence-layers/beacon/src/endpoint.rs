@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::delay::Delays;
+use crate::delay::{Delays, KNOWN};
 use crate::key::Key;
 use crate::timing::Timing;
-use crate::wire::{BEACON_BYTES, Beacon, KeyId, Kind, Sequence};
+use crate::wire::{BEACON_BYTES, Beacon, KeyId, Kind, Late, Sequence};
 
 /// Keys kept of one peer. Each session brings one, and a peer may still use
 /// that of a session which has ended here.
@@ -49,6 +49,19 @@ pub struct Signs {
     pub heard: Option<Instant>,
     /// Anything left last.
     pub sent: Option<Instant>,
+}
+
+/// How long queues hold up what goes between this node and a peer: how much later
+/// than the least beacons come. A peer that lies can make this anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delayed {
+    /// What comes from the peer, at the most lately.
+    pub from_peer: Option<Duration>,
+    /// What goes to it, as its last beacon told.
+    pub to_peer: Option<Duration>,
+    /// How old the latter may be beside the round trip: the time from one beacon to
+    /// the next, there and back.
+    pub told_each: Duration,
 }
 
 /// What happened.
@@ -94,6 +107,8 @@ struct Peer {
     sequence: Sequence,
     /// How long its own are on their way.
     delays: Delays,
+    /// What its last one told of this end's.
+    told: Option<(Instant, Late)>,
     /// Where beacons go.
     address: Option<SocketAddr>,
     /// What they are sealed with.
@@ -178,6 +193,7 @@ impl Endpoint {
             timing: Timing::new(now, config.rtt, config.patience),
             sequence: self.number(now),
             delays: Delays::new(now),
+            told: None,
             address: config.address,
             config,
             key: None,
@@ -264,7 +280,7 @@ impl Endpoint {
     }
 
     /// Wants the peer's beacons beside whatever else it sends, for the next two
-    /// seconds, so that [`Endpoint::late`] is known.
+    /// seconds, so that [`Endpoint::delayed`] is known.
     pub fn want(&mut self, now: Instant, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.timing.want(now);
@@ -281,11 +297,17 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// How long queues hold up what comes from a peer: how much later than the
-    /// least its last beacons were, at the most. `None` while none comes. A peer
-    /// that lies about when it sent them can make this anything.
-    pub fn late(&self, now: Instant, id: PeerId) -> Option<Duration> {
-        self.peers.get(&id)?.delays.late(now)
+    /// How long queues hold up what goes between this node and a peer.
+    pub fn delayed(&self, now: Instant, id: PeerId) -> Delayed {
+        let Some(peer) = self.peers.get(&id) else {
+            return Delayed::default();
+        };
+        let told = peer.told.filter(|(at, _)| now < *at + KNOWN);
+        Delayed {
+            from_peer: peer.delays.late(now),
+            to_peer: told.map(|(_, late)| late.get()),
+            told_each: peer.timing.pause(now) + peer.delays.pause(),
+        }
     }
 
     /// Notes what the convergence layer has heard and sent.
@@ -320,7 +342,8 @@ impl Endpoint {
         }
     }
 
-    /// A datagram came.
+    /// A datagram came at `now`, which may be a little before other calls' `now`:
+    /// what counts is when it arrived, not when it was read.
     pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         match Beacon::parse(datagram) {
             None => self.counters.malformed += 1,
@@ -376,6 +399,7 @@ impl Endpoint {
         }
         peer.timing.heard(now);
         peer.delays.see(now, beacon.sequence);
+        peer.told = beacon.late.map(|late| (now, late));
         if beacon.deaf {
             peer.timing.ask();
         }
@@ -443,6 +467,7 @@ impl Endpoint {
         let beacon = Beacon {
             deaf: peer.timing.is_deaf(now),
             wants: peer.timing.wants(now),
+            late: peer.delays.last(now).map(Late::of),
             key: known.key.id(),
             node: self.node,
             sequence: number.max(peer.sequence),

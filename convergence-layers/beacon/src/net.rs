@@ -5,14 +5,19 @@ use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::endpoint::{Counters, Endpoint, Event, PeerConfig, PeerId, Signs};
+use crate::endpoint::{Counters, Delayed, Endpoint, Event, PeerConfig, PeerId, Signs};
 use crate::key::Key;
 use crate::wire::BEACON_BYTES;
+
+mod arrival;
+
+use arrival::Arrivals;
 
 /// Datagrams read before it is the timers' turn again: a flood does not keep
 /// beacons from leaving.
@@ -95,6 +100,8 @@ impl Beacons {
         endpoint: Endpoint,
         node: Arc<dyn Node>,
     ) -> io::Result<Beacons> {
+        // Without stamps a datagram counts from when it is read.
+        let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
         let socket = UdpSocket::from_std(socket)?;
         let local = socket.local_addr()?;
         let shared = Arc::new(Shared {
@@ -147,9 +154,9 @@ impl Beacons {
         self.shared.lock().set_pace(id, pace);
     }
 
-    /// See [`Endpoint::late`].
-    pub fn late(&self, id: PeerId) -> Option<Duration> {
-        self.shared.lock().late(Instant::now(), id)
+    /// See [`Endpoint::delayed`].
+    pub fn delayed(&self, id: PeerId) -> Delayed {
+        self.shared.lock().delayed(Instant::now(), id)
     }
 
     /// See [`Endpoint::leave`].
@@ -206,6 +213,7 @@ impl Shared {
 async fn drive(shared: Arc<Shared>, socket: UdpSocket, node: Arc<dyn Node>) {
     // One byte more than a beacon, so that longer datagrams are seen as such.
     let mut buffer = [0; BEACON_BYTES + 1];
+    let mut arrivals = Arrivals::new();
     loop {
         let deadline = shared.lock().next_timeout();
         tokio::select! {
@@ -218,10 +226,10 @@ async fn drive(shared: Arc<Shared>, socket: UdpSocket, node: Arc<dyn Node>) {
         }
         let mut drained = false;
         for _ in 0..READ_AT_ONCE {
-            match socket.try_recv_from(&mut buffer) {
-                Ok((length, from)) => {
+            match arrivals.receive(&socket, &mut buffer) {
+                Ok((length, from, at)) => {
                     let mut endpoint = shared.lock();
-                    endpoint.handle_datagram(Instant::now(), from, &buffer[..length]);
+                    endpoint.handle_datagram(at, from, &buffer[..length]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     drained = true;

@@ -103,6 +103,18 @@ impl Timing {
         self.pace = pace.max(INTERVAL);
     }
 
+    /// How far apart this end's beacons are at present, at the most.
+    pub fn pause(&self, now: Instant) -> Duration {
+        let holds = |until: Option<Instant>| until.is_some_and(|until| now < until);
+        if holds(self.wanted_until) {
+            self.pace
+        } else if holds(self.wants_until) {
+            WISH
+        } else {
+            idle_pause(self.rtt)
+        }
+    }
+
     pub fn beaconed(&mut self, now: Instant) {
         self.beaconed = Some(now);
         self.sent = now;

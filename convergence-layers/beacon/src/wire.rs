@@ -1,5 +1,7 @@
 //! The datagram, but for its authentication.
 
+use std::time::Duration;
+
 /// A datagram's length, bytes. There is only one.
 pub const BEACON_BYTES: usize = 42;
 
@@ -8,6 +10,11 @@ pub(crate) const HEAD_BYTES: usize = 26;
 
 const FLAG_DEAF: u8 = 1;
 const FLAG_WANTS: u8 = 2;
+/// The six bits above the flags tell how late the peer's beacons are.
+const LATE_SHIFT: u32 = 2;
+/// They have so many steps for each doubling, from 1 ms on.
+const STEPS_PER_DOUBLING: f64 = 5.0;
+const MOST_STEPS: u8 = 63;
 
 /// What a datagram is for; its first byte. Neither begins a bundle (0x9f) or
 /// any message of UDPCL, which uses the same port by custom.
@@ -57,6 +64,33 @@ impl Sequence {
     }
 }
 
+/// How late a peer's last beacon was, to a seventh: from 1 ms, which is none, to 5.4 s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late(u8);
+
+impl Late {
+    /// The step that is nearest.
+    pub fn of(late: Duration) -> Late {
+        let doublings = (late.as_secs_f64() * 1e3).max(1.0).log2();
+        Late(1 + ((doublings * STEPS_PER_DOUBLING).round() as u8).min(MOST_STEPS - 1))
+    }
+
+    /// How late that is.
+    pub fn get(self) -> Duration {
+        match self.0 {
+            1 => Duration::ZERO,
+            step => {
+                let doublings = f64::from(step - 1) / STEPS_PER_DOUBLING;
+                Duration::from_secs_f64(doublings.exp2() / 1e3)
+            }
+        }
+    }
+
+    fn from_bits(bits: u8) -> Option<Late> {
+        (bits > 0).then_some(Late(bits))
+    }
+}
+
 /// A beacon's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beacon {
@@ -65,6 +99,8 @@ pub struct Beacon {
     /// The sender sends much and wants to know how long the peer's beacons are on
     /// their way: they are to come beside other traffic, too.
     pub wants: bool,
+    /// How late the peer's last beacon came, if that is known.
+    pub late: Option<Late>,
     /// The key that authenticates the beacon.
     pub key: KeyId,
     /// The sender's ipn node number.
@@ -78,7 +114,8 @@ impl Beacon {
     pub(crate) fn head(&self) -> [u8; HEAD_BYTES] {
         let mut head = [0; HEAD_BYTES];
         head[0] = Kind::Beacon.byte();
-        head[1] = (u8::from(self.deaf) * FLAG_DEAF) | (u8::from(self.wants) * FLAG_WANTS);
+        let late = self.late.map_or(0, |late| late.0 << LATE_SHIFT);
+        head[1] = (u8::from(self.deaf) * FLAG_DEAF) | (u8::from(self.wants) * FLAG_WANTS) | late;
         head[2..10].copy_from_slice(&self.key.0);
         head[10..14].copy_from_slice(&self.node.to_be_bytes());
         head[14..22].copy_from_slice(&self.sequence.incarnation.to_be_bytes());
@@ -96,6 +133,7 @@ impl Beacon {
         let beacon = Beacon {
             deaf: datagram[1] & FLAG_DEAF != 0,
             wants: datagram[1] & FLAG_WANTS != 0,
+            late: Late::from_bits(datagram[1] >> LATE_SHIFT),
             key: KeyId(field(datagram, 2)),
             node: u32::from_be_bytes(field(datagram, 10)),
             sequence: Sequence {
@@ -112,4 +150,28 @@ fn field<const N: usize>(datagram: &[u8; BEACON_BYTES], at: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&datagram[at..at + N]);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_told_to_a_seventh() {
+        for ms in (2..5_400).step_by(7) {
+            let told = Late::of(Duration::from_millis(ms)).get().as_secs_f64() * 1e3;
+            assert!((told / ms as f64 - 1.0).abs() < 0.08, "{ms}: {told}");
+        }
+        assert_eq!(Late::of(Duration::ZERO).get(), Duration::ZERO);
+        assert!(Late::of(Duration::MAX).get() > Duration::from_secs(5));
+    }
+
+    #[test]
+    fn each_of_the_bits_is_read_as_it_is_written() {
+        for bits in 1..=MOST_STEPS {
+            let late = Late::from_bits(bits).unwrap();
+            assert_eq!(Late::of(late.get()), late);
+        }
+        assert_eq!(Late::from_bits(0), None);
+    }
 }

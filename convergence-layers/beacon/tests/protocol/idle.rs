@@ -171,18 +171,27 @@ fn beacons_beside_traffic_are_as_far_apart_as_the_rate_allows() {
 fn each_end_is_told_how_late_the_other_ones_beacons_are() {
     let mut hop = Hop::new(GEO);
     hop.run(5 * SECOND);
-    let late = |hop: &Hop, end: usize| hop.ends[end].late(hop.now, PEER).unwrap();
+    let delayed = |hop: &Hop, end: usize| hop.ends[end].delayed(hop.now, PEER);
+    let late = |hop: &Hop, end: usize| delayed(hop, end).from_peer.unwrap();
+    let told = |hop: &Hop, end: usize| delayed(hop, end).to_peer.unwrap();
     assert!(late(&hop, TERMINAL) < 2 * MS && late(&hop, HUB) < 2 * MS);
     hop.delays[HUB] += 80 * MS;
-    in_use(&mut hop, 2 * SECOND, Some(TERMINAL));
+    in_use(&mut hop, 4 * SECOND, Some(TERMINAL));
     assert!(late(&hop, TERMINAL).abs_diff(80 * MS) < 2 * MS);
     assert!(late(&hop, HUB) < 2 * MS);
+    // Each tells the other.
+    let known = told(&hop, HUB);
+    assert!(known.abs_diff(80 * MS) < 7 * MS, "{known:?}");
+    assert!(told(&hop, TERMINAL) < 2 * MS);
+    let each = delayed(&hop, HUB).told_each;
+    assert!((SECOND..2 * SECOND).contains(&each), "{each:?}");
     hop.delays[HUB] -= 80 * MS;
     in_use(&mut hop, 2 * SECOND, Some(TERMINAL));
     assert!(late(&hop, TERMINAL) < 2 * MS);
     hop.blockage = Some((hop.now, hop.now + 60 * SECOND));
     hop.run(5 * SECOND);
-    assert_eq!(hop.ends[TERMINAL].late(hop.now, PEER), None);
+    assert_eq!(delayed(&hop, TERMINAL).from_peer, None);
+    assert_eq!(delayed(&hop, TERMINAL).to_peer, None);
 }
 
 proptest! {

@@ -1,7 +1,9 @@
 //! The vectors of `docs/vectors/beacons.json`.
 
+use std::time::Duration;
+
 use serde_json::Value;
-use underpass_beacon::{Beacon, Key, Kind, Sequence};
+use underpass_beacon::{Beacon, Key, Kind, Late, Sequence};
 
 const VECTORS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -28,6 +30,9 @@ fn documented_beacons_are_what_is_sealed_and_taken() {
         let beacon = Beacon {
             deaf: vector["deaf"].as_bool().unwrap(),
             wants: vector["wants"].as_bool().unwrap(),
+            late: vector["late_ms"]
+                .as_u64()
+                .map(|ms| Late::of(Duration::from_millis(ms))),
             key: key.id(),
             node: u32::try_from(vector["node"].as_u64().unwrap()).unwrap(),
             sequence: Sequence {
