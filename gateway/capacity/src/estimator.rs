@@ -1,11 +1,15 @@
 //! The estimate, and the rate that follows from it.
 
+mod judging;
+
 use std::time::{Duration, Instant};
 
 use crate::base::BaseRtt;
-use crate::history::{History, Total};
-use crate::probe::{Probe, Probing};
-use crate::{Reading, Reason};
+use crate::history::{DELIVERED_BITS, History, OTHER_BITS, REPEATED_BITS, SENT_BITS};
+use crate::probe::{Probing, Trip};
+use crate::told::Told;
+use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
+use crate::{Reading, Reason, WayThere};
 
 /// Arrivals are counted over so much, and over as many packets at least.
 const LEAST_WINDOW: Duration = Duration::from_millis(80);
@@ -19,16 +23,10 @@ const WINDOW_BUNCHES: u32 = 3;
 /// More is sent than the link carries if the round trip grows by this part of
 /// the time, and the queue is above a bound.
 const GROWS: f64 = 0.04;
-/// A queue is noticed from this part of the base round trip (1/n) on, within
-/// bounds; from half of it, it is one; less is the sender's own bursts.
-const NOTICED_PART: u32 = 16;
-const LEAST_NOTICED: Duration = Duration::from_millis(12);
-const MOST_NOTICED: Duration = Duration::from_millis(30);
-/// Beside a queue of others or of the way back, so many times as much: it is
-/// known of another moment.
-const NOTICED_BESIDE: u32 = 2;
-/// From here on there is a queue on the way back.
-const LEAST_WAY_BACK: Duration = Duration::from_millis(4);
+/// Beside a queue on the way back, arrivals are counted over so much, and may be
+/// so many times too few.
+const SHIFTED: Duration = Duration::from_secs(1);
+const SHIFTED_BY: f64 = 1.25;
 /// One that has stood for a round trip, and at least so long, tells the same by
 /// itself: the excess is too small to be seen growing.
 const LEAST_STANDING: Duration = Duration::from_millis(200);
@@ -40,20 +38,6 @@ const UNMOVED: u32 = 2;
 /// What waits is no backlog unless this part of what was allowed was sent: little
 /// that waits for something else shows nothing of the link.
 const FILLED: f64 = 0.6;
-/// What may be on its way beyond the link's own product while a queue is
-/// drained.
-const SLACK: Duration = Duration::from_millis(5);
-
-/// What a probe must bring of what it sends above the estimate.
-const FOUND: f64 = 0.6;
-/// What is really sent of what is allowed, at least: the link scheduler leaves
-/// a part of it, and a sender that stops now and then does.
-const UTILISATION: f64 = 0.95;
-/// What is missing of a probe can be counted if as many bunches of arrivals fit
-/// into it, at least.
-const BUNCHES_PER_PROBE: u32 = 2;
-/// A probe that sent less than this part of what it was to says nothing.
-const SENT: f64 = 0.5;
 
 /// Over how long losses are counted, and the most that is believed to be the
 /// link's own: a queue that overflows loses, too.
@@ -65,8 +49,8 @@ const LOSS_KEPT: f64 = 0.9;
 /// counted: more has been lost at once, by a queue that overflowed.
 const MOST_UNREPAIRED: f64 = 0.1;
 
-/// No estimate is below this, bit/s: less cannot carry what measures it.
-const LEAST_CAPACITY: f64 = 8_000.0;
+/// What is not believed to be a link's is not looked at for so long.
+const DOUBTED: Duration = Duration::from_secs(60);
 
 /// A network with a shorter round trip is a local one: there is no queue that is
 /// worth an estimate.
@@ -80,6 +64,9 @@ pub struct Limits {
     pub hint_bps: Option<u64>,
     /// More is never sent.
     pub ceiling_bps: Option<u64>,
+    /// That the link carries less is not believed: what was found is given up then,
+    /// and nothing is estimated for a minute.
+    pub least_bps: Option<u64>,
 }
 
 /// Finds what a link carries. Times are told; they do not step back.
@@ -108,6 +95,9 @@ pub struct Estimator {
     backlogged: Option<Instant>,
     drain_bits: f64,
     queue: Duration,
+    told: Told,
+    /// When less than the least was last found.
+    doubted: Option<Instant>,
 }
 
 /// A queue is being drained.
@@ -120,11 +110,6 @@ struct Drain {
     /// of the queue.
     settling: Option<Instant>,
 }
-
-const DELIVERED_BITS: Total = |reading| reading.delivered_bits;
-const SENT_BITS: Total = |reading| reading.sent_bits;
-const REPEATED_BITS: Total = |reading| reading.repeated_bits;
-const OTHER_BITS: Total = |reading| reading.other_bits;
 
 impl Estimator {
     /// A link of which nothing is known but `limits`.
@@ -144,6 +129,8 @@ impl Estimator {
             backlogged: None,
             drain_bits: 0.0,
             queue: Duration::ZERO,
+            told: Told::default(),
+            doubted: None,
         }
     }
 
@@ -228,16 +215,34 @@ impl Estimator {
         self.probing = Probing::new();
     }
 
+    /// Whether less than the least was found a moment ago.
+    pub fn doubts(&self, now: Instant) -> bool {
+        self.doubted.is_some_and(|at| now < at + DOUBTED)
+    }
+
     /// Takes a reading.
     pub fn read(&mut self, now: Instant, mut reading: Reading) {
+        if self.doubts(now) {
+            return;
+        }
         let shared = reading.shared_queue.unwrap_or_default();
         let way_back = reading.way_back.unwrap_or_default();
         let measured = reading.rtt;
         let base = self.base.get().unwrap_or_default();
-        let horizon = 3 * base + LOSS_WINDOW + LONGEST_WINDOW + self.probing.length();
+        let horizon = 3 * base + LOSS_WINDOW + LONGEST_WINDOW + self.probing.span();
+        let steady = self.told.is_steady(now, base, way_back);
         // What is known of another moment can be more than there is at this one.
         let own = |rtt: Duration| rtt.saturating_sub(shared + way_back).max(base.min(rtt));
         reading.rtt = measured.map(own);
+        let believed = self.told.believed(now, base, &reading, shared);
+        reading.way_there = believed.filter(|_| !steady);
+        let told = reading.way_there.map(|told| WayThere {
+            late: self.history.least_told(now, told),
+            ..told
+        });
+        if let Some(told) = told {
+            reading.rtt = measured.map(|_| base + told.late);
+        }
         let since_last = self.history.since_last(now);
         let held = self.drain_bits > 0.0;
         if !self.history.push(now, reading, held, horizon) {
@@ -257,10 +262,17 @@ impl Estimator {
         let Some(mut view) = self.view(now, base, window, reading.allowed_bps) else {
             return;
         };
-        if reading.shared_queue.is_some() || way_back >= LEAST_WAY_BACK {
+        if reading.shared_queue.is_some() || (!steady && told.is_none()) {
             view.noticed *= NOTICED_BESIDE;
+        } else if told.is_some() {
+            view.noticed = view.noticed.mul_f64(NOTICED_TOLD);
         }
-        view.steady = way_back < LEAST_WAY_BACK;
+        view.steady = steady;
+        view.way_back = way_back;
+        if let Some(told) = told {
+            view.told = Some(told);
+            self.count_by_told(now, &mut view, told, reading.allowed_bps);
+        }
         self.queue = view.queue + shared;
         self.learn_loss(now, &view, &reading);
         match self.drain {
@@ -278,7 +290,7 @@ impl Estimator {
             // Acknowledgements end with the queue: what else counts as on its
             // way was lost. What takes longer than the queue and a round trip is
             // no drain, but an estimate that is still too high.
-            let longest = view.latest + view.base + view.window;
+            let longest = measured.unwrap_or_default().max(view.latest) + view.base + view.window;
             let over = now >= drain.began + longest || self.history.is_silent(now, window);
             if excess == 0.0 || over {
                 self.drain_bits = 0.0;
@@ -288,6 +300,12 @@ impl Estimator {
         self.find_first(now, &view);
         self.probe(now, &view);
         self.keep_below_ceiling();
+        let least = self.limits.least_bps.unwrap_or(0) as f64;
+        if self.capacity.is_some_and(|capacity| capacity < least) {
+            self.interrupt();
+            self.capacity = None;
+            self.doubted = Some(now);
+        }
     }
 
     fn keep_below_ceiling(&mut self) {
@@ -331,16 +349,58 @@ impl Estimator {
         let sent = self.history.rate(SENT_BITS, sent_from, sent_to)
             + self.history.rate(OTHER_BITS, sent_from, sent_to);
         let filled = allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64);
+        let arrived = arrivals / (1.0 - self.loss) + other;
         Some(View {
             base,
             window,
             other,
-            carried: arrivals / (1.0 - self.loss) + other,
+            carried: arrived,
+            arrived,
             backlogged: filled && self.history.backlogged(sent_from, sent_to),
             steady: true,
-            noticed: (base / NOTICED_PART).clamp(LEAST_NOTICED, MOST_NOTICED),
+            told: None,
+            way_back: Duration::ZERO,
+            noticed: noticed(base),
             latest: self.history.latest_rtt().unwrap_or_default(),
             queue: least_rtt.map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base)),
+        })
+    }
+
+    /// Beside a queue on the way back: what the link carries goes back to how fast
+    /// its own queue grows while a known rate is sent.
+    fn count_by_told(
+        &self,
+        now: Instant,
+        view: &mut View,
+        told: WayThere,
+        allowed_bps: Option<u64>,
+    ) {
+        let span = view.window.max(2 * told.each);
+        let later = view.base + view.way_back + told.late + told.each / 2;
+        let (Some(from), Some(told_from)) = (now.checked_sub(later + span), now.checked_sub(span))
+        else {
+            view.backlogged = false;
+            return;
+        };
+        let to = from + span;
+        let of_arrivals = to.checked_sub(SHIFTED).unwrap_or(from).min(from);
+        let sent = self.history.rate(SENT_BITS, from, to) + self.history.rate(OTHER_BITS, from, to);
+        let before = self.history.told_at(told_from).unwrap_or(told.late);
+        let grown = told.late.as_secs_f64() - before.as_secs_f64();
+        view.carried = sent / (1.0 + grown / span.as_secs_f64()).max(0.5);
+        view.carried = view.carried.min(self.most_arrived(now, view));
+        view.backlogged = allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64)
+            && self.history.reaches(from)
+            && self.history.backlogged(of_arrivals, to);
+    }
+
+    /// What may have arrived at most beside a queue on the way back, which shifts the
+    /// time of acknowledgements, bit/s. A queue that has no room for more does not grow
+    /// either.
+    fn most_arrived(&self, now: Instant, view: &View) -> f64 {
+        let arrivals = self.history.arrivals(now, SHIFTED.max(view.window));
+        arrivals.map_or(f64::INFINITY, |(arrivals, _)| {
+            SHIFTED_BY * arrivals / (1.0 - self.loss) + view.other
         })
     }
 
@@ -387,7 +447,9 @@ impl Estimator {
             let least = self.history.least_rtt(since);
             least.is_some_and(|rtt| rtt > view.base + view.noticed)
         });
-        if stands && let Some((arrivals, _)) = self.history.arrivals(now, standing) {
+        if stands && view.told.is_some() {
+            self.lower(now, view, view.carried);
+        } else if stands && let Some((arrivals, _)) = self.history.arrivals(now, standing) {
             let carried = arrivals / (1.0 - self.loss) + view.other;
             self.lower(now, view, carried);
         }
@@ -428,7 +490,7 @@ impl Estimator {
         let too_high = view.carried < before * (1.0 - TOO_MUCH)
             && self.history.rtt_grows(now, now - view.window, GROWS);
         // While a queue stands, what arrives is what the link carries.
-        if queued && view.backlogged && drain.settling.is_none() {
+        if queued && view.backlogged && drain.settling.is_none() && view.told.is_none() {
             self.estimate(view.carried, Reason::Limit);
         } else if queued && view.backlogged && too_high {
             self.lower(now, view, view.carried);
@@ -437,13 +499,17 @@ impl Estimator {
         let Some(since) = drain.settling else {
             return;
         };
-        if now < since + drain.rtt + 2 * view.window {
+        let told_later = view
+            .told
+            .map_or(Duration::ZERO, |told| told.each + view.way_back);
+        let answered = since + drain.rtt + told_later;
+        if now < answered + 2 * view.window {
             return;
         }
         let had = drain.rtt.saturating_sub(view.base);
-        let least = self.history.least_rtt(since + drain.rtt);
+        let least = self.history.least_rtt(answered);
         let left = least.map_or(had, |rtt| rtt.saturating_sub(view.base));
-        if left > had / 2 {
+        if left > had / 2 && view.told.is_none() {
             // The drain has changed nothing: if another does not either, what
             // stands is another's, or the way has become longer.
             self.unmoved += 1;
@@ -480,7 +546,11 @@ impl Estimator {
             && now >= since + 2 * view.base + view.window
             && view.backlogged
         {
-            self.estimate(view.carried, Reason::Start);
+            // A queue on the way back may hold up nearly all acknowledgements of the last
+            // window; over all the time since the backlog began it can hide less.
+            let altogether = self.history.rate(DELIVERED_BITS, since + view.base, now);
+            let altogether = altogether / (1.0 - self.loss) + view.other;
+            self.estimate(view.arrived.max(altogether), Reason::Start);
             self.probing.double(now);
         }
     }
@@ -497,120 +567,19 @@ impl Estimator {
             .limits
             .ceiling_bps
             .map_or(f64::INFINITY, |bps| bps as f64);
-        if self.drain.is_none() && self.backlogged.is_some() && view.queue < view.noticed {
-            let trip = (view.base, view.queue);
+        let queue = match view.told {
+            Some(told) => self.history.mean_told(now, told),
+            None => view.queue,
+        };
+        if self.drain.is_none() && self.backlogged.is_some() && queue < view.noticed {
+            let trip = Trip {
+                rtt: view.base,
+                queue,
+                told_later: view.told.map(|told| 2 * told.each + view.way_back),
+            };
             let recent = now.checked_sub(Duration::from_secs(1)).unwrap_or(now);
             let bunch = self.history.longest_gap(recent);
             self.probing.begin(now, capacity, most, trip, bunch);
         }
     }
-
-    /// What a probe has shown.
-    fn answer(&mut self, now: Instant, view: &View, probe: Probe) {
-        let sent = self.history.rate(SENT_BITS, probe.began, probe.ends)
-            + self.history.rate(OTHER_BITS, probe.began, probe.ends);
-        if sent < probe.capacity * UTILISATION * (1.0 + SENT * probe.gain) {
-            self.probing.inconclusive(now);
-            return;
-        }
-        let wanted = probe.capacity + FOUND * (sent - probe.capacity);
-        let risen = view.queue.saturating_sub(probe.queue);
-        // What is lost at present without a queue is lost by the link.
-        let loss = match risen < view.noticed / 4 {
-            true => self.loss.max(self.recent_loss(now).unwrap_or_default()),
-            false => self.loss,
-        };
-        let length = probe.ends - probe.began;
-        let first = probe.began + view.base + length;
-        let best = self.best_arrivals(first, probe.answered, length) / (1.0 - loss) + view.other;
-        let arrived = match view.steady {
-            true => best.max(self.counted_arrivals(now, probe, view, sent, loss)),
-            false => best,
-        };
-        if arrived >= wanted && risen < view.noticed / 2 {
-            let capacity = self.capacity.unwrap_or(0.0);
-            self.estimate(capacity.max(arrived.min(sent)), Reason::Probe);
-            self.probing.found(now);
-        } else {
-            self.reason = Reason::Limit;
-            let more = arrived / probe.capacity - 1.0;
-            self.probing.found_less(now, view.base, more);
-            if view.latest > view.base + probe.queue + view.noticed / 4 {
-                self.before = probe.capacity;
-                self.begin_drain(now, view);
-            }
-        }
-    }
-
-    /// How fast a probe arrived by what is missing of all that was sent from its
-    /// beginning on, bit/s. Zero where arrivals come in bunches too long for that.
-    fn counted_arrivals(
-        &self,
-        now: Instant,
-        probe: Probe,
-        view: &View,
-        sent: f64,
-        loss: f64,
-    ) -> f64 {
-        let length = probe.ends - probe.began;
-        let way = view.base + probe.queue;
-        let Some(from) = self.history.reading_at(probe.began + way) else {
-            return 0.0;
-        };
-        if self.history.longest_gap(from) > length / BUNCHES_PER_PROBE {
-            return 0.0;
-        }
-        let shift = |at: Instant| at.checked_sub(way).unwrap_or(at);
-        let was_sent = self.history.total_at(SENT_BITS, shift(now))
-            - self.history.total_at(SENT_BITS, shift(from));
-        let has_come = self.history.total_at(DELIVERED_BITS, now)
-            - self.history.total_at(DELIVERED_BITS, from);
-        let missing = was_sent - has_come / (1.0 - loss);
-        sent - missing / length.as_secs_f64()
-    }
-
-    /// The fastest arrivals, bit/s: over `length`, and that ends between two times.
-    fn best_arrivals(&self, first: Instant, last: Instant, length: Duration) -> f64 {
-        let mut best = 0.0_f64;
-        let mut end = first;
-        while end <= last {
-            if let Some((arrivals, _)) = self.history.arrivals(end, length) {
-                best = best.max(arrivals);
-            }
-            end += Duration::from_millis(10);
-        }
-        best
-    }
-}
-
-/// What the last window shows.
-#[derive(Clone, Copy, Debug)]
-struct View {
-    base: Duration,
-    window: Duration,
-    /// How fast else is sent, bit/s.
-    other: f64,
-    /// What the link carries, if it carries as much as it can, bit/s.
-    carried: f64,
-    /// Whether as much was sent as was allowed when that was sent which arrives
-    /// in the window.
-    backlogged: bool,
-    /// No queue on the way back changes when arrivals are told.
-    steady: bool,
-    /// From when on a queue is noticed.
-    noticed: Duration,
-    /// The last round trip.
-    latest: Duration,
-    /// By how much the least in the window is above the base.
-    queue: Duration,
-}
-
-/// What is on its way beyond what the link itself holds, bits.
-fn excess(capacity: Option<f64>, view: &View, reading: &Reading) -> f64 {
-    let Some(capacity) = capacity else {
-        return 0.0;
-    };
-    let of_data = (capacity - view.other).max(LEAST_CAPACITY);
-    let held = of_data * (view.base + SLACK).as_secs_f64() + 4.0 * 12_000.0;
-    (reading.in_flight_bits as f64 - held).max(0.0)
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::Reading;
+use crate::{Reading, WayThere};
 
 /// Readings closer to the one before are left out: they say more about the
 /// counters than about the link.
@@ -31,6 +31,11 @@ pub(crate) struct History {
 
 /// One of a reading's totals.
 pub(crate) type Total = fn(&Reading) -> u64;
+
+pub(crate) const DELIVERED_BITS: Total = |reading| reading.delivered_bits;
+pub(crate) const SENT_BITS: Total = |reading| reading.sent_bits;
+pub(crate) const REPEATED_BITS: Total = |reading| reading.repeated_bits;
+pub(crate) const OTHER_BITS: Total = |reading| reading.other_bits;
 
 impl History {
     /// Takes a reading, `held` if a queue is drained, and forgets those that are older than `horizon`.
@@ -143,6 +148,51 @@ impl History {
     /// The last round trip that was told.
     pub fn latest_rtt(&self) -> Option<Duration> {
         self.points.back()?.reading.rtt
+    }
+
+    /// What the peer had told until that time of how late this direction is.
+    pub fn told_at(&self, at: Instant) -> Option<Duration> {
+        let until = self.points.iter().rev().skip_while(|point| point.at > at);
+        until
+            .map(|point| point.reading.way_there)
+            .next()?
+            .map(|told| told.late)
+    }
+
+    /// The least that was told lately, this included: what keeps one beacon may not keep
+    /// the next.
+    pub fn least_told(&self, now: Instant, told: WayThere) -> Duration {
+        let recent = self.points.iter().rev();
+        recent
+            .take_while(|point| now < point.at + told.each / 2)
+            .filter_map(|point| point.reading.way_there)
+            .fold(told.late, |least, before| least.min(before.late))
+    }
+
+    /// What was told lately, in the mean: noise is in it before a probe and behind it.
+    pub fn mean_told(&self, now: Instant, told: WayThere) -> Duration {
+        let (mut sum, mut count) = (Duration::ZERO, 0);
+        let recent = self.points.iter().rev();
+        let lately = recent.take_while(|point| now < point.at + 2 * told.each);
+        for before in lately.filter_map(|point| point.reading.way_there) {
+            sum += before.late;
+            count += 1;
+        }
+        sum.checked_div(count).unwrap_or(told.late)
+    }
+
+    /// By how much the queue on the way back has grown at most since then.
+    pub fn way_back_grown(&self, since: Instant) -> Duration {
+        let recent = self.points.iter().rev();
+        let told = recent
+            .take_while(|point| point.at >= since)
+            .filter_map(|point| point.reading.way_back);
+        let (mut most, mut grown) = (Duration::ZERO, Duration::ZERO);
+        for late in told {
+            most = most.max(late);
+            grown = grown.max(most - late);
+        }
+        grown
     }
 
     /// Whether there was a backlog nearly all the time between two times, and

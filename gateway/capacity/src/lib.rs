@@ -10,6 +10,8 @@ mod base;
 mod estimator;
 mod history;
 mod probe;
+mod told;
+mod view;
 
 pub use estimator::{Estimator, Limits};
 
@@ -57,4 +59,15 @@ pub struct Reading {
     pub shared_queue: Option<Duration>,
     /// What of the round trip is queue on the way back. `None`: nobody tells.
     pub way_back: Option<Duration>,
+    /// What the peer tells of this direction. `None`: it does not.
+    pub way_there: Option<WayThere>,
+}
+
+/// What the peer tells of the queue in this direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WayThere {
+    /// How late the last packet was that it tells of.
+    pub late: Duration,
+    /// How old that may be beside the round trip.
+    pub each: Duration,
 }

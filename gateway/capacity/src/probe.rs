@@ -35,8 +35,18 @@ pub(crate) struct Probe {
     pub gain: f64,
     /// The estimate when it began, bit/s.
     pub capacity: f64,
-    /// The queue when it began.
+    /// The queue when it began, and whether the peer tells of it.
     pub queue: Duration,
+    pub told: bool,
+}
+
+/// What the way to the peer and back is like when a probe begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trip {
+    pub rtt: Duration,
+    pub queue: Duration,
+    /// The peer tells of the queue, so much later than acknowledgements do.
+    pub told_later: Option<Duration>,
 }
 
 /// When there is a probe, and how much it sends.
@@ -85,14 +95,7 @@ impl Probing {
     }
 
     /// Begins a probe if one is due; of more than `most` there is none.
-    pub fn begin(
-        &mut self,
-        now: Instant,
-        capacity: f64,
-        most: f64,
-        (rtt, queue): (Duration, Duration),
-        bunch: Duration,
-    ) {
+    pub fn begin(&mut self, now: Instant, capacity: f64, most: f64, trip: Trip, bunch: Duration) {
         if self.current.is_some() || self.next_at.is_some_and(|at| now < at) {
             return;
         }
@@ -101,7 +104,7 @@ impl Probing {
             return;
         }
         let packets = Duration::from_secs_f64((LEAST_BITS / capacity).min(60.0));
-        let length = (rtt / 4).clamp(LEAST_LENGTH, MOST_LENGTH);
+        let length = (trip.rtt / 4).clamp(LEAST_LENGTH, MOST_LENGTH);
         let bunches = (bunch * 3 / 2).min(MOST_OF_BUNCHES);
         let length = length.max(packets).max(bunches);
         let length = length.mul_f64((FIRST_GAIN / gain).clamp(1.0, MOST_STRETCH));
@@ -110,17 +113,23 @@ impl Probing {
             began: now,
             ends,
             // The last of it arrives later by what the probe itself queues.
-            answered: ends + rtt + length.mul_f64(gain).min(length) / 2,
+            answered: ends
+                + trip.rtt
+                + length.mul_f64(gain).min(length) / 2
+                + trip.told_later.map_or(Duration::ZERO, |later| {
+                    later + trip.queue + length.mul_f64(gain)
+                }),
             gain,
             capacity,
-            queue,
+            queue: trip.queue,
+            told: trip.told_later.is_some(),
         });
     }
 
-    /// How long what is sent for the present probe takes.
-    pub fn length(&self) -> Duration {
+    /// How long the present probe takes, up to its answer.
+    pub fn span(&self) -> Duration {
         self.current
-            .map_or(Duration::ZERO, |probe| probe.ends - probe.began)
+            .map_or(Duration::ZERO, |probe| probe.answered - probe.began)
     }
 
     /// The probe that is being sent.

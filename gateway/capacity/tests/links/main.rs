@@ -1,26 +1,27 @@
 //! The estimator on links that are not as they were told to be.
 
 mod model;
+mod way_back;
 
 use std::f64::consts::TAU;
 use std::time::{Duration, Instant};
 
-use model::{Course, Link, Random, Sender, run};
-use underpass_capacity::{Estimator, Limits, Reading, Reason};
+use model::{Course, Link, Random, Sender, run, run_both};
+use underpass_capacity::{Estimator, Limits, Reading, Reason, WayThere};
 
 const EACH_MS: u64 = 25;
 
 fn told(ceiling: f64) -> Sender {
     Sender::Found(Limits {
-        hint_bps: None,
         ceiling_bps: Some(ceiling as u64),
+        ..Limits::default()
     })
 }
 
 fn hinted(hint: f64) -> Sender {
     Sender::Found(Limits {
         hint_bps: Some(hint as u64),
-        ceiling_bps: None,
+        ..Limits::default()
     })
 }
 
@@ -228,20 +229,11 @@ fn what_others_take_is_left_to_them_and_taken_back() {
 }
 
 #[test]
-fn a_queue_on_the_way_back_is_not_ours() {
-    let mut link = Link::new(|_| 40e6, 0.56);
-    // It grows to 0.2 s within 10 s, and stands.
-    link.back = Box::new(|t| 0.28 + (t - 10.0).clamp(0.0, 10.0) * 0.02);
-    let course = run(&link, &told(40e6), 90.0, EACH_MS);
-    show("way back", &course, 2.0, 90.0);
-    assert!(course.used(2.0, 90.0) > 0.93);
-}
-
-#[test]
 fn what_is_told_anew_is_where_the_estimate_goes_on() {
     let limits = |hint_bps, ceiling_bps| Limits {
         hint_bps,
         ceiling_bps,
+        least_bps: None,
     };
     let mut estimator = Estimator::new(limits(Some(5_000_000), None));
     let now = Instant::now();
@@ -296,6 +288,7 @@ fn whatever_is_read_the_rate_is_within_its_limits() {
                 estimator.set_limits(Limits {
                     hint_bps,
                     ceiling_bps,
+                    least_bps: [None, Some(hint / 2)][below(2) as usize],
                 });
             }
             let wide = below(30);
@@ -312,6 +305,9 @@ fn whatever_is_read_the_rate_is_within_its_limits() {
             let queue = Duration::from_micros(below(1 << wide));
             reading.shared_queue = [None, Some(queue)][below(2) as usize];
             reading.way_back = [None, Some(queue)][below(2) as usize];
+            let each = Duration::from_millis(below(1_000));
+            let told = WayThere { late: queue, each };
+            reading.way_there = [None, Some(told)][below(2) as usize];
             reading.allowed_bps = [None, Some(below(1 << wide))][below(2) as usize];
             let ms = [0, 1, 25, 100, 5_000][below(5) as usize];
             now += Duration::from_millis(below(ms + 1));
@@ -356,51 +352,6 @@ fn moments_in_which_nothing_passes_are_made_up_for() {
     }
 }
 
-/// A terminal that downloads: it sends little, something of that waits, and the
-/// queue of the other direction comes and goes in its round trips.
-#[test]
-fn little_that_waits_beside_a_queue_on_the_way_back_lowers_nothing() {
-    let mut link = Link::new(|_| 4e6, 0.56);
-    link.offered = Box::new(|_| 1e5);
-    link.waits = true;
-    link.back = Box::new(|t| 0.28 + 0.15 * (t % 6.0) / 6.0);
-    let course = run(&link, &hinted(1e6), 60.0, EACH_MS);
-    show("little waits", &course, 2.0, 60.0);
-    assert!(course.least_estimate(0.0, 60.0) >= 1e6);
-}
-
-/// Both directions busy: queues of the other one come and go, in seconds and in
-/// parts of one.
-fn beside_the_way_back(rate: f64, period_s: f64, most_s: f64) -> Link {
-    let queue = move |t: f64| most_s * (0.5 - 0.5 * (t / period_s * TAU).cos());
-    let mut link = Link::new(move |_| rate, 0.56);
-    link.back = Box::new(move |t| 0.28 + queue(t));
-    link.told_back = Some(Box::new(queue));
-    link
-}
-
-#[test]
-fn a_queue_on_the_way_back_that_beacons_tell_lowers_nothing() {
-    for (period_s, most_s) in [(1.0, 0.05), (2.0, 0.2), (6.0, 0.5), (20.0, 1.0)] {
-        let link = beside_the_way_back(2e6, period_s, most_s);
-        let course = run(&link, &told(2e6), 120.0, EACH_MS);
-        show(&format!("{period_s} s"), &course, 2.0, 120.0);
-        assert!(course.used(2.0, 120.0) > 0.93);
-        assert!(course.least_estimate(0.0, 120.0) > 0.85 * 2e6);
-    }
-}
-
-#[test]
-fn beside_a_queue_on_the_way_back_a_ceiling_that_is_too_high_is_found() {
-    for (period_s, most_s) in [(1.0, 0.05), (2.0, 0.2), (6.0, 0.5), (20.0, 1.0)] {
-        let link = beside_the_way_back(5e6, period_s, most_s);
-        let course = run(&link, &told(10e6), 120.0, EACH_MS);
-        show(&format!("{period_s} s"), &course, 10.0, 120.0);
-        assert!(course.used(10.0, 120.0) > 0.85);
-        assert!(course.queue(0.95, 10.0, 120.0) < 0.15);
-    }
-}
-
 #[test]
 fn who_has_little_to_send_lowers_nothing() {
     let mut link = Link::new(|_| 40e6, 0.56);
@@ -417,15 +368,17 @@ fn who_has_little_to_send_lowers_nothing() {
     assert!(course.least_estimate(0.0, 20.0) > 40e6);
 }
 
-/// A probe of a twentieth lasts 7 s at this rate: longer than what is kept otherwise.
+/// A busy machine that keeps all packets looks like a link that carries nothing.
 #[test]
-fn a_long_probe_beside_a_queue_on_the_way_back_is_judged() {
-    let link = Link {
-        there: Box::new(|_| 0.1),
-        back: Box::new(|t| 0.35 - 0.25 * (t / 6.0 * TAU).cos()),
-        ..beside_the_way_back(1e6, 6.0, 0.5)
+fn that_a_link_carries_less_than_the_least_is_not_believed() {
+    let limits = Limits {
+        ceiling_bps: Some(20_000_000),
+        least_bps: Some(2_000_000),
+        ..Limits::default()
     };
-    let course = run(&link, &hinted(200e3), 60.0, EACH_MS);
-    show("long probe", &course, 20.0, 60.0);
-    assert!(course.used(20.0, 60.0) > 0.5);
+    let link = Link::new(|t| if t < 40.0 { 1e6 } else { 20e6 }, 0.56);
+    let course = run(&link, &Sender::Found(limits), 150.0, EACH_MS);
+    show("less than the least", &course, 110.0, 150.0);
+    assert!(course.least_estimate(0.0, 150.0) >= 2e6);
+    assert!(course.used(110.0, 150.0) > 0.95);
 }

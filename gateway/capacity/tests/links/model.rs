@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use underpass_capacity::{Estimator, Limits, Reading, Reason};
+use underpass_capacity::{Estimator, Limits, Reading, Reason, WayThere};
 
 const PACKET: u64 = 12_000;
 const STEP_S: f64 = 1e-3;
@@ -34,10 +34,19 @@ pub struct Link {
     pub waits: bool,
     /// Beacons tell what of the way back is queue: so much of its delay, s.
     pub told_back: Option<OverTime<f64>>,
+    /// The peer's beacons tell how late the sender's are: at a time, and of what is
+    /// true, s.
+    pub tells_there: Option<Box<dyn Fn(f64, f64) -> f64>>,
+    /// What keeps beacons at most on their way by itself, s; most of them much less.
+    pub beacon_noise_s: f64,
 }
 
 /// Time from one beacon to the next, s.
 const BEACON_S: f64 = 0.15;
+/// A sender's have at most this part (1/n) of its rate, but come as often as this, s.
+const BEACON_PART: f64 = 200.0;
+const BEACON_BITS: f64 = 720.0;
+const RAREST_BEACON_S: f64 = 0.8;
 
 impl Link {
     pub fn new(rate: impl Fn(f64) -> f64 + 'static, rtt_s: f64) -> Link {
@@ -53,6 +62,8 @@ impl Link {
             offered: Box::new(|_| f64::INFINITY),
             waits: false,
             told_back: None,
+            tells_there: None,
+            beacon_noise_s: 0.0,
         }
     }
 }
@@ -110,11 +121,9 @@ pub enum Sender {
 }
 
 struct Packet {
-    number: u64,
-    /// Which transmission it is of all.
-    transmission: u64,
+    /// Number and transmission of the sender's; others' have none.
+    of_sender: Option<(u64, u64)>,
     sent: f64,
-    of_others: bool,
 }
 
 /// A sequence that looks random and is the same each time.
@@ -137,161 +146,394 @@ impl Random {
 /// Runs `link` for `seconds`.
 pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> Course {
     let start = Instant::now();
-    let limits = match sender {
-        Sender::Found(limits) => *limits,
-        Sender::Oracle(_) => Limits::default(),
+    let mut way = Way::new(link, sender);
+    // The ends do not send at the same moment.
+    let mut beacons = Beacons {
+        sent_back: -0.08,
+        ..Beacons::default()
     };
-    let mut estimator = Estimator::new(limits);
-    let mut random = Random::new(7);
-    let mut course = Course::default();
-    let mut queue: VecDeque<Packet> = VecDeque::new();
-    let (mut queue_bits, mut served, mut others) = (0.0_f64, 0.0_f64, 0.0_f64);
-    // Packets behind the queue by when they arrive, and what then is acknowledged.
-    let mut arriving: Vec<(f64, Packet)> = Vec::new();
-    let mut acks: Vec<(f64, Packet)> = Vec::new();
-    // By number: the last transmission.
-    let mut outstanding: BTreeMap<u64, u64> = BTreeMap::new();
-    // By transmission, those not known to be lost: the number.
-    let mut on_their_way: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut repairs: VecDeque<u64> = VecDeque::new();
-    let mut next = 0_u64;
-    let mut transmission = 0_u64;
-    let mut highest = 0_u64;
-    let (mut credit, mut offered) = (0.0_f64, 0.0_f64);
-    let mut reading = Reading::default();
-    let (mut srtt, mut fresh) = (0.0_f64, false);
-
     for ms in 0..(seconds * 1e3) as u64 {
         let t = ms as f64 * STEP_S;
         let now = start + Duration::from_millis(ms);
-        let rate = (link.rate)(t);
-        // What is sent.
-        let allowed = match sender {
-            Sender::Found(_) => estimator.rate_bps(now).map_or(1e9, |bps| bps as f64),
-            Sender::Oracle(late) => (link.rate)((t - late).max(0.0)),
+        way.pass(t, now, 0.0);
+        beacons.go_on(link, t, (way.queue_s(t), way.allowed(t, now)));
+        if ms % reading_each_ms == 0 {
+            way.reading.way_there = beacons.told;
+            let told_back = link.told_back.as_ref();
+            way.reading.way_back = told_back.map(|queue| way_back(link, queue, t));
+            way.read(now);
+        }
+        way.note(t, ms);
+    }
+    way.course
+}
+
+/// Runs a sender at each end of a hop: the queue of each direction holds up the
+/// other one's acknowledgements, and beacons tell both ends of both.
+pub fn run_both(
+    links: [&Link; 2],
+    senders: [&Sender; 2],
+    seconds: f64,
+    each_ms: u64,
+) -> [Course; 2] {
+    let start = Instant::now();
+    let mut ways = [
+        Way::new(links[0], senders[0]),
+        Way::new(links[1], senders[1]),
+    ];
+    let mut beacons = Exchanged::default();
+    for ms in 0..(seconds * 1e3) as u64 {
+        let t = ms as f64 * STEP_S;
+        let now = start + Duration::from_millis(ms);
+        let queues = [ways[0].queue_s(t), ways[1].queue_s(t)];
+        for (end, way) in ways.iter_mut().enumerate() {
+            way.pass(t, now, queues[1 - end]);
+            beacons.go_on(end, t, way, way.allowed(t, now));
+            if ms % each_ms == 0 {
+                (way.reading.way_back, way.reading.way_there) = beacons.heard(end);
+                way.read(now);
+            }
+            way.note(t, ms);
+        }
+    }
+    ways.map(|way| way.course)
+}
+
+/// One direction: its sender, and the link with its queue.
+struct Way<'a> {
+    link: &'a Link,
+    sender: &'a Sender,
+    estimator: Estimator,
+    random: Random,
+    course: Course,
+    queue: VecDeque<Packet>,
+    queue_bits: f64,
+    served: f64,
+    others: f64,
+    /// Packets behind the queue by when they arrive, and what then is acknowledged.
+    arriving: Vec<(f64, Packet)>,
+    acks: Vec<(f64, Packet)>,
+    /// When the last one left the other direction's queue.
+    last_ack: f64,
+    /// By number: the last transmission.
+    outstanding: BTreeMap<u64, u64>,
+    /// By transmission, those not known to be lost: the number.
+    on_their_way: BTreeMap<u64, u64>,
+    repairs: VecDeque<u64>,
+    next: u64,
+    transmission: u64,
+    highest: u64,
+    credit: f64,
+    offered: f64,
+    /// Bits of this step that came for the first time.
+    delivered: f64,
+    reading: Reading,
+    srtt: f64,
+    fresh: bool,
+}
+
+impl<'a> Way<'a> {
+    fn new(link: &'a Link, sender: &'a Sender) -> Way<'a> {
+        let limits = match sender {
+            Sender::Found(limits) => *limits,
+            Sender::Oracle(_) => Limits::default(),
         };
-        credit =
-            (credit + allowed * UTILISATION * STEP_S).min(4.0 * PACKET as f64 + allowed * 0.01);
-        offered = (offered + (link.offered)(t) * STEP_S).min(1e9);
-        while credit >= 0.0 && (!repairs.is_empty() || offered >= PACKET as f64) {
-            let (number, again) = match repairs.pop_front() {
+        Way {
+            link,
+            sender,
+            estimator: Estimator::new(limits),
+            random: Random::new(7),
+            course: Course::default(),
+            queue: VecDeque::new(),
+            queue_bits: 0.0,
+            served: 0.0,
+            others: 0.0,
+            arriving: Vec::new(),
+            acks: Vec::new(),
+            last_ack: 0.0,
+            outstanding: BTreeMap::new(),
+            on_their_way: BTreeMap::new(),
+            repairs: VecDeque::new(),
+            next: 0,
+            transmission: 0,
+            highest: 0,
+            credit: 0.0,
+            offered: 0.0,
+            delivered: 0.0,
+            reading: Reading::default(),
+            srtt: 0.0,
+            fresh: false,
+        }
+    }
+
+    fn queue_s(&self, t: f64) -> f64 {
+        self.queue_bits / (self.link.rate)(t)
+    }
+
+    /// What may be sent, bit/s.
+    fn allowed(&self, t: f64, now: Instant) -> f64 {
+        match self.sender {
+            Sender::Found(_) => self.estimator.rate_bps(now).map_or(1e9, |bps| bps as f64),
+            Sender::Oracle(late) => (self.link.rate)((t - late).max(0.0)),
+        }
+    }
+
+    fn has_packets(&self) -> bool {
+        !self.repairs.is_empty() || self.offered >= PACKET as f64
+    }
+
+    /// A millisecond passes at `t`; `queue_s` is what the other direction has of queue.
+    fn pass(&mut self, t: f64, now: Instant, queue_s: f64) {
+        let allowed = self.allowed(t, now);
+        self.send(t, allowed);
+        self.carry(t);
+        self.acknowledge(t, queue_s);
+        // What was sent before others that have arrived counts as lost.
+        let reordering = 3 + (allowed * self.link.jitter_s * 2.0 / PACKET as f64) as u64;
+        while let Some((&first, &number)) = self.on_their_way.first_key_value()
+            && first + reordering <= self.highest
+        {
+            self.on_their_way.remove(&first);
+            self.repairs.push_back(number);
+        }
+        self.reading.in_flight_bits = self.on_their_way.len() as u64 * PACKET;
+        self.reading.lost_bits = self.repairs.len() as u64 * PACKET;
+    }
+
+    fn send(&mut self, t: f64, allowed: f64) {
+        let most = 4.0 * PACKET as f64 + allowed * 0.01;
+        self.credit = (self.credit + allowed * UTILISATION * STEP_S).min(most);
+        self.offered = (self.offered + (self.link.offered)(t) * STEP_S).min(1e9);
+        while self.credit >= 0.0 && self.has_packets() {
+            let (number, again) = match self.repairs.pop_front() {
                 Some(number) => (number, true),
                 None => {
-                    offered -= PACKET as f64;
-                    next += 1;
-                    (next, false)
+                    self.offered -= PACKET as f64;
+                    self.next += 1;
+                    (self.next, false)
                 }
             };
-            transmission += 1;
-            outstanding.insert(number, transmission);
-            on_their_way.insert(transmission, number);
-            credit -= PACKET as f64;
-            reading.sent_bits += PACKET;
-            reading.repeated_bits += if again { PACKET } else { 0 };
-            enqueue(
-                &mut queue,
-                &mut queue_bits,
-                link.queue_s * rate,
-                Packet {
-                    number,
-                    transmission,
-                    sent: t,
-                    of_others: false,
-                },
-            );
+            self.transmission += 1;
+            self.outstanding.insert(number, self.transmission);
+            self.on_their_way.insert(self.transmission, number);
+            self.credit -= PACKET as f64;
+            self.reading.sent_bits += PACKET;
+            self.reading.repeated_bits += if again { PACKET } else { 0 };
+            let transmission = self.transmission;
+            self.enqueue(t, Some((number, transmission)));
         }
-        let held = credit < 0.0 && (!repairs.is_empty() || offered >= PACKET as f64);
-        others += (link.others)(t) * STEP_S;
-        while others >= PACKET as f64 {
-            others -= PACKET as f64;
-            enqueue(
-                &mut queue,
-                &mut queue_bits,
-                link.queue_s * rate,
-                Packet {
-                    number: 0,
-                    transmission: 0,
-                    sent: t,
-                    of_others: true,
-                },
-            );
+        let held = self.credit < 0.0 && self.has_packets();
+        self.reading.backlogged |= held || self.link.waits;
+        self.others += (self.link.others)(t) * STEP_S;
+        while self.others >= PACKET as f64 {
+            self.others -= PACKET as f64;
+            self.enqueue(t, None);
         }
-        // What the link carries.
-        served += rate * STEP_S;
-        while served >= PACKET as f64
-            && let Some(packet) = queue.pop_front()
+    }
+
+    /// Puts a packet of the sender's or of others into the queue, if that has room.
+    fn enqueue(&mut self, t: f64, of_sender: Option<(u64, u64)>) {
+        let most = self.link.queue_s * (self.link.rate)(t);
+        if self.queue_bits + PACKET as f64 <= most.max(20.0 * PACKET as f64) {
+            self.queue_bits += PACKET as f64;
+            self.queue.push_back(Packet { of_sender, sent: t });
+        }
+    }
+
+    /// What the link carries.
+    fn carry(&mut self, t: f64) {
+        let link = self.link;
+        self.served += (link.rate)(t) * STEP_S;
+        while self.served >= PACKET as f64
+            && let Some(packet) = self.queue.pop_front()
         {
-            served -= PACKET as f64;
-            queue_bits -= PACKET as f64;
-            if packet.of_others || random.part() < (link.loss)(t) {
+            self.served -= PACKET as f64;
+            self.queue_bits -= PACKET as f64;
+            if packet.of_sender.is_none() || self.random.part() < (link.loss)(t) {
                 continue;
             }
-            let jitter = link.jitter_s * 2.0 * random.part();
-            arriving.push((t + (link.there)(t) + jitter, packet));
+            let jitter = link.jitter_s * 2.0 * self.random.part();
+            self.arriving.push((t + (link.there)(t) + jitter, packet));
         }
-        if queue.is_empty() {
+        if self.queue.is_empty() {
             // What was not used is gone.
-            served = served.min(PACKET as f64);
+            self.served = self.served.min(PACKET as f64);
         }
-        // What arrives, and is acknowledged.
-        for (at, packet) in due(&mut arriving, t) {
-            let back = match link.bunch_s > 0.0 {
-                true => (at / link.bunch_s).ceil() * link.bunch_s,
+    }
+
+    /// What arrives, and is acknowledged.
+    fn acknowledge(&mut self, t: f64, queue_s: f64) {
+        for (at, packet) in due(&mut self.arriving, t) {
+            let bunch_s = self.link.bunch_s;
+            let left = match bunch_s > 0.0 {
+                true => (at / bunch_s).ceil() * bunch_s,
                 false => at,
             };
-            acks.push((back + (link.back)(t), packet));
+            // None overtakes another in the queue.
+            self.last_ack = self.last_ack.max(left + queue_s);
+            self.acks
+                .push((self.last_ack + (self.link.back)(t), packet));
         }
-        let mut delivered = 0.0;
-        for (at, packet) in due(&mut acks, t) {
-            highest = highest.max(packet.transmission);
+        self.delivered = 0.0;
+        for (at, packet) in due(&mut self.acks, t) {
+            let Some((number, transmission)) = packet.of_sender else {
+                continue;
+            };
+            self.highest = self.highest.max(transmission);
             let sample = at - packet.sent;
-            srtt = if srtt == 0.0 {
+            self.srtt = if self.srtt == 0.0 {
                 sample
             } else {
-                srtt + (sample - srtt) / 8.0
+                self.srtt + (sample - self.srtt) / 8.0
             };
-            fresh = true;
-            if let Some(last) = outstanding.remove(&packet.number) {
-                if on_their_way.remove(&last).is_none() {
-                    repairs.retain(|number| *number != packet.number);
+            self.fresh = true;
+            if let Some(last) = self.outstanding.remove(&number) {
+                if self.on_their_way.remove(&last).is_none() {
+                    self.repairs.retain(|repair| *repair != number);
                 }
-                delivered += PACKET as f64;
-                reading.delivered_bits += PACKET;
+                self.delivered += PACKET as f64;
+                self.reading.delivered_bits += PACKET;
             }
         }
-        // What was sent before others that have arrived counts as lost.
-        let reordering = 3 + (allowed * link.jitter_s * 2.0 / PACKET as f64) as u64;
-        while let Some((&first, &number)) = on_their_way.first_key_value()
-            && first + reordering <= highest
-        {
-            on_their_way.remove(&first);
-            repairs.push_back(number);
-        }
-        reading.in_flight_bits = on_their_way.len() as u64 * PACKET;
-        reading.lost_bits = repairs.len() as u64 * PACKET;
-        reading.backlogged |= held || link.waits;
-        if ms % reading_each_ms == 0 {
-            reading.allowed_bps = estimator.rate_bps(now);
-            reading.way_back = link
-                .told_back
-                .as_ref()
-                .map(|queue| way_back(link, queue, t));
-            reading.rtt = fresh.then(|| Duration::from_secs_f64(srtt));
-            estimator.read(now, reading);
-            credit = credit.min(4.0 * PACKET as f64 - estimator.drain_bits() as f64);
-            fresh = false;
-            reading.backlogged = false;
-        }
-        if (ms + 1) % 1_000 == 0 {
-            course.reasons.push(estimator.reason());
-        }
-        let capacity = estimator.capacity_bps().map(|bps| bps as f64);
-        let could = (rate - (link.others)(t)).max(0.0) * STEP_S;
-        course
-            .steps
-            .push((could, delivered, queue_bits / rate, capacity));
     }
-    course
+
+    /// The estimator takes a reading.
+    fn read(&mut self, now: Instant) {
+        self.reading.allowed_bps = self.estimator.rate_bps(now);
+        self.reading.rtt = self.fresh.then(|| Duration::from_secs_f64(self.srtt));
+        self.estimator.read(now, self.reading);
+        let most = 4.0 * PACKET as f64 - self.estimator.drain_bits() as f64;
+        self.credit = self.credit.min(most);
+        self.fresh = false;
+        self.reading.backlogged = false;
+    }
+
+    fn note(&mut self, t: f64, ms: u64) {
+        if (ms + 1).is_multiple_of(1_000) {
+            self.course.reasons.push(self.estimator.reason());
+        }
+        let capacity = self.estimator.capacity_bps().map(|bps| bps as f64);
+        let could = ((self.link.rate)(t) - (self.link.others)(t)).max(0.0) * STEP_S;
+        let step = (could, self.delivered, self.queue_s(t), capacity);
+        self.course.steps.push(step);
+    }
+}
+
+/// Beacons in both directions; by the end that sends them.
+#[derive(Default)]
+struct Exchanged {
+    /// When each arrives, how late, and what it tells of those of the other end, s.
+    on_their_way: [VecDeque<(f64, f64, f64)>; 2],
+    /// When the last one left, and how far apart they are, s.
+    sent: [f64; 2],
+    each: [f64; 2],
+    /// By the end that hears them: how late the last ones were, and what they told, s.
+    late: [VecDeque<f64>; 2],
+    told: [Option<f64>; 2],
+}
+
+impl Exchanged {
+    /// A millisecond passes at `t` for what `end` sends, while so much is allowed.
+    fn go_on(&mut self, end: usize, t: f64, way: &Way, allowed: f64) {
+        let each = beacons_apart(allowed);
+        self.each[end] = each;
+        if t >= self.sent[end] + each {
+            self.sent[end] = t;
+            let late = way.queue_s(t) + beacon_noise(way.link, t);
+            let tells = stepped(self.late[end].back().copied().unwrap_or_default());
+            self.on_their_way[end].push_back((t + late + (way.link.there)(t), late, tells));
+        }
+        while let Some((at, late, tells)) = self.on_their_way[end].front().copied()
+            && at <= t
+        {
+            self.on_their_way[end].pop_front();
+            let other = 1 - end;
+            self.late[other].push_back(late);
+            if self.late[other].len() > 3 {
+                self.late[other].pop_front();
+            }
+            self.told[other] = Some(tells);
+        }
+    }
+
+    /// What an end knows of the way back to it, and of that to the other end.
+    fn heard(&self, end: usize) -> (Option<Duration>, Option<WayThere>) {
+        let back = self.late[end].iter().copied().reduce(f64::max);
+        let there = self.told[end].map(|late| WayThere {
+            late: Duration::from_secs_f64(late),
+            each: Duration::from_secs_f64(self.each[0] + self.each[1]),
+        });
+        (back.map(Duration::from_secs_f64), there)
+    }
+}
+
+/// How far apart a sender's beacons are while so much is allowed, s.
+fn beacons_apart(allowed: f64) -> f64 {
+    (BEACON_BITS * BEACON_PART / allowed).clamp(BEACON_S, RAREST_BEACON_S)
+}
+
+/// What keeps a beacon on its way by itself, s.
+fn beacon_noise(link: &Link, t: f64) -> f64 {
+    let noise = (t * 977.0).fract();
+    0.003 * noise + link.beacon_noise_s * (noise * 31.0).fract().powi(3)
+}
+
+/// How late, s, as beacons carry it: in steps of a seventh.
+fn stepped(late: f64) -> f64 {
+    let steps = ((late * 1e3).max(0.5).ln() / 1.14_f64.ln()).round();
+    1.14_f64.powf(steps) / 1e3
+}
+
+/// How late the sender's beacons are, and the peer's that tell it.
+#[derive(Default)]
+struct Beacons {
+    /// When each arrives, and how late, s.
+    there: VecDeque<(f64, f64)>,
+    /// When each of the peer's arrives, and what it tells, s.
+    back: VecDeque<(f64, f64)>,
+    /// What the peer knows, s.
+    known: f64,
+    told: Option<WayThere>,
+    /// When the sender's last one left, and the peer's, s.
+    sent: f64,
+    sent_back: f64,
+}
+
+impl Beacons {
+    /// A millisecond passes at `t`, with the queue as it is, while so much is allowed.
+    fn go_on(&mut self, link: &Link, t: f64, (queue_s, allowed): (f64, f64)) {
+        let Some(tells) = &link.tells_there else {
+            return;
+        };
+        let each = beacons_apart(allowed);
+        if t >= self.sent + each {
+            self.sent = t;
+            let late = queue_s + beacon_noise(link, t);
+            self.there.push_back((t + late + (link.there)(t), late));
+        }
+        while let Some(late) = come(&mut self.there, t) {
+            self.known = stepped(tells(t, late));
+        }
+        if t >= self.sent_back + BEACON_S {
+            self.sent_back = t;
+            self.back.push_back((t + (link.back)(t), self.known));
+        }
+        while let Some(late) = come(&mut self.back, t) {
+            self.told = Some(WayThere {
+                late: Duration::from_secs_f64(late),
+                each: Duration::from_secs_f64(each + BEACON_S),
+            });
+        }
+    }
+}
+
+/// What the next beacon tells, if it has come at `t`.
+fn come(beacons: &mut VecDeque<(f64, f64)>, t: f64) -> Option<f64> {
+    let (at, _) = beacons.front()?;
+    if *at > t {
+        return None;
+    }
+    beacons.pop_front().map(|(_, late)| late)
 }
 
 /// What the last beacons that have come at `t` tell, at the most.
@@ -312,11 +554,4 @@ fn due(waiting: &mut Vec<(f64, Packet)>, t: f64) -> Vec<(f64, Packet)> {
     let mut due: Vec<_> = waiting.extract_if(.., |(at, _)| *at <= t).collect();
     due.sort_by(|a, b| a.0.total_cmp(&b.0));
     due
-}
-
-fn enqueue(queue: &mut VecDeque<Packet>, bits: &mut f64, most: f64, packet: Packet) {
-    if *bits + PACKET as f64 <= most.max(20.0 * PACKET as f64) {
-        *bits += PACKET as f64;
-        queue.push_back(packet);
-    }
 }

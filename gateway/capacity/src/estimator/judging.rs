@@ -1,0 +1,126 @@
+//! What a probe has shown.
+
+use std::time::{Duration, Instant};
+
+use super::Estimator;
+use crate::Reason;
+use crate::history::{DELIVERED_BITS, OTHER_BITS, REPEATED_BITS, SENT_BITS};
+use crate::probe::Probe;
+use crate::view::View;
+
+/// What a probe must bring of what it sends above the estimate.
+const FOUND: f64 = 0.6;
+/// What is really sent of what is allowed, at least: the link scheduler leaves
+/// a part of it, and a sender that stops now and then does.
+const UTILISATION: f64 = 0.95;
+/// What is missing of a probe can be counted if as many bunches of arrivals fit
+/// into it, at least.
+const BUNCHES_PER_PROBE: u32 = 2;
+/// Over less than this, what beacons tell says nothing of how fast the way back grows.
+const LEAST_SPAN: Duration = Duration::from_millis(300);
+/// A probe that sent less than this part of what it was to says nothing.
+const SENT: f64 = 0.5;
+
+impl Estimator {
+    /// What a probe has shown.
+    pub(super) fn answer(&mut self, now: Instant, view: &View, probe: Probe) {
+        let sent = self.history.rate(SENT_BITS, probe.began, probe.ends)
+            + self.history.rate(OTHER_BITS, probe.began, probe.ends);
+        if sent < probe.capacity * UTILISATION * (1.0 + SENT * probe.gain) {
+            self.probing.inconclusive(now);
+            return;
+        }
+        let wanted = probe.capacity + FOUND * (sent - probe.capacity);
+        let told = view.told.filter(|_| probe.told);
+        let queue = told.map_or(view.queue, |told| self.history.mean_told(now, told));
+        let risen = queue.saturating_sub(probe.queue);
+        // What is lost at present without a queue is lost by the link.
+        let loss = match risen < view.noticed / 4 {
+            true => self.loss.max(self.recent_loss(now).unwrap_or_default()),
+            false => self.loss,
+        };
+        let length = probe.ends - probe.began;
+        let first = probe.began + view.base + length;
+        let best = self.best_arrivals(first, probe.answered, length) / (1.0 - loss) + view.other;
+        let arrived = match (view.steady, told) {
+            (true, _) => best.max(self.counted_arrivals(now, probe, view, sent, loss)),
+            // What has not arrived in time stands in the queue. Beacons tell that of some
+            // moments and with noise, so arrivals must not speak against it.
+            (false, Some(_)) => {
+                let queued = sent / (1.0 + risen.div_duration_f64(length));
+                let most = best * self.stretched_by(first, probe.answered);
+                (queued - self.overflown(now, probe, view)).min(most)
+            }
+            (false, None) => best,
+        };
+        if arrived >= wanted && risen < view.noticed / 2 {
+            let capacity = self.capacity.unwrap_or(0.0);
+            self.estimate(capacity.max(arrived.min(sent)), Reason::Probe);
+            self.probing.found(now);
+        } else {
+            self.reason = Reason::Limit;
+            let more = arrived / probe.capacity - 1.0;
+            self.probing.found_less(now, view.base, more);
+            if view.latest > view.base + probe.queue + view.noticed / 4 {
+                self.before = probe.capacity;
+                self.begin_drain(now, view);
+            }
+        }
+    }
+
+    /// What a queue had no room for since a probe began, bit/s of the probe.
+    fn overflown(&self, now: Instant, probe: Probe, view: &View) -> f64 {
+        let since = probe.began + view.base;
+        let span = now.saturating_duration_since(since);
+        let repeated = self.history.rate(REPEATED_BITS, since, now);
+        let expected = self.loss * self.history.rate(SENT_BITS, since, now);
+        let length = probe.ends - probe.began;
+        (repeated - expected).max(0.0) * span.div_duration_f64(length)
+    }
+
+    /// How fast a probe arrived by what is missing of all that was sent from its
+    /// beginning on, bit/s. Zero where arrivals come in bunches too long for that.
+    fn counted_arrivals(
+        &self,
+        now: Instant,
+        probe: Probe,
+        view: &View,
+        sent: f64,
+        loss: f64,
+    ) -> f64 {
+        let length = probe.ends - probe.began;
+        let way = view.base + probe.queue;
+        let Some(from) = self.history.reading_at(probe.began + way) else {
+            return 0.0;
+        };
+        if self.history.longest_gap(from) > length / BUNCHES_PER_PROBE {
+            return 0.0;
+        }
+        let shift = |at: Instant| at.checked_sub(way).unwrap_or(at);
+        let was_sent = self.history.total_at(SENT_BITS, shift(now))
+            - self.history.total_at(SENT_BITS, shift(from));
+        let has_come = self.history.total_at(DELIVERED_BITS, now)
+            - self.history.total_at(DELIVERED_BITS, from);
+        let missing = was_sent - has_come / (1.0 - loss);
+        sent - missing / length.as_secs_f64()
+    }
+
+    /// How much slower arrivals are told of, where the queue on the way back has grown.
+    fn stretched_by(&self, from: Instant, to: Instant) -> f64 {
+        let grown = self.history.way_back_grown(from);
+        1.0 + grown.div_duration_f64((to - from).max(LEAST_SPAN))
+    }
+
+    /// The fastest arrivals, bit/s: over `length`, and that ends between two times.
+    fn best_arrivals(&self, first: Instant, last: Instant, length: Duration) -> f64 {
+        let mut best = 0.0_f64;
+        let mut end = first;
+        while end <= last {
+            if let Some((arrivals, _)) = self.history.arrivals(end, length) {
+                best = best.max(arrivals);
+            }
+            end += Duration::from_millis(10);
+        }
+        best
+    }
+}

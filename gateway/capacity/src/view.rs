@@ -1,0 +1,67 @@
+//! What the readings of the last window show.
+
+use std::time::Duration;
+
+use crate::{Reading, WayThere};
+
+/// A queue is noticed from this part of the base round trip (1/n) on, within
+/// bounds; from half of it, it is one; less is the sender's own bursts.
+const NOTICED_PART: u32 = 16;
+const LEAST_NOTICED: Duration = Duration::from_millis(12);
+const MOST_NOTICED: Duration = Duration::from_millis(30);
+/// Beside a queue of others or of the way back, so many times as much: it is
+/// known of another moment.
+pub(crate) const NOTICED_BESIDE: u32 = 2;
+/// Where the peer tells of this direction's: what keeps single beacons is in it.
+pub(crate) const NOTICED_TOLD: f64 = 1.5;
+
+/// What may be on its way beyond the link's own product while a queue is
+/// drained.
+const SLACK: Duration = Duration::from_millis(5);
+
+/// No estimate is below this, bit/s: less cannot carry what measures it.
+pub(crate) const LEAST_CAPACITY: f64 = 8_000.0;
+
+/// What the last window shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub base: Duration,
+    pub window: Duration,
+    /// How fast else is sent, bit/s.
+    pub other: f64,
+    /// What the link carries, if it carries as much as it can, bit/s.
+    pub carried: f64,
+    /// The same by what arrived alone, bit/s.
+    pub arrived: f64,
+    /// Whether as much was sent as was allowed when that was sent which arrives
+    /// in the window.
+    pub backlogged: bool,
+    /// No queue on the way back changes when arrivals are told.
+    pub steady: bool,
+    /// Otherwise, what the peer tells of the queue in this direction.
+    pub told: Option<WayThere>,
+    /// How long the queue on the way back holds up what comes from there.
+    pub way_back: Duration,
+    /// From when on a queue is noticed.
+    pub noticed: Duration,
+    /// The last round trip.
+    pub latest: Duration,
+    /// By how much the least in the window is above the base.
+    pub queue: Duration,
+}
+
+/// From when on a queue is noticed.
+pub(crate) fn noticed(base: Duration) -> Duration {
+    (base / NOTICED_PART).clamp(LEAST_NOTICED, MOST_NOTICED)
+}
+
+/// What is on its way beyond what the link itself holds, bits.
+pub(crate) fn excess(capacity: Option<f64>, view: &View, reading: &Reading) -> f64 {
+    let Some(capacity) = capacity else {
+        return 0.0;
+    };
+    let of_data = (capacity - view.other).max(LEAST_CAPACITY);
+    let way_back = view.told.map_or(Duration::ZERO, |_| view.way_back);
+    let held = of_data * (view.base + way_back + SLACK).as_secs_f64() + 4.0 * 12_000.0;
+    (reading.in_flight_bits as f64 - held).max(0.0)
+}
