@@ -1,6 +1,7 @@
 //! What the node offers to every convergence layer.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -48,6 +49,14 @@ pub trait Node: Send + Sync + 'static {
     /// session: so that it may tell from the number alone what the session
     /// belongs to.
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId;
+
+    /// Whether the node takes bundles from the session and offers it any, and
+    /// the number by which all other calls name it from then on. Until then
+    /// nothing that the peer sends is read. `cx` is woken when there is more
+    /// to say. Asked first when the session is up.
+    fn poll_in_use(&self, id: SessionId, _cx: &mut Context<'_>) -> Poll<SessionId> {
+        Poll::Ready(id)
+    }
 
     /// The session can take one more bundle: its transport holds less than
     /// about one bundle of unsent bytes.

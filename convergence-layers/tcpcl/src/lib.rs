@@ -14,5 +14,5 @@ pub mod wire;
 pub use exercise::exercise;
 pub use net::{
     Dialer, DialerConfig, DialerStatus, LaneStatus, Listener, ListenerConfig, SessionDefaults,
-    SharedPartials, SlotStatus, SocketOptions,
+    SharedPartials, SlotStatus, SocketOptions, listen,
 };

@@ -31,7 +31,7 @@ mod store;
 pub mod wire;
 
 pub use agent::{
-    Agent, Amount, BundleId, BundleInfo, ClassFigures, Common, Config, CustodyFigures,
+    Agent, AgentState, Amount, BundleId, BundleInfo, ClassFigures, Common, Config, CustodyFigures,
     CustodyTimer, Decoded, Decoder, DeleteReason, Delivery, DuplicateLimits, Event, Forgery,
     Limits, NeighbourFigures, NeighbourId, Note, Offer, Passed, Quota, Reject, Relaying,
     ReportRequest, Route, Routes, Send, SendError, Sharding, destination_of,

@@ -113,6 +113,10 @@ pub trait Store: Send {
     /// Does what is due at `now`.
     fn handle_timeout(&mut self, now: Instant);
 
+    /// A payload that a later process may not find in the store, since it is
+    /// in memory alone, for the time being or altogether.
+    fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>>;
+
     /// Writes what is to be written behind, since the node ends.
     fn flush(&mut self);
 
@@ -180,6 +184,10 @@ impl Store for MemoryStore {
     }
 
     fn handle_timeout(&mut self, _now: Instant) {}
+
+    fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>> {
+        self.payloads.get(&id).cloned()
+    }
 
     fn flush(&mut self) {}
 

@@ -4,7 +4,9 @@
 //! once.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -58,6 +60,14 @@ pub enum ServiceError {
 pub struct Handle {
     calls: mpsc::Sender<Call>,
     limits: Limits,
+    worker: Arc<Shared>,
+}
+
+/// What is common to the handles and the thread.
+#[derive(Default)]
+struct Shared {
+    is_closed: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl std::fmt::Debug for Handle {
@@ -121,6 +131,19 @@ impl Handle {
         }
     }
 
+    /// Ends the thread and closes the store, once what it is at is done: another
+    /// process may open it. Calls fail from then on. Blocks.
+    pub fn close(&self) {
+        self.worker.is_closed.store(true, Ordering::Release);
+        // It looks whenever it has worked.
+        self.tell(|_, _| Ok(()));
+        let thread = self.worker.thread.lock().unwrap().take();
+        if let Some(thread) = thread {
+            // A panic has ended the process.
+            let _ = thread.join();
+        }
+    }
+
     /// Bounds and times.
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -158,10 +181,18 @@ pub fn start(
         carrier,
         orders,
     };
-    std::thread::Builder::new()
+    let shared = Arc::new(Shared::default());
+    let closing = shared.clone();
+    let thread = std::thread::Builder::new()
         .name("deferred".to_owned())
-        .spawn(move || worker.run(waiting))?;
-    Ok((Handle { calls, limits }, ordered))
+        .spawn(move || worker.run(waiting, &closing.is_closed))?;
+    *shared.thread.lock().unwrap() = Some(thread);
+    let handle = Handle {
+        calls,
+        limits,
+        worker: shared,
+    };
+    Ok((handle, ordered))
 }
 
 /// Time that only runs on: the wall clock's at the start, or, where that has
@@ -204,7 +235,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, mut calls: mpsc::Receiver<Call>) {
+    fn run(mut self, mut calls: mpsc::Receiver<Call>, is_closed: &AtomicBool) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build();
@@ -225,6 +256,9 @@ impl Worker {
                 return;
             }
             self.work(&mut batch);
+            if is_closed.load(Ordering::Acquire) {
+                return;
+            }
         }
     }
 

@@ -1,21 +1,26 @@
 //! The running edge.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, RwLock};
 
 use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::classify::Classifier;
 use crate::config::{DialConfig, EdgeConfig, ListenerConfig};
 use crate::credentials::{UserError, Users};
-use crate::dial::Dialler;
+use crate::dial::{Dialler, resume_inbound};
 use crate::direct::DirectOutlet;
 use crate::listen::{Admitted, Clients, Entrance, Listener, Ways};
-use crate::stream::Outlet;
+use crate::relay::{HeldRelay, Relayed, Relays};
+use crate::stream::{Conduit, Outlet};
 use crate::switch::Switch;
 use crate::throttle::Throttle;
 
@@ -55,6 +60,10 @@ pub struct Edge {
     switch: Arc<RwLock<Switch>>,
     /// Wrong passwords at all listeners.
     failures: Arc<Mutex<Throttle>>,
+    relays: Arc<Relays>,
+    paused: watch::Sender<bool>,
+    /// The listening sockets, by the listeners' names.
+    sockets: Vec<(String, OwnedFd)>,
 }
 
 /// Another configuration, ready to be gone by.
@@ -85,16 +94,33 @@ impl Edge {
         classifier: Classifier,
         outlet: Arc<dyn Outlet>,
     ) -> Result<Edge, EdgeError> {
+        Edge::start_on(config, classifier, outlet, HashMap::new())
+    }
+
+    /// As [`Edge::start`], with the sockets of listeners, by their names, that
+    /// are bound already.
+    ///
+    /// # Errors
+    /// As [`Edge::start`].
+    pub fn start_on(
+        config: &EdgeConfig,
+        classifier: Classifier,
+        outlet: Arc<dyn Outlet>,
+        mut bound: HashMap<String, std::net::TcpListener>,
+    ) -> Result<Edge, EdgeError> {
         let dialler = Arc::new(Dialler::new(config.dial.clone()));
         let switch = Arc::<RwLock<Switch>>::default();
         let ways = Ways {
             peer: outlet,
             direct: Arc::new(DirectOutlet::new(dialler.clone())),
             switch: switch.clone(),
+            relays: Arc::default(),
         };
+        let relays = ways.relays.clone();
         let classifier = Arc::new(classifier);
         let failures = Arc::<Mutex<Throttle>>::default();
         let mut listeners = Vec::new();
+        let mut sockets = Vec::new();
         let mut addresses: Vec<(String, SocketAddr)> = Vec::new();
         for listener in &config.listener {
             let name = listener.name.clone();
@@ -102,14 +128,16 @@ impl Edge {
                 return Err(EdgeError::Name(name));
             }
             let admitted = admitted(config, listener, &failures)?;
-            let bound =
-                Listener::bind(listener.clone(), admitted, ways.clone(), classifier.clone())
-                    .and_then(|bound| Ok((bound.local_addr()?, bound)));
-            let (address, bound) = bound.map_err(|source| EdgeError::Listen {
+            let (config, ways) = (listener.clone(), ways.clone());
+            let there = bound.remove(&name);
+            let bound = Listener::bind(config, admitted, ways, classifier.clone(), there)
+                .and_then(|bound| Ok((bound.local_addr()?, bound.socket()?, bound)));
+            let (address, socket, bound) = bound.map_err(|source| EdgeError::Listen {
                 listener: name.clone(),
                 address: listener.address,
                 source,
             })?;
+            sockets.push((name.clone(), socket));
             addresses.push((name, address));
             listeners.push(bound);
         }
@@ -121,9 +149,13 @@ impl Edge {
             addresses,
             switch,
             failures,
+            relays,
+            paused: watch::Sender::new(false),
+            sockets,
         };
         for listener in listeners {
-            tokio::spawn(listener.serve(edge.stop.clone(), edge.connections.clone()));
+            let (stop, paused) = (edge.stop.clone(), edge.paused.subscribe());
+            tokio::spawn(listener.serve(stop, paused, edge.connections.clone()));
         }
         Ok(edge)
     }
@@ -179,6 +211,57 @@ impl Edge {
     /// live on.
     pub fn set_switch(&self, switch: Switch) {
         *self.switch.write().unwrap() = switch;
+    }
+
+    /// The relays of this edge.
+    pub fn relays(&self) -> &Arc<Relays> {
+        &self.relays
+    }
+
+    /// The listening sockets, by the listeners' names.
+    pub fn sockets(&self) -> &[(String, OwnedFd)] {
+        &self.sockets
+    }
+
+    /// Leaves new connections to wait in the kernel, or accepts them again.
+    pub fn pause(&self, paused: bool) {
+        self.paused.send_replace(paused);
+    }
+
+    /// Goes on with a connection that another process, or this one, has
+    /// relayed so far. One whose listener is no more there is reset.
+    pub fn resume(&self, held: HeldRelay, conduit: Box<dyn Conduit>) {
+        match held.state.relayed.clone() {
+            Relayed::Client {
+                listener,
+                client,
+                target,
+            } => {
+                let mut entrances = self.entrances.iter();
+                if let Some(entrance) = entrances.find(|e| e.name() == listener) {
+                    let entrance = entrance.clone();
+                    self.connections.spawn(async move {
+                        entrance.resume(client, &target, held, conduit).await;
+                    });
+                }
+            }
+            Relayed::Origin { peer, target } => {
+                let relays = self.relays.clone();
+                tokio::spawn(async move {
+                    // Its end is in the log.
+                    let _ = resume_inbound(held, peer, &target, conduit, &relays).await;
+                });
+            }
+            Relayed::Process => {
+                let relays = self.relays.clone();
+                tokio::spawn(async move {
+                    let HeldRelay { state, socket } = held;
+                    if let Ok(socket) = TcpStream::from_std(socket) {
+                        relays.resume(socket, conduit, state).await;
+                    }
+                });
+            }
+        }
     }
 
     /// Stops accepting and waits until the last open connection has ended.

@@ -57,6 +57,25 @@ impl ReadAhead {
         tell("neighbours out of reach", ages.len());
     }
 
+    /// What is withheld of each stream, to be handed over; the pace of reading
+    /// begins anew.
+    pub fn into_withheld(self) -> BTreeMap<StreamKey, VecDeque<BundleId>> {
+        let ReadAhead {
+            withheld,
+            at: _,
+            ages: _,
+        } = self;
+        withheld
+    }
+
+    /// With what was handed over.
+    pub fn of_withheld(withheld: BTreeMap<StreamKey, VecDeque<BundleId>>) -> ReadAhead {
+        ReadAhead {
+            withheld,
+            ..ReadAhead::default()
+        }
+    }
+
     /// When [`Engine::read_ahead`] is due.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.at

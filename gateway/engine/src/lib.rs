@@ -18,6 +18,7 @@ mod config;
 mod control;
 mod engine;
 mod footprint;
+mod handover;
 mod hop;
 mod ingress;
 mod leaves;
@@ -40,6 +41,7 @@ mod ways;
 
 pub use config::{EngineConfig, HopConfig, PlanLine, RouteEntry, window_bytes};
 pub use engine::{Action, Engine, EngineError};
+pub use handover::{NodeState, TakeOverError};
 pub use hop::{HopId, HopTraffic};
 pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, SILENCE, Sign, Source};
 pub use links::LinkSnapshot;

@@ -6,7 +6,7 @@
 //! [`Peers::open`] changes is looked at a moment later. A call costs what the
 //! peer's own streams ask for, and looks at no other peer.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
@@ -114,6 +114,12 @@ impl Peers {
         tell("neighbours with changed streams", changed.len());
         tell("streams ended ahead", ended.len());
         tell("streams unwanted ahead", unwanted.len());
+    }
+
+    /// The streams with each node, to be handed over.
+    pub fn into_streams(self) -> BTreeMap<u64, Peer> {
+        let known = self.known.into_iter();
+        known.map(|(peer, known)| (peer, known.streams)).collect()
     }
 
     /// Sets the class of streams whose own is not configured here.

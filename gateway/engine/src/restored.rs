@@ -7,8 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use underpass_bundle::wire::{Eid, ipn_parts};
 use underpass_bundle::{BundleId, Note};
+use underpass_handover::{HandoverError, ensure};
 use underpass_streams::{FormerLimit, Peer, StreamId};
 use underpass_work::each;
 
@@ -66,6 +68,23 @@ impl Withheld {
     }
 }
 
+/// [`RestoredStreams`], to be handed over.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RestoredState {
+    withheld: Vec<WithheldState>,
+    asked: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WithheldState {
+    peer: u64,
+    run: u64,
+    stream: u64,
+    receiver: u64,
+    bundles: Vec<(u64, u64)>,
+    below: Option<u64>,
+}
+
 /// What is withheld of former runs.
 #[derive(Debug, Default)]
 pub(crate) struct RestoredStreams {
@@ -87,6 +106,52 @@ impl RestoredStreams {
         tell("restored bundles of streams", bundles.sum());
         tell("places of restored bundles", places.len());
         tell("peers asked", asked.len());
+    }
+
+    pub fn hand_over(self) -> RestoredState {
+        let withheld = self.withheld.into_iter().map(|((peer, run, id), of)| {
+            let bundles = of.bundles.into_iter();
+            WithheldState {
+                peer,
+                run,
+                stream: id.0,
+                receiver: of.receiver,
+                bundles: bundles.map(|(end, bundle)| (end, bundle.0)).collect(),
+                below: of.below,
+            }
+        });
+        RestoredState {
+            withheld: withheld.collect(),
+            asked: self.asked.into_iter().collect(),
+        }
+    }
+
+    /// Takes over what was handed over, where nothing is yet; `has` tells
+    /// whether a bundle is there.
+    pub fn take_over(
+        &mut self,
+        state: RestoredState,
+        has: impl Fn(BundleId) -> bool,
+    ) -> Result<(), HandoverError> {
+        for state in state.withheld {
+            let key = (state.peer, state.run, StreamId(state.stream));
+            let mut withheld = Withheld {
+                receiver: state.receiver,
+                ..Withheld::default()
+            };
+            for (end, bundle) in state.bundles {
+                let bundle = BundleId(bundle);
+                let known = self.places.insert(bundle, (key, end)).is_some();
+                ensure(has(bundle) && !known, "a withheld bundle is missing")?;
+                withheld.bundles.insert((end, bundle));
+            }
+            if let Some(below) = state.below {
+                withheld.raise(below);
+            }
+            self.withheld.insert(key, withheld);
+        }
+        self.asked = state.asked.into_iter().collect();
+        Ok(())
     }
 
     fn of_peer(&self, peer: u64) -> Vec<FormerStream> {

@@ -223,7 +223,7 @@ impl Engine {
     }
 
     /// Windows and buffers of streams whose way is by `hop`.
-    fn stream_config(&self, hop: &HopConfig) -> underpass_streams::Config {
+    pub(crate) fn stream_config(&self, hop: &HopConfig) -> underpass_streams::Config {
         let window = self
             .config
             .window_bytes

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -9,6 +10,12 @@ use underpass_pki::Authority;
 
 /// The command that a node starts itself.
 pub const HELPER: &str = "privileged-helper";
+
+/// Another command that it starts itself.
+pub const LAUNCHER: &str = "program-launcher";
+
+/// How it starts the program that is to take its place.
+pub const TAKE_OVER: &str = "--take-over";
 
 /// A DTN gateway for satellite terminals on the move.
 #[derive(Debug, Parser)]
@@ -27,6 +34,9 @@ pub enum Command {
         /// The node's configuration.
         #[arg(long, default_value = "/etc/underpass/node.toml")]
         config: PathBuf,
+        /// Go on for the node at the other end of standard input.
+        #[arg(long, hide = true)]
+        take_over: bool,
     },
     /// Read and validate a configuration, and say what this machine lacks for it.
     CheckConfig {
@@ -49,11 +59,26 @@ pub enum Command {
         #[arg(long, default_value = "/run/underpass/api.sock")]
         socket: PathBuf,
     },
+    /// Have the program that is installed now go on for a running node.
+    Upgrade {
+        /// The node's local API.
+        #[arg(long, default_value = "/run/underpass/api.sock")]
+        socket: PathBuf,
+    },
     /// Switch on or off what a running node takes in; open streams live on.
     Switch(SwitchCommand),
     /// What `underpass run` starts for what needs more rights than it keeps.
     #[command(name = HELPER, hide = true)]
     Helper,
+    /// What `underpass run` starts to have the next program started.
+    #[command(name = LAUNCHER, hide = true)]
+    Launcher {
+        /// The program.
+        program: PathBuf,
+        /// What it is started with.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Read a password from standard input, and print its hash for the configuration.
     HashPassword,
     /// Make and manage the nodes' certificates.

@@ -63,13 +63,36 @@ impl Interceptor {
             families,
             hops: beyond_hops(config, &numbers),
         })?;
+        Interceptor::with(rules, switch, families).map(Some)
+    }
+
+    /// Goes on with rules that another process of this node has had installed.
+    ///
+    /// # Errors
+    /// When nft fails.
+    pub fn go_on(
+        config: &Config,
+        rules: Arc<Helper>,
+        (switch, families): (Switch, Families),
+    ) -> Result<Arc<Interceptor>, HelperError> {
+        let numbers = config.hop_names().zip(0..);
+        let hops = beyond_hops(config, &numbers.collect());
+        rules.set_hops(switch.clone(), families, hops)?;
+        Interceptor::with(rules, switch, families)
+    }
+
+    fn with(
+        rules: Arc<Helper>,
+        switch: Switch,
+        families: Families,
+    ) -> Result<Arc<Interceptor>, HelperError> {
         let plain = Mutex::new(rules.count()?);
-        Ok(Some(Arc::new(Interceptor {
+        Ok(Arc::new(Interceptor {
             rules,
             in_force: AtomicBool::new(true),
             state: Mutex::new(State { switch, families }),
             plain,
-        })))
+        }))
     }
 
     /// What is switched off at present.

@@ -28,6 +28,7 @@ mod simulation;
 mod state_files;
 mod status;
 mod switch;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -56,8 +57,11 @@ fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
     match cli.command {
-        Command::Run { config } => Ok(run::run(&config)?),
+        Command::Run { config, take_over } => Ok(run::run(&config, take_over)?),
         Command::Helper => Ok(privileged::serve()?),
+        Command::Launcher { program, arguments } => {
+            Ok(upgrade::launcher::serve(&program, &arguments)?)
+        }
         Command::CheckConfig { config } => {
             let loaded = config::Config::load(&config)?;
             let time = known_time::KnownTime::load(Some(&loaded.node.state_dir));
@@ -75,6 +79,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         }
         Command::Status { socket, json } => Ok(status::print(&socket, json)?),
         Command::Reload { socket } => Ok(reload::execute(&socket)?),
+        Command::Upgrade { socket } => Ok(upgrade::command::execute(&socket)?),
         Command::Switch(command) => Ok(switch::execute(&command)?),
         Command::HashPassword => Ok(password::print_hash()?),
         Command::Pki(command) => Ok(pki::execute(command)?),

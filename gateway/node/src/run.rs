@@ -5,152 +5,90 @@ pub(crate) mod control;
 mod custody;
 pub(crate) mod deferred;
 mod descriptors;
+mod ending;
 pub(crate) mod engine;
+mod error;
 mod inbound;
 mod links;
+mod parting;
 pub(crate) mod plans;
 mod reach;
 pub(crate) mod reload;
 mod reporting;
 pub(crate) mod reports;
+mod restarter;
 
+use std::collections::HashMap;
+use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
-use underpass_deferred::store::StoreError;
-use underpass_edge::classify::UnknownClass;
+use underpass_edge::Edge;
 use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
-use underpass_edge::{Edge, EdgeError};
-use underpass_engine::{Engine, EngineError};
+use underpass_engine::Engine;
 use underpass_reports::{Body, PlanAcknowledgement};
-use underpass_store::OpenError;
 
 use crate::allocator;
-use crate::api::{self, ApiError, ApiState};
+use crate::api::{self, ApiState};
 use crate::clock::{self, ControlClock};
-use crate::config::{Config, ConfigError, Current, Document, Role};
+use crate::config::{Config, Current, Document, Role};
 use crate::confinement::{self, Confinement};
-use crate::incarnation::{self, IncarnationError};
+use crate::incarnation;
 use crate::interception::{self, Interceptor};
 use crate::known_links::KnownLinks;
 use crate::known_time::KnownTime;
 use crate::logging::Level;
-use crate::modem::{self, ModemError};
+use crate::modem;
 use crate::panics;
 use crate::positions::{self, Positions};
-use crate::privileged::{self, Helper, HelperError};
-use crate::security::{Security, SecurityError};
-use crate::shell::{self, Directory, Shell, StreamOutlet};
+use crate::privileged::{self, Helper};
+use crate::security::Security;
+use crate::shell::{self, Directory, LinkBeacons, Shell, StreamOutlet};
 use crate::state_files;
+use crate::upgrade::{
+    self, Channel, EarlySessions, HandOver, Launcher, Predecessor, Sockets, TakeOverError,
+};
 use control::{Contacts, ControlError};
+use ending::{DRAIN_GLANCE, Stop, part};
 use inbound::NamedClients;
 use plans::{Acknowledge, Plans};
 use reload::Reloader;
 use reporting::Reporting;
 use reports::ReportSender;
 
+pub use custody::OpenCustody;
+pub use error::RunError;
 pub use links::{advice, preferences};
+pub use parting::Parting;
+pub use restarter::Restarter;
 
-/// Why a node does not start.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// The configuration cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The log cannot be started.
-    #[error("log.level: {0}")]
-    Log(#[from] tracing_subscriber::filter::ParseError),
-    /// The runtime does not start.
-    #[error("cannot start: {0}")]
-    Runtime(std::io::Error),
-    /// The state folder cannot be made.
-    #[error("node.state_dir: cannot make {path}: {source}")]
-    StateDir {
-        /// The folder.
-        path: std::path::PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// The state folder is not usable.
-    #[error(transparent)]
-    Incarnation(#[from] IncarnationError),
-    /// The custody store cannot be used.
-    #[error("custody: {0}")]
-    Custody(#[from] OpenError),
-    /// Rates, classes or custody contradict themselves.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// Certificates cannot be used.
-    #[error(transparent)]
-    Security(#[from] SecurityError),
-    /// An address for sessions cannot be bound.
-    #[error("listener {name:?}: cannot listen on {address}: {source}")]
-    Listen {
-        /// The listener.
-        name: String,
-        /// Its address.
-        address: std::net::SocketAddr,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// A socket for beacons cannot be opened.
-    #[error("beacons of {name:?}: cannot use UDP {address}: {source}")]
-    Beacons {
-        /// The path or listener.
-        name: String,
-        /// The local address.
-        address: std::net::SocketAddr,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// The key of beacons cannot be used.
-    #[error("beacons.key_file {path}: {reason}")]
-    BeaconKey {
-        /// The file.
-        path: std::path::PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A modem cannot be waited for.
-    #[error(transparent)]
-    Modem(#[from] ModemError),
-    /// A rule names no class.
-    #[error("edge.rule: {0}")]
-    Class(#[from] UnknownClass),
-    /// Requests cannot be kept for later.
-    #[error(transparent)]
-    Deferred(#[from] StoreError),
-    /// Proxies cannot start.
-    #[error(transparent)]
-    Edge(#[from] EdgeError),
-    /// Interception cannot be set up.
-    #[error("edge.interception: {0}")]
-    Interception(HelperError),
-    /// The helper for what needs rights cannot start.
-    #[error(transparent)]
-    Helper(#[from] HelperError),
-    /// The control service cannot be worked with.
-    #[error(transparent)]
-    Control(#[from] ControlError),
-    /// The local API cannot start.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-}
+/// More bytes than the state of a node has beside its custody.
+const MOST_STATE_BYTES: u64 = 16 << 30;
 
-/// How often a node that ends looks whether its streams have.
-const DRAIN_GLANCE: Duration = Duration::from_millis(50);
-
-/// Runs a node until SIGTERM or SIGINT.
+/// Runs a node until SIGTERM or SIGINT, or until another process has it; with
+/// `take_over`, the node of the process at the other end of standard input.
 ///
 /// # Errors
 /// When it cannot start; the reason names the key to change.
-pub fn run(file: &Path) -> Result<(), RunError> {
+pub fn run(file: &Path, take_over: bool) -> Result<(), RunError> {
+    let channel = match take_over {
+        true => Some(Predecessor::reach().map_err(TakeOverError::from)?),
+        false => None,
+    };
+    let refusing = channel.as_ref().and_then(|channel| channel.again().ok());
+    let ended = start(file, channel);
+    if let (Err(error), Some(mut channel)) = (&ended, refusing) {
+        channel.refuse(error);
+    }
+    ended
+}
+
+fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
     let written = Document::read(file)?;
     let config = Config::of(&written)?;
     let log = crate::logging::start(&config.log)?;
@@ -164,8 +102,14 @@ pub fn run(file: &Path) -> Result<(), RunError> {
         allocator::save_memory();
     }
     // Before the first thread: rights are the thread's, and are inherited.
-    let helper = privileged::start(&config)?.map(Arc::new);
-    let confinement = confinement::confine(&config, file, helper.is_some());
+    let launcher = Launcher::start().map_err(RunError::Launcher)?;
+    let helper = match channel {
+        // That of the other process goes on.
+        Some(_) => None,
+        None => privileged::start(&config)?,
+    };
+    let has_helper = privileged::purpose(&config).is_some();
+    let confinement = confinement::confine(&config, file, has_helper);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = config.node.threads {
         runtime.worker_threads(threads);
@@ -176,6 +120,8 @@ pub fn run(file: &Path) -> Result<(), RunError> {
         log,
         helper,
         confinement,
+        launcher,
+        channel,
     };
     runtime.block_on(Box::pin(serve(config, started)))
 }
@@ -184,8 +130,56 @@ pub fn run(file: &Path) -> Result<(), RunError> {
 struct Started {
     written: Document,
     log: Level,
-    helper: Option<Arc<Helper>>,
+    helper: Option<Helper>,
     confinement: Confinement,
+    launcher: Launcher,
+    /// To the process that runs, if its node is to be taken over.
+    channel: Option<Channel>,
+}
+
+/// Whose node it is, and its run.
+struct Begun {
+    sockets: Arc<Sockets>,
+    incarnation: u64,
+    begun: Instant,
+    predecessor: Option<Predecessor>,
+}
+
+impl Begun {
+    /// A run of its own, or that of the process at the other end.
+    fn of(config: &Config, channel: Option<Channel>) -> Result<Begun, RunError> {
+        let Some(channel) = channel else {
+            return Ok(Begun {
+                sockets: Arc::default(),
+                incarnation: incarnation::next(&config.node.state_dir)?,
+                begun: Instant::now(),
+                predecessor: None,
+            });
+        };
+        let (predecessor, sockets) = Predecessor::hear(channel)?;
+        predecessor.check(config, privileged::purpose(config).is_some())?;
+        api::check(&config.api)?;
+        if let Some(control) = &config.control {
+            control::service(control).map_err(ControlError::from)?;
+        }
+        let age = Duration::from_millis(predecessor.hello.age_ms);
+        Ok(Begun {
+            sockets: Arc::new(sockets),
+            incarnation: predecessor.hello.incarnation,
+            begun: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
+            predecessor: Some(predecessor),
+        })
+    }
+}
+
+/// Tells engines the time.
+pub(crate) fn set_clocks(engines: &mut [Engine]) {
+    for engine in engines {
+        if let Some(dtn_time_ms) = clock::dtn_time_ms() {
+            engine.set_clock(Instant::now(), dtn_time_ms);
+        }
+        engine.set_utc(Instant::now(), clock::utc_ms());
+    }
 }
 
 async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
@@ -194,6 +188,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         log,
         helper,
         confinement,
+        launcher,
+        channel,
     } = before;
     let choice = custody::choose(&config);
     match choice.because {
@@ -208,33 +204,76 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let config = current.get();
     let mut stop = Stop::new().map_err(RunError::Runtime)?;
     let hangups = signal(SignalKind::hangup()).map_err(RunError::Runtime)?;
-    let incarnation = incarnation::next(&config.node.state_dir)?;
+    let upgrades = signal(SignalKind::user_defined2()).map_err(RunError::Runtime)?;
     let time = KnownTime::load(Some(&config.node.state_dir));
     let security = Security::load(&config.tls, &time)?;
+    Edge::check_users(&config.edge)?;
+    let begun = Begun::of(&config, channel)?;
+    let Begun {
+        sockets,
+        incarnation,
+        begun,
+        mut predecessor,
+    } = begun;
     let dialler = Arc::new(Dialler::new(config.edge.dial.clone()));
-    let (congestion, congestion_controls) = links::congestion_control(&config, helper.clone());
-
     let engine_config = engine::configure(&config, incarnation, dialler.families());
     let directory = Directory::new(&engine_config, config.node.shards());
-    let (stores, custody) = custody::open(&config, |node| directory.of_peer(node))?;
-    let mut engines = Engine::of_shards(Instant::now(), &engine_config, stores)?;
-    for engine in &mut engines {
-        if let Some(dtn_time_ms) = clock::dtn_time_ms() {
-            engine.set_clock(Instant::now(), dtn_time_ms);
+    let most = config.custody.quota_bytes.saturating_add(MOST_STATE_BYTES);
+    // Sessions are set up while the process before still has the node.
+    let early = Arc::<EarlySessions>::default();
+    let (links, taken) = match &mut predecessor {
+        None => (None, None),
+        Some(before) => {
+            let links = before.set_up_sessions(&early, || {
+                let node = early.clone();
+                links::open(&config, incarnation, &security, node, &sockets)
+            })?;
+            (links, Some(before.take(most)?))
         }
-        engine.set_utc(Instant::now(), clock::utc_ms());
-    }
+    };
+    let (stores, custody) = custody::open(&config, |node| directory.of_peer(node))?;
+    let now = Instant::now();
+    let (mut engines, streams, connections, inherited) = match taken {
+        None => (
+            Engine::of_shards(now, &engine_config, stores)?,
+            Vec::new(),
+            None,
+            None,
+        ),
+        Some(taken) => (
+            Engine::take_over(now, &engine_config, stores, taken.engines)?,
+            taken.streams,
+            Some(taken.connections),
+            taken.helper.map(Helper::of_predecessor),
+        ),
+    };
+    set_clocks(&mut engines);
     let (inbound_sender, inbound) = mpsc::unbounded_channel();
     let shell = Shell::new(engines, &engine_config, inbound_sender);
+    shell.take_edges(streams);
+    if let Some(before) = &mut predecessor {
+        before.confirm()?;
+    }
+    // From here on the node is this process'. What is counted is counted anew,
+    // and told apart from what was before.
+    let counted = match predecessor {
+        Some(_) => incarnation::next(&config.node.state_dir)?,
+        None => incarnation,
+    };
+    let helper = helper.or(inherited).map(Arc::new);
+    let (congestion, congestion_controls) = links::congestion_control(&config, helper.clone());
 
     let mut tasks = vec![background(congestion)];
     tasks.extend(shell::drivers(&shell).into_iter().map(background));
-    tasks.extend(custody.as_ref().map(|c| background(c.watch(shell.clone()))));
+    let open_custody = Arc::new(OpenCustody::default());
+    if let Some(custody) = custody {
+        open_custody.set(custody, &shell);
+    }
     let (deferred, exchanges) = deferred::start(&config, &shell, &dialler)?.unzip();
     tasks.extend(exchanges);
     let started = Instant::now();
     let control_clock = Arc::new(ControlClock::default());
-    let reporting = Reporting::start(&config, &shell, &control_clock, incarnation, started)?;
+    let reporting = Reporting::start(&config, &shell, &control_clock, counted, started)?;
     let report_sender = reporting.sender.clone();
     let acknowledge = acknowledge_plans(report_sender.clone());
     let (plans, telling) = Plans::start(&current, &shell, &control_clock, acknowledge);
@@ -252,16 +291,27 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     if let Some(positions) = &positions {
         tasks.push(background(positions::follow(positions.clone())));
     }
-    let beacons = beacons::Opener::new(incarnation, started, &shell);
-    shell.set_beacons(beacons.open(&config, &shell)?);
-    let links = Arc::new(links::open(&config, incarnation, &security, &shell)?);
+    let beacons = beacons::Opener::new(incarnation, begun, &shell, &sockets);
+    let beacons = Arc::new(beacons);
+    let endpoints = LinkBeacons::default();
+    beacons.open(&config, &shell, &endpoints)?;
+    shell.set_beacons(endpoints);
+    let links = match links {
+        Some(links) => {
+            let node: Arc<dyn underpass_cla::Node> = shell.clone();
+            early.open(&node);
+            links
+        }
+        None => links::open(&config, incarnation, &security, shell.clone(), &sockets)?,
+    };
+    let links = Arc::new(links);
     tasks.push(background(security.clone().watch(links.clone())));
     tasks.push(background(time.clone().save_regularly()));
     tasks.push(background(
         known_links.clone().save_regularly(shell.clone()),
     ));
     for config in &config.modems {
-        let listener = modem::listen(config).await?;
+        let listener = modem::listen(config, &sockets)?;
         let (shell, path) = (shell.clone(), config.path.clone());
         let said = move |blocked| shell.modem_says(&path, blocked);
         tasks.push(background(modem::serve(listener, config.clone(), said)));
@@ -273,16 +323,38 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         .map(|outlet| (outlet.node, outlet.destinations.clone()));
     let outlet = StreamOutlet::new(shell.clone(), outlets, direct, deferred.clone());
     let outlet = Arc::new(outlet);
-    let edge = Arc::new(Edge::start(
+    let edge = Edge::start_on(
         &config.edge,
         config.classifier()?,
         outlet.clone(),
-    )?);
-    let interceptor = Interceptor::start(&config, &edge, helper).map_err(RunError::Interception)?;
+        edge_sockets(&config, &sockets)?,
+    )?;
+    let edge = Arc::new(edge);
+    for (name, socket) in edge.sockets() {
+        sockets
+            .keep(&edge_socket(name), socket)
+            .map_err(RunError::Runtime)?;
+    }
+    let rules = predecessor.as_ref().and_then(|before| {
+        edge.set_switch(before.hello.proxies.clone());
+        before.hello.interception.clone().zip(helper.clone())
+    });
+    let interceptor = match rules {
+        Some((rules, helper)) => Interceptor::go_on(&config, helper, rules).map(Some),
+        None => Interceptor::start(&config, &edge, helper.clone()),
+    };
+    let interceptor = interceptor.map_err(RunError::Interception)?;
     let watched = interception_tasks(&current, &shell, &control_clock, interceptor.as_ref());
     tasks.extend(watched);
     let clients = Arc::new(NamedClients::of(&config));
-    let served = inbound::serve(inbound, shell.clone(), dialler.clone(), clients.clone());
+    let relays = edge.relays().clone();
+    let served = inbound::serve(
+        inbound,
+        shell.clone(),
+        dialler.clone(),
+        clients.clone(),
+        relays,
+    );
     tasks.push(background(served));
     let followed = dialler.clone();
     let reloader = Reloader::new(
@@ -291,9 +363,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         reload::Parts {
             shell: shell.clone(),
             links: links.clone(),
-            beacons,
+            beacons: beacons.clone(),
             dialler,
-            outlet,
+            outlet: outlet.clone(),
             clients,
             edge: edge.clone(),
             interceptor: interceptor.clone(),
@@ -303,24 +375,66 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     );
     tasks.push(background(reach::follow(followed, shell.clone())));
     tasks.push(background(reload::at_signals(hangups, reloader.clone())));
+    let restarter = Restarter {
+        shell: shell.clone(),
+        links: links.clone(),
+        beacons,
+        plans: plans.clone(),
+        custody: open_custody.clone(),
+        reloader: reloader.clone(),
+        current: current.clone(),
+    };
+    let reporter = reporting.reporter.clone();
+    let reports_sent = reporting.sending.as_ref().map(reports::Sending::sent);
+    let reports = reporting.intake.clone();
+    let reporting = Arc::new(Mutex::new(Some(reporting)));
+    let parting = Arc::new(Parting {
+        tasks: Mutex::new(tasks),
+        reporting: reporting.clone(),
+        follower: Mutex::new(follower),
+        deferred: deferred.clone(),
+        api: Mutex::default(),
+    });
+    let hand_over = HandOver::new(upgrade::Parts {
+        shell: shell.clone(),
+        edge: edge.clone(),
+        outlet,
+        interceptor: interceptor.clone(),
+        helper,
+        sockets: sockets.clone(),
+        launcher,
+        known_links: known_links.clone(),
+        current: current.clone(),
+        restarter,
+        incarnation,
+        begun,
+        parting: parting.clone(),
+    });
+    let upgraded_at = hand_over.clone();
+    let _upgrades = background(upgrade::at_signals(upgrades, upgraded_at));
     let state = Arc::new(ApiState {
         shell: shell.clone(),
-        custody: custody.as_ref().map(custody::Custody::monitor),
+        custody: open_custody.clone(),
         edge: edge.clone(),
         interceptor: interceptor.clone(),
         deferred,
-        reporter: reporting.reporter.clone(),
+        reporter,
         positions,
         report_sender,
         announced: api::Announced::default(),
         control_clock,
         control,
         plans,
-        reports_sent: reporting.sending.as_ref().map(reports::Sending::sent),
-        reports: reporting.intake.clone(),
+        reports_sent,
+        reports,
         config: current,
         security,
         reload: Box::new(move || reloader.reload()),
+        upgrade: {
+            let hand_over = hand_over.clone();
+            Box::new(move || hand_over.upgrade())
+        },
+        sockets: sockets.clone(),
         incarnation,
         started,
         congestion_controls,
@@ -331,8 +445,30 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     if let Some(address) = api.tcp {
         tracing::info!(%address, "local API on TCP");
     }
+    *parting.api.lock().unwrap() = Some(api);
 
-    stop.wait().await;
+    if let Some(connections) = connections {
+        connections.resume(&shell, &edge);
+    }
+    sockets.forget_others();
+    if let Some(before) = predecessor {
+        let (shell, edge) = (shell.clone(), edge.clone());
+        std::thread::spawn({
+            let runtime = tokio::runtime::Handle::current();
+            move || {
+                let _runtime = runtime.enter();
+                before.serve(&shell, &edge);
+            }
+        });
+    }
+    upgrade::notify::ready();
+
+    tokio::select! {
+        () = stop.wait() => {}
+        () = hand_over.done() => {
+            return part(&config, &shell, &edge, &mut stop).await;
+        }
+    }
     tracing::info!(drain_s = config.node.drain_s, "draining");
     if let Some(interceptor) = &interceptor
         && let Err(error) = interceptor.change(|switch| switch.enabled = false)
@@ -357,13 +493,36 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     }
     known_links.save(&shell);
     links.shutdown().await;
-    reporting.finish().await;
-    if let Some(custody) = custody {
+    let reporting = reporting.lock().unwrap().take();
+    if let Some(reporting) = reporting {
+        reporting.finish().await;
+    }
+    if let Some((custody, _watch)) = open_custody.take() {
         custody.close(&shell).await;
     }
     let _ = std::fs::remove_file(&config.api.socket);
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The name of an edge listener's socket.
+fn edge_socket(listener: &str) -> String {
+    format!("edge {listener}")
+}
+
+/// The sockets of edge listeners that the process before has bound.
+fn edge_sockets(
+    config: &Config,
+    sockets: &Sockets,
+) -> Result<HashMap<String, TcpListener>, RunError> {
+    let mut bound = HashMap::new();
+    for listener in &config.edge.listener {
+        let socket = sockets.bound(&edge_socket(&listener.name), listener.address);
+        if let Some(socket) = socket.map_err(RunError::Runtime)? {
+            bound.insert(listener.name.clone(), socket.into());
+        }
+    }
+    Ok(bound)
 }
 
 /// Reports the plans that are taken over, where this node reports anything.
@@ -427,26 +586,4 @@ fn announce(config: &Config, edge: &Edge) {
         Role::Relay => "relay",
     };
     tracing::info!(node = config.node.number, role, api = %config.api.socket.display(), "running");
-}
-
-/// SIGTERM and SIGINT.
-struct Stop {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Stop {
-    fn new() -> std::io::Result<Stop> {
-        Ok(Stop {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

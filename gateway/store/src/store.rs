@@ -432,6 +432,16 @@ impl Store for DiskStore {
         self.skip_released();
     }
 
+    fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>> {
+        let entry = self.entries.get(&id.0)?;
+        match entry.state {
+            State::Transient | State::Behind(_) | State::Submitted { .. } => {
+                Some(entry.payload.clone())
+            }
+            State::Durable(_) | State::Asked => None,
+        }
+    }
+
     fn flush(&mut self) {
         while !self.behind.is_empty() {
             self.submit_next();

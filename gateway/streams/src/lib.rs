@@ -22,7 +22,7 @@ pub use mux::{
     Ahead, Backlog, Config, Counters, Event, Flow, Mux, OpenError, PayloadError, Sealed, Side,
     StreamError, StreamInfo, StreamState, Windows, WriteError,
 };
-pub use peer::{Epoch, FormerLimit, Peer};
+pub use peer::{Epoch, FormerLimit, Peer, PeerState};
 pub use wire::{
     Announcement, Frame, Header, Hello, Open, ResetCode, StreamId, Target, WireError, decode_frames,
 };

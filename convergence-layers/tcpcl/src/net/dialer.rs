@@ -107,6 +107,8 @@ pub(super) struct Shared {
     /// Nobody answers: each class dials, lest one after the other should when
     /// the link is back.
     pub(super) dark: watch::Sender<bool>,
+    /// Nothing is dialled.
+    pub(super) held: watch::Sender<bool>,
     status: Mutex<DialerStatus>,
 }
 
@@ -145,6 +147,7 @@ impl Dialer {
             stop: CancellationToken::new(),
             peer_has_classes: watch::Sender::new(None),
             dark: watch::Sender::new(false),
+            held: watch::Sender::new(false),
             status: Mutex::default(),
         });
         let tracker = TaskTracker::new();
@@ -160,6 +163,12 @@ impl Dialer {
     pub fn set_session(&self, session: SessionDefaults) {
         let shared = &self.shared.session;
         *shared.write().unwrap() = Arc::new(session);
+    }
+
+    /// Dials nothing more for as long as it is held; sessions go on, and so
+    /// does what is being set up.
+    pub fn hold(&self, held: bool) {
+        self.shared.held.send_replace(held);
     }
 
     /// How far the sessions are.

@@ -70,6 +70,8 @@ pub(super) struct Driver<T: Transport> {
     pub(super) receiving: Option<Name>,
     /// Where the part of a transfer comes from that is to go on here.
     pub(super) awaited: Option<oneshot::Receiver<Found>>,
+    /// The session is up, and the node does not use it yet.
+    waits: bool,
     /// The node was told that the session is ready and has not offered yet.
     told_ready: bool,
     nudge: Nudge,
@@ -104,6 +106,7 @@ impl<T: Transport> Driver<T> {
             peer: None,
             receiving: None,
             awaited: None,
+            waits: false,
             told_ready: false,
             nudge: Nudge::new(),
             timer: Box::pin(sleep_until(now().into())),
@@ -171,6 +174,7 @@ impl<T: Transport> Driver<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let mut progress = self.take_commands(cx);
+            progress |= self.poll_in_use(cx);
             progress |= self.poll_awaited(cx);
             progress |= self.dispatch();
             self.output.fetch(&mut self.core, now());
@@ -189,6 +193,20 @@ impl<T: Transport> Driver<T> {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Looks whether the node uses the session by now.
+    fn poll_in_use(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.waits {
+            return false;
+        }
+        let Poll::Ready(id) = self.around.node.poll_in_use(self.around.id, cx) else {
+            return false;
+        };
+        self.around.id = id;
+        self.waits = false;
+        self.digest();
+        true
     }
 
     fn take_commands(&mut self, cx: &mut Context<'_>) -> bool {
@@ -273,6 +291,7 @@ impl<T: Transport> Driver<T> {
                 self.handle = Some(handle.clone());
                 let id = self.around.id;
                 self.around.id = self.around.node.session_up(id, info, handle);
+                self.waits = true;
             }
             Err(error) => self.core.connection_lost(&error.to_string()),
         }
@@ -280,6 +299,9 @@ impl<T: Transport> Driver<T> {
 
     /// Gives the session what was read and not yet taken.
     pub(super) fn digest(&mut self) {
+        if self.waits {
+            return;
+        }
         let unread = self.input.unread();
         if !unread.is_empty() {
             let taken = self.core.handle_input(now(), unread);
@@ -299,7 +321,7 @@ impl<T: Transport> Driver<T> {
     /// Reads once; segment data goes straight into its bundle where nothing
     /// else was read before it.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.awaited.is_some() {
+        if self.waits || self.awaited.is_some() {
             return Ok(false);
         }
         if self.input.unread().is_empty()
@@ -357,6 +379,7 @@ impl<T: Transport> Driver<T> {
     /// had little left to send.
     fn wants_bundle(&self) -> bool {
         self.handle.is_some()
+            && !self.waits
             && !self.told_ready
             && self.output.is_drained()
             && self.core.can_take()

@@ -82,16 +82,19 @@ impl Lane {
         let stop = self.shared.stop.clone();
         let mut peer = self.shared.peer_has_classes.subscribe();
         let mut dark = self.shared.dark.subscribe();
+        let mut held = self.shared.held.subscribe();
         loop {
             let knows_classes = *peer.borrow_and_update();
             let in_dark = *dark.borrow_and_update();
-            let idle = !self.dial_missing(knows_classes, in_dark);
+            let is_held = *held.borrow_and_update();
+            let idle = is_held || !self.dial_missing(knows_classes, in_dark);
             self.report();
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(notice) = self.notices.recv() => self.notice(notice),
                 _ = peer.changed() => {}
                 _ = dark.changed() => {}
+                _ = held.changed() => {}
                 () = sleep_until(self.retry_at.into()), if !idle => {}
             }
         }

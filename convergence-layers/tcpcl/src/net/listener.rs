@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
@@ -59,6 +59,17 @@ impl Listener {
     /// Listens and accepts sessions. Must be called within a tokio runtime.
     pub fn bind(config: ListenerConfig, node: Arc<dyn Node>) -> io::Result<Self> {
         let listener = listen(&config)?;
+        Self::accept_on(listener, config, node)
+    }
+
+    /// Accepts sessions on a socket that [`listen`] has made, be it in another
+    /// process. Must be called within a tokio runtime.
+    pub fn accept_on(
+        listener: std::net::TcpListener,
+        config: ListenerConfig,
+        node: Arc<dyn Node>,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::from_std(listener)?;
         let local = listener.local_addr()?;
         let stop = CancellationToken::new();
         let tracker = TaskTracker::new();
@@ -71,6 +82,7 @@ impl Listener {
             node,
             registry: Arc::new(Registry::default()),
             stop: stop.clone(),
+            held: watch::Sender::new(false),
         });
         let acceptor = Acceptor {
             half_open,
@@ -100,6 +112,12 @@ impl Listener {
     /// listening socket stay; those of accepted ones are the new ones.
     pub fn set_session(&self, session: SessionDefaults) {
         self.shared.set_session(session);
+    }
+
+    /// Accepts nothing more for as long as it is held: connections wait in the
+    /// kernel, or for another process that has the socket. Sessions go on.
+    pub fn hold(&self, held: bool) {
+        self.shared.held.send_replace(held);
     }
 
     /// Takes so many connections more in all.
@@ -150,7 +168,11 @@ impl Drop for Listener {
     }
 }
 
-fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
+/// Listens where a configuration says, and accepts nothing yet.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub fn listen(config: &ListenerConfig) -> io::Result<std::net::TcpListener> {
     let socket = config.session.socket.socket(config.local)?;
     socket.set_reuse_address(true)?;
     if config.local.is_ipv6() {
@@ -159,7 +181,7 @@ fn listen(config: &ListenerConfig) -> io::Result<TcpListener> {
     }
     socket.bind(&config.local.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 struct Acceptor {
@@ -182,15 +204,26 @@ struct Shared {
     node: Arc<dyn Node>,
     registry: Arc<Registry>,
     stop: CancellationToken,
+    /// Nothing is accepted.
+    held: watch::Sender<bool>,
 }
 
 impl Acceptor {
     async fn accept_all(&self, listener: &TcpListener) {
+        let mut held = self.shared.held.subscribe();
         loop {
             let Ok(half_open) = self.half_open.clone().acquire_owned().await else {
                 return;
             };
-            let (tcp, remote) = match listener.accept().await {
+            if held.wait_for(|held| !held).await.is_err() {
+                return;
+            }
+            let accepted = tokio::select! {
+                biased;
+                _ = held.wait_for(|held| *held) => continue,
+                accepted = listener.accept() => accepted,
+            };
+            let (tcp, remote) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     warn!(%error, "a connection cannot be accepted");

@@ -36,7 +36,7 @@ use crate::session::{Role, SessionConfig};
 
 pub use dialer::{Dialer, DialerConfig, DialerStatus, LaneStatus, SlotStatus};
 pub use kernel::Socket;
-pub use listener::{Listener, ListenerConfig};
+pub use listener::{Listener, ListenerConfig, listen};
 pub use pacing::payload_bytes_per_second;
 pub use partial::SharedPartials;
 pub use single::{Side, run_session};

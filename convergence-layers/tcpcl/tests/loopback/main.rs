@@ -1,5 +1,6 @@
 //! Sessions over real sockets on the loopback interface.
 
+mod holding;
 mod node;
 mod pki;
 mod plain;

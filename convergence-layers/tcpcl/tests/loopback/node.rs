@@ -1,6 +1,7 @@
 //! A node that writes down what its sessions tell.
 
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +25,14 @@ pub enum Told {
 struct Recorder {
     told: UnboundedSender<Told>,
     verdict: Arc<Mutex<Result<(), Refusal>>>,
+    unused: Arc<Mutex<Unused>>,
+}
+
+/// Whether sessions are not used yet, and who waits for that.
+#[derive(Default)]
+struct Unused {
+    yet: bool,
+    wakers: Vec<Waker>,
 }
 
 impl Recorder {
@@ -37,6 +46,15 @@ impl Node for Recorder {
         let id = SessionId(id.0 + RENAMED);
         self.tell(Told::Up(id, info, session));
         id
+    }
+
+    fn poll_in_use(&self, id: SessionId, cx: &mut Context<'_>) -> Poll<SessionId> {
+        let mut unused = self.unused.lock().expect("no test panics with it");
+        if unused.yet {
+            unused.wakers.push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(id)
     }
 
     fn ready(&self, id: SessionId) {
@@ -69,6 +87,7 @@ impl Node for Recorder {
 pub struct TestNode {
     pub node: Arc<dyn Node>,
     pub verdict: Arc<Mutex<Result<(), Refusal>>>,
+    unused: Arc<Mutex<Unused>>,
     told: UnboundedReceiver<Told>,
 }
 
@@ -76,14 +95,24 @@ impl TestNode {
     pub fn new() -> Self {
         let (sender, told) = unbounded_channel();
         let verdict = Arc::new(Mutex::new(Ok(())));
+        let unused = Arc::<Mutex<Unused>>::default();
         Self {
             node: Arc::new(Recorder {
                 told: sender,
                 verdict: verdict.clone(),
+                unused: unused.clone(),
             }),
             verdict,
+            unused,
             told,
         }
+    }
+
+    /// Uses its sessions, or does not yet.
+    pub fn uses_sessions(&self, used: bool) {
+        let mut unused = self.unused.lock().expect("no test panics with it");
+        unused.yet = !used;
+        unused.wakers.drain(..).for_each(Waker::wake);
     }
 
     /// The next thing told that `pick` wants; others are passed over.

@@ -7,11 +7,14 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+use underpass_handover::{HandoverError, ensure};
 use underpass_work::FastMap;
 
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::Reject;
+use super::handover::{CtebState, WayState, WireNameState, way, way_state, wire_name};
 use super::receive::Arrival;
 use super::signals::Way;
 use super::stored::WireName;
@@ -33,7 +36,36 @@ pub(super) struct Unconfirmed {
     counts: FastMap<NeighbourId, usize>,
 }
 
+/// [`Unconfirmed`], to be handed over.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct UnconfirmedState {
+    next: u64,
+    owed: Vec<(u64, WireNameState, WayState, CtebState)>,
+}
+
 impl Unconfirmed {
+    pub fn hand_over(self) -> UnconfirmedState {
+        let owed = self.owed.into_iter().map(|(ticket, (name, way, cteb))| {
+            let name = ((&name.group).into(), name.sequence);
+            (ticket, name, way_state(way), (&cteb).into())
+        });
+        let mut owed: Vec<_> = owed.collect();
+        owed.sort_unstable_by_key(|(ticket, ..)| *ticket);
+        UnconfirmedState {
+            next: self.next,
+            owed,
+        }
+    }
+
+    pub fn take_over(&mut self, state: UnconfirmedState) -> Result<(), HandoverError> {
+        self.next = state.next;
+        for (ticket, name, from, cteb) in state.owed {
+            ensure(ticket < state.next, "a ticket is yet to be given")?;
+            self.insert(ticket, wire_name(name)?, way(from), cteb.cteb()?);
+        }
+        Ok(())
+    }
+
     fn has_room(&self, from: NeighbourId) -> bool {
         let own = self.counts.get(&from).copied().unwrap_or(0);
         own < GUARANTEED || own - GUARANTEED < MOST.saturating_sub(self.owed.len())

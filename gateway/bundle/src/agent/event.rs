@@ -5,6 +5,7 @@ use std::time::Duration;
 use bp7::administrative_record::StatusReport;
 use bp7::dtntime::CreationTimestamp;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use underpass_cla::{Class, Refusal, Resume};
 
@@ -100,7 +101,7 @@ impl From<Reject> for Refusal {
 }
 
 /// Why a bundle was deleted, as status reports have it (RFC 9171 §9.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeleteReason {
     /// Its lifetime ended.
     LifetimeExpired,

@@ -5,6 +5,8 @@ use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use rangemap::RangeInclusiveSet;
+use serde::{Deserialize, Serialize};
+use underpass_handover::{HandoverError, Moment, ensure};
 
 /// Numbers, in as few ranges as there can be.
 pub(crate) type Numbers = RangeInclusiveSet<u64>;
@@ -26,6 +28,13 @@ pub(crate) struct Memory<K> {
     ranges: usize,
     max_ranges: usize,
     age: Duration,
+}
+
+/// What is remembered of a name, to be handed over.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EntryState {
+    touched: Moment,
+    ranges: Vec<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -90,6 +99,51 @@ impl<K: Clone + Eq + Hash> Memory<K> {
         entry.seen.insert(number..=number);
         self.ranges = self.ranges + entry.seen.len() - before;
         self.shrink(&name);
+    }
+
+    /// All, those first that were not touched for longest; `state` describes a
+    /// name.
+    pub fn hand_over<S>(self, now: Instant, state: impl Fn(&K) -> S) -> Vec<(S, EntryState)> {
+        let Memory {
+            mut entries, order, ..
+        } = self;
+        let in_order = order.into_values().filter_map(|name| {
+            let entry = entries.remove(&name)?;
+            let ranges = entry.seen.iter();
+            let entry = EntryState {
+                touched: Moment::of(entry.touched, now),
+                ranges: ranges.map(|range| range.clone().into_inner()).collect(),
+            };
+            Some((state(&name), entry))
+        });
+        in_order.collect()
+    }
+
+    /// Adds what was handed over of a name, which was touched later than those
+    /// before it.
+    pub fn take_over(
+        &mut self,
+        now: Instant,
+        name: K,
+        state: EntryState,
+    ) -> Result<(), HandoverError> {
+        let forward = state.ranges.iter().all(|(first, last)| first <= last);
+        let ranges = state.ranges.into_iter();
+        ensure(
+            forward && !self.entries.contains_key(&name),
+            "what is remembered contradicts itself",
+        )?;
+        let entry = Entry {
+            seen: ranges.map(|(first, last)| first..=last).collect(),
+            stamp: self.next_stamp,
+            touched: state.touched.instant(now).min(now),
+        };
+        self.ranges += entry.seen.len();
+        self.order.insert(self.next_stamp, name.clone());
+        self.next_stamp += 1;
+        self.entries.insert(name.clone(), entry);
+        self.shrink(&name);
+        Ok(())
     }
 
     fn forget_old(&mut self, now: Instant) {

@@ -11,6 +11,7 @@ mod figures;
 mod fixed;
 mod footprint;
 mod forward;
+mod handover;
 mod leaving;
 mod memory;
 mod names;
@@ -44,6 +45,7 @@ pub use event::{
     BundleId, DeleteReason, Delivery, Event, Offer, Reject, ReportRequest, Send, SendError,
 };
 pub use figures::{BundleInfo, ClassFigures, CustodyFigures, NeighbourFigures};
+pub use handover::AgentState;
 pub use passing::Passed;
 pub use quota::{Amount, Quota};
 pub use receive::{Decoded, Decoder};

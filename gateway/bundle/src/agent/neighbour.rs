@@ -64,14 +64,14 @@ pub(crate) struct Neighbour {
     pub paused: Option<Instant>,
     /// How often in a row it had no room.
     pub refusals: u32,
-    delay: Option<SignalDelay>,
+    pub delay: Option<SignalDelay>,
 }
 
 /// Smoothed time from the CL's acknowledgement to the custody signal.
 #[derive(Clone, Copy, Debug)]
-struct SignalDelay {
-    mean: Duration,
-    deviation: Duration,
+pub(crate) struct SignalDelay {
+    pub mean: Duration,
+    pub deviation: Duration,
 }
 
 impl Neighbour {

@@ -88,6 +88,11 @@ impl Common {
         self.storable[shard].store(bytes, Ordering::Relaxed);
     }
 
+    /// The next id that is given.
+    pub(super) fn first_free_id(&self) -> BundleId {
+        BundleId(self.next_id.load(Ordering::Relaxed))
+    }
+
     pub(super) fn new_id(&self) -> BundleId {
         BundleId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }

@@ -7,9 +7,12 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+use underpass_handover::{HandoverError, Moment, ensure};
 use underpass_work::FastMap;
 
 use super::config::NeighbourId;
+use super::handover::{CtebState, WayState, way, way_state};
 use super::memory::{Numbers, pop_first};
 use crate::wire::{
     ACCEPTED, Cteb, CustodyDialect, Disposition, Eid, REFUSED, Sequence, SequenceName,
@@ -46,6 +49,61 @@ struct Gathered {
     ranges: usize,
 }
 
+/// Numbers by sequence: each range's first and last.
+type NumbersState = Vec<(u64, Vec<(u64, u64)>)>;
+
+/// A [`SignalTo`], to be handed over: a CTEB of its custodian, and its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SignalToState(CtebState, WayState);
+
+/// [`Signals`], to be handed over: what is accepted and refused, and when its
+/// time comes if it has not.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SignalsState(Vec<(SignalToState, NumbersState, NumbersState, Option<Moment>)>);
+
+impl From<&SignalTo> for SignalToState {
+    fn from(to: &SignalTo) -> SignalToState {
+        let cteb = Cteb {
+            number: 0,
+            sequence: 0,
+            custodian: to.custodian.clone(),
+            dialect: to.dialect,
+        };
+        SignalToState((&cteb).into(), way_state(to.way))
+    }
+}
+
+impl SignalToState {
+    pub fn to(self) -> Result<SignalTo, HandoverError> {
+        let cteb = self.0.cteb()?;
+        Ok(SignalTo {
+            custodian: cteb.custodian,
+            way: way(self.1),
+            dialect: cteb.dialect,
+        })
+    }
+}
+
+fn numbers_state(by_sequence: BTreeMap<u64, Numbers>) -> NumbersState {
+    let numbers = |numbers: Numbers| numbers.into_iter().map(|range| range.into_inner());
+    let by_sequence = by_sequence.into_iter();
+    by_sequence
+        .map(|(sequence, of)| (sequence, numbers(of).collect()))
+        .collect()
+}
+
+fn numbers_of(state: NumbersState) -> Result<BTreeMap<u64, Numbers>, HandoverError> {
+    let mut by_sequence = BTreeMap::new();
+    for (sequence, ranges) in state {
+        let forward = ranges.iter().all(|(first, last)| first <= last);
+        ensure(forward, "a signal runs backwards")?;
+        let ranges = ranges.into_iter().map(|(first, last)| first..=last);
+        by_sequence.insert(sequence, ranges.collect());
+    }
+    Ok(by_sequence)
+}
+
 /// All signals that are gathered.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
@@ -65,6 +123,50 @@ impl Signals {
         tell("gathered signals", gathered.len());
         tell("custodians to signal to", custodians.len());
         tell("signals by time", due.len());
+    }
+
+    pub fn hand_over(self, now: Instant) -> SignalsState {
+        let Signals {
+            mut gathered,
+            custodians: _,
+            due,
+        } = self;
+        let state = |to: SignalTo, gathered: Gathered, due: Option<Moment>| {
+            let (accepted, refused) = (gathered.accepted, gathered.refused);
+            let numbers = (numbers_state(accepted), numbers_state(refused));
+            ((&to).into(), numbers.0, numbers.1, due)
+        };
+        let in_order = due.into_iter().filter_map(|(at, to)| {
+            let of = gathered.remove(&to)?;
+            Some(state(to, of, Some(Moment::of(at, now))))
+        });
+        let mut all: Vec<_> = in_order.collect();
+        // Their neighbours have them in order.
+        all.extend(gathered.into_iter().map(|(to, of)| state(to, of, None)));
+        SignalsState(all)
+    }
+
+    /// Takes over what was gathered, where nothing is yet.
+    pub fn take_over(&mut self, now: Instant, state: SignalsState) -> Result<(), HandoverError> {
+        for (to, accepted, refused, due) in state.0 {
+            let (to, accepted, refused) = (to.to()?, numbers_of(accepted)?, numbers_of(refused)?);
+            let ranges = |of: &BTreeMap<u64, Numbers>| of.values().map(Numbers::len).sum::<usize>();
+            let gathered = Gathered {
+                ranges: ranges(&accepted) + ranges(&refused),
+                accepted,
+                refused,
+            };
+            if let Some(at) = due {
+                let at = at.instant(now);
+                let later = self.due.back().is_none_or(|(last, _)| *last <= at);
+                ensure(later, "signals are not in order of time")?;
+                self.due.push_back((at, to.clone()));
+            }
+            *self.custodians.entry(to.way.from).or_default() += 1;
+            let known = self.gathered.insert(to, gathered).is_some();
+            ensure(!known, "a signal is there twice")?;
+        }
+        Ok(())
     }
 
     /// Adds one bundle's signal.

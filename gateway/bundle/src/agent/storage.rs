@@ -45,7 +45,7 @@ impl Agent {
         id
     }
 
-    fn insert(&mut self, id: BundleId, stored: StoredBundle, room: Reservation) {
+    pub(super) fn insert(&mut self, id: BundleId, stored: StoredBundle, room: Reservation) {
         self.usage.keep(stored.neighbour, room);
         self.expiries.insert((stored.expires, id));
         self.tally.add(id, &stored);
@@ -129,7 +129,7 @@ impl Agent {
     }
 
     /// Tells the node's other agents how much this one's store can take.
-    fn tell_storable(&self) {
+    pub(super) fn tell_storable(&self) {
         if self.store.is_durable() {
             let bytes = self.store.free_bytes();
             self.common.set_storable(self.sharding.own, bytes);

@@ -56,9 +56,7 @@ pub(super) fn encode(stored: &StoredBundle) -> Bytes {
     }
     match &stored.passed_cteb {
         Some(cteb) => {
-            write_head(&mut out, ARRAY, 2);
-            write_head(&mut out, UNSIGNED, dialect_code(cteb.dialect));
-            out.extend(cteb.encode());
+            out.extend(encoded_cteb(cteb));
         }
         None => write_numbers(&mut out, &[]),
     }
@@ -205,6 +203,20 @@ fn dialect_code(dialect: CustodyDialect) -> u64 {
         CustodyDialect::Ion => 0,
         CustodyDialect::Bplib => 1,
     }
+}
+
+/// A CTEB behind its dialect.
+pub(super) fn encoded_cteb(cteb: &Cteb) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_head(&mut out, ARRAY, 2);
+    write_head(&mut out, UNSIGNED, dialect_code(cteb.dialect));
+    out.extend(cteb.encode());
+    out
+}
+
+/// What [`encoded_cteb`] has written.
+pub(super) fn decoded_cteb(bytes: &[u8]) -> Result<Cteb, CborError> {
+    crate::wire::whole(bytes, read_cteb)?.ok_or(CborError::Malformed)
 }
 
 fn read_cteb(reader: &mut Reader<'_>) -> Result<Option<Cteb>, CborError> {

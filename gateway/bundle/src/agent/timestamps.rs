@@ -13,6 +13,8 @@
 use std::time::{Duration, Instant};
 
 use bp7::dtntime::CreationTimestamp;
+use serde::{Deserialize, Serialize};
+use underpass_handover::Moment;
 use underpass_work::FastMap;
 
 use super::sharding::Sharding;
@@ -31,7 +33,32 @@ pub(crate) struct Timestamps {
     counts: FastMap<u64, u32>,
 }
 
+/// [`Timestamps`], to be handed over: the clock and the time in use, each with
+/// its moment, and the counts by service.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct TimestampsState {
+    clock: Option<(Moment, u64)>,
+    current: Option<(Moment, u64)>,
+    counts: Vec<(u64, u32)>,
+}
+
 impl Timestamps {
+    pub fn hand_over(self, now: Instant) -> TimestampsState {
+        let moment = |(at, time)| (Moment::of(at, now), time);
+        TimestampsState {
+            clock: self.clock.map(moment),
+            current: self.current.map(moment),
+            counts: self.counts.into_iter().collect(),
+        }
+    }
+
+    pub fn take_over(&mut self, now: Instant, state: TimestampsState) {
+        let instant = |(at, time): (Moment, u64)| (at.instant(now), time);
+        self.clock = state.clock.map(instant);
+        self.current = state.current.map(instant);
+        self.counts = state.counts.into_iter().collect();
+    }
+
     pub fn new(run_nonce: u64, sharding: Sharding) -> Self {
         Timestamps {
             run_nonce,

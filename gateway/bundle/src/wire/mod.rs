@@ -18,6 +18,7 @@ pub use cbor::{ARRAY, BYTES, CborError, TEXT, UNSIGNED, write_head};
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
 pub use eid::{Eid, ipn, ipn_parts, is_null, names_node};
+pub(crate) use eid::{read_eid, write_eid};
 pub(crate) use extensions::whole;
 pub use record::{
     ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,

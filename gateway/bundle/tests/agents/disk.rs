@@ -200,6 +200,12 @@ impl Store for Part {
 
     fn handle_timeout(&mut self, _: Instant) {}
 
+    fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>> {
+        let state = self.disk.state();
+        let entry = state.entries.get(&id.0)?;
+        (!entry.committed).then(|| entry.payload.clone())
+    }
+
     fn flush(&mut self) {}
 
     fn footprint(&self, _: &mut dyn FnMut(&'static str, usize)) {}

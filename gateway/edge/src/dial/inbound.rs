@@ -1,21 +1,26 @@
 //! Streams that the peer has opened.
 
 use std::future::{pending, poll_fn};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::{Dialler, Party};
 use crate::line_limit::LineLimit;
-use crate::relay::{Moved, relay};
+use crate::relay::{HeldRelay, Moved, Relayed, Relays};
 use crate::stream::{Conduit, Connected, Failure, OpenRequest};
 
 static CLOSED: LineLimit = LineLimit::new("streams closed");
 static RESET: LineLimit = LineLimit::new("streams reset");
 
+/// How a relay has ended, if it has, after what and how long.
+type Ended = Option<(Moved, Duration, Result<(), Failure>)>;
+
 /// Dials the origin of a stream that node `peer` has opened and relays until
-/// both directions have ended. A dial that fails resets the stream with its
-/// reason; a stream that is reset ends its dial.
+/// both directions have ended, or another process goes on. A dial that fails
+/// resets the stream with its reason; a stream that is reset ends its dial.
 ///
 /// # Errors
 /// Why the dial failed or which side broke; the log has it, too.
@@ -24,11 +29,35 @@ pub async fn serve_inbound(
     peer: u64,
     request: OpenRequest,
     dialler: &Dialler,
+    relays: &Relays,
 ) -> Result<(), Failure> {
-    let started = Instant::now();
-    let (moved, result) = serve(conduit, peer, &request, dialler).await;
-    let (target, seconds) = (request.target, started.elapsed().as_secs_f64());
-    let Moved { to_peer, from_peer } = moved;
+    let target = request.target.to_string();
+    let ended = serve(conduit, peer, &request, dialler, relays).await;
+    note_end(peer, &target, ended)
+}
+
+/// Goes on with a connection to an origin that another process has dialled.
+///
+/// # Errors
+/// Which side broke; the log has it, too.
+pub(crate) async fn resume_inbound(
+    held: HeldRelay,
+    peer: u64,
+    target: &str,
+    conduit: Box<dyn Conduit>,
+    relays: &Relays,
+) -> Result<(), Failure> {
+    let HeldRelay { state, socket } = held;
+    let socket = TcpStream::from_std(socket).map_err(|error| Failure::of_socket(&error))?;
+    let ended = relays.resume(socket, conduit, state).await;
+    note_end(peer, target, ended)
+}
+
+fn note_end(peer: u64, target: &str, ended: Ended) -> Result<(), Failure> {
+    let Some((Moved { to_peer, from_peer }, took, result)) = ended else {
+        return Ok(());
+    };
+    let seconds = took.as_secs_f64();
     match &result {
         Ok(()) if CLOSED.admits() => tracing::info!(
             peer, %target, to_peer_bytes = to_peer, from_peer_bytes = from_peer, seconds,
@@ -48,23 +77,30 @@ async fn serve(
     peer: u64,
     request: &OpenRequest,
     dialler: &Dialler,
-) -> (Moved, Result<(), Failure>) {
+    relays: &Relays,
+) -> Ended {
+    let started = Instant::now();
+    let failed = |failure| Some((Moved::default(), started.elapsed(), Err(failure)));
     let dial = dialler.dial(&request.target, request.client, Party::Peer(peer));
     let dialled = tokio::select! {
         dialled = dial => dialled,
-        failure = broken(conduit.as_mut()) => return (Moved::default(), Err(failure)),
+        failure = broken(conduit.as_mut()) => return failed(failure),
     };
     let socket = match dialled {
         Ok(socket) => socket,
         Err(failure) => {
             conduit.reset(failure.clone());
-            return (Moved::default(), Err(failure));
+            return failed(failure);
         }
     };
     conduit.connected(Connected {
         origin: socket.peer_addr().ok(),
     });
-    relay(socket, conduit, Bytes::new()).await
+    let relayed = Relayed::Origin {
+        peer,
+        target: request.target.to_string(),
+    };
+    relays.relay(socket, conduit, Bytes::new(), &relayed).await
 }
 
 /// Waits until the stream breaks. Its far edge does not dial, so all that can

@@ -27,6 +27,7 @@ use budget::Budget;
 pub use budget::Party;
 pub use families::Families;
 use families::is_routed;
+pub(crate) use inbound::resume_inbound;
 pub use inbound::serve_inbound;
 pub use policy::Policy;
 use resolver::{Resolver, Sources};

@@ -9,6 +9,8 @@ mod conduit;
 
 use std::sync::Arc;
 
+use tokio::net::TcpStream;
+
 use crate::dial::{Dialler, Party};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet};
 use conduit::DirectConduit;
@@ -25,6 +27,11 @@ impl DirectOutlet {
     pub fn new(dialler: Arc<Dialler>) -> DirectOutlet {
         DirectOutlet { dialler }
     }
+}
+
+/// The way over a connection that is there already.
+pub fn over(socket: TcpStream) -> Box<dyn Conduit> {
+    Box::new(DirectConduit::new(Box::pin(std::future::ready(Ok(socket)))))
 }
 
 impl Outlet for DirectOutlet {

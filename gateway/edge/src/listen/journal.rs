@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Intake, Peer};
 use crate::line_limit::LineLimit;
-use crate::relay::{Moved, relay};
+use crate::relay::{HeldRelay, Moved, Relayed};
 use crate::stream::{Conduit, Failure};
 
 static CLOSED: LineLimit = LineLimit::new("connections closed");
@@ -20,7 +21,8 @@ static NOT_CONNECTED: LineLimit = LineLimit::new("connections that failed");
 static REFUSED: LineLimit = LineLimit::new("clients refused");
 
 impl Intake {
-    /// Relays a client's connection to its end.
+    /// Relays a client's connection to its end, or until another process goes
+    /// on with it.
     pub async fn relay(
         &self,
         client: SocketAddr,
@@ -29,10 +31,44 @@ impl Intake {
         conduit: Box<dyn Conduit>,
         early: Bytes,
     ) {
-        let started = Instant::now();
-        let (moved, result) = relay(socket, conduit, early).await;
-        let (listener, seconds) = (&*self.name, started.elapsed().as_secs_f64());
-        let Moved { to_peer, from_peer } = moved;
+        let relayed = Relayed::Client {
+            listener: self.name.to_string(),
+            client,
+            target: target.to_owned(),
+        };
+        let relays = &self.ways.relays;
+        let ended = relays.relay(socket, conduit, early, &relayed).await;
+        self.note_end(client, target, ended);
+    }
+
+    /// Goes on with one that another process has relayed so far.
+    pub async fn resume(
+        &self,
+        client: SocketAddr,
+        target: &str,
+        held: HeldRelay,
+        conduit: Box<dyn Conduit>,
+    ) {
+        let HeldRelay { state, socket } = held;
+        match TcpStream::from_std(socket) {
+            Ok(socket) => {
+                let ended = self.ways.relays.resume(socket, conduit, state).await;
+                self.note_end(client, target, ended);
+            }
+            Err(error) => tracing::error!(%client, target, %error, "connection not taken over"),
+        }
+    }
+
+    fn note_end(
+        &self,
+        client: SocketAddr,
+        target: &str,
+        ended: Option<(Moved, Duration, Result<(), Failure>)>,
+    ) {
+        let Some((Moved { to_peer, from_peer }, took, result)) = ended else {
+            return;
+        };
+        let (listener, seconds) = (&*self.name, took.as_secs_f64());
         match result {
             Ok(()) if CLOSED.admits() => tracing::info!(
                 listener, %client, target, to_peer_bytes = to_peer, from_peer_bytes = from_peer,

@@ -7,10 +7,12 @@ mod socket;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +20,7 @@ use crate::classify::{Classifier, Facts, Verdict};
 use crate::config::{Answer, ListenerConfig, ListenerProtocol};
 use crate::credentials::Users;
 use crate::line_limit::LineLimit;
+use crate::relay::{HeldRelay, Relays};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
 use crate::{http, socks5, transparent};
@@ -37,6 +40,8 @@ pub(crate) struct Ways {
     pub direct: Arc<dyn Outlet>,
     /// Which of them proxies take at present.
     pub switch: Arc<RwLock<Switch>>,
+    /// The connections on their way.
+    pub relays: Arc<Relays>,
 }
 
 /// What every connection of one listener shares.
@@ -153,6 +158,21 @@ impl Entrance {
         &self.name
     }
 
+    /// Goes on with a client's connection that another process has relayed so
+    /// far.
+    pub async fn resume(
+        &self,
+        client: SocketAddr,
+        target: &str,
+        held: HeldRelay,
+        conduit: Box<dyn Conduit>,
+    ) {
+        let place = self.places.take_open(client.ip());
+        let intake = self.gate().intake.clone();
+        intake.resume(client, target, held, conduit).await;
+        drop(place);
+    }
+
     /// Goes by another configuration from the next connection on. Protocol,
     /// address and interface are those of the listening socket.
     pub fn reconfigure(
@@ -179,7 +199,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Binds the listener of `config`.
+    /// The listener of `config`, by a socket that another process has bound,
+    /// if there is one.
     ///
     /// # Errors
     /// When the socket cannot be bound, or an option needs a privilege that
@@ -189,8 +210,12 @@ impl Listener {
         admitted: Admitted,
         ways: Ways,
         classifier: Arc<Classifier>,
+        bound: Option<std::net::TcpListener>,
     ) -> io::Result<Listener> {
-        let socket = socket::listen(&config)?;
+        let socket = match bound {
+            Some(bound) => TcpListener::from_std(bound)?,
+            None => socket::listen(&config)?,
+        };
         let places = Places::new(config.max_connections);
         let Admitted { clients, users } = admitted;
         let intake = Arc::new(Intake::new(config, users, ways.clone(), classifier));
@@ -216,13 +241,33 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// Accepts connections until `stop` is cancelled; those that are open
-    /// then go on under `connections`.
-    pub async fn serve(self, stop: CancellationToken, connections: TaskTracker) {
+    /// The listening socket once more.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn socket(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned()
+    }
+
+    /// Accepts connections until `stop` is cancelled, but for while they are
+    /// `paused`; those that are open then go on under `connections`.
+    pub async fn serve(
+        self,
+        stop: CancellationToken,
+        mut paused: watch::Receiver<bool>,
+        connections: TaskTracker,
+    ) {
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
-                accepted = self.accept() => accepted,
+                _ = paused.wait_for(|paused| *paused) => None,
+                accepted = self.accept() => Some(accepted),
+            };
+            let Some(accepted) = accepted else {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    _ = paused.wait_for(|paused| !paused) => continue,
+                }
             };
             let (socket, peer, intake, place) = match accepted {
                 Ok(Some(accepted)) => accepted,

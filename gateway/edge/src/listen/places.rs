@@ -61,6 +61,18 @@ impl Places {
             client: None,
         }
     }
+
+    /// Takes the place of a connection that is open already, whether one is
+    /// free or not.
+    pub fn take_open(self: &Arc<Self>, client: IpAddr) -> Place {
+        let client = party(client);
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        *self.clients.lock().unwrap().entry(client).or_default() += 1;
+        Place {
+            places: self.clone(),
+            client: Some(client),
+        }
+    }
 }
 
 impl Place {

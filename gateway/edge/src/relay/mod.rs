@@ -6,6 +6,7 @@
 //! that waits holds none, which is what keeps ten thousand idle ones small.
 
 mod ending;
+mod moving;
 mod pool;
 mod socket;
 
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 
 use crate::stream::{Conduit, Failure};
 use ending::PATIENCE;
+pub use moving::{HeldRelay, RelayState, Relayed, Relays};
 pub(crate) use pool::poll_read_bytes;
 pub use socket::Socket;
 
@@ -48,44 +50,10 @@ pub struct Moved {
 /// Which side broke, and how.
 pub async fn relay(
     socket: impl Socket,
-    mut conduit: Box<dyn Conduit>,
+    conduit: Box<dyn Conduit>,
     early: Bytes,
 ) -> (Moved, Result<(), Failure>) {
-    // Interactive bytes leave at once; bulk is written in large vectors.
-    socket.send_at_once();
-    socket.end_by_reset();
-    let mut relay = Relay {
-        socket,
-        early,
-        up_done: false,
-        pending: VecDeque::new(),
-        peer_finished: false,
-        down_done: false,
-        broken: None,
-        moved: Moved::default(),
-    };
-    let ended = poll_fn(|cx| relay.poll(cx, conduit.as_mut())).await;
-    let result = match ended {
-        Ok(()) => Ok(()),
-        Err(Broken::Socket(error)) => {
-            let failure = Failure::of_socket(&error);
-            // What the socket sent before its end in order goes on, and so
-            // does that end: the conduit is closed.
-            if !relay.up_done {
-                relay.take_last(conduit.as_mut()).await;
-                conduit.reset(failure.clone());
-            }
-            Err(failure)
-        }
-        Err(Broken::Conduit(failure)) => {
-            relay.deliver(conduit.as_mut()).await;
-            Err(failure)
-        }
-    };
-    if result.is_err() {
-        relay.socket.end_by_reset();
-    }
-    (relay.moved, result)
+    Relay::begin(socket, early).run_to_end(conduit).await
 }
 
 /// Closes `socket` with a RST: the answer to a stream that could not be
@@ -112,6 +80,56 @@ struct Relay<S> {
 }
 
 impl<S: Socket> Relay<S> {
+    fn begin(socket: S, early: Bytes) -> Relay<S> {
+        // Interactive bytes leave at once; bulk is written in large vectors.
+        socket.send_at_once();
+        socket.end_by_reset();
+        Relay {
+            socket,
+            early,
+            up_done: false,
+            pending: VecDeque::new(),
+            peer_finished: false,
+            down_done: false,
+            broken: None,
+            moved: Moved::default(),
+        }
+    }
+
+    async fn run_to_end(mut self, mut conduit: Box<dyn Conduit>) -> (Moved, Result<(), Failure>) {
+        let ended = poll_fn(|cx| self.poll(cx, conduit.as_mut())).await;
+        self.end(conduit, ended).await
+    }
+
+    /// Does what is left to do once a side has broken, or both are done.
+    async fn end(
+        mut self,
+        mut conduit: Box<dyn Conduit>,
+        ended: Result<(), Broken>,
+    ) -> (Moved, Result<(), Failure>) {
+        let result = match ended {
+            Ok(()) => Ok(()),
+            Err(Broken::Socket(error)) => {
+                let failure = Failure::of_socket(&error);
+                // What the socket sent before its end in order goes on, and so
+                // does that end: the conduit is closed.
+                if !self.up_done {
+                    self.take_last(conduit.as_mut()).await;
+                    conduit.reset(failure.clone());
+                }
+                Err(failure)
+            }
+            Err(Broken::Conduit(failure)) => {
+                self.deliver(conduit.as_mut()).await;
+                Err(failure)
+            }
+        };
+        if result.is_err() {
+            self.socket.end_by_reset();
+        }
+        (self.moved, result)
+    }
+
     fn poll(
         &mut self,
         cx: &mut Context<'_>,

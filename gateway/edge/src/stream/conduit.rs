@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use underpass_deferred::Handle;
 
 use super::{Failure, OpenRequest, Target};
@@ -35,6 +36,18 @@ pub trait Outlet: Send + Sync + 'static {
 pub struct Connected {
     /// The origin's address, where the far edge tells it.
     pub origin: Option<SocketAddr>,
+}
+
+/// The name of a stream in its node, by which another task can take up where
+/// the last one has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StreamName {
+    /// The other edge node.
+    pub peer: u64,
+    /// The run of it that the stream belongs to.
+    pub epoch: u64,
+    /// The stream.
+    pub id: u64,
 }
 
 /// One stream, both directions, which ends as a socket does. Dropping it
@@ -81,4 +94,13 @@ pub trait Conduit: Send {
     /// Tells the peer, on a stream that it has opened, that the origin has
     /// answered. A failed dial is told by [`Conduit::reset`].
     fn connected(&mut self, connected: Connected);
+
+    /// The stream's name, where it can be taken up by another conduit.
+    fn stream(&self) -> Option<StreamName> {
+        None
+    }
+
+    /// Leaves the stream as it is to whoever takes it up: to drop this conduit
+    /// then changes nothing.
+    fn leave(&mut self) {}
 }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use underpass_cla::Class;
 use underpass_edge::config::EdgeConfig;
 use underpass_edge::dial::{Dialler, serve_inbound};
+use underpass_edge::relay::Relays;
 use underpass_edge::stream::{
     Conduit, Connected, Failure, FailureCode, OpenRequest, Protocol, Target,
 };
@@ -97,8 +98,16 @@ fn dial(dialler: &Arc<Dialler>, peer: u64, target: SocketAddr) -> Dialled {
         awaits_outcome: false,
     };
     let dialler = dialler.clone();
-    let served =
-        tokio::spawn(async move { serve_inbound(Box::new(stream), peer, request, &dialler).await });
+    let served = tokio::spawn(async move {
+        serve_inbound(
+            Box::new(stream),
+            peer,
+            request,
+            &dialler,
+            &Relays::default(),
+        )
+        .await
+    });
     Dialled {
         reset,
         connected,

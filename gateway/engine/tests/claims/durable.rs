@@ -83,6 +83,12 @@ impl Store for Durable {
     fn handle_timeout(&mut self, now: Instant) {
         self.0.handle_timeout(now);
     }
+    fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>> {
+        match self.kept().contains_key(&id) {
+            true => None,
+            false => self.0.in_memory_alone(id),
+        }
+    }
     fn flush(&mut self) {
         self.0.flush();
     }

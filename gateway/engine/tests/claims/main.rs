@@ -5,6 +5,7 @@ mod bounded;
 mod custody;
 mod draining;
 mod durable;
+mod handing_over;
 mod links;
 mod measured;
 mod plans;

@@ -42,7 +42,15 @@ impl World {
                 endpoint.add_peer(now, PEER, peer);
                 self.nodes[number].beacons.insert(link, endpoint);
             }
-            if !plan.planned.is_empty() {
+        }
+        self.tell_plans(number);
+    }
+
+    /// A process of a node has started: the time of day, and its plan.
+    pub fn tell_plans(&mut self, number: usize) {
+        for link in 0..self.links.len() {
+            let plan = self.links[link].plan.clone();
+            if plan.ends.contains(&number) && !plan.planned.is_empty() {
                 let at = |time: Duration| EPOCH_MS + time.as_millis() as u64;
                 let planned = plan.planned.iter().map(|(entry, exit)| PlannedBlockage {
                     entry_ms: at(*entry),

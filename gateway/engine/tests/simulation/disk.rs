@@ -119,7 +119,7 @@ impl DiskWork {
     }
 
     /// Writes until nothing is left to be written, or the disk fails.
-    fn drain(&mut self) {
+    pub fn drain(&mut self) {
         for _ in 0..MOST_STEPS {
             if self.worker.step(true) != Next::Step {
                 return;
@@ -205,6 +205,10 @@ impl Store for Watched {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.asks(|store| store.handle_timeout(now));
+    }
+
+    fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>> {
+        self.store.in_memory_alone(id)
     }
 
     fn flush(&mut self) {

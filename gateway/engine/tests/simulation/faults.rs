@@ -56,6 +56,7 @@ impl World {
             Fault::DiskFails { node, room_bytes } => self.disk_fails(node, room_bytes),
             Fault::DiskMended { node } => self.mend_disk(node),
             Fault::Start { node } => self.start(node),
+            Fault::Upgrade { node, times } => self.upgrade(node, times),
         }
     }
 
@@ -273,17 +274,24 @@ impl World {
         self.wake_disk(number);
         self.watch_links(number);
         self.forgive(number);
+        self.set_rates(number);
+        for link in 0..self.links.len() {
+            if self.links[link].plan.ends.contains(&number) {
+                self.dial_missing(link);
+            }
+        }
+    }
+
+    /// A process of a node has started: the rates that operators have set.
+    pub fn set_rates(&mut self, number: usize) {
         for link in 0..self.links.len() {
             let told_rate = self.links[link].plan.rate_bps;
-            if self.links[link].plan.ends.contains(&number) {
+            if self.links[link].plan.ends.contains(&number) && self.links[link].overridden {
                 let hop = HopId(link as u64);
-                if self.links[link].overridden {
-                    self.call_at(number, link, |engine, now| {
-                        engine.set_rate(now, hop, told_rate)
-                    });
-                    self.override_plans(link);
-                }
-                self.dial_missing(link);
+                self.call_at(number, link, |engine, now| {
+                    engine.set_rate(now, hop, told_rate)
+                });
+                self.override_plans(link);
             }
         }
     }

@@ -20,6 +20,7 @@ mod schedule;
 mod seeds;
 mod sessions;
 mod streams;
+mod upgrades;
 mod world;
 
 use std::collections::BTreeMap;
@@ -52,6 +53,8 @@ const TO_MEET: &[&str] = &[
     "resumption",
     "stall",
     "restored message",
+    "upgrade",
+    "upgrade put off",
     "plan pushed",
     "plan begun",
     "plan over",

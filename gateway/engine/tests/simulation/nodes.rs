@@ -34,22 +34,15 @@ pub fn shard_to(schedule: &Schedule, node: usize, peer: u64) -> usize {
     shard_of(schedule, node, route.map_or(peer, |route| route.via))
 }
 
-/// The engines for a node of the schedule in one of its incarnations, one for
-/// each shard.
-pub fn engines(
-    schedule: &Schedule,
-    node: usize,
-    incarnation: u64,
-    stores: Option<Vec<Box<dyn Store>>>,
-    now: Instant,
-) -> Vec<Engine> {
+/// The configuration of a node of the schedule in one of its incarnations.
+pub fn config(schedule: &Schedule, node: usize, incarnation: u64) -> EngineConfig {
     let plan = &schedule.nodes[node];
     let run = schedule.seed ^ (node as u64) << 32 ^ incarnation;
     let mut agent = bundle::Config::new(plan.number, Random::new(run).next());
     agent.store_bytes = plan.store_bytes;
     agent.store_bundles = plan.store_bundles;
     agent.services.insert(messages::SERVICE);
-    let config = EngineConfig {
+    EngineConfig {
         node: plan.number,
         incarnation,
         agent,
@@ -71,12 +64,28 @@ pub fn engines(
             ipv6: false,
         },
         default_class: Class(1),
-    };
-    let in_memory = || {
-        let stores = (0..plan.shards).map(|_| Box::<MemoryStore>::default());
-        stores.map(|store| store as Box<dyn Store>).collect()
-    };
-    let stores = stores.unwrap_or_else(in_memory);
+    }
+}
+
+/// The stores of a node without a disk, one for each shard.
+pub fn in_memory(schedule: &Schedule, node: usize) -> Vec<Box<dyn Store>> {
+    let shards = 0..schedule.nodes[node].shards;
+    let stores = shards.map(|_| Box::<MemoryStore>::default());
+    stores.map(|store| store as Box<dyn Store>).collect()
+}
+
+/// The engines for a node of the schedule in one of its incarnations, one for
+/// each shard.
+pub fn engines(
+    schedule: &Schedule,
+    node: usize,
+    incarnation: u64,
+    stores: Option<Vec<Box<dyn Store>>>,
+    now: Instant,
+) -> Vec<Engine> {
+    let plan = &schedule.nodes[node];
+    let config = config(schedule, node, incarnation);
+    let stores = stores.unwrap_or_else(|| in_memory(schedule, node));
     let made = Engine::of_shards(now, &config, stores);
     let mut engines = made.expect("a valid configuration");
     for engine in &mut engines {

@@ -171,6 +171,12 @@ pub enum Fault {
     Start {
         node: usize,
     },
+    /// Another process goes on for a node, and another for that one, so many
+    /// times at once.
+    Upgrade {
+        node: usize,
+        times: u32,
+    },
 }
 
 impl Schedule {
@@ -252,6 +258,13 @@ impl Schedule {
         let absences = &mut Random::new(seed ^ 0x6177_6179_0000_0000);
         if terminals > 1 && absences.chance(15) {
             switched_off(absences, nodes.len() - 1, &mut faults);
+        }
+        // As above.
+        let upgrades = &mut Random::new(seed ^ 0x7570_6772_6164_0000);
+        for place in 0..nodes.len() {
+            if upgrades.chance(25) {
+                upgrades_of(upgrades, place, &mut faults);
+            }
         }
         let pushes = plans::draw(seed, &nodes, &links, &faults);
         // Another source than that of the rest, which has its own seeds.
@@ -405,6 +418,15 @@ fn restarts_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fau
         faults.push((at, Fault::Stop { node, how, dice }));
         back = at + random.ms(0, 4_000 / times);
         faults.push((back, Fault::Start { node }));
+    }
+}
+
+/// A node is upgraded in place once or some times.
+fn upgrades_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
+    for _ in 0..random.pick(&[1, 2, 5]) {
+        let times = random.pick(&[1, 1, 2]);
+        let at = random.ms(50, 16_000);
+        faults.push((at, Fault::Upgrade { node, times }));
     }
 }
 

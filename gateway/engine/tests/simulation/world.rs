@@ -382,7 +382,7 @@ impl World {
         self.at(self.now + late, Happening::Passed { node, from, to });
     }
 
-    fn take_passed(&mut self, node: usize, from: usize, to: usize) {
+    pub fn take_passed(&mut self, node: usize, from: usize, to: usize) {
         let mailbox = self.nodes[node].mailboxes.get_mut(&(from, to));
         if let Some(passed) = mailbox.and_then(VecDeque::pop_front) {
             self.call(node, to, |engine, now| engine.take_passed(now, passed));

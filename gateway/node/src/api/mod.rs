@@ -2,7 +2,8 @@
 //!
 //! Who can open the socket may do everything, so its file mode is 0660; TCP
 //! callers present a bearer token, which has a role. What can be asked is in
-//! `queries`, what can be set in `links`, `edge`, `reload` and `removals`;
+//! `queries`, what can be set in `links`, `edge`, `reload`, `upgrade` and
+//! `removals`;
 //! `docs/local-api.md` describes it.
 
 mod announcements;
@@ -23,6 +24,7 @@ mod routes;
 mod server;
 mod text;
 mod tls;
+mod upgrade;
 mod view;
 
 use std::sync::Arc;
@@ -32,25 +34,26 @@ use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use underpass_deferred::Handle;
 use underpass_edge::Edge;
-use underpass_store::Monitor;
 
 use crate::clock::ControlClock;
 use crate::config::{ApiRole, Current};
 use crate::confinement::Confinement;
 use crate::interception::Interceptor;
 use crate::positions::Positions;
+use crate::run::OpenCustody;
 use crate::run::control::Contacts;
 use crate::run::plans::Plans;
 use crate::run::reload::Reload;
 use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
 use crate::security::Security;
 use crate::shell::Shell;
+use crate::upgrade::{Sockets, Upgrade};
 use problem::Problem;
 use routes::Routes;
 
 pub use announcements::Announced;
 pub use edge::{EdgeSwitches, SwitchView};
-pub use server::{ApiError, check, serve};
+pub use server::{ApiError, Servers, check, serve};
 pub use view::Status;
 
 /// What the handlers share.
@@ -58,7 +61,7 @@ pub struct ApiState {
     /// The engine's shell.
     pub shell: Arc<Shell>,
     /// The custody store, where it is on a disk.
-    pub custody: Option<Monitor>,
+    pub custody: Arc<OpenCustody>,
     /// Proxies.
     pub edge: Arc<Edge>,
     /// Transparent interception, where it is configured.
@@ -89,6 +92,10 @@ pub struct ApiState {
     pub security: Security,
     /// Reads the configuration again.
     pub reload: Reload,
+    /// Has the next program go on for this node.
+    pub upgrade: Upgrade,
+    /// What the node is reached by.
+    pub sockets: Arc<Sockets>,
     /// This process' incarnation.
     pub incarnation: u64,
     /// Start of the process.
@@ -124,6 +131,7 @@ fn routes() -> Routes {
         .get(Read, "/v1/edge", edge::show)
         .patch(Operate, "/v1/edge", edge::change)
         .post(Operate, "/v1/reload", reload::reload)
+        .post(Operate, "/v1/upgrade", upgrade::upgrade)
         .get(Read, "/v1/reports", reports::reports)
         .get(Read, "/v1/position", position::position)
         .get(Read, "/v1/plans", plans::plans)

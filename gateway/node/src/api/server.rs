@@ -25,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::{ApiConfig, ApiRole};
+use crate::upgrade::Sockets;
 
 use super::auth::{self, Caller, Tokens};
 use super::tls::Tls;
@@ -99,8 +100,9 @@ pub fn check(config: &ApiConfig) -> Result<(), ApiError> {
 /// When a socket, a token or the certificate is not usable.
 pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
     let config = state.config.get().api.clone();
+    let sockets = state.sockets.clone();
     let app = router(state);
-    let unix = bind_unix(&config.socket)?;
+    let unix = unix_socket(&config.socket, &sockets)?;
     let local = app.clone().layer(Extension(ApiRole::Operate));
     let mut servers = Servers {
         tcp: None,
@@ -113,7 +115,12 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
         let tokens = Arc::new(Tokens::load(&config)?);
         let remote = app.layer(middleware::from_fn_with_state(tokens, auth::identify));
         let tls = Tls::load(&config)?;
-        let tcp = TcpListener::bind(address).await.map_err(failed)?;
+        let tcp = sockets.bind("api tcp", address, || {
+            let listener = std::net::TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        });
+        let tcp = tcp.and_then(TcpListener::from_std).map_err(failed)?;
         servers.tcp = Some(tcp.local_addr().map_err(failed)?);
         servers
             ._tasks
@@ -180,6 +187,22 @@ where
     if let Err(error) = connection.await {
         tracing::debug!(%error, "connection to the local API broke off");
     }
+}
+
+/// The Unix socket: that of the process before, if it is at this path, else
+/// another one.
+fn unix_socket(path: &Path, sockets: &Sockets) -> Result<UnixListener, ApiError> {
+    let name = format!("api {}", path.display());
+    let failed = |source| ApiError::Socket {
+        path: path.to_owned(),
+        source,
+    };
+    if let Some(bound) = sockets.inherit(&name).map_err(failed)? {
+        return UnixListener::from_std(bound.into()).map_err(failed);
+    }
+    let socket = bind_unix(path)?;
+    sockets.keep(&name, &socket).map_err(failed)?;
+    Ok(socket)
 }
 
 /// Binds the socket, over the leftover of a process that is gone.

@@ -474,7 +474,7 @@ impl ApiState {
                 true => Durability::Disk.name().to_owned(),
                 false => Durability::Memory.name().to_owned(),
             },
-            disk: self.custody.as_ref().map(|disk| disk.figures().into()),
+            disk: self.custody.monitor().map(|disk| disk.figures().into()),
             classes: classes.collect(),
             neighbours: neighbours.collect(),
         }

@@ -45,6 +45,14 @@ pub struct NodeConfig {
     /// How long SIGTERM waits for open streams to end, s. Default 10.
     #[serde(default = "default_drain_s")]
     pub drain_s: u64,
+    /// How long the process before an upgrade may go on with what does not move
+    /// to the next one, s. Default 3600.
+    #[serde(default = "default_upgrade_s")]
+    pub upgrade_s: u64,
+    /// How long the program that is to go on may take for each step, s, 1 to
+    /// 600. Default 60.
+    #[serde(default = "default_upgrade_patience_s")]
+    pub upgrade_patience_s: u64,
     /// Worker threads. Default: one per core.
     pub threads: Option<usize>,
     /// Parts of the node that work at once, each for some of its neighbours,
@@ -64,6 +72,14 @@ fn default_confine() -> bool {
     true
 }
 
+fn default_upgrade_s() -> u64 {
+    3_600
+}
+
+fn default_upgrade_patience_s() -> u64 {
+    60
+}
+
 fn default_drain_s() -> u64 {
     10
 }
@@ -75,6 +91,12 @@ impl NodeConfig {
             problems.push(format!(
                 "node.number = {}: must be 1 to 4294967294",
                 self.number
+            ));
+        }
+        if !(1..=600).contains(&self.upgrade_patience_s) {
+            problems.push(format!(
+                "node.upgrade_patience_s = {}: must be 1 to 600",
+                self.upgrade_patience_s
             ));
         }
         if self.threads == Some(0) {

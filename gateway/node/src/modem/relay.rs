@@ -14,6 +14,7 @@ use underpass_edge::LineLimit;
 
 use super::lock::{Lock, LockReader};
 use crate::config::ModemConfig;
+use crate::upgrade::Sockets;
 
 /// Who has not answered for so long, at the level of TCP, is dead.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -32,17 +33,25 @@ pub struct ModemError {
     source: io::Error,
 }
 
-/// Binds the address to which the modem connects.
+/// Binds the address to which the modem connects, unless the process before
+/// has.
 ///
 /// # Errors
 /// When it is taken.
-pub async fn listen(config: &ModemConfig) -> Result<TcpListener, ModemError> {
-    let bound = TcpListener::bind(config.listen).await;
-    bound.map_err(|source| ModemError {
-        path: config.path.clone(),
-        address: config.listen,
-        source,
-    })
+pub fn listen(config: &ModemConfig, sockets: &Sockets) -> Result<TcpListener, ModemError> {
+    let name = format!("modem {}", config.path);
+    let bound = sockets.bind(&name, config.listen, || {
+        let listener = std::net::TcpListener::bind(config.listen)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound
+        .and_then(TcpListener::from_std)
+        .map_err(|source| ModemError {
+            path: config.path.clone(),
+            address: config.listen,
+            source,
+        })
 }
 
 /// Serves the modem that connects, and tells by `report` whether it says that
@@ -223,7 +232,7 @@ mod tests {
                 from: vec![[127, 0, 0, 1].into(), [127, 0, 0, 2].into()],
                 antenna: antenna.local_addr().unwrap(),
             };
-            let listener = listen(&config).await.unwrap();
+            let listener = listen(&config, &Sockets::default()).unwrap();
             let address = listener.local_addr().unwrap();
             let (sender, report) = mpsc::unbounded_channel();
             let served = tokio::spawn(serve(listener, config, move |blocked| {

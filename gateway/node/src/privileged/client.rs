@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -41,7 +41,33 @@ pub enum HelperError {
 #[derive(Debug)]
 pub struct Helper {
     socket: Mutex<Option<BufReader<UnixStream>>>,
-    child: Child,
+    /// None where another process has started it, or has it now.
+    child: Mutex<Option<Child>>,
+}
+
+/// A helper that serves nobody until this is dropped.
+#[derive(Debug)]
+pub struct HeldHelper<'a> {
+    helper: &'a Helper,
+    socket: MutexGuard<'a, Option<BufReader<UnixStream>>>,
+}
+
+impl HeldHelper<'_> {
+    /// Its socket.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn socket(&self) -> io::Result<BorrowedFd<'_>> {
+        let socket = self.socket.as_ref();
+        let socket = socket.ok_or_else(|| io::Error::other(HelperError::Lost))?;
+        Ok(socket.get_ref().as_fd())
+    }
+
+    /// Leaves it to another process.
+    pub fn leave(mut self) {
+        *self.socket = None;
+        *self.helper.child.lock().unwrap() = None;
+    }
 }
 
 impl Helper {
@@ -62,10 +88,27 @@ impl Helper {
             .map_err(HelperError::Start)?;
         let helper = Helper {
             socket: Mutex::new(Some(BufReader::new(socket))),
-            child,
+            child: Mutex::new(Some(child)),
         };
         helper.done(&Request::Begin(begin))?;
         Ok(helper)
+    }
+
+    /// The helper that another process of this node has had.
+    pub fn of_predecessor(socket: UnixStream) -> Helper {
+        Helper {
+            socket: Mutex::new(Some(BufReader::new(socket))),
+            child: Mutex::new(None),
+        }
+    }
+
+    /// Keeps it from serving anybody in this process, once it has done what it
+    /// is at.
+    pub fn hold(&self) -> HeldHelper<'_> {
+        HeldHelper {
+            helper: self,
+            socket: self.socket.lock().unwrap(),
+        }
     }
 
     /// Makes the first congestion control of `list` usable that can be.
@@ -179,6 +222,9 @@ impl Drop for Helper {
         if let Some(socket) = place.unwrap() {
             let _ = socket.get_ref().shutdown(Shutdown::Both);
         }
-        let _ = self.child.wait();
+        let child = self.child.get_mut();
+        if let Some(child) = child.unwrap() {
+            let _ = child.wait();
+        }
     }
 }

@@ -36,7 +36,13 @@ pub enum ServeError {
 pub fn serve() -> Result<(), ServeError> {
     // systemd and a terminal signal the whole group; the node decides when
     // this ends.
-    for ignored in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    let ours = [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGUSR2,
+    ];
+    for ignored in ours {
         // SAFETY: to ignore a signal runs no code.
         let _ = unsafe { signal(ignored, SigHandler::SigIgn) };
     }

@@ -14,7 +14,7 @@ mod requests;
 use crate::config::Config;
 use crate::run::preferences;
 
-pub use client::{Helper, HelperError};
+pub use client::{HeldHelper, Helper, HelperError};
 pub use helper::serve;
 pub use requests::{Begin, Intercept};
 
@@ -23,17 +23,18 @@ pub use requests::{Begin, Intercept};
 /// # Errors
 /// When it cannot be started.
 pub fn start(config: &Config) -> Result<Option<Helper>, HelperError> {
+    purpose(config).map(Helper::start).transpose()
+}
+
+/// What the configuration needs a helper for, if for anything.
+pub fn purpose(config: &Config) -> Option<Begin> {
     let intercepts = config.edge.interception.is_some();
     let lists = preferences(config);
     let mut names = lists.iter().flat_map(|(_, list)| list);
     let loads = names.any(|name| underpass_hybla::Control::from_name(name).is_some());
-    if !intercepts && !loads {
-        return Ok(None);
-    }
-    let begin = Begin {
+    (intercepts || loads).then(|| Begin {
         log: config.log.clone(),
         intercepts,
         loads,
-    };
-    Helper::start(begin).map(Some)
+    })
 }

@@ -10,18 +10,26 @@ use underpass_engine::HopId;
 use super::RunError;
 use crate::config::{Config, PathConfig, TerminalConfig};
 use crate::shell::{BeaconReceiver, LinkBeacons, Shell};
+use crate::upgrade::Sockets;
 
 /// Opens sockets, as this run's configuration says.
 pub(super) struct Opener {
     incarnation: u64,
     started: Instant,
     receiver: Arc<BeaconReceiver>,
+    sockets: Arc<Sockets>,
 }
 
 impl Opener {
     /// Of a run that began at `started`.
-    pub fn new(incarnation: u64, started: Instant, shell: &Arc<Shell>) -> Opener {
+    pub fn new(
+        incarnation: u64,
+        started: Instant,
+        shell: &Arc<Shell>,
+        sockets: &Arc<Sockets>,
+    ) -> Opener {
         Opener {
+            sockets: sockets.clone(),
             incarnation,
             started,
             receiver: Arc::new(BeaconReceiver::of(shell)),
@@ -30,15 +38,19 @@ impl Opener {
 
     /// Opens all sockets. Beacons begin when sessions bring keys, or at once
     /// under a configured key.
-    pub fn open(&self, config: &Config, shell: &Shell) -> Result<LinkBeacons, RunError> {
-        let opened = LinkBeacons::default();
+    pub fn open(
+        &self,
+        config: &Config,
+        shell: &Shell,
+        opened: &LinkBeacons,
+    ) -> Result<(), RunError> {
         let Some(key) = usable_key(config)? else {
             if !config.paths.is_empty() || !config.listeners.is_empty() {
                 tracing::info!(
                     "no beacons: blockages are known only from plan, modem and operator"
                 );
             }
-            return Ok(opened);
+            return Ok(());
         };
         let hop_of = |name: &str| shell.hop_named(name);
         for path in &config.paths {
@@ -64,7 +76,12 @@ impl Opener {
             }
             opened.insert(&listener.name, beacons);
         }
-        Ok(opened)
+        Ok(())
+    }
+
+    /// The next socket of a path is another one.
+    pub fn forget(&self, path: &str) {
+        self.sockets.forget(&format!("beacons {path}"));
     }
 
     /// Opens the socket of one path, whose hop has this number.
@@ -97,7 +114,9 @@ impl Opener {
     ) -> Result<Beacons, RunError> {
         let node = number(config.node.number);
         let endpoint = Endpoint::new(node, self.incarnation, self.started);
-        bind(socket)
+        let place = format!("beacons {name}");
+        let bound = self.sockets.bind(&place, socket.local, || bind(socket));
+        bound
             .and_then(|bound| Beacons::spawn(bound, endpoint, self.receiver.clone()))
             .map_err(|source| RunError::Beacons {
                 name: name.to_owned(),

@@ -4,13 +4,14 @@ use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nix::sys::statfs::{FsType, TMPFS_MAGIC};
 use nix::unistd::AccessFlags;
 use tokio::sync::Notify;
+use tokio_util::task::AbortOnDropHandle;
 use underpass_bundle::{MemoryStore, Restored, Store, destination_of};
 use underpass_store::{Handle, Limits, Monitor, OpenError, Report};
 
@@ -232,8 +233,37 @@ impl Custody {
     /// Returns when all custody is durable, or cannot be.
     pub async fn close(self, shell: &Shell) {
         shell.with_each(|engine, _| engine.flush_store());
+        let _ = tokio::task::spawn_blocking(move || self.close_now()).await;
+    }
+
+    /// The same, of stores that have nothing to write any more. Blocks.
+    pub fn close_now(self) {
         // The store's thread ends when it has written all.
-        let _ = tokio::task::spawn_blocking(move || self.handle.close()).await;
+        self.handle.close();
+    }
+}
+
+/// The custody of a running node: it is opened again where the node is handed
+/// over in vain.
+#[derive(Default)]
+pub struct OpenCustody(Mutex<Option<(Custody, AbortOnDropHandle<()>)>>);
+
+impl OpenCustody {
+    /// Has the engines told what this one's store does.
+    pub fn set(&self, custody: Custody, shell: &Arc<Shell>) {
+        let watch = super::background(custody.watch(shell.clone()));
+        *self.0.lock().unwrap() = Some((custody, watch));
+    }
+
+    /// What there is, if it is on a disk, to be closed.
+    pub fn take(&self) -> Option<(Custody, AbortOnDropHandle<()>)> {
+        self.0.lock().unwrap().take()
+    }
+
+    /// What shows how it fares.
+    pub fn monitor(&self) -> Option<Monitor> {
+        let open = self.0.lock().unwrap();
+        open.as_ref().map(|(custody, _)| custody.monitor())
     }
 }
 

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use tokio::sync::mpsc::UnboundedReceiver;
 use underpass_edge::config::OriginSource;
 use underpass_edge::dial::{Dialler, serve_inbound};
+use underpass_edge::relay::Relays;
 use underpass_edge::stream::{Failure, FailureCode, Host, OpenRequest, Protocol, Target};
 use underpass_streams as streams;
 
@@ -63,6 +64,7 @@ pub(super) async fn serve(
     shell: Arc<Shell>,
     dialler: Arc<Dialler>,
     clients: Arc<NamedClients>,
+    relays: Arc<Relays>,
 ) {
     while let Some(stream) = inbound.recv().await {
         let mut conduit = shell.conduit(&stream);
@@ -76,10 +78,10 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let dialler = dialler.clone();
+        let (dialler, relays) = (dialler.clone(), relays.clone());
         tokio::spawn(async move {
             // Its end is in the log.
-            let _ = serve_inbound(conduit, peer, request, &dialler).await;
+            let _ = serve_inbound(conduit, peer, request, &dialler, &relays).await;
         });
     }
 }

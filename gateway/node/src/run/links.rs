@@ -17,10 +17,10 @@ use underpass_tcpcl::{
 
 use super::RunError;
 use super::engine::window_of;
-use crate::config::{Config, ControlConfig, PathConfig};
+use crate::config::{self, Config, ControlConfig, PathConfig};
 use crate::privileged::Helper;
 use crate::security::{Certified, Security};
-use crate::shell::Shell;
+use crate::upgrade::Sockets;
 
 /// How often the preferred congestion control is looked for again: the one
 /// registered by another process of this kernel ends with it.
@@ -42,7 +42,8 @@ pub(super) struct Links {
     /// By their paths' names.
     dialers: Mutex<BTreeMap<String, Arc<Dialer>>>,
     /// With their names.
-    listeners: Vec<(String, Listener)>,
+    listeners: Mutex<Vec<(String, Listener)>>,
+    sockets: Arc<Sockets>,
     /// Connections that the listeners have for sessions of terminals.
     connections: AtomicUsize,
 }
@@ -82,7 +83,8 @@ impl Links {
     ) -> usize {
         let dialers = self.dialers();
         let dialers = dialers.values().map(|dialer| dialled(dialer));
-        let listeners = self.listeners.iter();
+        let listeners = self.listeners();
+        let listeners = listeners.iter();
         dialers
             .chain(listeners.map(|(_, listener)| accepted(listener)))
             .sum()
@@ -113,7 +115,7 @@ impl Links {
         }
         let connections = connections(config);
         let before = self.connections.fetch_max(connections, Ordering::Relaxed);
-        for (name, listener) in &self.listeners {
+        for (name, listener) in &*self.listeners() {
             listener.set_session(self.sessions.accepted(config, name));
             listener.add_connections(connections.saturating_sub(before));
         }
@@ -121,7 +123,7 @@ impl Links {
 
     /// Ends all sessions in order.
     pub async fn shutdown(&self) {
-        for (_, listener) in &self.listeners {
+        for (_, listener) in &*self.listeners() {
             listener.shutdown();
         }
         let dialers: Vec<_> = self.dialers().values().cloned().collect();
@@ -129,6 +131,56 @@ impl Links {
             // A peer that is out of reach does not answer.
             let _ = tokio::time::timeout(Duration::from_secs(2), dialer.shutdown()).await;
         }
+    }
+
+    /// Neither dials nor accepts for as long as it is held; sessions that are
+    /// up go on.
+    pub fn hold(&self, held: bool) {
+        for dialer in self.dialers().values() {
+            dialer.hold(held);
+        }
+        for (_, listener) in &*self.listeners() {
+            listener.hold(held);
+        }
+    }
+
+    /// Neither dials nor accepts ever again.
+    pub fn leave(&self) {
+        self.dialers().clear();
+        self.listeners().clear();
+    }
+
+    fn add_listener(
+        &self,
+        config: &Config,
+        listener: &config::ListenerConfig,
+    ) -> Result<(), RunError> {
+        let (name, address) = (&listener.name, listener.listen);
+        let accepting = ListenerConfig {
+            local: address,
+            session: self.sessions.accepted(config, name),
+            tls: self.security.server(),
+            max_half_open: listener.max_pending,
+            max_half_open_per_source: (listener.max_pending / 4).max(LEAST_PER_SOURCE),
+            max_connections: connections(config) + SPARE_CONNECTIONS + listener.max_pending,
+        };
+        let bound = self.sockets.bind(&format!("sessions {name}"), address, || {
+            underpass_tcpcl::listen(&accepting)
+        });
+        let bound =
+            bound.and_then(|bound| Listener::accept_on(bound, accepting, self.node.clone()));
+        let bound = bound.map_err(|source| RunError::Listen {
+            name: name.clone(),
+            address,
+            source,
+        })?;
+        tracing::info!(listener = name, address = %bound.local_addr(), "accepting sessions");
+        self.listeners().push((name.clone(), bound));
+        Ok(())
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<(String, Listener)>> {
+        self.listeners.lock().unwrap()
     }
 
     fn dialers(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Dialer>>> {
@@ -176,7 +228,8 @@ pub(super) fn open(
     config: &Config,
     incarnation: u64,
     security: &Security,
-    shell: &Arc<Shell>,
+    node: Arc<dyn Node>,
+    sockets: &Arc<Sockets>,
 ) -> Result<Links, RunError> {
     let partial = SharedPartials::new(PartialLimits {
         time: Duration::from_secs(config.tcp.hold_s),
@@ -187,34 +240,20 @@ pub(super) fn open(
         ids: Arc::new(AtomicU64::new(0)),
         partial: Arc::new(partial),
     };
-    let mut links = Links {
+    let links = Links {
         sessions,
         security: security.clone(),
-        node: shell.clone(),
+        node,
         dialers: Mutex::default(),
-        listeners: Vec::new(),
+        listeners: Mutex::default(),
+        sockets: sockets.clone(),
         connections: AtomicUsize::new(connections(config)),
     };
     for path in &config.paths {
         links.add_path(config, path);
     }
     for listener in &config.listeners {
-        let bound = ListenerConfig {
-            local: listener.listen,
-            session: links.sessions.accepted(config, &listener.name),
-            tls: security.server(),
-            max_half_open: listener.max_pending,
-            max_half_open_per_source: (listener.max_pending / 4).max(LEAST_PER_SOURCE),
-            max_connections: connections(config) + SPARE_CONNECTIONS + listener.max_pending,
-        };
-        let bound = Listener::bind(bound, links.node.clone());
-        let bound = bound.map_err(|source| RunError::Listen {
-            name: listener.name.clone(),
-            address: listener.listen,
-            source,
-        })?;
-        tracing::info!(listener = listener.name, address = %bound.local_addr(), "accepting sessions");
-        links.listeners.push((listener.name.clone(), bound));
+        links.add_listener(config, listener)?;
     }
     Ok(links)
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use thiserror::Error;
@@ -18,7 +18,7 @@ use underpass_beacon::{Beacons, PeerId};
 use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::Dialler;
 use underpass_edge::{Edge, EdgeError};
-use underpass_engine::{EngineError, HopId};
+use underpass_engine::{EngineConfig, EngineError, HopId};
 
 use super::inbound::NamedClients;
 use super::links::Links;
@@ -69,7 +69,7 @@ pub type Reload = Box<dyn Fn() -> JoinHandle<Result<Vec<String>, ReloadError>> +
 pub(super) struct Parts {
     pub shell: Arc<Shell>,
     pub links: Arc<Links>,
-    pub beacons: beacons::Opener,
+    pub beacons: Arc<beacons::Opener>,
     pub dialler: Arc<Dialler>,
     pub outlet: Arc<StreamOutlet>,
     pub clients: Arc<NamedClients>,
@@ -96,6 +96,13 @@ struct State {
     next_number: u64,
 }
 
+/// A configuration that no reload changes while this lives.
+pub struct HeldConfig<'a> {
+    /// The engines'.
+    pub engine: EngineConfig,
+    _state: MutexGuard<'a, State>,
+}
+
 /// What has to be done to the hops.
 struct Hops {
     numbers: BTreeMap<String, u64>,
@@ -120,6 +127,21 @@ impl Reloader {
             }),
             parts,
         })
+    }
+
+    /// Keeps the configuration as it is for as long as what this returns lives,
+    /// which tells that of the engines. It may wait for a reload.
+    pub fn hold(&self) -> HeldConfig<'_> {
+        let state = self.state.lock().unwrap();
+        let parts = &self.parts;
+        let families = parts.dialler.families();
+        let config = self.current.get();
+        let engine =
+            engine::configure_numbered(&config, parts.incarnation, families, &state.numbers);
+        HeldConfig {
+            engine,
+            _state: state,
+        }
     }
 
     /// Reads the configuration again, on a thread that may wait.
@@ -244,6 +266,7 @@ impl Reloader {
         for path in moved {
             let opened = key.as_ref().map(|key| {
                 let hop = HopId(hops.numbers[&path.name]);
+                self.parts.beacons.forget(&path.name);
                 self.parts
                     .beacons
                     .open_path(config, path, hop, key.as_ref())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
 
-use underpass_beacon::{Beacons, Counters, Key, Node, PeerId, Signs};
+use underpass_beacon::{Beacons, Counters, Delayed, Key, Node, PeerId, Signs};
 use underpass_cla::{ExportedKey, Session};
 use underpass_engine::{HopId, Sign};
 
@@ -27,6 +27,11 @@ impl LinkBeacons {
     pub fn remove(&self, name: &str) {
         let mut endpoints = self.endpoints.write().unwrap();
         endpoints.remove(name);
+    }
+
+    /// Ends all endpoints.
+    pub fn clear(&self) {
+        self.endpoints.write().unwrap().clear();
     }
 
     /// Calls for the endpoint of a path or listener, if it has one.
@@ -57,12 +62,15 @@ impl LinkBeacons {
         }
     }
 
-    /// How long queues hold up what comes from a hop's peer, if that is known.
-    pub(super) fn late(&self, hop: HopId) -> Option<Duration> {
+    /// How long queues hold up what goes between this node and a hop's peer, as far as
+    /// that is known.
+    pub(super) fn delayed(&self, hop: HopId) -> Delayed {
         let endpoints = self.endpoints();
-        endpoints
+        let mut delayed = endpoints
             .values()
-            .find_map(|beacons| beacons.late(PeerId(hop.0)))
+            .map(|beacons| beacons.delayed(PeerId(hop.0)));
+        let known = delayed.find(|delayed| delayed.from_peer.is_some());
+        known.unwrap_or_default()
     }
 
     fn endpoints(&self) -> RwLockReadGuard<'_, BTreeMap<String, Beacons>> {
@@ -128,6 +136,19 @@ impl Shell {
     pub fn set_beacons(&self, beacons: LinkBeacons) {
         // A second call would change nothing.
         let _ = self.beacons.set(beacons);
+    }
+
+    /// Hears beacons of a peer, by its node id, that are sealed with the key of
+    /// a session which another process of this node has.
+    pub fn know_key(&self, path: &str, peer: &str, key: &ExportedKey) {
+        let neighbour = self.directory().neighbour(peer);
+        let Some((number, shard)) = neighbour else {
+            return;
+        };
+        let hop = self.lock(shard).engine.hop_of(number, path);
+        if let (Some(hop), Some(beacons)) = (hop, self.beacons()) {
+            beacons.add_key(path, hop, key);
+        }
     }
 
     /// The beacons, once they are in use.

@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode};
+use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, StreamName};
 use underpass_engine::StreamKey;
-use underpass_streams::ResetCode;
+use underpass_streams::{Epoch, ResetCode, StreamId};
 
 use super::Shell;
 use super::shard::Inner;
@@ -21,16 +21,29 @@ pub struct StreamConduit {
     shard: usize,
     key: StreamKey,
     finished: bool,
+    /// Another conduit takes the stream up.
+    left: bool,
 }
 
 impl StreamConduit {
     /// The conduit of a stream that a shard has in its table.
     pub(super) fn new(shell: Arc<Shell>, shard: usize, key: StreamKey) -> StreamConduit {
+        StreamConduit::of(shell, shard, key, false)
+    }
+
+    /// The conduit of a stream that another one has left.
+    pub(super) fn of(
+        shell: Arc<Shell>,
+        shard: usize,
+        key: StreamKey,
+        finished: bool,
+    ) -> StreamConduit {
         StreamConduit {
             shell,
             shard,
             key,
-            finished: false,
+            finished,
+            left: false,
         }
     }
 
@@ -40,6 +53,24 @@ impl StreamConduit {
 
     fn with_inner<R>(&self, call: impl FnOnce(&mut Inner, Instant) -> R) -> R {
         self.shell.with_inner(self.shard, call)
+    }
+}
+
+/// The edge's name for a stream.
+pub(super) fn name_of(key: StreamKey) -> StreamName {
+    StreamName {
+        peer: key.peer,
+        epoch: key.epoch.0,
+        id: key.id.0,
+    }
+}
+
+/// The engine's name for a stream.
+pub(super) fn key_of(name: StreamName) -> StreamKey {
+    StreamKey {
+        peer: name.peer,
+        epoch: Epoch(name.epoch),
+        id: StreamId(name.id),
     }
 }
 
@@ -53,6 +84,11 @@ fn gone() -> Failure {
 impl Inner {
     fn entry(&mut self, key: StreamKey) -> Result<&mut Entry, Failure> {
         self.streams.get_mut(key).ok_or_else(gone)
+    }
+
+    /// The way to a stream that another process has by now.
+    fn bridge(&mut self, key: StreamKey) -> Option<&mut Box<dyn Conduit>> {
+        self.streams.get_mut(key)?.bridge.as_mut()
     }
 
     /// Remembers whom to wake.
@@ -91,13 +127,19 @@ impl Inner {
 
 impl Conduit for StreamConduit {
     fn poll_send_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
-        self.lock().poll_capacity(self.key, cx)
+        let mut inner = self.lock();
+        match inner.bridge(self.key) {
+            Some(bridge) => bridge.poll_send_capacity(cx),
+            None => inner.poll_capacity(self.key, cx),
+        }
     }
 
     fn send(&mut self, data: Bytes) {
         let key = self.key;
         self.with_inner(|inner, now| {
-            if let Some(entry) = inner.streams.get_mut(key)
+            if let Some(bridge) = inner.bridge(key) {
+                bridge.send(data);
+            } else if let Some(entry) = inner.streams.get_mut(key)
                 && entry.stopped
             {
                 entry.refused = true;
@@ -111,21 +153,45 @@ impl Conduit for StreamConduit {
     fn finish(&mut self) {
         let key = self.key;
         self.finished = true;
-        // A stream that is gone needs no end.
-        let _ = self.with_inner(|inner, now| inner.engine.finish(now, key));
+        self.with_inner(|inner, now| {
+            if let Some(entry) = inner.streams.get_mut(key) {
+                entry.finished = true;
+            }
+            match inner.bridge(key) {
+                Some(bridge) => bridge.finish(),
+                // A stream that is gone needs no end.
+                None => {
+                    let _ = inner.engine.finish(now, key);
+                }
+            }
+        });
     }
 
     fn stop(&mut self) {
         let key = self.key;
-        // A stream that is gone sends nothing more.
-        let _ = self.with_inner(|inner, now| inner.engine.stop(now, key, ResetCode::Cancelled));
+        self.with_inner(|inner, now| match inner.bridge(key) {
+            Some(bridge) => bridge.stop(),
+            // A stream that is gone sends nothing more.
+            None => {
+                let _ = inner.engine.stop(now, key, ResetCode::Cancelled);
+            }
+        });
     }
 
     fn reset(&mut self, failure: Failure) {
         let key = self.key;
-        let code = code_of(&failure);
-        let text = &failure.text;
-        let _ = self.with_inner(|inner, now| inner.engine.reset_behind(now, key, code, text));
+        self.with_inner(|inner, now| {
+            if let Some(entry) = inner.streams.get_mut(key) {
+                entry.dial = None;
+            }
+            match inner.bridge(key) {
+                Some(bridge) => bridge.reset(failure),
+                None => {
+                    let (code, text) = (code_of(&failure), &failure.text);
+                    let _ = inner.engine.reset_behind(now, key, code, text);
+                }
+            }
+        });
     }
 
     fn poll_receive(
@@ -137,6 +203,9 @@ impl Conduit for StreamConduit {
         // One lock for both: bytes that come between a vain read and the
         // parking of its waker would wake nobody.
         self.with_inner(|inner, now| {
+            if let Some(bridge) = inner.bridge(key) {
+                return bridge.poll_receive(cx, max);
+            }
             if let Some(data) = inner.engine.read(now, key, max) {
                 return Poll::Ready(Ok(Some(data)));
             }
@@ -158,6 +227,9 @@ impl Conduit for StreamConduit {
 
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
         let mut inner = self.lock();
+        if let Some(bridge) = inner.bridge(self.key) {
+            return bridge.poll_outcome(cx);
+        }
         let entry = inner.entry(self.key)?;
         if entry.connected {
             return Poll::Ready(Ok(Connected::default()));
@@ -170,18 +242,35 @@ impl Conduit for StreamConduit {
 
     fn connected(&mut self, _connected: Connected) {
         let key = self.key;
-        let _ = self.with_inner(|inner, now| inner.engine.connected(now, key));
+        self.with_inner(|inner, now| {
+            if let Some(entry) = inner.streams.get_mut(key) {
+                entry.dial = None;
+            }
+            let _ = inner.engine.connected(now, key);
+        });
+    }
+
+    fn stream(&self) -> Option<StreamName> {
+        Some(name_of(self.key))
+    }
+
+    fn leave(&mut self) {
+        self.left = true;
     }
 }
 
 impl Drop for StreamConduit {
     fn drop(&mut self) {
+        if self.left {
+            return;
+        }
         let (key, finished) = (self.key, self.finished);
         self.with_inner(|inner, now| {
             let Some(entry) = inner.streams.remove(key) else {
                 return;
             };
-            if entry.closed || entry.failure.is_some() {
+            // A bridge ends as this does.
+            if entry.bridge.is_some() || entry.closed || entry.failure.is_some() {
                 return;
             }
             // A stream that is gone needs no end.

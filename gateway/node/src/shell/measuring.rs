@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use underpass_beacon::BEACON_BYTES;
-use underpass_capacity::{Estimator, Limits, Reading};
+use underpass_capacity::{Estimator, Limits, Reading, WayThere};
 use underpass_cla::{PathFigures, SessionId};
 use underpass_engine::{Engine, HopId, MeasuredLink, Sending};
 
@@ -19,13 +19,21 @@ const QUEUE_KNOWN: Duration = Duration::from_millis(300);
 /// once: one alone could not find that it carries more again.
 const BEAM_KNOWN: Duration = Duration::from_secs(60);
 
+/// A beam that seems to carry less than this part (1/n) of what was told is not
+/// believed: at so low a rate round trips tell of the past, and the hops' own
+/// estimates bound what is sent.
+const LEAST_PART_OF_BEAM: u64 = 10;
+
 /// While a hop has more to send than it may, its peer is asked so often for
 /// beacons, which tell what of a round trip is queue on the way back.
 const ASKS_EACH: Duration = Duration::from_secs(1);
 /// What was measured of a told link counts for so long without them.
 const COUNTS_UNTOLD: Duration = Duration::from_secs(10);
-/// Beacons beside other traffic have this part (1/n) of the rate, at most.
+/// Beacons beside other traffic have this part (1/n) of the rate, at most; but at a
+/// rate of some kbit/s, which may be far too low an estimate, they come as often as
+/// this, or what they tell would be of no use.
 const PART_OF_BEACONS: u64 = 200;
+const RAREST_BEACONS: Duration = Duration::from_millis(800);
 const BEACON_BITS: u64 = (40 + 8 + BEACON_BYTES as u64) * 8;
 
 /// What the hops of a beam have of queue at present, by which of them: the two
@@ -111,6 +119,7 @@ impl BeamMeter {
         let limits = Limits {
             hint_bps: None,
             ceiling_bps,
+            least_bps: ceiling_bps.map(|bps| bps / LEAST_PART_OF_BEAM),
         };
         if std::mem::replace(&mut self.limits, limits) != limits {
             self.estimator.set_limits(limits);
@@ -120,7 +129,11 @@ impl BeamMeter {
         self.estimator.read(now, self.sums);
         let measured = self.estimator.capacity_bps();
         let rate_bps = measured.and_then(|_| self.estimator.rate_bps(now));
-        if shell.read_any(Engine::beam_measured_bps) != rate_bps {
+        let told = shell.read_any(Engine::beam_measured_bps);
+        if told != rate_bps {
+            if told.is_some() && self.estimator.doubts(now) {
+                tracing::warn!("that the beam carries so little is not believed");
+            }
             shell.with_each(|engine, now| engine.measured_beam(now, rate_bps));
         }
         let drain_bytes = self.estimator.drain_bits() / 8;
@@ -246,6 +259,7 @@ impl LinkMeter {
         let limits = Limits {
             hint_bps: sending.hint_bps,
             ceiling_bps: sending.ceiling_bps,
+            least_bps: None,
         };
         if limits != self.limits {
             self.limits = limits;
@@ -263,8 +277,17 @@ impl LinkMeter {
             self.estimator.interrupt();
         }
         self.shares = sending.shares;
-        let way_back = self.time_way_back(shell, hop, sending, now);
+        let delayed = shell
+            .beacons()
+            .map(|beacons| beacons.delayed(hop))
+            .unwrap_or_default();
+        let way_back = delayed.from_peer;
         self.sums.way_back = way_back;
+        self.sums.way_there = delayed.to_peer.map(|late| WayThere {
+            late,
+            each: delayed.told_each,
+        });
+        self.ask_for_beacons(shell, hop, sending, way_back.is_some(), now);
         if let Some(rtt) = self.sums.rtt {
             let least = self.least_rtt.map_or(rtt, |least| least.min(rtt));
             self.least_rtt = Some(least);
@@ -295,44 +318,41 @@ impl LinkMeter {
         }
     }
 
-    /// What of the round trips is queue on the way back, if beacons tell; they are
-    /// asked for while there is a backlog. Decides whether the hop's rate follows
-    /// what is measured.
-    fn time_way_back(
+    /// Asks for beacons while there is a backlog. Decides whether the hop's rate follows
+    /// what is measured, by whether they are `known`.
+    fn ask_for_beacons(
         &mut self,
         shell: &Shell,
         hop: HopId,
         sending: Sending,
+        known: bool,
         now: Instant,
-    ) -> Option<Duration> {
-        let beacons = shell.beacons();
-        let way_back = beacons.and_then(|beacons| beacons.late(hop));
-        if way_back.is_some() {
+    ) {
+        if known {
             self.way_back_known = Some(now);
         }
         let lately = self
             .way_back_known
             .is_some_and(|at| now < at + COUNTS_UNTOLD);
-        let follows =
-            sending.ceiling_bps.is_none() || way_back.is_some() || (self.follows && lately);
+        let follows = sending.ceiling_bps.is_none() || known || (self.follows && lately);
         if follows && !self.follows {
             self.estimator.begin_anew();
         }
         self.follows = follows;
-        if let Some(beacons) = beacons {
+        if let Some(beacons) = shell.beacons() {
             if self.sums.backlogged && self.asked.is_none_or(|at| now >= at + ASKS_EACH) {
                 self.asked = Some(now);
                 beacons.want(hop);
             }
             let pace = sending.rate_bps.map_or(Duration::ZERO, |bps| {
                 Duration::from_millis(1000 * PART_OF_BEACONS * BEACON_BITS / bps.max(8_000))
+                    .min(RAREST_BEACONS)
             });
             if pace != self.pace {
                 self.pace = pace;
                 beacons.set_pace(hop, pace);
             }
         }
-        way_back
     }
 
     /// A guess that is too short takes silence for a blockage too early.

@@ -16,6 +16,7 @@ mod beacons;
 mod conduit;
 mod directory;
 mod figures;
+mod handover;
 mod links;
 mod listings;
 mod measuring;
@@ -43,6 +44,7 @@ use underpass_streams::Open;
 pub use beacons::{BeaconReceiver, LinkBeacons};
 pub use directory::Directory;
 pub use figures::{SessionReading, watch as watch_figures};
+pub use handover::{Dial, Stopped, StreamEdge};
 pub use links::LinkEvent;
 pub use listings::Counts;
 pub use outlet::StreamOutlet;
@@ -143,6 +145,11 @@ impl Shell {
     /// Reads what all engines know alike, such as the beam's rate.
     pub fn read_any<R>(&self, look: impl FnOnce(&Engine) -> R) -> R {
         look(&self.lock(0).engine)
+    }
+
+    /// The shard that streams and messages of a node go by.
+    pub fn shard_of(&self, node: u64) -> usize {
+        self.directory().of_peer(node)
     }
 
     /// The hop of a path or terminal.

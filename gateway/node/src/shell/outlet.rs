@@ -1,16 +1,20 @@
 //! The way from the edge into streams: which node a connection goes to.
 
 use std::net::IpAddr;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use ipnet::IpNet;
+use tokio::net::TcpStream;
 use underpass_deferred::Handle;
-use underpass_edge::direct::DirectOutlet;
-use underpass_edge::stream::{Conduit, Failure, FailureCode, OpenRequest, Outlet, Target};
+use underpass_edge::direct::{self, DirectOutlet};
+use underpass_edge::stream::{
+    Conduit, Failure, FailureCode, OpenRequest, Outlet, StreamName, Target,
+};
 use underpass_streams::{self as streams, Announcement, Open};
 
 use super::Shell;
-use super::conduit::StreamConduit;
+use super::conduit::{StreamConduit, name_of};
+use crate::upgrade::{self, Channel};
 
 /// Opens streams to the node that is configured for a destination; where
 /// there is none, connections are dialled from this node.
@@ -20,6 +24,8 @@ pub struct StreamOutlet {
     direct: DirectOutlet,
     /// Where requests are kept for later.
     deferred: Option<Handle>,
+    /// The process that has the streams by now, if another one has.
+    next: OnceLock<Arc<Mutex<Channel>>>,
 }
 
 /// Which node is for which destination.
@@ -60,12 +66,20 @@ impl StreamOutlet {
             ways: RwLock::new(Ways::new(outlets)),
             direct,
             deferred,
+            next: OnceLock::new(),
         }
     }
 
     /// Other nodes for the connections that come next.
     pub fn set_outlets(&self, outlets: impl IntoIterator<Item = (u64, Vec<IpNet>)>) {
         *self.ways.write().unwrap() = Ways::new(outlets);
+    }
+
+    /// From now on another process opens the streams of clients that this one
+    /// still has.
+    pub fn lead_to(&self, next: Arc<Mutex<Channel>>) {
+        // A node is handed over once.
+        let _ = self.next.set(next);
     }
 
     /// The node for a destination.
@@ -104,20 +118,19 @@ impl Outlet for StreamOutlet {
             client: Some(request.client),
             report_connected: request.awaits_outcome,
         };
-        let shard = self.shell.directory().of_peer(peer);
-        let key = self.shell.with_inner(shard, |inner, now| {
-            if let streams::Target::Address(address) = &open.target {
-                reachable(inner.engine.announcement_of(peer), address.ip())?;
-            }
-            let key = inner
-                .engine
-                .open(now, peer, open)
-                .map_err(|error| Failure::new(FailureCode::Exhausted, error.to_string()))?;
-            inner.streams.insert(key);
-            Ok(key)
-        })?;
-        Ok(Box::new(StreamConduit::new(self.shell.clone(), shard, key)))
+        if let Some(next) = self.next.get() {
+            return lead(&mut next.lock().unwrap(), peer, &open);
+        }
+        let stream = self.shell.open_stream(peer, open)?;
+        Ok(self.shell.conduit_again(stream, false))
     }
+}
+
+/// Has the next process open a stream, and leads there.
+fn lead(next: &mut Channel, peer: u64, open: &Open) -> Result<Box<dyn Conduit>, Failure> {
+    let led = upgrade::lead(next, peer, open);
+    let led = led.and_then(TcpStream::from_std).map(direct::over);
+    led.map_err(|error| Failure::new(FailureCode::Unavailable, error.to_string()))
 }
 
 /// A family that the peer has said not to reach is refused at once, without
@@ -137,6 +150,25 @@ fn reachable(announcement: Option<Announcement>, ip: IpAddr) -> Result<(), Failu
 }
 
 impl Shell {
+    /// Opens a stream to a node.
+    ///
+    /// # Errors
+    /// When there are too many, or the node does not reach the target.
+    pub fn open_stream(&self, peer: u64, open: Open) -> Result<StreamName, Failure> {
+        let shard = self.directory().of_peer(peer);
+        self.with_inner(shard, |inner, now| {
+            if let streams::Target::Address(address) = &open.target {
+                reachable(inner.engine.announcement_of(peer), address.ip())?;
+            }
+            let key = inner
+                .engine
+                .open(now, peer, open)
+                .map_err(|error| Failure::new(FailureCode::Exhausted, error.to_string()))?;
+            inner.streams.insert(key);
+            Ok(name_of(key))
+        })
+    }
+
     /// The conduit of a stream that a peer has opened.
     pub fn conduit(self: &Arc<Self>, inbound: &super::Inbound) -> Box<dyn Conduit> {
         Box::new(StreamConduit::new(self.clone(), inbound.shard, inbound.key))

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::task::Waker;
 
-use underpass_edge::stream::{Failure, FailureCode};
+use underpass_edge::stream::{Conduit, Failure, FailureCode};
 use underpass_engine::StreamKey;
-use underpass_streams::{Epoch, Event, ResetCode};
+use underpass_streams::{Epoch, Event, Open, ResetCode};
 
 use super::Inbound;
 use super::shard::{Effect, Inner};
@@ -34,6 +34,12 @@ pub(super) struct Entry {
     pub failure: Option<Failure>,
     /// Both directions ended in order.
     pub closed: bool,
+    /// This side has finished.
+    pub finished: bool,
+    /// What the peer has asked for, until the origin has answered.
+    pub dial: Option<Open>,
+    /// Another process has the stream, and this leads there.
+    pub bridge: Option<Box<dyn Conduit>>,
 }
 
 impl StreamTable {
@@ -47,6 +53,10 @@ impl StreamTable {
 
     pub fn remove(&mut self, key: StreamKey) -> Option<Entry> {
         self.entries.remove(&key)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (StreamKey, &mut Entry)> {
+        self.entries.iter_mut().map(|(key, entry)| (*key, entry))
     }
 }
 
@@ -63,6 +73,9 @@ impl Inner {
             Event::Opened { id, open } => {
                 let key = StreamKey { peer, epoch, id };
                 self.streams.insert(key);
+                if let Some(entry) = self.streams.get_mut(key) {
+                    entry.dial = Some(open.clone());
+                }
                 let shard = self.own.own;
                 effects.push(Effect::Inbound(Inbound { key, open, shard }));
                 return;

@@ -174,6 +174,10 @@ impl Store for Asked {
         self.store.handle_timeout(now);
     }
 
+    fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>> {
+        self.store.in_memory_alone(id)
+    }
+
     fn flush(&mut self) {
         self.asked.notify_one();
         self.store.flush();

@@ -67,12 +67,20 @@ fn assert_has(id: u32, capabilities: u64) {
     }
 }
 
-/// The processes that `id` has started.
-fn children(id: u32) -> Vec<u32> {
+/// The helpers that `id` has started.
+fn helpers(id: u32) -> Vec<u32> {
+    children(id, "privileged-helper")
+}
+
+/// The processes that `id` has started with this command.
+fn children(id: u32, command: &str) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-    text.split_whitespace()
-        .map(|id| id.parse().unwrap())
-        .collect()
+    let all = text.split_whitespace().map(|id| id.parse().unwrap());
+    all.filter(|id: &u32| {
+        let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap();
+        line.split('\0').nth(1) == Some(command)
+    })
+    .collect()
 }
 
 #[track_caller]
@@ -91,7 +99,7 @@ fn a_hub_keeps_what_its_sockets_need_and_its_helper_the_rest() {
     }
     let node = Node::start(&[HUB, SESSIONS].concat(), |_| {});
     assert_has(node.id(), NET_ADMIN);
-    let helpers = children(node.id());
+    let helpers = helpers(node.id());
     let [helper] = helpers[..] else {
         panic!("children: {helpers:?}");
     };
@@ -115,7 +123,7 @@ fn the_helper_ends_with_a_node_that_is_killed() {
         return;
     }
     let node = Node::start(&[HUB, SESSIONS].concat(), |_| {});
-    let helper = children(node.id())[0];
+    let helper = helpers(node.id())[0];
     drop(node);
     let started = std::time::Instant::now();
     while Path::new(&format!("/proc/{helper}/exe")).exists() {
@@ -131,7 +139,7 @@ fn a_node_whose_sockets_need_nothing_has_no_capability_and_no_helper() {
     }
     let node = Node::start(&[HUB, &ALONE.replace("PORT", "0")].concat(), |_| {});
     assert_has(node.id(), 0);
-    assert!(children(node.id()).is_empty());
+    assert!(helpers(node.id()).is_empty());
     // Any free port below 1024 would do.
     let node = Node::start(&[HUB, &ALONE.replace("PORT", "1021")].concat(), |_| {});
     assert_has(node.id(), NET_BIND_SERVICE);
@@ -149,4 +157,23 @@ fn an_operator_may_leave_all_rights_to_a_node_and_is_told() {
     );
     let told = node.ask("GET", "/v1/status", "");
     assert!(told.body.contains(r#""wanted":false"#), "{}", told.body);
+}
+
+#[test]
+fn the_launcher_has_no_file_but_the_way_to_its_node_and_ends_with_it() {
+    let node = Node::start(&[HUB, SESSIONS].concat(), |_| {});
+    let launchers = children(node.id(), "program-launcher");
+    let [launcher] = launchers[..] else {
+        panic!("launchers: {launchers:?}");
+    };
+    let files = fs::read_dir(format!("/proc/{launcher}/fd")).unwrap();
+    let files = files.map(|file| fs::read_link(file.unwrap().path()).unwrap());
+    let sockets = files.filter(|file| file.to_string_lossy().starts_with("socket:"));
+    assert_eq!(sockets.count(), 1);
+    drop(node);
+    let started = std::time::Instant::now();
+    while Path::new(&format!("/proc/{launcher}/exe")).exists() {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }

@@ -5,3 +5,4 @@ mod confinement;
 mod log;
 mod node;
 mod state;
+mod upgrade;

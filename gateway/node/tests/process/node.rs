@@ -1,15 +1,19 @@
 //! A node as a process of its own, on the loopback.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_underpass");
 
 /// The start of a hub's configuration; keys of `[node]` may follow.
 pub const HUB: &str = r#"
@@ -26,6 +30,8 @@ state_dir = "@/state"
 /// A running node; it is killed when this is dropped.
 pub struct Node {
     child: Child,
+    /// The process that goes on for it.
+    next: Option<u32>,
     folder: TempDir,
 }
 
@@ -44,23 +50,74 @@ impl Node {
         let at = folder.path().to_str().unwrap();
         std::fs::write(folder.path().join("node.toml"), config.replace('@', at)).unwrap();
         prepare(folder.path());
-        let log = File::create(folder.path().join("log")).unwrap();
-        let child = Command::new("sh")
-            .args(["-c", "umask 000; exec \"$0\" run --config \"$1\""])
-            .arg(env!("CARGO_BIN_EXE_underpass"))
-            .arg(folder.path().join("node.toml"))
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut node = Node { child, folder };
+        // A name of its own, that a test may have another program at.
+        let program = folder.path().join("underpass");
+        if std::fs::hard_link(PROGRAM, &program).is_err() {
+            std::fs::copy(PROGRAM, &program).unwrap();
+        }
+        let mut node = Node {
+            child: spawn(folder.path()),
+            next: None,
+            folder,
+        };
+        node.wait();
+        node
+    }
+
+    /// Starts it again after it has ended.
+    pub fn start_again(&mut self) {
+        self.child = spawn(self.path());
+        self.wait();
+    }
+
+    fn wait(&mut self) {
         let started = Instant::now();
-        while !node.answers() {
-            let ended = node.child.try_wait().unwrap();
-            assert!(ended.is_none(), "it ended: {}", node.log());
-            assert!(started.elapsed() < PATIENCE, "no answer: {}", node.log());
+        while !self.answers() {
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "it ended: {}", self.log());
+            assert!(started.elapsed() < PATIENCE, "no answer: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
-        node
+    }
+
+    /// Has the program at its path go on for it.
+    pub fn upgrade(&mut self) {
+        let answer = self.ask("POST", "/v1/upgrade", "");
+        assert_eq!(answer.status, 200, "{}\n{}", answer.body, self.log());
+        let digits: String = answer.body.chars().filter(char::is_ascii_digit).collect();
+        self.next = Some(digits.parse().unwrap());
+    }
+
+    /// The process that has it is the one of the last line with `words` in its
+    /// log.
+    pub fn goes_on_as(&mut self, words: &str) {
+        let log = self.log();
+        let line = log.lines().rfind(|line| line.contains(words)).unwrap();
+        let id = line.split("process=").nth(1);
+        let id = id.unwrap_or_else(|| panic!("no process: {log}"));
+        let digits: String = id.chars().take_while(char::is_ascii_digit).collect();
+        self.next = Some(digits.parse().unwrap());
+    }
+
+    /// Kills the process that has it.
+    pub fn kill(&mut self) {
+        let id = self.id();
+        match self.next.take() {
+            None => self.child.kill().unwrap(),
+            Some(_) => {
+                let next = Pid::from_raw(i32::try_from(id).unwrap());
+                let _ = kill(next, Signal::SIGKILL);
+                // The former one has nothing left to do.
+                let _ = self.child.kill();
+            }
+        }
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(self.socket());
+    }
+
+    /// Where its program is.
+    pub fn program(&self) -> PathBuf {
+        self.path().join("underpass")
     }
 
     fn answers(&self) -> bool {
@@ -69,7 +126,7 @@ impl Node {
 
     /// Its process.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.next.unwrap_or_else(|| self.child.id())
     }
 
     /// Its folder.
@@ -121,7 +178,27 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if let Some(next) = self.next.and_then(|id| i32::try_from(id).ok()) {
+            let _ = kill(Pid::from_raw(next), Signal::SIGKILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts the program that is in a folder; its log goes on.
+fn spawn(folder: &Path) -> Child {
+    let mut log = OpenOptions::new();
+    let log = log
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))
+        .unwrap();
+    Command::new("sh")
+        .args(["-c", "umask 000; exec \"$0\" run --config \"$1\""])
+        .arg(folder.join("underpass"))
+        .arg(folder.join("node.toml"))
+        .stderr(log)
+        .spawn()
+        .unwrap()
 }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use underpass_cla::Class;
 
@@ -159,7 +160,7 @@ pub struct StreamInfo {
 }
 
 /// Sums since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Streams opened from here.
     pub opened: u64,

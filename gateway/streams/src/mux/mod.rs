@@ -11,6 +11,7 @@ mod event;
 mod expiry;
 mod footprint;
 mod former;
+mod handover;
 mod indices;
 mod ingress;
 mod limits;
@@ -31,6 +32,7 @@ pub use event::{
 use crate::stream::{Life, Sending, Stream};
 use crate::wire::{Announcement, FLOOR_BYTES, Frame, Hello, ResetCode, StreamId, VARINT_MAX};
 use credit::PeerCredit;
+pub(crate) use handover::MuxState;
 use indices::Indices;
 pub use queue::Flow;
 use queue::{ClassQueue, Place, RestoredFlow};

@@ -78,8 +78,8 @@ pub(super) struct ClassQueue {
 /// Payloads of a stream of a former run that may leave.
 #[derive(Debug)]
 pub(super) struct RestoredFlow {
-    class: Class,
-    payloads: usize,
+    pub class: Class,
+    pub payloads: usize,
     ticket: u32,
 }
 

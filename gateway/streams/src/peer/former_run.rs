@@ -14,7 +14,7 @@ pub(super) struct FormerRun {
     pub epoch: Epoch,
     pub mux: Mux,
     /// When it is settled at the latest.
-    until: Instant,
+    pub until: Instant,
 }
 
 impl FormerRun {

@@ -52,6 +52,7 @@ enum Step {
     Deliver(usize, bool),
     Expire(usize, bool),
     Restart(usize, bool),
+    Upgrade(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -72,7 +73,8 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (node.clone(), which.clone(), 1100usize..40_000).prop_map(|(n, s, m)| Step::SealAhead(n, s, m)),
         30 => (which.clone(), any::<bool>()).prop_map(|(p, twice)| Step::Deliver(p, twice)),
         1 => (which, any::<bool>()).prop_map(|(p, too)| Step::Expire(p, too)),
-        1 => (node, any::<bool>()).prop_map(|(n, durable)| Step::Restart(n, durable)),
+        1 => (node.clone(), any::<bool>()).prop_map(|(n, durable)| Step::Restart(n, durable)),
+        3 => node.prop_map(Step::Upgrade),
     ]
 }
 

@@ -12,6 +12,7 @@
 mod bounded;
 mod footprint;
 mod former_run;
+mod handover;
 mod ingress;
 #[cfg(test)]
 mod laws;
@@ -29,6 +30,7 @@ use crate::mux::{
 };
 use crate::wire::{Announcement, Frame, HEADER_BYTES, Open, ResetCode, Sealer, StreamId};
 use former_run::FormerRun;
+pub use handover::PeerState;
 pub use sealed_ahead::FormerLimit;
 
 /// Tells apart the streams of the peer's runs, whose ids begin anew: a number

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use bytes::{Buf, Bytes};
 
+use underpass_handover::HandoverError;
+
 use super::{Origin, Pieces};
+use crate::wire::VARINT_MAX;
 
 /// Runs of bytes beyond a gap that a stream may have: half of what all of a
 /// peer's may have together. A gap is a payload that is still on its way, so an
@@ -16,6 +19,9 @@ const MAX_RUNS: usize = 32_768;
 /// The bytes would leave more gaps than are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyGaps;
+
+/// Bytes in order, with the offset of the first.
+pub(super) type Run = (u64, Vec<Bytes>);
 
 /// Bytes received and not yet taken by the application.
 #[derive(Debug, Default)]
@@ -91,6 +97,42 @@ impl Assembler {
             offset += room;
             new += room;
         }
+    }
+
+    /// Offset of the next byte that the application gets, the bytes in order
+    /// from there on, and the runs beyond a gap with their offsets.
+    pub(super) fn into_parts(self) -> (u64, Vec<Bytes>, Vec<Run>) {
+        let runs = self.runs.into_iter();
+        let runs = runs.map(|(start, run)| (start, run.into_pieces()));
+        (self.taken, self.ready.into_pieces(), runs.collect())
+    }
+
+    /// As [`Assembler::into_parts`] gives them; and the end of the last byte.
+    pub(super) fn of_parts(
+        taken: u64,
+        ready: Vec<Bytes>,
+        runs: Vec<Run>,
+    ) -> Result<(Assembler, u64), HandoverError> {
+        const WRONG: HandoverError = HandoverError::Inconsistent("bytes of a stream overlap");
+        let mut assembler = Assembler {
+            taken,
+            ..Assembler::default()
+        };
+        let mut end = taken;
+        for (start, pieces) in [(taken, ready)].into_iter().chain(runs) {
+            let mut at = start;
+            for piece in pieces {
+                let length = piece.len() as u64;
+                let next = at.checked_add(length).filter(|next| *next <= VARINT_MAX);
+                let next = next.filter(|_| at >= end).ok_or(WRONG)?;
+                let new = assembler.insert(at, piece, Origin::default());
+                if new != Ok(length) {
+                    return Err(WRONG);
+                }
+                (at, end) = (next, next);
+            }
+        }
+        Ok((assembler, end))
     }
 
     /// Puts bytes into a gap that they fit into.

@@ -1,9 +1,11 @@
 //! What one stream holds.
 
 mod assembler;
+mod handover;
 mod pieces;
 mod state;
 
 pub(crate) use assembler::Assembler;
+pub(crate) use handover::{StreamState, sum};
 pub(crate) use pieces::{Origin, Pieces};
-pub(crate) use state::{InUse, Life, Queued, Receiving, SendSide, Sending, Stream};
+pub(crate) use state::{InUse, Life, Queued, Receiving, SendSide, Sending, Stream, Withheld};

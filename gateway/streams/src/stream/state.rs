@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use underpass_cla::Class;
 
 use super::{Assembler, Pieces};
 use crate::wire::{Open, ResetCode};
 
 /// How the application sees a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Life {
     /// Frames of it arrived before its OPEN.
     Early,
@@ -21,7 +22,7 @@ pub(crate) enum Life {
 }
 
 /// The sending direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Sending {
     /// Takes bytes.
     Open,
@@ -32,7 +33,7 @@ pub(crate) enum Sending {
 }
 
 /// The receiving direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Receiving {
     /// The application has not had everything.
     Open,
@@ -60,7 +61,7 @@ pub(crate) struct SendSide {
 #[derive(Debug, Default)]
 pub(crate) struct Withheld {
     /// The stream's bytes in each, the oldest first.
-    payloads: VecDeque<u64>,
+    pub(super) payloads: VecDeque<u64>,
     bytes: u64,
 }
 

@@ -3,6 +3,7 @@
 mod code;
 mod decode;
 mod frame;
+mod packed;
 mod seal;
 mod varint;
 #[cfg(test)]
@@ -13,6 +14,7 @@ pub use decode::{Frames, Header, WireError, decode_frames};
 pub use frame::{
     Announcement, Frame, Hello, MAX_HOST_BYTES, MAX_REASON_BYTES, Open, StreamId, Target,
 };
+pub(crate) use packed::{frames_of, packed};
 pub(crate) use seal::Sealer;
 pub use varint::VARINT_MAX;
 

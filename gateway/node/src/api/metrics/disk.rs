@@ -10,7 +10,7 @@ use super::families::Families;
 type Row = (&'static str, &'static str, u64);
 
 pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
-    let Some(figures) = state.custody.as_ref().map(|disk| disk.figures()) else {
+    let Some(figures) = state.custody.monitor().map(|disk| disk.figures()) else {
         return Ok(());
     };
     let sizes: [Row; 4] = [

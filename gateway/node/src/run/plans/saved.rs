@@ -127,7 +127,7 @@ fn write(file: &Path, contents: &[u8]) -> io::Result<()> {
 
 impl Plans {
     /// Follows the plans that were saved.
-    pub(super) fn restore(&self) {
+    pub(in crate::run) fn restore(&self) {
         let Some(saved) = &self.saved else { return };
         match read(&saved.file) {
             Ok(Some(content)) => self.take_up(&content),

@@ -8,7 +8,7 @@ use underpass_cla::Class;
 
 use super::super::{Epoch, Peer};
 use super::{CONFIG, Key, Step};
-use crate::mux::{self, Event, Flow, Side, Windows};
+use crate::mux::{self, Config, Event, Flow, Side, Windows};
 use crate::wire::{Open, ResetCode, StreamId, Target};
 
 /// The byte at `offset` of what `node` sends on the stream named `key`.
@@ -230,6 +230,7 @@ impl World {
             // specification.
             Step::Restart(..) if !self.acquainted() => {}
             Step::Restart(node, durable) => self.restart(node, durable),
+            Step::Upgrade(node) => self.upgrade(node),
         }
         self.listen();
     }
@@ -258,6 +259,23 @@ impl World {
             }
         }
         self.greet();
+    }
+
+    /// Another process of the same run goes on, from the bytes that this one
+    /// hands over.
+    fn upgrade(&mut self, node: usize) {
+        let side = [Side::Lower, Side::Higher][node];
+        let next = Peer::new(CONFIG, side, 1);
+        let before = std::mem::replace(&mut self.nodes[node], next);
+        let windows = before.config.windows;
+        let counters = before.counters();
+        let mut bytes = Vec::new();
+        underpass_handover::write(&before.hand_over(self.now), &mut bytes).unwrap();
+        let state = underpass_handover::read(&*bytes, 1 << 30).unwrap();
+        let config = Config { windows, ..CONFIG };
+        let after = Peer::take_over(config, side, self.now, state).unwrap();
+        assert_eq!(after.counters(), counters);
+        self.nodes[node] = after;
     }
 
     /// The other end of a stream will get what is sealed, if that is in a

@@ -1,0 +1,115 @@
+//! What ends before a node is handed over to another process, and begins again
+//! where that does not come up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio_util::task::AbortOnDropHandle;
+use underpass_bundle::Store;
+use underpass_engine::Engine;
+use underpass_store::OpenError;
+
+use super::beacons;
+use super::custody::{self, OpenCustody};
+use super::links::Links;
+use super::plans::Plans;
+use super::reload::{HeldConfig, Reloader};
+use crate::config::Current;
+use crate::shell::Shell;
+
+/// Ends sessions, beacons and the custody store, and begins them again.
+pub struct Restarter {
+    pub(super) shell: Arc<Shell>,
+    pub(super) links: Arc<Links>,
+    pub(super) beacons: Arc<beacons::Opener>,
+    pub(super) plans: Arc<Plans>,
+    pub(super) custody: Arc<OpenCustody>,
+    pub(super) reloader: Arc<Reloader>,
+    pub(super) current: Arc<Current>,
+}
+
+impl Restarter {
+    /// Keeps the configuration as it is.
+    pub fn hold_config(&self) -> HeldConfig<'_> {
+        self.reloader.hold()
+    }
+
+    /// No session begins any more in this process. Peers that dial are to set
+    /// theirs up with another one, and this node's dials are that one's; how
+    /// many that will be, by the peers' node ids.
+    pub fn make_way(&self) -> BTreeMap<String, usize> {
+        self.links.hold(true);
+        let config = self.current.get();
+        let mut sessions = BTreeMap::new();
+        let mut expect = |node: u64, count| {
+            *sessions.entry(format!("ipn:{node}.0")).or_default() += count;
+        };
+        for path in &config.paths {
+            if let Some(hop) = self.shell.hop_named(&path.name) {
+                let classes = |engine: &Engine| engine.carried_classes(hop);
+                expect(path.neighbour, self.shell.read_hop(hop, classes));
+            }
+        }
+        for terminal in &config.terminals {
+            if let Some(hop) = self.shell.hop_named(&terminal.name()) {
+                let end = |engine: &mut Engine, now| engine.end_standbys(now, hop);
+                expect(terminal.node, self.shell.with_hop(hop, end));
+            }
+        }
+        sessions.retain(|_, count| *count > 0);
+        sessions
+    }
+
+    /// Sessions begin in this process again, after [`Restarter::make_way`].
+    pub fn stay(&self) {
+        self.links.hold(false);
+    }
+
+    /// Sessions are another process' from now on.
+    pub fn leave(&self) {
+        self.links.leave();
+    }
+
+    /// No session begins any more, and no beacon is sent or heard.
+    pub fn end_sessions(&self) {
+        self.links.hold(true);
+        if let Some(beacons) = self.shell.beacons() {
+            beacons.clear();
+        }
+    }
+
+    /// Sessions and beacons begin again. Beacons that cannot are told to the
+    /// log: the sockets are there already.
+    pub fn begin_sessions(&self) {
+        let config = self.current.get();
+        if let Some(beacons) = self.shell.beacons()
+            && let Err(error) = self.beacons.open(&config, &self.shell, beacons)
+        {
+            tracing::error!(%error, "no beacons any more");
+        }
+        self.stay();
+        self.plans.restore();
+    }
+
+    /// Closes the custody store, of which the engines have let go.
+    pub fn close_store(&self) {
+        if let Some((custody, watch)) = self.custody.take() {
+            drop::<AbortOnDropHandle<()>>(watch);
+            custody.close_now();
+        }
+    }
+
+    /// Opens it again.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn open_store(&self) -> Result<Vec<Box<dyn Store>>, OpenError> {
+        let config = self.current.get();
+        let shard_of = |node| self.shell.shard_of(node);
+        let (stores, custody) = custody::open(&config, shard_of)?;
+        if let Some(custody) = custody {
+            self.custody.set(custody, &self.shell);
+        }
+        Ok(stores)
+    }
+}

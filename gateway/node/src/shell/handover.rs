@@ -1,0 +1,274 @@
+//! The engines and their streams as another process takes them over.
+//!
+//! For the moment of the hand-over everything stands still: all shards are
+//! locked, and whoever wants one of them waits. So a call of an edge task comes
+//! either before, and is in the state, or after, and finds a way to the process
+//! that has the stream then; or the engines are back, and it finds them.
+
+use std::sync::{Arc, MutexGuard};
+
+use serde::{Deserialize, Serialize};
+use underpass_bundle::{MemoryStore, Store};
+use underpass_cla::Class;
+use underpass_edge::stream::{Conduit, Failure, FailureCode, StreamName};
+use underpass_engine::{Engine, EngineConfig, EngineError, NodeState};
+use underpass_streams::{Open, Target};
+
+use super::conduit::{StreamConduit, key_of, name_of};
+use super::shard::Inner;
+use super::streams::Entry;
+use super::{Inbound, Shell};
+
+/// What the edge task of a stream has been told and has not been told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamEdge {
+    /// The stream.
+    pub stream: StreamName,
+    /// This side has finished.
+    pub finished: bool,
+    connected: bool,
+    peer_finished: bool,
+    end_told: bool,
+    stopped: bool,
+    refused: bool,
+    closed: bool,
+    failure: Option<(u8, String)>,
+    /// What the peer has asked for, where the origin has not answered yet.
+    dial: Option<Dial>,
+}
+
+/// What a stream is to be opened to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dial {
+    class: u8,
+    host: String,
+    port: u16,
+    is_name: bool,
+    client: Option<std::net::SocketAddr>,
+    report_connected: bool,
+}
+
+impl Dial {
+    /// What is asked for.
+    pub fn of(open: &Open) -> Dial {
+        let (host, port, is_name) = match &open.target {
+            Target::Address(address) => (address.ip().to_string(), address.port(), false),
+            Target::Name { host, port } => (host.clone(), *port, true),
+        };
+        Dial {
+            class: open.class.0,
+            host,
+            port,
+            is_name,
+            client: open.client,
+            report_connected: open.report_connected,
+        }
+    }
+
+    /// The same; none where the host is no address and should be one.
+    pub fn open(&self) -> Option<Open> {
+        let (host, port) = (self.host.clone(), self.port);
+        let target = match self.is_name {
+            true => Target::Name { host, port },
+            false => Target::Address((host.parse::<std::net::IpAddr>().ok()?, port).into()),
+        };
+        Some(Open {
+            class: Class(self.class),
+            target,
+            client: self.client,
+            report_connected: self.report_connected,
+        })
+    }
+}
+
+impl StreamEdge {
+    fn of(stream: StreamName, entry: &Entry) -> StreamEdge {
+        let failure = entry.failure.as_ref();
+        StreamEdge {
+            stream,
+            finished: entry.finished,
+            connected: entry.connected,
+            peer_finished: entry.peer_finished,
+            end_told: entry.end_told,
+            stopped: entry.stopped,
+            refused: entry.refused,
+            closed: entry.closed,
+            failure: failure.map(|failure| (failure.code as u8, failure.text.clone())),
+            dial: entry.dial.as_ref().map(Dial::of),
+        }
+    }
+
+    /// Whether the origin is still to be dialled.
+    pub fn is_dialled(&self) -> bool {
+        self.dial.is_some()
+    }
+}
+
+/// All engines of a shell, which stand still while this lives.
+pub struct Stopped<'a> {
+    shell: &'a Shell,
+    shards: Vec<MutexGuard<'a, Inner>>,
+}
+
+impl Shell {
+    /// Ends all sessions, before the engines are handed over. Until then,
+    /// another session that comes up is taken into use.
+    pub fn end_sessions(&self) {
+        self.with_each(|engine, now| {
+            engine.flush_store();
+            engine.end_sessions(now);
+        });
+    }
+
+    /// Whether any task of this process has a stream that another process has.
+    pub fn has_bridges(&self) -> bool {
+        let mut numbers = self.numbers();
+        numbers.any(|shard| {
+            let mut inner = self.lock(shard);
+            inner
+                .streams
+                .iter_mut()
+                .any(|(_, entry)| entry.bridge.is_some())
+        })
+    }
+
+    /// Stops all engines. For one caller at a time, which is no task: it may
+    /// wait for the callers that are at work.
+    pub fn stop(&self) -> Stopped<'_> {
+        // Nobody else waits for a shard while it has another.
+        let shards = self.numbers().map(|shard| self.lock(shard)).collect();
+        Stopped {
+            shell: self,
+            shards,
+        }
+    }
+
+    /// Takes up what edge tasks knew of the streams that came with the
+    /// engines. Origins that were not reached yet are dialled.
+    pub fn take_edges(&self, edges: Vec<StreamEdge>) {
+        for edge in edges {
+            let key = key_of(edge.stream);
+            let shard = self.directory().of_peer(key.peer);
+            let open = edge.dial.as_ref().and_then(Dial::open);
+            let mut inner = self.lock(shard);
+            inner.streams.insert(key);
+            if let Some(entry) = inner.streams.get_mut(key) {
+                let failure = edge.failure;
+                *entry = Entry {
+                    connected: edge.connected,
+                    peer_finished: edge.peer_finished,
+                    end_told: edge.end_told,
+                    stopped: edge.stopped,
+                    refused: edge.refused,
+                    closed: edge.closed,
+                    finished: edge.finished,
+                    failure: failure
+                        .map(|(code, text)| Failure::new(FailureCode::from_wire(code), text)),
+                    dial: open.clone(),
+                    ..Entry::default()
+                };
+            }
+            drop(inner);
+            if let Some(open) = open {
+                let _ = self.inbound.send(Inbound { key, open, shard });
+            }
+        }
+    }
+
+    /// The conduit of a stream that another one has left, be it in another
+    /// process.
+    pub fn conduit_again(self: &Arc<Self>, stream: StreamName, finished: bool) -> Box<dyn Conduit> {
+        let key = key_of(stream);
+        let shard = self.directory().of_peer(key.peer);
+        Box::new(StreamConduit::of(self.clone(), shard, key, finished))
+    }
+}
+
+impl Stopped<'_> {
+    /// What keeps the engines from being handed over now.
+    pub fn obstacle(&self) -> Option<&'static str> {
+        let mut shards = self.shards.iter();
+        shards.find_map(|inner| match inner.acting || !inner.effects.is_empty() {
+            true => Some("there is something to be done outside"),
+            false => inner.engine.handover_obstacle(),
+        })
+    }
+
+    /// Takes the engines out, with what edge tasks know of the streams. There
+    /// is nothing in their place from now on.
+    ///
+    /// # Errors
+    /// When not even engines without neighbours can be made of `config`.
+    pub fn take(
+        &mut self,
+        config: &EngineConfig,
+    ) -> Result<(NodeState, Vec<StreamEdge>), EngineError> {
+        let now = super::timer::now();
+        let without = EngineConfig {
+            hops: Vec::new(),
+            routes: Vec::new(),
+            ..config.clone()
+        };
+        let stores = self.shards.iter();
+        let stores = stores.map(|_| Box::<MemoryStore>::default() as Box<dyn Store>);
+        let others = Engine::of_shards(now, &without, stores.collect())?;
+        let shards = self.shards.iter_mut().zip(others);
+        let engines = shards.map(|(inner, other)| std::mem::replace(&mut inner.engine, other));
+        let state = Engine::hand_over(now, engines.collect());
+        let mut edges = Vec::new();
+        for inner in &mut self.shards {
+            let streams = inner.streams.iter_mut();
+            edges.extend(streams.map(|(key, entry)| StreamEdge::of(name_of(key), entry)));
+        }
+        Ok((state, edges))
+    }
+
+    /// Puts engines back that have taken over what was taken.
+    pub fn put_back(mut self, engines: Vec<Engine>) {
+        for (inner, engine) in self.shards.iter_mut().zip(engines) {
+            inner.engine = engine;
+        }
+        self.go_on();
+    }
+
+    /// Leads the streams that tasks of this process still have to another one.
+    pub fn bridge(mut self, bridges: Vec<(StreamName, Box<dyn Conduit>)>) {
+        for (stream, bridge) in bridges {
+            let mut shards = self.shards.iter_mut();
+            let entry = shards.find_map(|inner| inner.streams.get_mut(key_of(stream)));
+            if let Some(entry) = entry {
+                let mut bridge = bridge;
+                if entry.finished {
+                    bridge.finish();
+                }
+                entry.bridge = Some(bridge);
+            }
+        }
+        for inner in &mut self.shards {
+            for (_, entry) in inner.streams.iter_mut() {
+                // It is dialled by the other process, or its task is no more.
+                if entry.bridge.is_none() {
+                    let text = "another process of this node goes on";
+                    entry.failure = Some(Failure::new(FailureCode::Unavailable, text));
+                }
+            }
+        }
+        self.go_on();
+    }
+
+    /// Lets everybody look again.
+    fn go_on(mut self) {
+        let mut wakers = Vec::new();
+        for inner in &mut self.shards {
+            inner.armed = None;
+            let entries = inner.streams.iter_mut();
+            wakers.extend(entries.filter_map(|(_, entry)| entry.waker.take()));
+        }
+        let shell = self.shell;
+        drop(self);
+        wakers.into_iter().for_each(std::task::Waker::wake);
+        for shard in &shell.shards {
+            shard.timer.notify_one();
+        }
+    }
+}

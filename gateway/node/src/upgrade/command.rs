@@ -1,0 +1,23 @@
+//! `underpass upgrade`: has the program that is installed now go on for a
+//! running node.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::client::{self, ClientError};
+
+#[derive(Deserialize)]
+struct Answer {
+    process: u32,
+}
+
+/// Prints which process goes on.
+///
+/// # Errors
+/// When no node answers, or it goes on as it is.
+pub fn execute(socket: &Path) -> Result<(), ClientError> {
+    let answer = client::ask(socket, "POST", "/v1/upgrade", None)?;
+    let answer: Answer = serde_json::from_slice(&answer)?;
+    client::print(&format!("process {} goes on\n", answer.process))
+}

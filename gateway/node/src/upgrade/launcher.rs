@@ -1,0 +1,224 @@
+//! Who starts the next program: a process with the rights that the node was
+//! started with, since the node itself has given them away.
+//!
+//! It is the same program, started before the node confines itself. It reads
+//! nothing but two requests, from the node alone: to start the node's program,
+//! from the path and with the arguments of the node's own start, and to kill
+//! what it has started. So whoever takes the node over can have no other
+//! program run, and no more than one at a time; that one confines itself
+//! before it reads a byte of what the node says.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::unistd::dup2_stdin;
+use serde::{Deserialize, Serialize};
+
+use super::channel::Channel;
+use crate::cli::{LAUNCHER, TAKE_OVER};
+
+/// To start a program takes some milliseconds, on a loaded machine more.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Request {
+    /// Starts the program; one open file follows, for its standard input.
+    Start,
+    /// Kills it, and waits for its end.
+    Kill,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    Started(u32),
+    Killed,
+    Failed(String),
+}
+
+/// The running launcher; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Launcher {
+    /// None once it has been ended.
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    channel: Channel,
+    child: Child,
+}
+
+impl Launcher {
+    /// Starts it, with the rights of this thread.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn start() -> io::Result<Launcher> {
+        let (channel, its) = Channel::pair()?;
+        channel.set_patience(Some(PATIENCE))?;
+        // The name that the next program will have, too.
+        let program = std::env::current_exe()?;
+        let child = Command::new("/proc/self/exe")
+            .arg(LAUNCHER)
+            .arg(program)
+            .args(own_arguments())
+            .stdin(Stdio::from(OwnedFd::from(its)))
+            .spawn()?;
+        Ok(Launcher {
+            running: Mutex::new(Some(Running { channel, child })),
+        })
+    }
+
+    /// Starts the program that is at this one's path now, with `input` as its
+    /// standard input; its process.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn launch(&self, input: UnixStream) -> io::Result<u32> {
+        let answer = self.ask(|channel| {
+            channel.send(&Request::Start)?;
+            channel.send_files(&[input.as_fd()])
+        });
+        match answer? {
+            Answer::Started(id) => Ok(id),
+            Answer::Failed(reason) => Err(io::Error::other(reason)),
+            Answer::Killed => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Kills what was started last; it has ended when this returns.
+    ///
+    /// # Errors
+    /// When the launcher has ended; then the program may be running.
+    pub fn kill(&self) -> io::Result<()> {
+        match self.ask(|channel| channel.send(&Request::Kill))? {
+            Answer::Killed => Ok(()),
+            Answer::Failed(reason) => Err(io::Error::other(reason)),
+            Answer::Started(_) => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Ends the launcher, and leaves what it has started.
+    pub fn end(&self) {
+        let running = self.running.lock().unwrap().take();
+        if let Some(Running { channel, mut child }) = running {
+            drop(channel);
+            let _ = child.wait();
+        }
+    }
+
+    fn ask(&self, request: impl FnOnce(&mut Channel) -> io::Result<()>) -> io::Result<Answer> {
+        let mut running = self.running.lock().unwrap();
+        let gone = || io::Error::other("the launcher has ended");
+        let channel = &mut running.as_mut().ok_or_else(gone)?.channel;
+        request(channel)?;
+        channel.receive()
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The arguments of this process, but for how it was begun.
+fn own_arguments() -> impl Iterator<Item = OsString> {
+    let arguments = std::env::args_os().skip(1);
+    arguments.filter(|argument| argument != TAKE_OVER)
+}
+
+/// Serves the node at the other end of standard input until it ends, in
+/// whatever way.
+///
+/// # Errors
+/// When it was not started by a node.
+pub fn serve(program: &Path, arguments: &[OsString]) -> io::Result<()> {
+    // systemd and a terminal signal the whole group; the node decides when
+    // this ends.
+    set_signals(SigHandler::SigIgn);
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    socket.peer_addr()?;
+    // Nobody else is to have it.
+    dup2_stdin(File::open("/dev/null")?).map_err(io::Error::from)?;
+    let mut channel = Channel::of(socket);
+    let mut started: Option<Child> = None;
+    while let Ok(request) = channel.receive::<Request>() {
+        let answer = match request {
+            Request::Start => {
+                let mut input = channel.receive_files(1)?;
+                match (input.pop(), is_running(&mut started)) {
+                    (Some(input), false) => launch(program, arguments, input, &mut started),
+                    _ => Answer::Failed("the program before is still running".to_owned()),
+                }
+            }
+            Request::Kill => {
+                if let Some(mut child) = started.take() {
+                    let _ = child.kill();
+                    child.wait()?;
+                }
+                Answer::Killed
+            }
+        };
+        if channel.send(&answer).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// How those are taken that a node is stopped, reloaded and upgraded by.
+fn set_signals(handler: SigHandler) {
+    let ours = [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGUSR2,
+    ];
+    for ours in ours {
+        // SAFETY: neither to ignore a signal nor its default runs any code.
+        let _ = unsafe { signal(ours, handler) };
+    }
+}
+
+fn is_running(started: &mut Option<Child>) -> bool {
+    let ended = started.as_mut().map(Child::try_wait);
+    matches!(ended, Some(Ok(None)))
+}
+
+fn launch(
+    program: &Path,
+    arguments: &[OsString],
+    input: OwnedFd,
+    started: &mut Option<Child>,
+) -> Answer {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .arg(TAKE_OVER)
+        .stdin(Stdio::from(input));
+    // SAFETY: between fork and exec, this makes system calls alone.
+    unsafe {
+        command.pre_exec(|| {
+            set_signals(SigHandler::SigDfl);
+            Ok(())
+        });
+    }
+    match command.spawn() {
+        Ok(child) => {
+            let id = child.id();
+            *started = Some(child);
+            Answer::Started(id)
+        }
+        Err(error) => Answer::Failed(format!("{}: {error}", program.display())),
+    }
+}

@@ -1,0 +1,94 @@
+//! What the process that runs and the next one tell each other. Who reads
+//! leaves out what it does not know.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use underpass_edge::Switch;
+use underpass_edge::dial::Families;
+use underpass_edge::relay::RelayState;
+use underpass_engine::NodeState;
+
+use crate::shell::{Dial, StreamEdge};
+
+/// The first message of the process that runs. The sockets follow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// The node's number.
+    pub node: u64,
+    /// Its run, which goes on.
+    pub incarnation: u64,
+    /// How long that has run, ms.
+    pub age_ms: u64,
+    /// Whether its custody is on a disk.
+    pub is_durable: bool,
+    /// Whether it has a helper.
+    pub has_helper: bool,
+    /// What its proxies do not take in.
+    pub proxies: Switch,
+    /// What interception does not take in, where there is any.
+    pub interception: Option<(Switch, Families)>,
+    /// The names of its sockets, in their order.
+    pub sockets: Vec<String>,
+    /// Whether the next process may set sessions up beforehand.
+    #[serde(default)]
+    pub sets_up_sessions: bool,
+}
+
+/// What the next process says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// It has all that it needs, and waits for the state.
+    Ready,
+    /// It has all that it needs, and can set sessions up beforehand.
+    CanSetUp,
+    /// A session is up that has brought this key.
+    Key {
+        /// Its path or listener.
+        path: String,
+        /// The peer's node id.
+        peer: String,
+        /// The key.
+        key: [u8; 32],
+    },
+    /// It has the sessions, or has waited long enough; it waits for the state.
+    SetUp,
+    /// It goes on as soon as it is told to.
+    TakenOver,
+    /// It does not; for an operator to read.
+    Refused(String),
+}
+
+/// What it is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// To dial and accept, and wait until these sessions are up.
+    SetUp {
+        /// How many, of different classes and paths, by their peers' node ids.
+        sessions: BTreeMap<String, usize>,
+        /// For so long at most, ms.
+        within_ms: u64,
+    },
+    /// The node is its own from now on.
+    Go,
+    /// A client of the former process has asked for a stream; its socket
+    /// follows.
+    Open {
+        /// The node that the stream is opened to.
+        peer: u64,
+        /// Where it goes to.
+        dial: Dial,
+    },
+}
+
+/// The state. The sockets of the relays follow, in their order, then that of
+/// the helper.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ProcessState {
+    /// Streams and custody.
+    pub engines: NodeState,
+    /// What edge tasks know of the streams.
+    pub streams: Vec<StreamEdge>,
+    /// Connections that carry streams.
+    pub relays: Vec<RelayState>,
+}
