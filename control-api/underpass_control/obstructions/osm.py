@@ -10,10 +10,14 @@ import osmium
 
 from dama.prediction import Obstruction
 from dama.prediction.cover import MIN_LENGTH_M, obstructions_of
-from dama.prediction.network import Way, is_covered, is_road
-
-# Tells the person who waits: which step, how much of it is done, and of how much (None: unknown).
-Progress = Callable[[str, int, int | None], None]
+from dama.prediction.network import Network, Way, is_covered, is_road
+from underpass_control.obstructions.extract import (
+    ExtractError,
+    Progress,
+    quiet,
+    turn_restrictions,
+    way_of,
+)
 
 # The extract is searched around covered ways by cells of this many degrees of latitude, some
 # 3.3 km; the cells around a cell hold every approach road.
@@ -21,22 +25,14 @@ _CELL_DEG = 0.03
 _REPORT_EVERY = 1_000
 
 
-class ExtractError(Exception):
-    """The extract cannot be read."""
-
-
-def _quiet(_step: str, _done: int, _total: int | None) -> None:
-    pass
-
-
 def import_osm(
-    path: Path, *, min_length_m: float = MIN_LENGTH_M, progress: Progress = _quiet
+    path: Path, *, min_length_m: float = MIN_LENGTH_M, progress: Progress = quiet
 ) -> list[Obstruction]:
     """Read the tunnels and covered ways of an extract, with the roads that lead into them.
 
-    The file is read twice: once for what is covered, once for the roads around, so that memory
-    grows with the tunnels of a country and not with its roads. The ids come from the map's, so
-    importing the same extract again gives the same obstructions.
+    The file is read three times: for what is covered, for the roads around, and for their turn
+    restrictions, so that memory grows with the tunnels of a country and not with its roads. The
+    ids come from the map's, so importing the same extract again gives the same obstructions.
     """
     if not path.is_file():
         raise ExtractError(f"{path}: no such file")
@@ -44,10 +40,12 @@ def import_osm(
         covered = _ways(path, "tunnels", progress, lambda way: is_covered(way.tags))
         cells = {cell for way in covered for cell in _cells_around(way)}
         near = _ways(path, "roads", progress, lambda way: not cells.isdisjoint(_cells(way)))
+        kept = {way.id for way in near}
+        turns = [one for one in turn_restrictions(path) if not kept.isdisjoint(one.from_ways)]
     except (RuntimeError, OSError) as error:
         raise ExtractError(f"{path}: {error}") from error
     return obstructions_of(
-        near,
+        Network(near, turns),
         min_length_m=min_length_m,
         progress=lambda done, total: progress("obstructions", done, total),
     )
@@ -76,14 +74,7 @@ def _roads(path: Path) -> Iterator[Way]:
             continue
         tags = {tag.k: tag.v for tag in way.tags}
         if is_road(tags):
-            # An extract cuts ways at its border: nodes beyond it have no place.
-            placed = [(node.ref, node) for node in way.nodes if node.location.valid()]
-            yield Way(
-                id=way.id,
-                nodes=tuple(ref for ref, _ in placed),
-                line=tuple((node.lon, node.lat) for _, node in placed),
-                tags=tags,
-            )
+            yield way_of(way, tags)
 
 
 def _cells(way: Way) -> Iterable[tuple[int, int]]:

@@ -1,0 +1,46 @@
+"""OpenStreetMap extracts as files: what reading one says, and its ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import osmium
+
+from dama.prediction.network import Way
+from dama.prediction.turns import Member, Restriction, turn_restriction
+
+# Tells the person who waits: which step, how much of it is done, and of how much (None: unknown).
+Progress = Callable[[str, int, int | None], None]
+
+
+class ExtractError(Exception):
+    """The extract cannot be read."""
+
+
+def quiet(_step: str, _done: int, _total: int | None) -> None:
+    """Tell nobody."""
+
+
+def way_of(way: osmium.osm.Way, tags: Mapping[str, str]) -> Way:
+    """Return a way with the places of its nodes."""
+    # An extract cuts ways at its border: nodes beyond it have no place.
+    placed = [(node.ref, node) for node in way.nodes if node.location.valid()]
+    return Way(
+        id=way.id,
+        nodes=tuple(ref for ref, _ in placed),
+        line=tuple((node.lon, node.lat) for _, node in placed),
+        tags=tags,
+    )
+
+
+def turn_restrictions(path: Path) -> Iterator[Restriction]:
+    """Read what an extract forbids at its junctions, and by way of its roads."""
+    relations = osmium.FileProcessor(str(path), osmium.osm.RELATION)
+    for relation in relations.with_filter(osmium.filter.TagFilter(("type", "restriction"))):
+        if isinstance(relation, osmium.osm.Relation):
+            tags = {tag.k: tag.v for tag in relation.tags}
+            members = [Member(one.type, one.ref, one.role) for one in relation.members]
+            restriction = turn_restriction(tags, members)
+            if restriction is not None:
+                yield restriction

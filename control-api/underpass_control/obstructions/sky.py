@@ -1,0 +1,101 @@
+"""An OpenStreetMap extract, as a satellite sees its roads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dama.prediction import Obstruction
+from dama.prediction.cover import obstructions_of
+from dama.prediction.network import Network
+from dama.sky import AntennaMask, HeightGrid, Masks, Satellite, SkyError, shade
+from dama.sky.foreseen import MIN_LENGTH_M, cut_shaded, shadows_of
+from dama.sky.roads import lanes_of
+from underpass_control.obstructions.extract import ExtractError, Progress, quiet
+from underpass_control.obstructions.surroundings import Surroundings, read_surroundings
+from underpass_control.obstructions.terrain import TerrainError, read_terrain
+
+
+@dataclass(frozen=True)
+class View:
+    """What decides which places see a satellite, besides the map.
+
+    `terrain` are files of heights, and `terrain_error_m` the standard deviation of one; `left_hand`
+    says on which side of the road one drives.
+    """
+
+    antenna: AntennaMask
+    terrain: tuple[Path, ...] = ()
+    terrain_error_m: float = 5.0
+    left_hand: bool = False
+
+
+def import_sky(
+    path: Path, satellite: Satellite, view: View, *, progress: Progress = quiet
+) -> list[Obstruction]:
+    """Read an extract's tunnels and covered ways, and where else its roads do not see a satellite.
+
+    All roads and buildings of the extract are in memory at once. Raises `ExtractError`.
+    """
+    found = _read(path, progress)
+    network = Network(found.ways, found.turns)
+    (masks,) = _masks(path, found, network, (satellite,), view, progress)
+    cut_shaded(network, masks, left_hand=view.left_hand)
+    progress("obstructions", 0, None)
+    covers = obstructions_of(network, min_length_m=MIN_LENGTH_M)
+    return [*covers, *shadows_of(network, satellite.name)]
+
+
+def masks_of(
+    path: Path, satellites: tuple[Satellite, ...], view: View, *, progress: Progress = quiet
+) -> list[Masks]:
+    """Read an extract, and return for each satellite where its roads see it.
+
+    Raises `ExtractError`.
+    """
+    found = _read(path, progress)
+    return _masks(path, found, Network(found.ways), satellites, view, progress)
+
+
+def _read(path: Path, progress: Progress) -> Surroundings:
+    found = read_surroundings(path, progress)
+    if not any(len(way.line) > 1 for way in found.ways):
+        raise ExtractError(f"{path}: it has no roads")
+    return found
+
+
+def _masks(
+    path: Path,
+    found: Surroundings,
+    network: Network,
+    satellites: tuple[Satellite, ...],
+    view: View,
+    progress: Progress,
+) -> list[Masks]:
+    lanes = lanes_of(network, left_hand=view.left_hand)
+    made = []
+    try:
+        terrain = _terrain(found, view) if view.terrain else None
+        for number, satellite in enumerate(satellites):
+            progress("shadows", number, len(satellites))
+            made.append(
+                shade(
+                    lanes,
+                    found.obstacles,
+                    found.heights,
+                    satellite,
+                    antenna=view.antenna,
+                    terrain=terrain,
+                )
+            )
+    except SkyError as error:
+        raise ExtractError(f"{path}: {error}") from error
+    except TerrainError as error:
+        raise ExtractError(str(error)) from error
+    return made
+
+
+def _terrain(found: Surroundings, view: View) -> HeightGrid:
+    lons, lats = zip(*(place for way in found.ways for place in way.line), strict=True)
+    box = (min(lons), min(lats), max(lons), max(lats))
+    return read_terrain(view.terrain, box, view.terrain_error_m)

@@ -1,0 +1,212 @@
+"""What stands beside the roads of an OpenStreetMap extract, and may hide the sky above them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import osmium
+
+from dama.prediction.network import Way, is_road
+from dama.prediction.places import Line, without_repeats
+from dama.prediction.turns import Restriction
+from dama.sky import Heights, Obstacle, tags
+from dama.sky.guesses import Footprint, guess
+from dama.sky.parts import drawn_in_parts
+from underpass_control.obstructions.extract import (
+    ExtractError,
+    Progress,
+    turn_restrictions,
+    way_of,
+)
+
+# Objects with one of these keys are looked at; those with the first ones may be areas.
+_AREAS = ("building", "building:part", "natural", "landuse")
+_KEYS = (*_AREAS, "barrier", "highway", "railway", "man_made")
+_REPORT_EVERY = 10_000
+# A roof covers whatever is drawn below it.
+_ABOVE_ALL = 100
+# What one obstacle may have: a forest has some ten thousand. A way has 2,000 at most by
+# OpenStreetMap's own rule.
+_MOST_POSITIONS, _MOST_OF_WAY = 200_000, 10_000
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """The roads of an extract with their turn restrictions, and its obstacles with their heights.
+
+    `without_shape` counts what is left out for its shape: a wall of one node, an area without
+    ground, a way of a hundred thousand nodes.
+    """
+
+    ways: list[Way] = field(default_factory=list)
+    turns: list[Restriction] = field(default_factory=list)
+    obstacles: list[Obstacle] = field(default_factory=list)
+    heights: Heights = field(default_factory=Heights)
+    without_shape: int = 0
+
+
+def read_surroundings(path: Path, progress: Progress) -> Surroundings:
+    """Read roads, buildings, trees, walls and bridges. Raises `ExtractError`."""
+    if not path.is_file():
+        raise ExtractError(f"{path}: no such file")
+    reader = _Reader()
+    try:
+        for number, (of, lines, name, way) in enumerate(_objects(path), 1):
+            reader.take(of, lines, name, way)
+            if number % _REPORT_EVERY == 0:
+                progress("surroundings", number, None)
+        reader.found.turns = list(turn_restrictions(path))
+    except (RuntimeError, OSError) as error:
+        raise ExtractError(f"{path}: {error}") from error
+    reader.finish()
+    progress("surroundings", len(reader.found.obstacles), len(reader.found.obstacles))
+    return reader.found
+
+
+_Object = tuple[Mapping[str, str], tuple[Line, ...], str, Way | None]
+
+
+def _objects(path: Path) -> Iterator[_Object]:
+    """Yield tags, lines, name, and the way where it is one; areas have their rings."""
+    objects = (
+        osmium.FileProcessor(str(path))
+        .with_locations()
+        .with_areas(osmium.filter.KeyFilter(*_AREAS))
+        .with_filter(osmium.filter.EntityFilter(osmium.osm.WAY | osmium.osm.AREA))
+        .with_filter(osmium.filter.KeyFilter(*_KEYS))
+    )
+    for one in objects:
+        of = {tag.k: tag.v for tag in one.tags}
+        if isinstance(one, osmium.osm.Area):
+            kind = "way" if one.from_way() else "relation"
+            name = f"osm:{kind}/{one.orig_id()}"
+            for number, outer in enumerate(one.outer_rings()):
+                rings = (outer, *one.inner_rings(outer))
+                lines = tuple(tuple((node.lon, node.lat) for node in ring) for ring in rings)
+                yield of, lines, f"{name}/{number}" if number else name, None
+        elif isinstance(one, osmium.osm.Way):
+            way = way_of(one, of)
+            yield of, (way.line,), f"osm:way/{way.id}", way
+
+
+class _Reader:
+    """Makes obstacles of objects."""
+
+    def __init__(self) -> None:
+        self.found = Surroundings()
+        self._footprints: list[Footprint] = []
+        self._parts: list[Line] = []
+
+    def take(
+        self, of: Mapping[str, str], lines: tuple[Line, ...], name: str, way: Way | None
+    ) -> None:
+        """Take in an object: an area where it is no way."""
+        most = _MOST_POSITIONS if way is None else _MOST_OF_WAY
+        if sum(map(len, lines)) > most:
+            self.found.without_shape += 1
+        elif way is None:
+            self._take_area(of, tuple(map(without_repeats, lines)), name)
+        else:
+            if is_road(of):
+                self.found.ways.append(way)
+            self._take_way(of, way, name)
+
+    def _take_area(self, of: Mapping[str, str], rings: tuple[Line, ...], name: str) -> None:
+        rings = tuple(ring for ring in rings if len(ring) > 3)
+        if tags.is_building(of):
+            if rings:
+                self._take_building(of, rings, name)
+            else:
+                self.found.without_shape += 1
+        elif tags.is_forest(of) and rings:
+            self._add(
+                Obstacle(
+                    name,
+                    rings,
+                    self.found.heights.add(tags.trees(of, tags.FOREST)),
+                    opacity=tags.FOREST_OPACITY,
+                    is_vegetation=True,
+                )
+            )
+
+    def _take_building(self, of: Mapping[str, str], rings: tuple[Line, ...], name: str) -> None:
+        known, underside = tags.known_height(of), tags.underside(of)
+        if tags.is_part(of):
+            self._parts.append(rings[0])
+        if underside is not None:
+            top = known.median_m if known is not None else 0.0
+            roof = tags.ROOF_M if tags.is_roof(of) else 3.0
+            thickness = max(top - underside.median_m, roof)
+            height = self.found.heights.add(underside)
+            self._add(
+                Obstacle(
+                    name, rings, height, is_overhead=True, thickness_m=thickness, layer=_ABOVE_ALL
+                )
+            )
+            return
+        number = len(self.found.obstacles)
+        usual = tags.height_by_kind(of)
+        kind = of.get("building", of.get("building:part", "yes"))
+        self._footprints.append(Footprint(number, kind, rings[0], usual, known, tags.is_part(of)))
+        self._add(Obstacle(name, rings, self.found.heights.add(known or usual)))
+
+    def _take_way(self, of: Mapping[str, str], way: Way, name: str) -> None:
+        line = without_repeats(way.line)
+        overhead = self._overhead_m(of)
+        if overhead is None and of.get("natural") != "tree_row" and tags.wall(of) is None:
+            return
+        if len(line) < 2:
+            self.found.without_shape += 1
+            return
+        heights = self.found.heights
+        if overhead is not None:
+            width, thickness = overhead
+            self._add(
+                Obstacle(
+                    name,
+                    (line,),
+                    heights.add(tags.UNDERSIDE),
+                    is_area=False,
+                    is_overhead=True,
+                    width_m=width,
+                    thickness_m=thickness,
+                    layer=max(tags.layer(of), 1),
+                    ends=(way.nodes[0], way.nodes[-1]),
+                )
+            )
+        elif (wall := tags.wall(of)) is not None:
+            self._add(Obstacle(name, (line,), heights.add(wall), is_area=False))
+        else:
+            self._add(
+                Obstacle(
+                    name,
+                    (line,),
+                    heights.add(tags.trees(of, tags.TREES)),
+                    opacity=tags.TREES_OPACITY,
+                    is_area=False,
+                    is_vegetation=True,
+                )
+            )
+
+    @staticmethod
+    def _overhead_m(of: Mapping[str, str]) -> tuple[float, float] | None:
+        """Return width and thickness of a way that passes overhead; None where it does not."""
+        if of.get("man_made") == "gantry":
+            return 1.0, tags.GANTRY_M
+        if of.get("bridge", "no") != "no" and ("highway" in of or "railway" in of):
+            return tags.width_m(of) + 2.0, tags.BRIDGE_M
+        return None
+
+    def _add(self, obstacle: Obstacle) -> None:
+        self.found.obstacles.append(obstacle)
+
+    def finish(self) -> None:
+        """Let the heights that the map has say what the others may be; drop what parts replace."""
+        found = self.found
+        guess(found.obstacles, found.heights, self._footprints)
+        wholes = [one for one in self._footprints if not one.is_part]
+        doubles = drawn_in_parts([one.ring for one in wholes], self._parts)
+        dropped = {wholes[n].number for n in doubles}
+        found.obstacles = [one for n, one in enumerate(found.obstacles) if n not in dropped]

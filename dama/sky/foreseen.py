@@ -1,0 +1,182 @@
+"""Shaded stretches of road as obstructions, for the prediction of blockages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import shapely
+
+from dama.prediction.cover import BESIDE_M, leading
+from dama.prediction.network import Edge, Network, is_covered, limit_mps, usual_mps
+from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road
+from dama.prediction.places import METRES_PER_DEGREE
+from dama.sky.masks import Masks
+from dama.sky.roads import lane_ids
+from dama.sky.satellite import Floats
+
+# What is less probable is not told: half is what plans are made for.
+LEAST = 0.5
+# Shorter stretches pass within a fraction of a second; between two so near nothing gets through.
+MIN_LENGTH_M = 5.0
+_GAP_M = 8.0
+# Short blockages matter to those who are near: roads are followed back half as far as to tunnels.
+_REACH_M, _REACH_S = 700.0, 45.0
+# A town in the shade of a mountain is several obstructions, each of so many edges at most.
+_MOST_EDGES = 1_000
+
+
+def cut_shaded(network: Network, masks: Masks, *, left_hand: bool = False) -> int:
+    """Cut the edges of a network where the sky is hidden; return the number of stretches.
+
+    Of the two sides of a one-way road the mean counts: nobody knows in which lane one drives.
+    `left_hand` is as the lanes were made.
+    """
+    count = 0
+    for edge in list(network.edges.values()):
+        if is_covered(edge.way.tags):
+            # It is an obstruction of its own.
+            continue
+        lanes = lane_ids(network, edge, left_hand=left_hand)
+        blocked = np.mean([masks.metres_of(lane) for lane in lanes], axis=0)
+        found = stretches(blocked)
+        if found:
+            count += len(found)
+            network.cut(edge, found)
+    return count
+
+
+def stretches(blocked: Floats) -> list[tuple[float, float, float]]:
+    """Return the stretches that are more probably blocked than not.
+
+    `blocked` has a probability for each metre. With each stretch: from where to where in metres,
+    and the mean probability. Short gaps are part of it.
+    """
+    padded = np.concatenate(([False], blocked >= LEAST, [False]))
+    begins, ends = (
+        np.flatnonzero(np.diff(padded.astype(np.int8)) == 1),
+        np.flatnonzero(np.diff(padded.astype(np.int8)) == -1),
+    )
+    found: list[tuple[int, int]] = []
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        if found and begin - found[-1][1] < _GAP_M:
+            found[-1] = found[-1][0], end
+        else:
+            found.append((begin, end))
+    return [
+        (float(begin), float(end), float(blocked[begin:end].mean()))
+        for begin, end in found
+        # At the end of an edge it may go on behind the junction.
+        if end - begin >= MIN_LENGTH_M or begin == 0 or end == len(blocked)
+    ]
+
+
+def shadows_of(network: Network, satellite: str) -> list[Obstruction]:
+    """Return the shaded edges of a network as obstructions, with the roads that lead into them.
+
+    Shaded edges that touch are one obstruction, as sure as they are on the mean of their metres.
+    Each road is kept with the first of the obstructions that need it, so that a town full of
+    shadows is stored once, not once for each of them.
+    """
+    groups = {
+        name: edges
+        for name, edges in _groups(network, satellite).items()
+        if math.fsum(edge.length_m for edge in edges) >= MIN_LENGTH_M
+    }
+    covers = {edge.id: name for name, edges in groups.items() for edge in edges}
+    owners: dict[str, str] = dict(covers)
+    for name, edges in sorted(groups.items()):
+        for edge_id in leading(network, edges, _REACH_M, _REACH_S):
+            owners.setdefault(edge_id, name)
+    _own_beside(network, owners)
+    shelves = {name: _Shelf() for name in sorted(groups)}
+    spare = iter(shelves.values())
+    more = next(spare, None)
+    for edge_id, name in owners.items():
+        edge = network.edges[edge_id]
+        road = Road(
+            id=edge.id,
+            line=edge.line,
+            covered_by=covers.get(edge.id),
+            limit_mps=limit_mps(edge.way.tags),
+            usual_mps=usual_mps(edge.way.tags),
+            onward=network.onward_within(edge, owners),
+        )
+        if not shelves[name].put(road):
+            # Which obstruction a road is kept with does not matter.
+            while more is not None and not more.put(road):
+                more = next(spare, None)
+    return [
+        Obstruction(
+            id=name,
+            name=_name(edges),
+            kind="shadow",
+            roads=tuple(shelves[name].roads),
+            certainty=_certainty(edges),
+        )
+        for name, edges in sorted(groups.items())
+    ]
+
+
+class _Shelf:
+    """The roads that are kept with an obstruction, within its bounds."""
+
+    def __init__(self) -> None:
+        self.roads: list[Road] = []
+        self._positions = 0
+
+    def put(self, road: Road) -> bool:
+        """Keep a road if there is room; tell whether there was."""
+        positions = self._positions + len(road.line)
+        if len(self.roads) == MAX_ROADS or positions > MAX_POSITIONS:
+            return False
+        self.roads.append(road)
+        self._positions = positions
+        return True
+
+
+def _groups(network: Network, satellite: str) -> dict[str, list[Edge]]:
+    """Return the shaded edges, joined where one leads on to the other."""
+    groups = network.joined(
+        lambda edge: edge.shaded is not None,
+        most_edges=_MOST_EDGES,
+        most_positions=MAX_POSITIONS // 2,
+    )
+    return {
+        f"sky:{satellite}:{min(edge.id for edge in group).removeprefix('osm:')}": group
+        for group in groups
+    }
+
+
+def _own_beside(network: Network, owners: dict[str, str]) -> None:
+    """Add the edges near those that are kept, each to the obstruction of the nearest kept one."""
+    others = [edge for edge in network.edges.values() if edge.id not in owners]
+    kept = [network.edges[edge_id] for edge_id in owners]
+    if not others or not kept:
+        return
+    tree = shapely.STRtree(_lines(kept))
+    lines = _lines(others)
+    # A degree of latitude is the same everywhere; one of longitude shrinks towards the poles.
+    north = max(abs(edge.line[0][1]) for edge in kept)
+    margin = BESIDE_M / METRES_PER_DEGREE / max(math.cos(math.radians(north)), 0.05)
+    found = tree.query_nearest(lines, max_distance=margin, all_matches=False)
+    for number, near in found.T.tolist():
+        owners[others[number].id] = owners[kept[near].id]
+
+
+def _lines(edges: Sequence[Edge]) -> np.typing.NDArray[np.object_]:
+    counts = [len(edge.line) for edge in edges]
+    places = np.array([place for edge in edges for place in edge.line])
+    return np.asarray(shapely.linestrings(places, indices=np.repeat(np.arange(len(edges)), counts)))
+
+
+def _certainty(edges: Iterable[Edge]) -> float:
+    parts = [(edge.length_m, edge.shaded or 0.0) for edge in edges]
+    whole = math.fsum(length for length, _ in parts)
+    return round(min(math.fsum(m * p for m, p in parts) / whole, 1.0), 3)
+
+
+def _name(edges: Iterable[Edge]) -> str:
+    longest = max(edges, key=lambda edge: (edge.length_m, edge.id)).way.tags
+    return longest.get("name") or longest.get("ref") or ""

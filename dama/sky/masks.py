@@ -1,0 +1,91 @@
+"""What is told of each lane: intervals in which the sky is clear, blocked, or that is not sure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from dama.prediction.places import Course, Line
+from dama.sky.lanes import Integers, Lane, Samples
+from dama.sky.satellite import Floats, Satellite
+
+# Probabilities in one interval lie between two of these; outside the first and last it is sure.
+BOUNDS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+class State(StrEnum):
+    """What is told of a place."""
+
+    CLEAR = "clear"
+    BLOCKED = "blocked"
+    UNSURE = "unsure"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A part of a lane, from one distance along it to another, and how probably it is blocked."""
+
+    from_m: float
+    to_m: float
+    probability: float
+
+    @property
+    def state(self) -> State:
+        """Whether it is clear, blocked, or unsure."""
+        if self.probability < BOUNDS[0]:
+            return State.CLEAR
+        return State.BLOCKED if self.probability >= BOUNDS[-1] else State.UNSURE
+
+
+class Masks:
+    """The intervals of all lanes, for one satellite and antenna."""
+
+    def __init__(self, satellite: Satellite, samples: Samples, blocked: Floats) -> None:
+        """Also take the probability that each sample is blocked."""
+        self.satellite = satellite
+        self.blocked = blocked
+        self._samples = samples
+        self._lanes = {lane.id: n for n, lane in enumerate(samples.lanes)}
+        band = np.searchsorted(BOUNDS, blocked, side="right").astype(np.int8)
+        begins = np.zeros(samples.total, dtype=np.bool_)
+        begins[samples.first] = True
+        begins[1:] |= band[1:] != band[:-1]
+        self._begins: Integers = np.flatnonzero(begins)
+        many = np.diff(self._begins, append=samples.total)
+        sums = np.add.reduceat(blocked, self._begins) if samples.total else blocked
+        self._probability: Floats = sums / many
+
+    def __len__(self) -> int:
+        """Return how many intervals there are."""
+        return len(self._begins)
+
+    def of(self, lane_id: str) -> tuple[Interval, ...]:
+        """Return a lane's intervals, in order, from its beginning to its end."""
+        number = self._lanes[lane_id]
+        first, count = int(self._samples.first[number]), int(self._samples.counts[number])
+        length = float(self._samples.lengths[number])
+        low, high = np.searchsorted(self._begins, (first, first + count))
+        starts = [float(begin - first) for begin in self._begins[low:high]]
+        ends = [*starts[1:], length]
+        return tuple(
+            Interval(*one)
+            for one in zip(starts, ends, self._probability[low:high].tolist(), strict=True)
+        )
+
+    def metres_of(self, lane_id: str) -> Floats:
+        """Return the probability that a lane is blocked, for each of its metres."""
+        number = self._lanes[lane_id]
+        first = int(self._samples.first[number])
+        return self.blocked[first : first + int(self._samples.counts[number])]
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """All lanes."""
+        return self._samples.lanes
+
+    def line_of(self, lane_id: str, interval: Interval) -> Line:
+        """Return the part of the road's middle that an interval is of."""
+        course = Course(self._samples.lanes[self._lanes[lane_id]].line)
+        return course.part(interval.from_m, interval.to_m)
