@@ -14,7 +14,10 @@ class Blockage:
 
     Times are UTC in milliseconds since 1970; `confidence` is the probability that it comes.
     `obstruction_id` is None where a terminal announces a blockage without saying by what.
-    `based_on_ms` is the time of the fix, or of the announcement, that it goes back to.
+    `based_on_ms` is the time of the fix, or of the announcement, that it goes back to. Entry and
+    exit are as probably earlier as later, if nothing unforeseen holds the vehicle up;
+    `entry_within_ms` and `exit_within_ms` hold them with
+    0.8, a tenth lying before and a tenth after, None where nobody says how exactly they are known.
     """
 
     obstruction_id: str | None
@@ -23,6 +26,8 @@ class Blockage:
     confidence: float
     based_on_ms: int
     source: Literal["predicted", "announced"] = "predicted"
+    entry_within_ms: tuple[int, int] | None = None
+    exit_within_ms: tuple[int, int] | None = None
 
     @property
     def span(self) -> Span:

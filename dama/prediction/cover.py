@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import shapely
 
-from dama.prediction.network import Edge, Network, Way, is_covered, limit_mps
+from dama.prediction.network import Edge, Network, is_covered, limit_mps, usual_mps
 from dama.prediction.obstruction import MAX_ROADS, Obstruction, Road
 from dama.prediction.places import METRES_PER_DEGREE, Line, Plane
 
 # Roads are followed back from each portal so far, or for so long at their limit.
 REACH_M = 1_500.0
-_REACH_S = 90.0
+REACH_S = 90.0
 # Roads so near to a leading one are kept, to tell vehicles there apart.
-_BESIDE_M = 60.0
+BESIDE_M = 60.0
 # Traffic of which less than this part gets to the portal is no approach.
 _LEAST = 0.03
 # Shorter covers pass within the time in which a link is found lost.
@@ -25,17 +24,16 @@ MIN_LENGTH_M = 20.0
 
 
 def obstructions_of(
-    ways: Iterable[Way],
+    network: Network,
     *,
     min_length_m: float = MIN_LENGTH_M,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[Obstruction]:
-    """Return the covered ways as obstructions, ordered by id.
+    """Return the covered ways of a network as obstructions, ordered by id.
 
     Covered ways that touch are one obstruction, named after the least of their ids, so the same
     map gives the same obstructions. `progress` gets how many are done, and of how many.
     """
-    network = Network(ways)
     groups = {
         name: edges for name, edges in _groups(network).items() if _length_m(edges) >= min_length_m
     }
@@ -44,7 +42,7 @@ def obstructions_of(
     tree = shapely.STRtree([shapely.LineString(edge.line) for edge in lines])
     found = []
     for done, (name, edges) in enumerate(sorted(groups.items()), 1):
-        kept = _leading(network, edges)
+        kept = leading(network, edges)
         for edge in _beside(kept, lines, tree):
             if len(kept) >= MAX_ROADS:
                 break
@@ -55,6 +53,7 @@ def obstructions_of(
                 line=edge.line,
                 covered_by=covers.get(edge.id),
                 limit_mps=limit_mps(edge.way.tags),
+                usual_mps=usual_mps(edge.way.tags),
                 onward=network.onward_within(edge, kept),
             )
             for edge in kept.values()
@@ -66,25 +65,8 @@ def obstructions_of(
 
 def _groups(network: Network) -> dict[str, list[Edge]]:
     """Return the covered edges, joined where they touch, by the group's id."""
-    at: dict[int, list[Edge]] = defaultdict(list)
-    for edge in network.edges.values():
-        if is_covered(edge.way.tags):
-            at[edge.begins].append(edge)
-            at[edge.ends].append(edge)
-    groups: dict[str, list[Edge]] = {}
-    seen: set[str] = set()
-    for edges in at.values():
-        group: list[Edge] = []
-        todo = list(edges)
-        while todo:
-            edge = todo.pop()
-            if edge.id not in seen:
-                seen.add(edge.id)
-                group.append(edge)
-                todo += at[edge.begins] + at[edge.ends]
-        if group:
-            groups[f"osm:way/{min(edge.way.id for edge in group)}"] = group
-    return groups
+    groups = network.joined(lambda edge: is_covered(edge.way.tags))
+    return {f"osm:way/{min(edge.way.id for edge in group)}": group for group in groups}
 
 
 def _length_m(edges: Iterable[Edge]) -> float:
@@ -93,8 +75,16 @@ def _length_m(edges: Iterable[Edge]) -> float:
     return math.fsum(edge.length_m for edge in pieces.values())
 
 
-def _leading(network: Network, inside: list[Edge]) -> dict[str, Edge]:
-    """Return the covered edges, and those by which traffic gets to them, by network distance."""
+def leading(
+    network: Network,
+    inside: list[Edge],
+    reach_m: float = REACH_M,
+    reach_s: float = REACH_S,
+) -> dict[str, Edge]:
+    """Return the covered edges, and those by which traffic gets to them, by network distance.
+
+    They are followed back so far, or for so long at their limit.
+    """
     kept = {edge.id: edge for edge in inside}
     queue: list[tuple[float, str, float]] = []
 
@@ -110,8 +100,8 @@ def _leading(network: Network, inside: list[Edge]) -> dict[str, Edge]:
     while queue and len(kept) < MAX_ROADS:
         distance, edge_id, probability = heapq.heappop(queue)
         edge = network.edges[edge_id]
-        reach_m = max(REACH_M, _REACH_S * (limit_mps(edge.way.tags) or 0.0))
-        if edge_id in kept or distance >= reach_m:
+        most_m = max(reach_m, reach_s * (limit_mps(edge.way.tags) or 0.0))
+        if edge_id in kept or distance >= most_m:
             continue
         kept[edge_id] = edge
         before(edge, distance + edge.length_m, probability)
@@ -125,16 +115,14 @@ def _beside(kept: dict[str, Edge], lines: list[Edge], tree: shapely.STRtree) -> 
     middle = shapely.MultiLineString([_metres(edge.line, plane) for edge in leading])
     degrees = shapely.MultiLineString([edge.line for edge in leading])
     # A degree of latitude is the same everywhere; one of longitude shrinks towards the poles.
-    margin = (
-        _BESIDE_M / METRES_PER_DEGREE / max(math.cos(math.radians(leading[0].line[0][1])), 0.05)
-    )
+    margin = BESIDE_M / METRES_PER_DEGREE / max(math.cos(math.radians(leading[0].line[0][1])), 0.05)
     shapely.prepare(middle)
     near: list[tuple[float, str, Edge]] = []
     for entry in tree.query(degrees, predicate="dwithin", distance=margin):
         edge = lines[entry]
         if edge.id not in kept:
             away = middle.distance(shapely.LineString(_metres(edge.line, plane)))
-            if away <= _BESIDE_M:
+            if away <= BESIDE_M:
                 near.append((away, edge.id, edge))
     return [edge for _, _, edge in sorted(near, key=lambda item: item[:2])]
 

@@ -66,6 +66,7 @@ def _road(road: Road) -> dict[str, Any]:
         "line": _pairs(road.line),
         "covered_by": road.covered_by,
         "limit_mps": road.limit_mps,
+        "usual_mps": road.usual_mps,
         "onward": [[step.road_id, step.probability] for step in road.onward],
     }
 
@@ -159,7 +160,7 @@ def _drawn(
 
 def _read_road(document: object, where: str) -> Road:
     road = _mapping(document, where)
-    cover, limit = road.get("covered_by"), road.get("limit_mps")
+    cover, limit, usual = road.get("covered_by"), road.get("limit_mps"), road.get("usual_mps")
     onward = []
     for step in _list(road.get("onward", []), f"{where}.onward"):
         pair = _list(step, f"{where}.onward")
@@ -171,6 +172,7 @@ def _read_road(document: object, where: str) -> Road:
         line=_line(road.get("line"), f"{where}.line"),
         covered_by=None if cover is None else _text(cover, f"{where}.covered_by"),
         limit_mps=None if limit is None else _number(limit, f"{where}.limit_mps"),
+        usual_mps=None if usual is None else _number(usual, f"{where}.usual_mps"),
         onward=tuple(onward),
     )
 

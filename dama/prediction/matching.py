@@ -106,14 +106,15 @@ def _continued(
     prior = [0.0] * len(places)
     # Noise of both fixes, and the way around a bend that a straight line between them misses.
     slack_m = 15.0 + 2.0 * sighting.noise_m + 0.3 * sighting.travelled_m
+    numbers = {place.road_id: number for number, place in enumerate(places)}
     matched = 0.0
     for hypothesis in known:
         reach = on.reach(hypothesis.road_id, hypothesis.offset_m + sighting.travelled_m + slack_m)
         shares: list[tuple[int, float]] = []
-        for number, place in enumerate(places):
-            if place.road_id in reach:
-                begins_m, probability = reach[place.road_id]
-                moved_m = begins_m + place.foot.offset_m - hypothesis.offset_m
+        for road_id, (begins_m, probability) in reach.items():
+            number = numbers.get(road_id)
+            if number is not None:
+                moved_m = begins_m + places[number].foot.offset_m - hypothesis.offset_m
                 if abs(moved_m - sighting.travelled_m) <= slack_m:
                     shares.append((number, probability))
         # The fix has shown that one of these ways was taken: the road behind a junction does not

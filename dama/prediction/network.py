@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2s
 from itertools import pairwise
 
 from dama.prediction.obstruction import Onward
 from dama.prediction.places import Course, Line, distance_m, heading_deg, turn_deg
+from dama.prediction.turns import (
+    NO_TRAILS,
+    Restriction,
+    Trails,
+    TurnRestriction,
+    Turns,
+    WayRestriction,
+    WayTurns,
+    obeys,
+)
 
 # What motor vehicles drive on (https://wiki.openstreetmap.org/wiki/Key:highway), with how much
 # traffic each draws at a junction, beside the others.
@@ -25,11 +36,30 @@ _TRAFFIC = {
     "road": 1.0,
     "service": 0.4,
 }
+# What is driven on them where nothing hinders and nothing is posted, in km/h; on a slip road, this
+# part of it.
+_USUAL_KMH = {
+    "motorway": 110.0,
+    "trunk": 85.0,
+    "primary": 65.0,
+    "secondary": 55.0,
+    "tertiary": 45.0,
+    "unclassified": 40.0,
+    "residential": 30.0,
+    "living_street": 12.0,
+    "road": 35.0,
+    "service": 20.0,
+}
+_LINK_SPEED = 0.6
 # A slip road draws this part of what its road does.
 _LINK = 0.25
 # The same name or number goes on; and a turn of so many degrees costs a factor e.
 _SAME_ROAD = 4.0
 _TURN_DEG = 45.0
+# How traffic divides differs from junction to junction: this part of it may go anywhere.
+_ANYWHERE = 0.1
+# At a dead end so many turn round; the others stay, or go where the map has no road.
+_TURN_ROUND = 0.5
 _NO = ("no", "private")
 _RINGS = ("roundabout", "circular")
 _MPH = 0.44704
@@ -76,6 +106,13 @@ def limit_mps(tags: Mapping[str, str]) -> float | None:
     return round(int(number) * factor, 2)
 
 
+def usual_mps(tags: Mapping[str, str]) -> float:
+    """Return what is driven on a road of this kind where nothing is posted."""
+    kind = tags["highway"]
+    part = _LINK_SPEED if kind.endswith("_link") else 1.0
+    return round(_USUAL_KMH[kind.removesuffix("_link")] * part * _KMH, 2)
+
+
 def _directions(tags: Mapping[str, str]) -> tuple[bool, bool]:
     """Return whether a way is driven as drawn, and against it."""
     given = tags.get("oneway")
@@ -95,24 +132,71 @@ class Edge:
     ends: int
     line: Line
     length_m: float
+    # How probably the sky above it is hidden; None where nothing is known to hide it.
+    shaded: float | None = None
+    # The line of the edge that it was cut from.
+    cut_from: Line | None = None
+    # What those who came to it by certain ways have still to obey: the others are on another edge,
+    # which has the same line and is named here.
+    trails: Trails = NO_TRAILS
+    same_as: str | None = None
 
     def is_reverse_of(self, other: Edge) -> bool:
         """Tell whether it is the same piece, driven the other way."""
-        return self.way.id == other.way.id and self.line == other.line[::-1]
+        mine, others = self.cut_from or self.line, other.cut_from or other.line
+        return self.way.id == other.way.id and mine == others[::-1]
 
 
 class Network:
     """The directed edges of all ways, by id and by the junctions they begin and end at."""
 
-    def __init__(self, ways: Iterable[Way]) -> None:
+    def __init__(self, ways: Iterable[Way], restrictions: Iterable[Restriction] = ()) -> None:
         ways = [way for way in ways if len(way.nodes) > 1]
         used = Counter(node for way in ways for node in way.nodes)
         self.edges: dict[str, Edge] = {}
         self.leaving: dict[int, list[Edge]] = defaultdict(list)
         self.arriving: dict[int, list[Edge]] = defaultdict(list)
+        self._cuts = 0
         for way in ways:
             self._split(way, used)
+        restrictions = list(restrictions)
+        self._turns = Turns(one for one in restrictions if isinstance(one, TurnRestriction))
+        by_way = (one for one in restrictions if isinstance(one, WayRestriction))
+        self._way_turns = WayTurns(self._affordable(by_way))
+        self._add_trails()
         self._onward: dict[str, list[tuple[Edge, float]]] = {}
+
+    def _affordable(self, restrictions: Iterable[WayRestriction]) -> Iterator[WayRestriction]:
+        """Yield the restrictions for which there are no more edges to add than the map has."""
+        count = Counter(edge.way.id for edge in self.edges.values())
+        left = len(self.edges)
+        for one in restrictions:
+            cost = len(one.from_ways) * sum(count[way] for way in one.via_ways)
+            if 0 < cost <= left:
+                left -= cost
+                yield one
+
+    def _add_trails(self) -> None:
+        """Add the edges of those who have a restriction to obey that goes by way of these."""
+        todo = [e for e in self.edges.values() if e.way.id in self._way_turns.from_ways]
+        while todo:
+            edge = todo.pop()
+            for step in list(self.leaving.get(edge.ends, ())):
+                trails = self._trails(edge, step)
+                if step.trails or not trails:
+                    continue
+                # The same in each import: roads are known by their ids.
+                digest = blake2s(repr(sorted(trails)).encode(), digest_size=6).hexdigest()
+                name = f"{step.id}?{digest}"
+                if name not in self.edges:
+                    todo.append(replace(step, id=name, trails=trails, same_as=step.id))
+                    self._add(todo[-1])
+
+    def _trails(self, edge: Edge, step: Edge) -> Trails:
+        """Return what is to be obeyed on an edge by those who come from another one."""
+        if step.is_reverse_of(edge):
+            return NO_TRAILS
+        return self._way_turns.after(edge.trails, edge.way.id, step.way.id)
 
     def _split(self, way: Way, used: Counter[int]) -> None:
         last = len(way.nodes) - 1
@@ -128,6 +212,83 @@ class Network:
                 name = f"osm:way/{way.id}/{end}-{first}"
                 self._add(Edge(name, way, nodes[-1], nodes[0], line[::-1], length_m))
 
+    def cut(self, edge: Edge, shaded: Sequence[tuple[float, float, float]]) -> None:
+        """Cut an edge where the sky above it is hidden.
+
+        `shaded` has from where to where in metres along it, in order and apart from each other,
+        and how probably. The pieces take the edge's place, joined by nodes of their own.
+        """
+        course = Course(edge.line)
+        bounds: list[tuple[float, float | None]] = []
+        for from_m, until_m, shadow in shaded:
+            bounds += [(from_m, None), (until_m, shadow)]
+        bounds.append((edge.length_m, None))
+        begins, at_m = edge.begins, 0.0
+        pieces: list[Edge] = []
+        for bound_m, probability in bounds:
+            to_m = edge.length_m if bound_m > edge.length_m - 1.0 else bound_m
+            if to_m < at_m + 1.0:
+                continue
+            ends = edge.ends if to_m == edge.length_m else self._new_node()
+            part = f"@{round(at_m)}-{round(to_m)}"
+            line = course.part(at_m, to_m)
+            pieces.append(
+                replace(
+                    edge,
+                    id=edge.id + part,
+                    begins=begins,
+                    ends=ends,
+                    line=line,
+                    length_m=Course(line).length_m,
+                    shaded=probability,
+                    cut_from=edge.line,
+                    same_as=edge.same_as and edge.same_as + part,
+                )
+            )
+            begins, at_m = ends, to_m
+        if not pieces:
+            return
+        del self.edges[edge.id]
+        self.leaving[edge.begins].remove(edge)
+        self.arriving[edge.ends].remove(edge)
+        for piece in pieces:
+            self._add(piece)
+
+    def joined(
+        self,
+        wanted: Callable[[Edge], bool],
+        *,
+        most_edges: float = math.inf,
+        most_positions: float = math.inf,
+    ) -> Iterator[list[Edge]]:
+        """Yield the wanted edges in groups of those that touch.
+
+        A group that has reached a bound ends there, and the rest is another.
+        """
+        at: dict[int, list[Edge]] = defaultdict(list)
+        for edge in self.edges.values():
+            if wanted(edge):
+                at[edge.begins].append(edge)
+                at[edge.ends].append(edge)
+        seen: set[str] = set()
+        for edges in at.values():
+            group: list[Edge] = []
+            todo, positions = list(edges), 0
+            while todo and len(group) < most_edges and positions < most_positions:
+                edge = todo.pop()
+                if edge.id not in seen:
+                    seen.add(edge.id)
+                    group.append(edge)
+                    positions += len(edge.line)
+                    todo += at.get(edge.begins, []) + at.get(edge.ends, [])
+            if group:
+                yield group
+
+    def _new_node(self) -> int:
+        # Nodes of the map have ids above 0, those of unsaved edits small ones below.
+        self._cuts += 1
+        return -(1 << 62) + self._cuts
+
     def _add(self, edge: Edge) -> None:
         self.edges[edge.id] = edge
         self.leaving[edge.begins].append(edge)
@@ -136,18 +297,33 @@ class Network:
     def onward(self, edge: Edge) -> list[tuple[Edge, float]]:
         """Return the edges that can follow, each with the part of the traffic that takes it.
 
-        Nobody turns round at a junction, except at a dead end. The main, the straight and the
-        same road draw most; turn restrictions are not looked at.
+        Nobody turns round at a junction; at a dead end half of the traffic does. The main, the
+        straight and the same road draw most. Where turn restrictions leave no way at all, the map
+        contradicts itself, and they are not looked at.
         """
         known = self._onward.get(edge.id)
         if known is None:
-            ahead = self.leaving.get(edge.ends, ())
-            choices = [step for step in ahead if not step.is_reverse_of(edge)] or list(ahead)
+            leaving = self.leaving.get(edge.ends, ())
+            ahead = [step for step in leaving if step.trails == self._trails(edge, step)]
+            choices = [step for step in ahead if not step.is_reverse_of(edge)]
+            choices = [step for step in choices if self._may(edge, step, choices)] or choices
+            part = 1.0 if choices else _TURN_ROUND
+            choices = choices or ahead
             draws = [_draw(edge, step) for step in choices]
             total = math.fsum(draws)
-            known = [(step, draw / total) for step, draw in zip(choices, draws, strict=True)]
+            known = [
+                (step, part * ((1.0 - _ANYWHERE) * draw / total + _ANYWHERE / len(choices)))
+                for step, draw in zip(choices, draws, strict=True)
+            ]
             self._onward[edge.id] = known
         return known
+
+    def _may(self, edge: Edge, step: Edge, choices: Iterable[Edge]) -> bool:
+        """Tell whether no turn restriction keeps a vehicle from one of the edges ahead."""
+        here, there = edge.way.id, step.way.id
+        return self._turns.allow(here, edge.ends, there) and (
+            not edge.trails or obeys(edge.trails, here, there, {one.way.id for one in choices})
+        )
 
     def onward_within(self, edge: Edge, kept: Mapping[str, object]) -> tuple[Onward, ...]:
         """Return the continuations among the edges that are kept."""

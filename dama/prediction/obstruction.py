@@ -29,8 +29,9 @@ class Onward:
 class Road:
     """A piece of road between two junctions, directed as it is driven.
 
-    `covered_by` is the id of the obstruction that covers it. What the probabilities of `onward`
-    leave to 1 goes to roads that do not matter here. The same piece, with the same id, may
+    `covered_by` is the id of the obstruction that covers it; `limit_mps` the posted limit, and
+    `usual_mps` what is driven on such a road where none is posted. What the probabilities of
+    `onward` leave to 1 goes to roads that do not matter here. The same piece, with the same id, may
     belong to several obstructions.
     """
 
@@ -39,6 +40,7 @@ class Road:
     covered_by: str | None = None
     limit_mps: float | None = None
     onward: tuple[Onward, ...] = ()
+    usual_mps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,11 @@ class Obstruction:
             total = math.fsum(onward.probability for onward in road.onward)
             if any(not 0.0 <= onward.probability <= 1.0 for onward in road.onward) or total > 1.001:
                 raise ObstructionError(f"{self.id}: probabilities after {road.id} exceed 1")
-            if road.limit_mps is not None and not 0.0 < road.limit_mps < 100.0:
-                raise ObstructionError(f"{self.id}: limit of {road.id} is not in (0, 100) m/s")
+            for speed in (road.limit_mps, road.usual_mps):
+                if speed is not None and not 0.0 < speed < 100.0:
+                    raise ObstructionError(
+                        f"{self.id}: a speed of {road.id} is not in (0, 100) m/s"
+                    )
 
     @property
     def covered(self) -> tuple[Road, ...]:

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 Position: TypeAlias = tuple[float, float]
@@ -84,7 +85,7 @@ class Foot:
 class Course:
     """A line measured along its way."""
 
-    __slots__ = ("_at", "_headings", "_points", "line", "plane")
+    __slots__ = ("_at", "_headings", "_points", "_segments", "line", "plane")
 
     def __init__(self, line: Line) -> None:
         self.line = line
@@ -95,11 +96,17 @@ class Course:
         for (x0, y0), (x1, y1) in self._pairs(0, len(line) - 1):
             self._at.append(self._at[-1] + math.hypot(x1 - x0, y1 - y0))
             self._headings.append(math.degrees(math.atan2(x1 - x0, y1 - y0)) % 360.0)
+        self._segments: list[tuple[float, float, float, float, float]] | None = None
 
     @property
     def length_m(self) -> float:
         """The length of the whole way."""
         return self._at[-1]
+
+    def segments(self) -> Iterator[tuple[float, float]]:
+        """Yield the length in metres and the heading in degrees of each segment."""
+        for heading, (begins, ends) in zip(self._headings, pairwise(self._at), strict=True):
+            yield ends - begins, heading
 
     def _pairs(
         self, first: int, last: int
@@ -108,17 +115,23 @@ class Course:
 
     def foot(self, position: Position, first: int, last: int) -> Foot:
         """Return the nearest place on the segments from vertex `first` to vertex `last`."""
+        if self._segments is None:
+            # Beginning, extent, and square of the length: most roads are never asked for a foot.
+            self._segments = [
+                (x0, y0, x1 - x0, y1 - y0, (x1 - x0) ** 2 + (y1 - y0) ** 2)
+                for (x0, y0), (x1, y1) in self._pairs(0, len(self._points) - 1)
+            ]
         px, py = self.plane.xy(position)
-        best, at, which = math.inf, 0.0, first
-        for number, ((x0, y0), (x1, y1)) in enumerate(self._pairs(first, last), first):
-            dx, dy = x1 - x0, y1 - y0
-            square = dx * dx + dy * dy
+        best, nearest, which = math.inf, 0.0, first
+        for number in range(first, last):
+            x0, y0, dx, dy, square = self._segments[number]
             part = ((px - x0) * dx + (py - y0) * dy) / square if square else 0.0
-            part = min(1.0, max(0.0, part))
-            away = (x0 + part * dx - px) ** 2 + (y0 + part * dy - py) ** 2
+            part = 0.0 if part < 0.0 else min(part, 1.0)
+            x, y = x0 + part * dx - px, y0 + part * dy - py
+            away = x * x + y * y
             if away < best:
-                best, which = away, number
-                at = self._at[number] + part * math.sqrt(square)
+                best, nearest, which = away, part, number
+        at = self._at[which] + nearest * math.sqrt(self._segments[which][4])
         return Foot(at, math.sqrt(best), self._headings[which])
 
     def at(self, offset_m: float) -> tuple[Position, float]:
@@ -130,6 +143,17 @@ class Course:
         part = (offset_m - self._at[number]) / length if length else 0.0
         place = self.plane.position(x0 + part * (x1 - x0), y0 + part * (y1 - y0))
         return place, self._headings[number]
+
+    def part(self, from_m: float, to_m: float) -> Line:
+        """Return the line from one distance along it to another, further one."""
+        inner = [
+            place
+            for place, at_m in zip(self.line, self._at, strict=True)
+            if from_m + 0.01 < at_m < to_m - 0.01
+        ]
+        first = self.line[0] if from_m <= 0.0 else self.at(from_m)[0]
+        last = self.line[-1] if to_m >= self.length_m else self.at(to_m)[0]
+        return (first, *inner, last)
 
 
 def without_repeats(positions: Sequence[Position]) -> Line:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import shapely
 
+from dama.prediction.arrival import Arrival, arrivals, median_and_range
 from dama.prediction.blockage import Blockage
 from dama.prediction.fix import MAX_SPEED_MPS, Fix
 from dama.prediction.matching import Hypothesis, Sighting, match
-from dama.prediction.places import (
-    METRES_PER_DEGREE,
-    Line,
-    Plane,
-    Position,
-    distance_m,
-    turn_deg,
-)
-from dama.prediction.roadmap import ObstructionMap, Passage, Stretch, area_in_plane
+from dama.prediction.places import Line, Plane, distance_m, turn_deg
+from dama.prediction.profile import Profile
+from dama.prediction.roadmap import ObstructionMap, area_in_plane
+from dama.prediction.route import Route
 from dama.prediction.speed import STANDING_MPS
-from dama.prediction.track import Track, direction_of, speed_of
+from dama.prediction.track import Point, Track, direction_of, speed_of
 
 # How long ahead is told.
 HORIZON_S = 240.0
@@ -29,17 +26,26 @@ HORIZON_S = 240.0
 MIN_CONFIDENCE = 0.2
 # Standing so long, a vehicle is parked; until then it may be at a traffic light.
 PARKED_AFTER_S = 90.0
-# A light that is red now is expected to be so for this much longer, and a vehicle in a queue
-# halves its promise each so many seconds.
-_LIGHT_S = 12.0
+# Sums of the same probabilities in another order differ by less.
+_ALMOST = 1.0 - 1e-9
+# A standing vehicle that is so many standard deviations from where it was last compared with the
+# map has moved.
+_CREPT = 4.0
+# A vehicle that stands halves its promise each so many seconds.
 _LIGHT_HALVES_S = 60.0
+# A vehicle is on a road so surely that its speed says how it drives there.
+_SURELY = 0.6
+# Ways through one obstruction whose times are looked at: so many, the most probable ones, and none
+# that is less probable than this part of the first.
+_MOST_WAYS = 4
+_LEAST_WAY = 0.15
 # Straight ahead where no road is known: how far, and the spread of directions with its weights.
 _BLIND_M = 1_000.0
 _BLIND_S = 40.0
 _FAN = ((0.0, 0.4), (4.0, 0.2), (-4.0, 0.2), (8.0, 0.1), (-8.0, 0.1))
-# A route is kept so exactly, and followed so surely.
-_ROUTE_M = 40.0
-_ROUTE_KEPT = 0.98
+# The map's way to a portal is the route's where their lengths differ by so much, and this part.
+_SAME_WAY_M = 50.0
+_SAME_WAY = 0.1
 # A fix so near to the far end of a cover is one from outside, just past it.
 _AT_EXIT_M = 50.0
 # Roads of two drawings this near and this much in line are one road.
@@ -52,32 +58,29 @@ OVERDUE = 0.2
 LOST_FACTOR = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(NamedTuple):
     """A way into an obstruction, by road or straight ahead, and its probability."""
 
     obstruction_id: str
     probability: float
-    approach: tuple[Stretch, ...]
-    inside: tuple[Stretch, ...]
+    profile: Profile
+    offset_m: float
 
+    @property
+    def to_entry_m(self) -> float:
+        """Metres to the portal."""
+        return max(self.profile.approach_m - self.offset_m, 0.0)
 
-class _Route:
-    """The line that a terminal will drive, prepared to be asked what it passes."""
+    @property
+    def inside_m(self) -> float:
+        """Metres from the portal, or from here if that is behind, to the exit."""
+        whole_m = self.profile.approach_m + self.profile.inside_m
+        return min(whole_m - self.offset_m, self.profile.inside_m)
 
-    def __init__(self, line: Line) -> None:
-        # Degrees of longitude shrunk as in the route's middle: exact enough for what is asked.
-        self._shrink = max(math.cos(math.radians(line[len(line) // 2][1])), 1e-3)
-        self._line = shapely.LineString([self._flat(position) for position in line])
-        shapely.prepare(self._line)
-
-    def _flat(self, position: Position) -> Position:
-        return position[0] * self._shrink, position[1]
-
-    def passes(self, place: Position) -> bool:
-        """Tell whether it passes so near that it may lead there."""
-        point = shapely.Point(self._flat(place))
-        return bool(shapely.dwithin(self._line, point, _ROUTE_M / METRES_PER_DEGREE))
+    @property
+    def is_at_exit(self) -> bool:
+        """Whether nothing is left of it but what a fix just past it may seem to see."""
+        return self.to_entry_m == 0.0 and self.inside_m < _AT_EXIT_M
 
 
 class Predictor:
@@ -92,7 +95,7 @@ class Predictor:
     ) -> None:
         self.map = obstructions
         self.track = track or Track()
-        self._route = _Route(route) if route else None
+        self._route = Route(route, obstructions) if route else None
 
     def feed(self, fix: Fix) -> bool:
         """Take a fix in; False where it is not newer than the last one, and changes nothing.
@@ -113,25 +116,32 @@ class Predictor:
         course = track.course_deg
         hypotheses = track.hypotheses
         standing_since_ms = track.standing_since_ms
-        if speed is None or speed < STANDING_MPS:
-            # Noise has no direction and no way: it says nothing about the road.
-            if standing_since_ms is None:
-                standing_since_ms = fix.time_ms
-        else:
+        matched = track.matched
+        stands = speed is None or speed < STANDING_MPS
+        if stands and standing_since_ms is None:
+            standing_since_ms = fix.time_ms
+        if not stands:
             standing_since_ms = None
             course = direction_of(fix, recent)
-            sighting = Sighting(fix.place, course, fix.accuracy_m, travelled_m, elapsed_s)
+        moved_m = distance_m(matched.place, fix.place) if matched else 0.0
+        # Where a vehicle stands, noise has no direction and no way, and says nothing about the
+        # road; but it may have crept there, or come unseen.
+        heading = None if stands else course
+        moving_s = _moving_s(matched, fix, moved_m)
+        sighting = Sighting(fix.place, heading, fix.accuracy_m, moved_m, moving_s)
+        if not stands or moved_m > _CREPT * sighting.noise_m:
             hypotheses = match(self.map, hypotheses, sighting)
+            matched = Point(fix.time_ms, fix.lon, fix.lat)
         pace = track.pace
         if speed is not None:
-            limit = self.map.limit_mps(hypotheses[0].road_id) if hypotheses else None
-            pace = pace.after(speed, elapsed_s, limit)
+            pace = pace.after(speed, elapsed_s, self._free_mps(hypotheses))
         self.track = Track(
             last=fix,
             pace=pace,
             standing_since_ms=standing_since_ms,
             course_deg=course,
             hypotheses=hypotheses,
+            matched=matched,
             trail=track.trail_with(fix, standing=standing_since_ms is not None),
             recent=recent,
         )
@@ -145,57 +155,123 @@ class Predictor:
         last = self.track.last
         if last is None:
             return ()
-        wait_s, patience = self._standing(now_ms)
-        best: dict[str, tuple[float, _Way]] = {}
-        for way in self._ways():
-            total, known = best.get(way.obstruction_id, (0.0, way))
-            better = way if way.probability > known.probability else known
-            best[way.obstruction_id] = (total + way.probability, better)
+        patience = self._patience(now_ms)
+        if patience == 0.0:
+            return ()
+        into: dict[str, list[_Way]] = {}
+        for way in self._ways(patience):
+            into.setdefault(way.obstruction_id, []).append(way)
         found = []
-        for obstruction_id, (probability, way) in best.items():
+        for obstruction_id, ways in into.items():
             certainty = self.map.obstructions[obstruction_id].certainty
+            probability = math.fsum(way.probability for way in ways)
             confidence = min(probability, 1.0) * certainty * patience
             if confidence >= MIN_CONFIDENCE:
-                blockage = self._blockage(way, confidence, wait_s)
+                blockage = self._blockage(ways, confidence, now_ms)
                 if current := _at(blockage, now_ms):
                     found.append(current)
         return tuple(sorted(found, key=lambda blockage: (blockage.entry_ms, blockage.exit_ms)))
 
-    def _standing(self, now_ms: int) -> tuple[float, float]:
-        """Return how long a standing vehicle will wait, and what that leaves of confidence."""
-        since = self.track.standing_since_ms
-        if since is None:
-            return 0.0, 1.0
-        stood_s = max(now_ms - since, 0) / 1000.0
-        if stood_s >= PARKED_AFTER_S or self.track.pace.cruise_mps is None:
-            return 0.0, 0.0
-        return stood_s + _LIGHT_S, 0.5 ** (stood_s / _LIGHT_HALVES_S)
+    def _free_mps(self, hypotheses: tuple[Hypothesis, ...]) -> float | None:
+        """Return what is driven freely where the vehicle is, if it is known where that is."""
+        if not hypotheses or hypotheses[0].weight < _SURELY:
+            return None
+        return self.map.free_mps(hypotheses[0].road_id, hypotheses[0].offset_m)
 
-    def _blockage(self, way: _Way, confidence: float, wait_s: float) -> Blockage:
-        last, pace = self.track.last, self.track.pace
-        assert last is not None
+    def _stood_s(self, now_ms: int) -> float | None:
         since = self.track.standing_since_ms
-        to_entry_s, inside_s = pace.drive(way.approach, way.inside)
-        begin_ms = last.time_ms if since is None else since
-        entry_ms = begin_ms + round(1000 * (wait_s + to_entry_s))
+        return None if since is None else max(now_ms - since, 0) / 1000.0
+
+    def _patience(self, now_ms: int) -> float:
+        """Return what standing leaves of confidence."""
+        stood_s = self._stood_s(now_ms)
+        if stood_s is None:
+            return 1.0
+        if stood_s >= PARKED_AFTER_S or self.track.pace.cruise_mps is None:
+            return 0.0
+        return float(0.5 ** (stood_s / _LIGHT_HALVES_S))
+
+    def _blockage(self, ways: list[_Way], confidence: float, now_ms: int) -> Blockage:
+        """Return the blockage that comes by one of these ways."""
+        last = self.track.last
+        assert last is not None
+        stood_s = self._stood_s(now_ms)
+        from_ms = last.time_ms if stood_s is None else max(now_ms, last.time_ms)
+        ways.sort(key=lambda way: -way.probability)
+        least = _LEAST_WAY * ways[0].probability
+        points: list[Arrival] = []
+        for way in ways[:_MOST_WAYS]:
+            if way.probability >= least:
+                points += arrivals(
+                    self.track.pace, way.profile, way.offset_m, stood_s, way.probability
+                )
+
+        def moment(seconds: float) -> int:
+            return from_ms + round(1000 * seconds)
+
+        enters = median_and_range([(entry_s, part, known) for part, entry_s, _, known in points])
+        leaves = median_and_range([(exit_s, part, known) for part, _, exit_s, known in points])
+        entry_ms = moment(enters.p50_s)
         return Blockage(
-            obstruction_id=way.obstruction_id,
+            obstruction_id=ways[0].obstruction_id,
             entry_ms=entry_ms,
-            exit_ms=entry_ms + max(round(1000 * inside_s), 1),
+            exit_ms=max(moment(leaves.p50_s), entry_ms + 1),
             confidence=confidence,
             based_on_ms=last.time_ms,
+            entry_within_ms=(moment(enters.p10_s), moment(enters.p90_s)),
+            exit_within_ms=(moment(leaves.p10_s), moment(leaves.p90_s)),
         )
 
-    def _ways(self) -> Iterator[_Way]:
-        for hypothesis, weight in self._weighed():
-            if weight < MIN_CONFIDENCE / 4:
+    def _ways(self, patience: float) -> Iterator[_Way]:
+        """Yield the ways into obstructions; those that are not to be told may be left out."""
+        progress = self._route.progress(self.track) if self._route else None
+        if self._route is None or progress is None:
+            yield from self._by_map(_ALMOST * MIN_CONFIDENCE / patience)
+            return
+        by_map = list(self._by_map(0.0))
+        for way in by_map:
+            yield way._replace(probability=way.probability * (1.0 - progress.probability))
+        for passage in self._route.ahead(progress.offset_m):
+            to_entry_m = max(passage.entry_m - progress.offset_m, 0.0)
+            inside_m = passage.exit_m - max(passage.entry_m, progress.offset_m)
+            if to_entry_m == 0.0 and inside_m < _AT_EXIT_M:
                 continue
-            passages = self.map.ahead(hypothesis.road_id, hypothesis.offset_m)
-            for passage in passages:
-                if not passage.approach and passage.inside_m < _AT_EXIT_M:
-                    continue
-                probability = weight * self._kept(passage)
-                yield _Way(passage.obstruction_id, probability, passage.approach, passage.inside)
+            same = [way for way in by_map if _is_same_way(way, passage.obstruction_id, to_entry_m)]
+            # The map knows how fast the way is, the route only its length, and by which exit.
+            best = max(
+                same,
+                key=lambda way: (_is_as_long(way.inside_m, inside_m), way.probability),
+                default=None,
+            )
+            if best is None:
+                unknown = Profile.of_lengths(to_entry_m, inside_m)
+                yield _Way(passage.obstruction_id, progress.probability, unknown, 0.0)
+            else:
+                yield best._replace(probability=progress.probability)
+
+    def _by_map(self, least: float) -> Iterator[_Way]:
+        """Yield the ways that the map has from where the vehicle may be.
+
+        Obstructions that are less probable are left out.
+        """
+        found = [
+            (hypothesis.offset_m, weight, into)
+            for hypothesis, weight in self._weighed()
+            if weight >= MIN_CONFIDENCE / 4
+            for into in self.map.into(hypothesis.road_id)
+        ]
+        # Most vehicles have many tunnels far ahead, each of which few of them will enter.
+        chances: dict[str, float] = {}
+        for _, weight, into in found:
+            chance = weight * into.probability
+            chances[into.obstruction_id] = chances.get(into.obstruction_id, 0.0) + chance
+        for offset_m, weight, into in found:
+            name = into.obstruction_id
+            if chances[name] * self.map.obstructions[name].certainty >= least:
+                for passage in into.passages:
+                    way = _Way(name, weight * passage.probability, passage.profile, offset_m)
+                    if not way.is_at_exit:
+                        yield way
         yield from self._straight_ahead()
 
     def _weighed(self) -> Iterator[tuple[Hypothesis, float]]:
@@ -232,13 +308,6 @@ class Predictor:
                     return True
         return False
 
-    def _kept(self, passage: Passage) -> float:
-        """Return the probability of a passage, by the route where there is one."""
-        if self._route is None:
-            return passage.probability
-        kept = self._route.passes(passage.portal)
-        return _ROUTE_KEPT if kept else min(passage.probability, 1.0 - _ROUTE_KEPT)
-
     def _straight_ahead(self) -> Iterator[_Way]:
         """Yield the areas that a fan of straight lines from the last fix meets."""
         track = self.track
@@ -256,12 +325,23 @@ class Predictor:
                     entry_m += weight * crossing[0]
                     through_m += weight * crossing[1]
             if probability > 0.0:
-                yield _Way(
-                    obstruction.id,
-                    probability,
-                    (Stretch(entry_m / probability, None),),
-                    (Stretch(through_m / probability, None),),
-                )
+                into = Profile.of_lengths(entry_m / probability, through_m / probability)
+                yield _Way(obstruction.id, probability, into, 0.0)
+
+
+def _moving_s(before: Point | None, fix: Fix, moved_m: float) -> float:
+    """Return for how long a vehicle has been moving since it was compared with the map."""
+    if before is None:
+        return 0.0
+    return min((fix.time_ms - before.time_ms) / 1000.0, 1.0 + moved_m / STANDING_MPS)
+
+
+def _is_same_way(way: _Way, obstruction_id: str, to_entry_m: float) -> bool:
+    return way.obstruction_id == obstruction_id and _is_as_long(way.to_entry_m, to_entry_m)
+
+
+def _is_as_long(one_m: float, other_m: float) -> bool:
+    return abs(one_m - other_m) <= _SAME_WAY_M + _SAME_WAY * other_m
 
 
 def _crossing(area: shapely.Polygon, heading: float, range_m: float) -> tuple[float, float] | None:
@@ -287,4 +367,5 @@ def _at(blockage: Blockage, now_ms: int) -> Blockage | None:
     blocked_ms = now_ms - blockage.entry_ms
     if blocked_ms > LOST_FACTOR * (blockage.exit_ms - blockage.entry_ms) + 60_000:
         return None
-    return replace(blockage, exit_ms=now_ms + round(OVERDUE * blocked_ms))
+    exit_ms = now_ms + round(OVERDUE * blocked_ms)
+    return replace(blockage, exit_ms=exit_ms, exit_within_ms=(now_ms, 2 * exit_ms - now_ms))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import shapely
 
 from dama.prediction.obstruction import Obstruction, Onward, Road
-from dama.prediction.places import METRES_PER_DEGREE, Course, Foot, Plane, Position
+from dama.prediction.places import METRES_PER_DEGREE, Course, Foot, Line, Plane, Position
+from dama.prediction.profile import Profile, Shape
 
 # Segments of one entry of the index: few, so that a long road costs no more than its near part.
 _CHUNK = 8
@@ -21,6 +22,11 @@ MAX_NEAR = 24
 # Branches of the road followed at most, and the least probable one that is followed.
 _MAX_STEPS = 256
 _LEAST = 0.03
+# Where more of the traffic than this would go round again, the way ends.
+_ALL = 0.999
+# What is reached is kept for so many roads, and for so many distances from each.
+_MOST_REACHES = 10_000
+_MOST_DISTANCES = 6
 # How far ahead is looked.
 HORIZON_M = 5_000.0
 
@@ -34,39 +40,46 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A length of road under one speed limit (None: unknown)."""
-
-    length_m: float
-    limit_mps: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Passage:
     """A way into an obstruction and through it, and how probably it is taken."""
 
     obstruction_id: str
     probability: float
-    approach: tuple[Stretch, ...]
-    inside: tuple[Stretch, ...]
-    # The portal, which the longer ways of a terminal's route are compared with.
-    portal: Position
-
-    def from_m(self, offset_m: float) -> Passage:
-        """Return it as it is from a place on its first road."""
-        if self.approach:
-            return replace(self, approach=_shortened(self.approach, offset_m))
-        return replace(self, inside=_shortened(self.inside, offset_m))
-
-    @property
-    def inside_m(self) -> float:
-        """Metres from the entry to the exit."""
-        return math.fsum(stretch.length_m for stretch in self.inside)
+    profile: Profile
 
 
-def _shortened(stretches: tuple[Stretch, ...], by_m: float) -> tuple[Stretch, ...]:
-    first, *rest = stretches
-    return (Stretch(max(first.length_m - by_m, 0.0), first.limit_mps), *rest)
+@dataclass(frozen=True, slots=True)
+class Into:
+    """The passages of one obstruction on the ways ahead, and how probably one of them is taken."""
+
+    obstruction_id: str
+    probability: float
+    passages: tuple[Passage, ...]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A place where a way enters an obstruction, and where those who take it come out again."""
+
+    obstruction_id: str
+    probability: float
+    approach: tuple[str, ...]
+    # The roads from there to an exit, each with its probability.
+    exits: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
+
+    def leave(self, probability: float, ways: tuple[str, ...]) -> None:
+        """Take in that a way leaves the obstruction, at its end."""
+        self.exits.append((probability, ways[len(self.approach) :]))
+
+    def through(self) -> Iterator[tuple[float, tuple[str, ...]]]:
+        """Yield the ways from the portal to an exit, with their probabilities.
+
+        Those that were not followed to an exit come out as the others do: whether the obstruction
+        is entered does not depend on what is known of its inside.
+        """
+        total = math.fsum(probability for probability, _ in self.exits)
+        for probability, inside in self.exits:
+            yield self.probability * probability / total, inside
 
 
 class _Branch(NamedTuple):
@@ -76,13 +89,25 @@ class _Branch(NamedTuple):
     number: int
     road_id: str
     done_m: float
-    ways: tuple[Stretch, ...]
-    entered: tuple[str, int, Position] | None
+    ways: tuple[str, ...]
+    entered: _Entry | None
+    # The roads driven so far, and the obstructions left behind: neither is driven again. A vehicle
+    # that comes back is predicted when it does.
+    driven: frozenset[str]
+    passed: frozenset[str]
 
     @property
     def probability(self) -> float:
         """How probably it is taken."""
         return -self.minus_probability
+
+
+class _Reach(NamedTuple):
+    """What is reached within any distance from `since_m` to `until_m`: see `reach`."""
+
+    since_m: float
+    until_m: float
+    roads: Mapping[str, tuple[float, float]]
 
 
 class ObstructionMap:
@@ -100,8 +125,14 @@ class ObstructionMap:
                 self._add(road)
         self._drawings = _drawings(self.obstructions.values())
         self._courses = {road.id: Course(road.line) for road in self._roads.values()}
+        self._shapes: dict[str, Shape] = {}
+        self._alone: dict[str, Profile] = {}
         self._passages: dict[str, tuple[Passage, ...]] = {}
+        self._into: dict[str, tuple[Into, ...]] = {}
+        self._reaches: dict[str, tuple[_Reach, ...]] = {}
         self._chunks, self._tree = self._index()
+        covered = [road for road in self._roads.values() if road.covered_by]
+        self._cover_tree = shapely.STRtree([shapely.LineString(road.line) for road in covered])
         self._areas = [o for o in self.obstructions.values() if o.area]
         self._area_tree = shapely.STRtree([shapely.Polygon(o.area[0]) for o in self._areas])
 
@@ -149,9 +180,13 @@ class ObstructionMap:
         """Return a road's measured line."""
         return self._courses[road_id]
 
-    def limit_mps(self, road_id: str) -> float | None:
-        """Return a road's speed limit."""
-        return self._roads[road_id].limit_mps
+    def free_mps(self, road_id: str, offset_m: float) -> float | None:
+        """Return what is driven at a place of a road, bends considered, as far as is known."""
+        if self._shape(road_id).expected_mps is None:
+            return None
+        if road_id not in self._alone:
+            self._alone[road_id] = self._profile((road_id,), ())
+        return self._alone[road_id].times(offset_m, 1.0)[2]
 
     def near(self, place: Position, radius_m: float) -> list[Near]:
         """Return the roads within so many metres, the nearest first, at most `MAX_NEAR`."""
@@ -171,12 +206,39 @@ class ObstructionMap:
             for entry in self._area_tree.query(_box(place, radius_m)):
                 yield self._areas[entry]
 
-    def reach(self, road_id: str, distance_m: float) -> dict[str, tuple[float, float]]:
+    def areas_crossed(self, line: shapely.LineString) -> Iterator[Obstruction]:
+        """Return the obstructions with an area that a line crosses."""
+        if self._areas:
+            for entry in self._area_tree.query(line, predicate="intersects"):
+                yield self._areas[entry]
+
+    def covered_beside(self, line: Line, radius_m: float) -> set[int]:
+        """Return which segments of a line have a covered road within so many metres.
+
+        Or within little more: what counts is the box around each.
+        """
+        places = np.asarray(line, dtype=float)
+        north = radius_m / METRES_PER_DEGREE
+        east = north / np.maximum(np.cos(np.radians(places[:, 1])), 1e-3)
+        margin = np.stack([east, np.full_like(east, north)], axis=1)
+        low, high = places - margin, places + margin
+        least, most = np.minimum(low[:-1], low[1:]), np.maximum(high[:-1], high[1:])
+        boxes = shapely.box(least[:, 0], least[:, 1], most[:, 0], most[:, 1])
+        return set(self._cover_tree.query(boxes)[0].tolist())
+
+    def reach(self, road_id: str, distance_m: float) -> Mapping[str, tuple[float, float]]:
         """Return the roads that begin within a distance of a road's beginning.
 
         With each: how far on it begins, and how probably it is taken.
         """
+        if distance_m < self._courses[road_id].length_m:
+            return {road_id: (0.0, 1.0)}
+        for known in self._reaches.get(road_id, ()):
+            if known.since_m <= distance_m < known.until_m:
+                return known.roads
         found: dict[str, tuple[float, float]] = {}
+        # From which distance to which the same is found.
+        since_m, until_m = 0.0, math.inf
         todo = [(road_id, 0.0, 1.0)]
         for _ in range(_MAX_STEPS):
             if not todo:
@@ -186,56 +248,111 @@ class ObstructionMap:
                 continue
             found[here] = (begins_m, probability)
             ends_m = begins_m + self._courses[here].length_m
-            if ends_m <= distance_m:
-                todo.extend(
-                    (step.road_id, ends_m, probability * step.probability)
-                    for step in self._roads[here].onward
-                    if step.road_id in self._roads and probability * step.probability >= _LEAST
-                )
+            if ends_m > distance_m:
+                until_m = min(until_m, ends_m)
+                continue
+            since_m = max(since_m, ends_m)
+            todo.extend(
+                (step.road_id, ends_m, probability * step.probability)
+                for step in self._roads[here].onward
+                if step.road_id in self._roads and probability * step.probability >= _LEAST
+            )
+        if len(self._reaches) >= _MOST_REACHES:
+            self._reaches.clear()
+        kept = self._reaches.get(road_id, ())
+        self._reaches[road_id] = (_Reach(since_m, until_m, found), *kept)[:_MOST_DISTANCES]
         return found
 
-    def ahead(self, road_id: str, offset_m: float) -> list[Passage]:
+    def ahead(self, road_id: str) -> tuple[Passage, ...]:
         """Return the passages of obstructions that begin within the horizon, on every way."""
         if road_id not in self._passages:
             # The map never changes, and many vehicles ask the same of each of its roads.
             self._passages[road_id] = tuple(self._follow(road_id))
-        return [passage.from_m(offset_m) for passage in self._passages[road_id]]
+        return self._passages[road_id]
+
+    def into(self, road_id: str) -> tuple[Into, ...]:
+        """Return the same by obstruction."""
+        if road_id not in self._into:
+            by_obstruction: dict[str, list[Passage]] = {}
+            for passage in self.ahead(road_id):
+                by_obstruction.setdefault(passage.obstruction_id, []).append(passage)
+            self._into[road_id] = tuple(
+                Into(name, math.fsum(one.probability for one in passages), tuple(passages))
+                for name, passages in by_obstruction.items()
+            )
+        return self._into[road_id]
 
     def _follow(self, road_id: str) -> Iterator[Passage]:
         """Follow a road onward from its beginning, the most probable ways first."""
-        todo = [_Branch(-1.0, 0, road_id, 0.0, (), None)]
+        todo = [_Branch(-1.0, 0, road_id, 0.0, (), None, frozenset(), frozenset())]
+        entries: list[_Entry] = []
         for step in range(1, _MAX_STEPS + 1):
             if not todo:
                 break
             branch = heapq.heappop(todo)
             road, course = self._roads[branch.road_id], self._courses[branch.road_id]
-            entered = branch.entered
-            if entered and entered[0] != road.covered_by:
-                yield _passage(branch.ways, entered, branch.probability)
+            entered, passed = branch.entered, branch.passed
+            driven = branch.driven | {road.id}
+            if entered and entered.obstruction_id != road.covered_by:
+                entered.leave(branch.probability, branch.ways)
+                passed |= {entered.obstruction_id}
                 entered = None
             if road.covered_by and not entered:
-                entered = (road.covered_by, len(branch.ways), road.line[0])
+                if road.covered_by in passed:
+                    continue
+                entered = _Entry(road.covered_by, branch.probability, branch.ways)
+                entries.append(entered)
             done_m = branch.done_m + course.length_m
-            ways = (*branch.ways, Stretch(course.length_m, road.limit_mps))
+            ways = (*branch.ways, road.id)
             left = branch.probability
             # A way that is inside an obstruction at the horizon is followed to its exit.
-            for onward in road.onward if done_m <= HORIZON_M or entered else ():
-                probability = branch.probability * onward.probability
-                if onward.road_id in self._roads and probability >= _LEAST:
+            onwards = road.onward if done_m <= HORIZON_M or entered else ()
+            again = math.fsum(one.probability for one in onwards if one.road_id in driven)
+            for onward in onwards if again < _ALL else ():
+                # Nobody goes round again: who could, takes one of the other ways.
+                probability = branch.probability * onward.probability / (1.0 - again)
+                if (
+                    onward.road_id in self._roads
+                    and onward.road_id not in driven
+                    and probability >= _LEAST
+                ):
                     left -= probability
-                    heapq.heappush(
-                        todo, _Branch(-probability, step, onward.road_id, done_m, ways, entered)
+                    following = _Branch(
+                        -probability,
+                        step,
+                        onward.road_id,
+                        done_m,
+                        ways,
+                        entered,
+                        driven,
+                        passed,
                     )
-            if entered and left > _LEAST:
+                    heapq.heappush(todo, following)
+            if entered and (left > _LEAST or left >= branch.probability):
                 # What the map does not follow leaves the obstruction here.
-                yield _passage(ways, entered, left)
+                entered.leave(left, ways)
+        for branch in todo:
+            if branch.entered:
+                branch.entered.leave(branch.probability, branch.ways)
+        for entry in entries:
+            for probability, inside in entry.through():
+                profile = self._profile(entry.approach, inside)
+                yield Passage(entry.obstruction_id, probability, profile)
 
+    def _shape(self, road_id: str) -> Shape:
+        if road_id not in self._shapes:
+            road = self._roads[road_id]
+            expected_mps = road.limit_mps or road.usual_mps
+            self._shapes[road_id] = Shape.of(self._courses[road_id], expected_mps)
+        return self._shapes[road_id]
 
-def _passage(
-    ways: tuple[Stretch, ...], entered: tuple[str, int, Position], probability: float
-) -> Passage:
-    obstruction_id, stretches, portal = entered
-    return Passage(obstruction_id, probability, ways[:stretches], ways[stretches:], portal)
+    def _profile(self, approach: Sequence[str], inside: Sequence[str]) -> Profile:
+        return Profile(
+            [self._shape(road_id) for road_id in approach],
+            [self._shape(road_id) for road_id in inside],
+            math.fsum(self._courses[road_id].length_m for road_id in approach),
+            math.fsum(self._courses[road_id].length_m for road_id in inside),
+        )
 
 
 def _drawings(obstructions: Iterable[Obstruction]) -> dict[str, str]:

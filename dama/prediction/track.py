@@ -39,7 +39,7 @@ class Track:
 
     `trail` holds places 25 m or more apart, and those of stops, the oldest first; `recent` the
     last seconds' fixes; `standing_since_ms` is None while the vehicle moves; `course_deg` is its
-    last sure direction.
+    last sure direction; `matched` is where the hypotheses were last compared with the map.
     """
 
     last: Fix | None = None
@@ -47,6 +47,7 @@ class Track:
     standing_since_ms: int | None = None
     course_deg: float | None = None
     hypotheses: tuple[Hypothesis, ...] = ()
+    matched: Point | None = None
     trail: tuple[Point, ...] = ()
     recent: tuple[Point, ...] = ()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from dama.prediction import Fix
+from dama.prediction.places import Plane
 from tests.drives.island import PLANE, Metres
 from tests.drives.roads import Piece, Roads, turn
 
@@ -47,6 +48,26 @@ class Drive:
     u_turned: bool
 
 
+@dataclass(frozen=True)
+class Receiver:
+    """What a receiver makes of the sky: the spread of its wandering error, and how late it is.
+
+    Each is drawn for a drive, or a cover, between two bounds.
+    """
+
+    wander_m: tuple[float, float] = (1.5, 4.5)
+    returns_s: tuple[float, float] = (0.5, 3.0)
+
+
+@dataclass(frozen=True)
+class Hindrance:
+    """What holds a vehicle up so far before a portal: a stop, or a queue that creeps up to it."""
+
+    before_m: float
+    wait_s: float = 0.0
+    creep_mps: float | None = None
+
+
 @dataclass
 class _Sample:
     at: Metres
@@ -62,7 +83,7 @@ def drive(roads: Roads, seed: int, *, length_m: float = 8_000.0) -> Drive:
     u_turned = dice.random() < 0.15
     if u_turned:
         route = _turned_back(dice, route)
-    samples = _samples(roads, dice, route)
+    samples = _samples(roads.signals, dice, route)
     blind = _add_blind_stop(dice, samples) if dice.random() < 0.25 else None
     times, covered_s = _motion(samples)
     stops = []
@@ -93,7 +114,7 @@ def passage(roads: Roads, name: str, *, lead_m: float, tail_m: float, seed: int 
     lead = [Piece(p.way, p.points[::-1]) for p in reversed(_first(before, lead_m))]
     route = [*lead, *along[entry:leave], *_first(along[leave:], tail_m)]
     dice = random.Random(seed)
-    samples = _samples(roads, dice, route)
+    samples = _samples(roads.signals, dice, route)
     times, covered_s = _motion(samples)
     fixes = tuple(_receive(dice, samples, times, covered_s, []))
     points = tuple(sample.at for sample in samples)
@@ -153,7 +174,7 @@ def _cut(piece: Piece, part: float) -> Piece:
     return Piece(piece.way, tuple(points))
 
 
-def _samples(roads: Roads, dice: random.Random, route: list[Piece]) -> list[_Sample]:
+def _samples(signals: Container[Metres], dice: random.Random, route: list[Piece]) -> list[_Sample]:
     """Lay samples each few metres along the route, with the speed that each allows."""
     habit, mood = dice.uniform(0.85, 1.12), 0.0
     samples: list[_Sample] = []
@@ -173,7 +194,7 @@ def _samples(roads: Roads, dice: random.Random, route: list[Piece]) -> list[_Sam
             samples[first].limit_mps = min(_TURN_MPS, samples[first].limit_mps)
         if number and piece.is_back(route[number - 1]):
             samples[first].limit_mps = _CRAWL_MPS
-        if piece.points[0] in roads.signals and number and dice.random() < 0.5:
+        if piece.points[0] in signals and number and dice.random() < 0.5:
             samples[first].wait_s = dice.uniform(4.0, 40.0)
     for before, here, after in zip(samples, samples[3:], samples[6:], strict=False):
         here.limit_mps = min(here.limit_mps, _bend_mps(before.at, here.at, after.at))
@@ -231,14 +252,17 @@ def _receive(
     times: list[tuple[float, float]],
     covered_s: list[tuple[int, float, float]],
     stops: list[tuple[float, float]],
+    plane: Plane = PLANE,
+    receiver: Receiver | None = None,
 ) -> Iterator[Fix]:
     """Yield a fix each second, with errors that wander, except where there is none."""
+    receiver = receiver or Receiver()
     # Reception comes back some seconds after the exit; and it fails elsewhere, too.
-    lost = [(begin, end + dice.uniform(0.5, 3.0)) for _, begin, end in covered_s] + stops
+    lost = [(begin, end + dice.uniform(*receiver.returns_s)) for _, begin, end in covered_s] + stops
     end_s, at = times[-1][1], 0.0
     while (at := at + dice.expovariate(1 / 200.0)) < end_s:
         lost.append((at, at + dice.uniform(1.5, 8.0)))
-    wander_m = dice.uniform(1.5, 4.5)
+    wander_m = dice.uniform(*receiver.wander_m)
     keep = math.exp(-1 / 20.0)
     east, north = dice.gauss(0, wander_m), dice.gauss(0, wander_m)
     reached = [time for time, _ in times]
@@ -248,10 +272,46 @@ def _receive(
         if any(begin <= second <= end for begin, end in lost):
             continue
         (x, y), speed, heading = _at(samples, times, reached, second)
-        lon, lat = PLANE.position(x + east + dice.gauss(0, 0.5), y + north + dice.gauss(0, 0.5))
+        lon, lat = plane.position(x + east + dice.gauss(0, 0.5), y + north + dice.gauss(0, 0.5))
         measured = max(speed + dice.gauss(0, 0.15), 0.0)
         bearing = (math.degrees(heading) + dice.gauss(0, 2.0)) % 360.0 if measured > 1.0 else None
         yield Fix(_ms(second), lon, lat, measured, bearing)
+
+
+def follow(
+    dice: random.Random,
+    route: list[Piece],
+    *,
+    signals: Container[Metres],
+    plane: Plane,
+    receiver: Receiver,
+    hindrance: Hindrance | None = None,
+) -> Drive:
+    """Drive a route, to the end without stopping there.
+
+    `hindrance` is what holds the vehicle up before its first cover.
+    """
+    samples = _samples(signals, dice, route)
+    # It drives on out of sight: a vehicle that parks before a portal would make what is told false.
+    samples[-1].limit_mps = samples[-2].limit_mps
+    if hindrance is not None:
+        _hinder(samples, hindrance)
+    times, covered_s = _motion(samples)
+    fixes = tuple(_receive(dice, samples, times, covered_s, [], plane, receiver))
+    points = tuple(sample.at for sample in samples)
+    return Drive(0, fixes, tuple(_truth(covered_s, fixes)), (), points, u_turned=False)
+
+
+def _hinder(samples: list[_Sample], hindrance: Hindrance) -> None:
+    entry = next((n for n, sample in enumerate(samples) if sample.way_id is not None), 0)
+    away_m = 0.0
+    for n in range(entry - 1, 0, -1):
+        away_m += math.dist(samples[n].at, samples[n + 1].at)
+        if away_m >= hindrance.before_m:
+            samples[n].wait_s = hindrance.wait_s
+            return
+        if hindrance.creep_mps is not None:
+            samples[n].limit_mps = min(samples[n].limit_mps, hindrance.creep_mps)
 
 
 def _at(

@@ -24,6 +24,7 @@ FIELD = Path(
 ).absolute()
 _DRIVE = "switzerland-2010-04-03.nmea"
 ANDORRA = "andorra.osm.pbf"
+EXTRACTS = {"andorra": ANDORRA, "krems": "krems.osm.gz", "moscow": "moscow.osm.gz"}
 _ROW = re.compile(r"\| (\d+\.\d+), (\d+\.\d+) \| ")
 _STOP = re.compile(r"(\d+\.\d+), (\d+\.\d+) \((\d+\.\d) s\)")
 _APPROACH_M = 2_500.0

@@ -47,6 +47,19 @@ def test_before_a_junction_the_confidence_is_the_part_of_traffic_that_goes_on() 
     assert later.confidence > 0.9
 
 
+def test_how_a_tunnel_branches_inside_takes_nothing_from_its_confidence() -> None:
+    ends = [Road(f"e{n}", line((300, 0), (500, 10 * n)), covered_by="t") for n in range(40)]
+    hall = tuple(Onward(end.id, 1.0 / len(ends)) for end in ends)
+    roads = (
+        Road("in", line((-900, 0), (0, 0)), onward=(Onward("a", 0.5), Onward("b", 0.5))),
+        Road("a", line((0, 0), (300, 0)), covered_by="t", onward=hall),
+        Road("b", line((0, 0), (300, 90)), covered_by="t", onward=(Onward("e0", 0.97),)),
+        *ends,
+    )
+    passages = ObstructionMap([Obstruction("t", roads=roads)]).ahead("in")
+    assert sum(passage.probability for passage in passages) == pytest.approx(1.0)
+
+
 def test_who_turns_off_is_no_longer_predicted() -> None:
     turning = [fix(31 + s, -300 + 7 * s, 7 * s, 10.0, 45.0) for s in range(12)]
     assert now(after([*eastwards(-305.0, 20.0), *turning], forked(0.7))) == ()
@@ -58,8 +71,22 @@ def test_a_route_decides_at_the_junction() -> None:
         predictor = Predictor(forked(0.5), route=route)
         for given_fix in eastwards(-600.0, 20.0):
             predictor.feed(given_fix)
-        confidences = [blockage.confidence for blockage in now(predictor)]
+            confidences = [blockage.confidence for blockage in now(predictor)]
         assert (confidences > [0.9]) is sure
+
+
+def test_who_has_come_along_unseen_and_stands_is_looked_for_anew() -> None:
+    beyond = Road("out", line((600, 0), (2000, 0)))
+    into = Road("in", line((-2000, 0), (0, 0)), onward=(Onward("t", 1.0),))
+    inside = Road("t", line((0, 0), (600, 0)), covered_by="t", onward=(Onward("out", 1.0),))
+    predictor = after(
+        eastwards(-50.0, 15.0), ObstructionMap([Obstruction("t", roads=(into, inside, beyond))])
+    )
+    assert len(now(predictor)) == 1
+    for second in range(60, 70):
+        predictor.feed(fix(second, 700.0, 0.0, 0.0, None))
+    assert predictor.track.hypotheses[0].road_id == "out"
+    assert predictor.blockages(START_MS + 70_000) == ()
 
 
 def test_the_road_above_a_tunnel_is_not_the_tunnel() -> None:

@@ -1,0 +1,136 @@
+"""When a vehicle enters an obstruction and leaves it again: distributions, told as quantiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from dama.prediction.profile import ACCELERATION, Profile
+from dama.prediction.speed import Pace
+
+# The quantiles that are told.
+_FIRST, _LAST = 0.1, 0.9
+# The tenths, three, five, seven and nine, of a normal distribution, each as probable.
+_NORMAL = (-1.2816, -0.5244, 0.0, 0.5244, 1.2816)
+# One standard deviation of the speed that is driven, as a part of it: what drivers change in half
+# a minute on a road whose speed the map says, and on any other.
+_SPEED_KNOWN = 0.09
+_SPEED_UNKNOWN = 0.15
+# The same of place, in m along the road, and of what a tunnel's ends are drawn by.
+_PLACE_M = 8.0
+# What holds vehicles up and is on no map, each so many seconds of driving; how long, and how often
+# for so long.
+_HELD_UP_EACH_S = 200.0
+_HELD_UP = ((6.0, 0.4), (18.0, 0.35), (45.0, 0.25))
+# Slower than this part of what is driven freely, a vehicle is in a queue: as likely as not, it goes
+# on so up to the portal, but no further than so.
+_QUEUED = 0.45
+_QUEUED_MPS = 0.5
+_QUEUE_M = 250.0
+# A standing vehicle waits for so much longer, each as probable, or for parts of what it has stood.
+_WAITS = ((2.0, 0.0), (6.0, 0.05), (12.0, 0.1), (24.0, 0.5), (40.0, 1.5))
+
+
+class Quantiles(NamedTuple):
+    """When something comes, in seconds from now: with a tenth, a half, nine tenths it has come."""
+
+    p10_s: float
+    p50_s: float
+    p90_s: float
+
+
+Arrival: TypeAlias = tuple[float, float, float, bool]
+"""A possible entry and exit, in seconds from now, behind its weight.
+
+Last comes whether it is foreseen: False where something that nobody can foresee holds the vehicle
+up.
+"""
+
+
+def arrivals(
+    pace: Pace, profile: Profile, offset_m: float, stood_s: float | None, weight: float = 1.0
+) -> list[Arrival]:
+    """Return the ways in which a passage may come, with weights that add up to its weight.
+
+    The vehicle is so far on the profile's first road; `stood_s` is how long it has been standing,
+    None while it moves.
+    """
+    away_m = max(profile.approach_m - offset_m, 0.0)
+    factor = pace.factor(is_known=profile.is_known)
+    entry_s, inside_s, here_mps = profile.times(offset_m, factor)
+    now_mps = pace.now_mps
+    if away_m > 0.0 and now_mps < here_mps:
+        entry_s = _sped_up(now_mps, here_mps, away_m, entry_s)
+    spread = _SPEED_KNOWN if profile.is_known else _SPEED_UNKNOWN
+    place_s = _PLACE_M / max(here_mps, now_mps, 1.0)
+    holds: list[tuple[float, float]]
+    if stood_s is not None:
+        holds = [(wait_s + part * stood_s, 1.0 / len(_WAITS)) for wait_s, part in _WAITS]
+    elif away_m == 0.0:
+        holds = [(0.0, 1.0)]
+        place_s = 0.0
+    elif now_mps < _QUEUED * here_mps:
+        queued_s = min(away_m, _QUEUE_M) / max(now_mps, _QUEUED_MPS)
+        more_s = max(queued_s - min(entry_s, queued_s), 0.0)
+        holds = [(0.0, 0.4), (0.3 * more_s, 0.2), (0.7 * more_s, 0.2), (more_s, 0.2)]
+    else:
+        held = -math.expm1(-entry_s / _HELD_UP_EACH_S)
+        holds = [(0.0, 1.0 - held), *((wait_s, held * part) for wait_s, part in _HELD_UP)]
+    is_free = stood_s is None and away_m > 0.0 and now_mps >= _QUEUED * here_mps
+    foreseen = 1 if is_free else len(holds)
+    spread_s = math.hypot(spread * entry_s, place_s)
+    each = weight / len(_NORMAL)
+    later = [
+        (wait_s, each * part, number < foreseen) for number, (wait_s, part) in enumerate(holds)
+    ]
+    found = []
+    for deviation in _NORMAL:
+        comes_s = entry_s + deviation * spread_s
+        through_s = inside_s * math.exp(spread * deviation)
+        for wait_s, part, is_foreseen in later:
+            enters_s = comes_s + wait_s
+            if enters_s < 0.0:
+                enters_s = 0.0
+            found.append((part, enters_s, enters_s + through_s, is_foreseen))
+    return found
+
+
+def median_and_range(moments: Iterable[tuple[float, float, bool]]) -> Quantiles:
+    """Return the quantiles of moments, each with its weight behind it, and whether it is foreseen.
+
+    Each stands for those around it. The median is that of what is foreseen, at least the first
+    quantile and at most the last.
+    """
+    ordered = sorted(moments)
+    first, last = _quantiles(ordered, (_FIRST, _LAST))
+    (median,) = _quantiles([moment for moment in ordered if moment[2]], (0.5,))
+    return Quantiles(first, min(max(median, first), last), last)
+
+
+def _quantiles(
+    ordered: Sequence[tuple[float, float, bool]], wanted: Sequence[float]
+) -> list[float]:
+    total = sum([weight for _, weight, _ in ordered])
+    found: list[float] = []
+    before_s, before, passed = ordered[0][0], 0.0, 0.0
+    goal = wanted[0] * total
+    for seconds, weight, _ in ordered:
+        middle = passed + 0.5 * weight
+        while goal <= middle:
+            part = (goal - before) / (middle - before) if middle > before else 1.0
+            found.append(before_s + part * (seconds - before_s))
+            if len(found) == len(wanted):
+                return found
+            goal = wanted[len(found)] * total
+        before_s, before = seconds, middle
+        passed += weight
+    return found + [before_s] * (len(wanted) - len(found))
+
+
+def _sped_up(now_mps: float, free_mps: float, away_m: float, free_s: float) -> float:
+    """Return the time to a place for a vehicle that is slower than it would be."""
+    if free_mps**2 - now_mps**2 > 2.0 * ACCELERATION * away_m:
+        final = math.sqrt(now_mps**2 + 2.0 * ACCELERATION * away_m)
+        return max((final - now_mps) / ACCELERATION, free_s)
+    return free_s + (free_mps - now_mps) ** 2 / (2.0 * ACCELERATION * free_mps)

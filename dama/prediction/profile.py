@@ -1,0 +1,232 @@
+"""How long a way takes: speeds by limits, kinds of road and bends, with time to speed up and brake.
+
+A profile belongs to the map and is worked out once, for some factors of speed; a vehicle looks its
+own up between them.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dama.prediction.places import Course
+
+# A comfortable driver's speeding up, braking, and going round a bend, in m/s².
+ACCELERATION = 1.2
+BRAKING = 1.0
+_SIDEWAYS = 2.0
+# The slowest that a bend is driven. A node of a line stands for a bend of half of both its
+# segments, up to so much of each; a smaller turn is none.
+_LEAST_BEND_MPS = 4.0
+_BEND_M = 40.0
+_STRAIGHT_RAD = math.radians(4.0)
+# What is driven where nothing is known of the road; a vehicle's own speed is told as a part of it.
+NOMINAL_MPS = 13.9
+# The fastest that is expected in a tunnel where nothing is known of the road: most are posted for
+# 80 to 100 km/h, and drivers slow down before the portal.
+_COVERED_MPS = 25.0
+# Profiles are worked out for these factors; between them, time by factor is nearly straight.
+_FACTORS = np.array([0.5, 0.75, 1.0, 1.4, 2.0, 3.0])
+# A segment is looked at in steps of this length, but in no more than so many, however long it is.
+_STEP_M = 50.0
+_MOST_STEPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A road as it is driven: steps in metres with the speed at which each may begin.
+
+    `expected_mps` is None where nothing is known of it.
+    """
+
+    steps_m: NDArray[np.float64]
+    begins_mps: NDArray[np.float64]
+    expected_mps: float | None
+    first: tuple[float, float]
+    last: tuple[float, float]
+
+    @staticmethod
+    def of(course: Course, expected_mps: float | None) -> Shape:
+        """Return the shape of a course."""
+        steps, begins = [], []
+        before: tuple[float, float] | None = None
+        segments = list(course.segments())
+        for segment in segments:
+            length_m = segment[0]
+            count = min(max(math.ceil(length_m / _STEP_M), 1), _MOST_STEPS)
+            steps += [length_m / count] * count
+            begins.append(math.inf if before is None else bend_mps(before, segment))
+            begins += [math.inf] * (count - 1)
+            before = segment
+        return Shape(np.array(steps), np.array(begins), expected_mps, segments[0], segments[-1])
+
+
+def bend_mps(before: tuple[float, float], after: tuple[float, float]) -> float:
+    """Return how fast one goes from one segment to the next: lengths in m, headings in degrees."""
+    turned = abs(math.remainder(math.radians(after[1] - before[1]), math.tau))
+    if turned < _STRAIGHT_RAD:
+        return math.inf
+    length_m = (min(before[0], _BEND_M) + min(after[0], _BEND_M)) / 2.0
+    return max(math.sqrt(_SIDEWAYS * length_m / turned), _LEAST_BEND_MPS)
+
+
+class Profile:
+    """The time along a way into an obstruction and through it, from each place of its first road.
+
+    `approach_m` are the metres from the first road's beginning to the portal, `inside_m` those from
+    there to the exit; `is_known` tells whether the map says how fast the way to the portal is
+    driven.
+    """
+
+    __slots__ = ("_approach", "_inside", "_tables", "approach_m", "inside_m", "is_known")
+
+    def __init__(
+        self, approach: Sequence[Shape], inside: Sequence[Shape], approach_m: float, inside_m: float
+    ) -> None:
+        self._approach, self._inside = tuple(approach), tuple(inside)
+        self.approach_m, self.inside_m = approach_m, inside_m
+        before = approach or inside
+        self.is_known = bool(before) and all(shape.expected_mps is not None for shape in before)
+        self._tables: _Tables | None = None
+
+    @staticmethod
+    def of_lengths(approach_m: float, inside_m: float) -> Profile:
+        """Return the profile of two straight roads of which nothing else is known."""
+        made = Profile((), (), approach_m, inside_m)
+        free = [NOMINAL_MPS * factor for factor in _FACTOR_LIST]
+        entries = [approach_m / speed for speed in free]
+        throughs = [inside_m / min(speed, _COVERED_MPS) for speed in free]
+        exits = [entry_s + through_s for entry_s, through_s in zip(entries, throughs, strict=True)]
+        made._tables = _Tables(
+            [0.0, max(approach_m or inside_m, 0.01)],
+            [[0.0, seconds] for seconds in (entries if approach_m else exits)],
+            [[speed, speed] for speed in free],
+            entries,
+            exits,
+        )
+        return made
+
+    def times(self, offset_m: float, factor: float) -> tuple[float, float, float]:
+        """Return the seconds from a place to the portal, from there to the exit, and its speed.
+
+        The place is on the first road; the speed is the one that is driven there freely. All are
+        for a vehicle that drives at this factor of what is expected.
+        """
+        if self._tables is None:
+            self._tables = _tables(self._approach, self._inside, is_known=self.is_known)
+        return self._tables.times(offset_m, factor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """Along the first road, by factor: the time since its beginning, and the speed."""
+
+    at_m: list[float]
+    since_s: list[list[float]]
+    speed_mps: list[list[float]]
+    entry_s: list[float]
+    exit_s: list[float]
+
+    def times(self, offset_m: float, factor: float) -> tuple[float, float, float]:
+        n = min(max(bisect_right(self.at_m, offset_m), 1), len(self.at_m) - 1)
+        begins, ends = self.at_m[n - 1], self.at_m[n]
+        part = min(max((offset_m - begins) / (ends - begins), 0.0), 1.0) if ends > begins else 1.0
+        # Beyond the table, time goes with one over the factor.
+        k = min(max(bisect_right(_FACTOR_LIST, factor), 1), len(_FACTOR_LIST) - 1)
+        low, high = _FACTOR_LIST[k - 1], _FACTOR_LIST[k]
+        share = min(max((factor - low) / (high - low), 0.0), 1.0)
+        found = [0.0, 0.0, 0.0]
+        for row, weight in ((k - 1, 1.0 - share), (k, share)):
+            scale = weight * _FACTOR_LIST[row] / factor
+            since = self.since_s[row][n - 1]
+            since += part * (self.since_s[row][n] - since)
+            found[0] += scale * max(self.entry_s[row] - since, 0.0)
+            found[1] += scale * (self.exit_s[row] - max(self.entry_s[row], since))
+            speeds = self.speed_mps[row]
+            speed = speeds[n - 1] + part * (speeds[n] - speeds[n - 1])
+            found[2] += weight * speed * factor / _FACTOR_LIST[row]
+        return found[0], max(found[1], 0.0), found[2]
+
+
+_FACTOR_LIST = [float(factor) for factor in _FACTORS]
+
+
+def _tables(approach: Sequence[Shape], inside: Sequence[Shape], *, is_known: bool) -> _Tables:
+    shapes = [*approach, *inside]
+    steps = np.concatenate([shape.steps_m for shape in shapes])
+    begins = np.concatenate([shape.begins_mps for shape in shapes])
+    at = np.concatenate([[0.0], np.cumsum(steps)])
+    expected = [shape.expected_mps for shape in shapes]
+    most = [math.inf] * len(shapes)
+    for n in range(len(approach), len(shapes)):
+        if not is_known or expected[n] is None:
+            # As before the portal, where the road inside allows that.
+            most[n] = expected[n] or _COVERED_MPS
+            expected[n] = expected[n - 1] if n and is_known else None
+    free = np.concatenate(
+        [
+            np.minimum(
+                np.full(
+                    (len(_FACTORS), len(shape.steps_m)),
+                    (expected[n] if is_known else None) or NOMINAL_MPS,
+                )
+                * _FACTORS[:, None],
+                most[n],
+            )
+            for n, shape in enumerate(shapes)
+        ],
+        axis=1,
+    )
+    junction = 0
+    for before, after in pairwise(shapes):
+        junction += len(before.steps_m)
+        begins[junction] = min(begins[junction], bend_mps(before.last, after.first))
+    if not is_known:
+        # Such lines are drawn by hand or of fixes: their corners are no bends of the road.
+        begins[:] = math.inf
+    seconds, speeds = _driven(steps, free, np.append(begins, math.inf), at)
+    since = np.concatenate([np.zeros((len(_FACTORS), 1)), np.cumsum(seconds, axis=1)], axis=1)
+    first = len(shapes[0].steps_m) + 1
+    portal = sum(len(shape.steps_m) for shape in approach)
+    return _Tables(
+        at[:first].tolist(),
+        since[:, :first].tolist(),
+        speeds[:, :first].tolist(),
+        since[:, portal].tolist(),
+        since[:, -1].tolist(),
+    )
+
+
+def _driven(
+    steps_m: NDArray[np.float64],
+    free_mps: NDArray[np.float64],
+    most_mps: NDArray[np.float64],
+    at_m: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the time of each step, and the speed at each of their ends, for each row of speeds.
+
+    Steps (n) are driven at their free speeds (rows, n), but no faster at their ends than `most_mps`
+    (n + 1), as speeding up and braking in time allow.
+    """
+    ends = np.pad(free_mps, ((0, 0), (1, 1)), constant_values=math.inf)
+    square = np.minimum(np.minimum(ends[:, :-1], ends[:, 1:]), most_mps) ** 2
+    up, down = 2.0 * ACCELERATION * at_m, 2.0 * BRAKING * at_m
+    after = np.minimum.accumulate(square - up, axis=1) + up
+    before = np.minimum.accumulate((square + down)[:, ::-1], axis=1)[:, ::-1] - down
+    square = np.minimum(after, before)
+    first, last = square[:, :-1], square[:, 1:]
+    # Each step is driven up to a top speed, which is kept, and down again in time.
+    highest = 2.0 * ACCELERATION * BRAKING * steps_m + BRAKING * first + ACCELERATION * last
+    top = np.minimum(free_mps, np.sqrt(highest / (ACCELERATION + BRAKING)))
+    up_m = (top**2 - first) / (2.0 * ACCELERATION)
+    down_m = (top**2 - last) / (2.0 * BRAKING)
+    steady_s = np.maximum(steps_m - up_m - down_m, 0.0) / top
+    speeds = np.sqrt(square)
+    slow_s = (top - speeds[:, :-1]) / ACCELERATION + (top - speeds[:, 1:]) / BRAKING
+    return slow_s + steady_s, speeds

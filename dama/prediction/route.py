@@ -1,0 +1,276 @@
+"""A route that is known beforehand: what it passes through, and whether a vehicle keeps to it.
+
+The route is matched to the map as a drive would be (Viterbi's algorithm over the roads near it),
+so that a road above a tunnel, or one that leads the other way, is no passage of the tunnel.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import shapely
+
+from dama.prediction.places import (
+    METRES_PER_DEGREE,
+    Foot,
+    Line,
+    Plane,
+    Position,
+    distance_m,
+    heading_deg,
+    turn_deg,
+    without_repeats,
+)
+from dama.prediction.roadmap import HORIZON_M, ObstructionMap
+from dama.prediction.route_matching import AGAINST_DEG, DRAWN_DEG, DRAWN_M, RouteMatching
+from dama.prediction.track import Track
+
+# The route is compared with the map in steps of this length, where covered roads are this near.
+_STEP_M = 20.0
+_COVERS_M = 300.0
+# Longer segments are gaps of the route. So many segments near a place, and so many steps near
+# covered roads, are compared at most, which bounds what a route costs; what lies behind them is
+# predicted as without a route.
+_LEAP_M = 5_000.0
+_MOST_NEAR = 256
+_MOST_SAMPLES = 5_000
+# So many steps are compared at most each time that the road ahead is asked for: some 20 ms, in
+# which nothing else is done.
+_AT_ONCE = 64
+# A vehicle keeps to its route so surely; and is looked for within so many metres of it.
+_KEPT = 0.98
+_NEAR_M = 60.0
+# One standard deviation of a receiver that does not say how exact it is, and how many independent
+# places the last seconds' fixes are worth: noise is correlated.
+_NOISE_M = 6.0
+_WORTH = 3.0
+# Deviations up to this (in squared standard deviations) are those of a vehicle on the route.
+_USUAL = 1.5
+# Passes of one place that lie so far apart along the route are told apart by the track before.
+_APART_M = 100.0
+_COMPARED = 12
+# Every so many of the last seconds' fixes are compared.
+_RECENT_STEP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePassage:
+    """Where along a route an obstruction begins and ends, in metres from the route's beginning."""
+
+    obstruction_id: str
+    entry_m: float
+    exit_m: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far along its route a vehicle is, and how probably it keeps to the route."""
+
+    offset_m: float
+    probability: float
+
+
+class Route:
+    """A line that a terminal will drive, matched to a map as far as is asked; neither changes."""
+
+    def __init__(self, line: Line, on: ObstructionMap) -> None:
+        self._line = without_repeats(line)
+        if len(self._line) < 2:
+            self._line = (line[0], line[0])
+        self._at = [0.0]
+        for here, there in pairwise(self._line):
+            self._at.append(self._at[-1] + distance_m(here, there))
+        self._segments = [
+            number
+            for number, (begins, ends) in enumerate(pairwise(self._at))
+            if ends - begins <= _LEAP_M
+        ]
+        self._tree = shapely.STRtree(
+            [shapely.LineString(self._line[n : n + 2]) for n in self._segments]
+        )
+        self._on = on
+        self._areas = tuple(self._through_areas())
+        # Matching takes milliseconds a kilometre, so a section waits until the vehicle is near, and
+        # is matched little by little.
+        self._sections = tuple(self._near_covers())
+        self._matching: dict[int, RouteMatching] = {}
+        self._matched: dict[int, tuple[RoutePassage, ...]] = {}
+
+    @property
+    def passages(self) -> tuple[RoutePassage, ...]:
+        """All that it passes through, in order."""
+        return self._until(math.inf, at_once=_MOST_SAMPLES)
+
+    def ahead(self, offset_m: float) -> Iterator[RoutePassage]:
+        """Yield for each obstruction the next passage that is not over, up to the horizon.
+
+        What is not matched yet is left out: each call goes on with it for some milliseconds.
+        """
+        seen: set[str] = set()
+        for passage in self._until(offset_m + HORIZON_M, offset_m, at_once=_AT_ONCE):
+            if passage.exit_m > offset_m and passage.obstruction_id not in seen:
+                seen.add(passage.obstruction_id)
+                yield passage
+
+    def _until(
+        self, most_m: float, least_m: float = 0.0, *, at_once: int
+    ) -> tuple[RoutePassage, ...]:
+        """Return the passages that begin by `most_m`, and are not all over by `least_m`."""
+        found = [*self._areas]
+        left = at_once
+        for number, section in enumerate(self._sections):
+            if section[0] <= most_m and section[-1] + _STEP_M >= least_m:
+                left = self._match(number, left)
+                found += self._matched.get(number, ())
+        return tuple(sorted((p for p in found if p.entry_m <= most_m), key=lambda p: p.entry_m))
+
+    def _match(self, number: int, at_once: int) -> int:
+        """Match so many steps of a section at most; return how many are left to others."""
+        if number in self._matched or not at_once:
+            return at_once
+        section = self._sections[number]
+        matching = self._matching.setdefault(number, RouteMatching(self._on, _STEP_M))
+        steps = section[matching.done : matching.done + at_once]
+        for at in steps:
+            matching.step(self._place(at), self._heading(at))
+        if matching.done == len(section):
+            del self._matching[number]
+            self._matched[number] = tuple(self._through_roads(section, matching.roads()))
+        return at_once - len(steps)
+
+    def progress(self, track: Track) -> Progress | None:
+        """Return where on the route a vehicle is; None where it is not near it, or drives back."""
+        if track.last is None:
+            return None
+        feet = self._feet(track.last.place, _NEAR_M, track.course_deg)
+        if not feet:
+            return None
+        here = feet[0]
+        if len(feet) > 1:
+            here = min(feet, key=lambda foot: (self._unlike(track, foot), foot.offset_m))
+        noise = math.hypot(DRAWN_M, track.last.accuracy_m or _NOISE_M)
+        near = [
+            self._beside_m(point.place, here.offset_m) for point in track.recent[-1::-_RECENT_STEP]
+        ]
+        unusual = math.fsum((away / noise) ** 2 for away in near) / max(len(near), 1)
+        if track.course_deg is not None:
+            unusual += (turn_deg(here.heading_deg, track.course_deg) / DRAWN_DEG) ** 2 / _WORTH
+        odds = _KEPT / (1.0 - _KEPT) * math.exp(-0.5 * _WORTH * max(unusual - _USUAL, 0.0))
+        return Progress(here.offset_m, odds / (1.0 + odds))
+
+    def _feet(self, place: Position, radius_m: float, course_deg: float | None) -> list[Foot]:
+        """Return the nearest place of each pass of the route by a position."""
+        found = sorted(self._near(place, radius_m), key=lambda foot: foot.lateral_m)
+        kept: list[Foot] = []
+        for foot in found:
+            if course_deg is not None and turn_deg(foot.heading_deg, course_deg) > AGAINST_DEG:
+                continue
+            if all(abs(foot.offset_m - other.offset_m) > _APART_M for other in kept):
+                kept.append(foot)
+        return kept
+
+    def _near(self, place: Position, radius_m: float) -> Iterator[Foot]:
+        north = radius_m / METRES_PER_DEGREE
+        east = north / max(math.cos(math.radians(place[1])), 1e-3)
+        lon, lat = place
+        box = shapely.box(lon - east, lat - north, lon + east, lat + north)
+        for entry in self._tree.query(box)[:_MOST_NEAR]:
+            foot = self._foot(place, self._segments[entry])
+            if foot.lateral_m <= radius_m:
+                yield foot
+
+    def _foot(self, place: Position, number: int) -> Foot:
+        """Return the nearest place of one segment."""
+        plane = Plane(place)
+        (ax, ay), (bx, by) = plane.xy(self._line[number]), plane.xy(self._line[number + 1])
+        dx, dy = bx - ax, by - ay
+        square = dx * dx + dy * dy
+        part = min(max(-(ax * dx + ay * dy) / square, 0.0), 1.0) if square else 0.0
+        lateral = math.hypot(ax + part * dx, ay + part * dy)
+        offset = self._at[number] + part * (self._at[number + 1] - self._at[number])
+        return Foot(offset, lateral, math.degrees(math.atan2(dx, dy)) % 360.0)
+
+    def _unlike(self, track: Track, foot: Foot) -> float:
+        """Return how far the track before is from the route before a place, in metres."""
+        back_m, away = 0.0, foot.lateral_m
+        assert track.last is not None
+        after = track.last.place
+        for point in track.trail[: -_COMPARED - 1 : -1]:
+            back_m += distance_m(point.place, after)
+            after = point.place
+            away += min(distance_m(self._place(foot.offset_m - back_m), after), 200.0)
+        return round(away / 50.0)
+
+    def _beside_m(self, place: Position, around_m: float) -> float:
+        """Return how far a recent place is from the route around an offset."""
+        near = (f for f in self._near(place, _NEAR_M) if abs(f.offset_m - around_m) < 600.0)
+        return min((foot.lateral_m for foot in near), default=_NEAR_M)
+
+    def _place(self, offset_m: float) -> Position:
+        number = min(max(bisect_right(self._at, offset_m) - 1, 0), len(self._line) - 2)
+        length = self._at[number + 1] - self._at[number]
+        part = min(max((offset_m - self._at[number]) / length, 0.0), 1.0) if length else 0.0
+        (lon, lat), (lon2, lat2) = self._line[number], self._line[number + 1]
+        return lon + part * ((lon2 - lon + 540.0) % 360.0 - 180.0), lat + part * (lat2 - lat)
+
+    def _offset(self, place: Position, around_m: float) -> float:
+        """Return where the route passes a place that it is known to pass near an offset."""
+        near = [f for f in self._near(place, _APART_M) if abs(f.offset_m - around_m) <= _APART_M]
+        return min(near, key=lambda foot: foot.lateral_m).offset_m if near else around_m
+
+    def _through_roads(
+        self, section: list[float], matched: list[str | None]
+    ) -> Iterator[RoutePassage]:
+        on = self._on
+        run: list[int] = []
+        for number, road_id in enumerate([*matched, None]):
+            cover = on.cover(road_id) if road_id is not None else None
+            before = matched[run[0]] if run else None
+            if before is not None and cover != on.cover(before):
+                last = matched[run[-1]]
+                assert last is not None
+                entry = self._offset(on.course(before).line[0], section[run[0]])
+                leave = self._offset(on.course(last).line[-1], section[run[-1]])
+                obstruction = on.cover(before)
+                if obstruction is not None and leave > entry:
+                    yield RoutePassage(obstruction, entry, leave)
+                run = []
+            if cover is not None:
+                run.append(number)
+
+    def _near_covers(self) -> Iterator[list[float]]:
+        """Yield the offsets to compare, section by section: where covered roads are near."""
+        beside = self._on.covered_beside(self._line, _COVERS_M)
+        section: list[float] = []
+        left = _MOST_SAMPLES
+        for number, (begins, ends) in enumerate(pairwise(self._at)):
+            # Where a route leaps, it says nothing of the roads.
+            if ends - begins <= _LEAP_M and number in beside:
+                steps = range(math.ceil(begins / _STEP_M), math.ceil(ends / _STEP_M))
+                section += [step * _STEP_M for step in steps[:left]]
+                left -= min(len(steps), left)
+            elif section:
+                yield section
+                section = []
+        if section:
+            yield section
+
+    def _heading(self, offset_m: float) -> float:
+        ahead = min(offset_m + _STEP_M / 2, self._at[-1])
+        return heading_deg(self._place(ahead - _STEP_M), self._place(ahead))
+
+    def _through_areas(self) -> Iterator[RoutePassage]:
+        line = shapely.LineString(self._line)
+        for obstruction in self._on.areas_crossed(line):
+            shell, *holes = obstruction.area
+            cut = line.intersection(shapely.Polygon(shell, holes))
+            for part in shapely.get_parts(cut):
+                if part.length > 0.0:
+                    ends = [part.coords[0], part.coords[-1]]
+                    feet = [foot for end in ends for foot in self._feet(end, 5.0, None)[:1]]
+                    if len(feet) == len(ends):
+                        yield RoutePassage(obstruction.id, feet[0].offset_m, feet[1].offset_m)

@@ -1,0 +1,101 @@
+"""Blockages predicted on the roads of real maps, by kind of drive, with and without the route."""
+
+from __future__ import annotations
+
+import time
+
+from tests.benchmarks.bench import Settings, say
+from tests.benchmarks.records import Result, record
+from tests.drives import field
+from tests.drives.extract import read_extract
+from tests.drives.kinds import FREE, drives_over
+from tests.drives.road_ahead import CERTAIN, TOLD, Outcome, judge_all
+
+_DRIVES = 200
+
+
+def run(settings: Settings) -> Result:
+    """Predict along drives over each extract, and compare with what came."""
+    result = Result("road-ahead")
+    result.told["underpass"] = "the map and each fix as it comes; the route where that is said"
+    if result.left_out(field.missing(*field.EXTRACTS.values())):
+        return result
+    for name, file in field.EXTRACTS.items():
+        extract = read_extract(field.FIELD / file)
+        made = list(drives_over(extract, settings.runs or _DRIVES, settings.seed))
+        for way, with_route in (("map", False), ("route", True)):
+            began = time.process_time()
+            outcomes = judge_all(extract, made, with_route=with_route)
+            taken_us = 1e6 * (time.process_time() - began)
+            fixes = sum(len(drive.drive.fixes) for drive in made)
+            _measure(result, f"road-ahead.{name}.{way}", outcomes[""], taken_us / fixes)
+            for kind, outcome in sorted(outcomes.items()):
+                if kind:
+                    result.notes[f"{name}, {way}, {kind}: {_SUMMARY}"] = _summary(outcome)
+            result.notes[f"{name}, {way}: {_RELIABILITY}"] = _reliability(outcomes[""])
+        # Only drives that nothing steers past a portal show how often what is told comes.
+        free = judge_all(
+            extract, drives_over(extract, settings.runs or _DRIVES, settings.seed, FREE)
+        )[""]
+        _record(
+            result,
+            f"road-ahead.{name}.free",
+            {
+                "false-certain": [free.false_percent(CERTAIN)],
+                "false": [free.false_percent(TOLD)],
+                "unreliable": [free.unreliability()],
+                "unreliable-by-chance": [free.unreliability_by_chance()],
+                "miscalibrated": [free.miscalibration()],
+            },
+        )
+        result.notes[f"{name}, driven freely: {_RELIABILITY}"] = _reliability(free)
+    return result
+
+
+_RELIABILITY = "told, came, part of the drivers who come, how many; by tenths of confidence"
+
+
+def _reliability(outcome: Outcome) -> list[list[float]]:
+    return [[round(value, 3) for value in tenth] for tenth in outcome.reliability()]
+
+
+_SUMMARY = "drives, entries, knowable, untold 10 s before, of these knowable, false in %"
+
+
+def _summary(outcome: Outcome) -> list[float]:
+    return [
+        outcome.drives,
+        outcome.entries,
+        outcome.knowable,
+        outcome.untold,
+        outcome.knowable_untold,
+        round(outcome.false_percent(TOLD), 1),
+    ]
+
+
+def _measure(result: Result, name: str, outcome: Outcome, cost_us: float) -> None:
+    untold = 100.0 * outcome.knowable_untold / outcome.knowable if outcome.knowable else 0.0
+    _record(
+        result,
+        name,
+        {
+            "error": outcome.free_s,
+            "error-held-up": outcome.held_up_s,
+            "exit": outcome.exits_s,
+            "entry-within": [outcome.within_percent(outcome.entered)],
+            "exit-within": [outcome.within_percent(outcome.left)],
+            "untold": [untold],
+            "false-certain": [outcome.false_percent(CERTAIN)],
+            "false": [outcome.false_percent(TOLD)],
+            "unreliable": [outcome.unreliability()],
+            "cost": [cost_us],
+        },
+    )
+
+
+def _record(result: Result, name: str, measured: dict[str, list[float]]) -> None:
+    for part, values in measured.items():
+        if values:
+            made = record(f"{name}.{part}", "underpass", values)
+            result.records.append(made)
+            say(f"{made.id}: {made.median:.3g} {made.unit}")

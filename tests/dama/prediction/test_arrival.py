@@ -1,0 +1,128 @@
+"""When a vehicle enters and leaves: profiles of ways, and how surely moments are told."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dama.prediction.arrival import Quantiles, arrivals, median_and_range
+from dama.prediction.places import Course
+from dama.prediction.profile import ACCELERATION, BRAKING, Profile, Shape
+from dama.prediction.speed import Pace
+from tests.dama.prediction.test_laws import line
+
+CRUISING = Pace(now_mps=20.0, cruise_mps=20.0, usual_mps=20.0, moved_s=100.0)
+
+
+def profile(*roads: tuple[list[tuple[float, float]], float | None]) -> Profile:
+    """Return the profile of roads with the speeds expected of them, the last of them covered."""
+    courses = [(Course(line(*points)), speed) for points, speed in roads]
+    shapes = [Shape.of(*one) for one in courses]
+    lengths = [course.length_m for course, _ in courses]
+    return Profile(shapes[:-1], shapes[-1:], sum(lengths[:-1]), lengths[-1])
+
+
+def told(pace: Pace, way: Profile, offset_m: float, stood_s: float | None = None) -> Quantiles:
+    points = arrivals(pace, way, offset_m, stood_s)
+    return median_and_range((entry_s, weight, known) for weight, entry_s, _, known in points)
+
+
+def test_time_is_length_by_speed_at_each_factor() -> None:
+    way = profile(([(-1000, 0), (0, 0)], 20.0), ([(0, 0), (500, 0)], 20.0))
+    for factor in (0.4, 0.6, 1.0, 1.25, 3.5):
+        entry_s, inside_s, here_mps = way.times(250.0, factor)
+        assert entry_s == pytest.approx(750.0 / (20.0 * factor), rel=0.01)
+        assert inside_s == pytest.approx(500.0 / (20.0 * factor), rel=0.01)
+        assert here_mps == pytest.approx(20.0 * factor, rel=0.01)
+
+
+def test_a_slower_road_is_braked_for_in_time() -> None:
+    way = profile(([(-1000, 0), (0, 0)], 20.0), ([(0, 0), (500, 0)], 10.0))
+    entry_s, inside_s, _ = way.times(0.0, 1.0)
+    braking_m = (20.0**2 - 10.0**2) / (2.0 * BRAKING)
+    assert entry_s == pytest.approx((1000.0 - braking_m) / 20.0 + 10.0 / BRAKING, rel=0.01)
+    assert inside_s == pytest.approx(50.0, rel=0.01)
+    assert way.times(990.0, 1.0)[2] < 12.0
+
+
+def test_a_tunnels_limit_says_nothing_of_the_road_before_it() -> None:
+    bent = [(-1000.0, 0.0), (-500.0, 0.0), (-460.0, 20.0), (0.0, 20.0)]
+    way = profile((bent, None), ([(0.0, 20.0), (500.0, 20.0)], 15.0))
+    assert not way.is_known
+    entry_s, inside_s, here_mps = way.times(0.0, CRUISING.factor(is_known=way.is_known))
+    assert entry_s == pytest.approx(way.approach_m / 20.0, rel=0.02)
+    assert inside_s == pytest.approx(500.0 / 15.0, rel=0.02)
+    assert here_mps == pytest.approx(20.0, rel=0.02)
+
+
+def test_a_sharp_turn_takes_time() -> None:
+    straight = profile(
+        ([(-300, 0), (0, 0)], 14.0), ([(0, 0), (300, 0)], 14.0), ([(300, 0), (400, 0)], 14.0)
+    )
+    turning = profile(
+        ([(-300, 0), (0, 0)], 14.0), ([(0, 0), (0, 300)], 14.0), ([(0, 300), (0, 400)], 14.0)
+    )
+    assert turning.times(0.0, 1.0)[0] > straight.times(0.0, 1.0)[0] + 2.0
+
+
+def test_a_segment_of_any_length_costs_no_more_than_some_steps() -> None:
+    far = Course(((-170.0, 0.0), (0.0, 60.0), (170.0, 0.0)))
+    assert len(Shape.of(far, 20.0).steps_m) == 32
+
+
+def test_inside_only_the_rest_is_left() -> None:
+    way = Profile.of_lengths(0.0, 600.0)
+    entry_s, inside_s, _ = way.times(450.0, 1.0)
+    assert entry_s == 0.0
+    assert inside_s == pytest.approx(150.0 / 13.9, rel=0.01)
+
+
+def test_a_vehicle_that_has_just_started_needs_longer() -> None:
+    way = Profile.of_lengths(1000.0, 100.0)
+    started = Pace(now_mps=2.0, cruise_mps=20.0, usual_mps=20.0, moved_s=100.0)
+    lost_s = (20.0 - 2.0) ** 2 / (2.0 * ACCELERATION * 20.0)
+    (first, *_), (moving, *_) = (arrivals(pace, way, 0.0, None) for pace in (started, CRUISING))
+    assert first[1] > moving[1]
+    # So near, the speed that it drives freely is not reached.
+    near_s = told(CRUISING, way, 990.0).p50_s
+    assert near_s + 1.0 < told(started, way, 990.0).p50_s < near_s + lost_s
+
+
+def test_what_is_further_away_is_told_less_exactly() -> None:
+    way = Profile.of_lengths(2000.0, 500.0)
+    far, near = told(CRUISING, way, 0.0), told(CRUISING, way, 1800.0)
+    assert near.p10_s < near.p50_s < near.p90_s
+    assert far.p90_s - far.p10_s > 3.0 * (near.p90_s - near.p10_s)
+    inside = arrivals(CRUISING, way, 2100.0, None)
+    assert {entry_s for _, entry_s, _, _ in inside} == {0.0}
+    assert len({exit_s for _, _, exit_s, _ in inside}) > 1
+
+
+def test_weights_are_those_of_one_passage() -> None:
+    way = Profile.of_lengths(500.0, 100.0)
+    for pace, stood_s in ((CRUISING, None), (CRUISING, 20.0), (Pace(2.0, 20.0), None)):
+        total = math.fsum(point[0] for point in arrivals(pace, way, 0.0, stood_s, 0.7))
+        assert total == pytest.approx(0.7)
+
+
+def test_in_a_queue_it_may_take_long() -> None:
+    way = Profile.of_lengths(500.0, 100.0)
+    creeping = Pace(now_mps=1.5, cruise_mps=15.0, usual_mps=15.0, moved_s=200.0)
+    assert told(creeping, way, 350.0).p90_s > 3.0 * told(CRUISING, way, 350.0).p90_s
+
+
+def test_quantiles_of_weighted_moments() -> None:
+    assert median_and_range([(7.0, 1.0, True)]) == (7.0, 7.0, 7.0)
+    tenths = median_and_range((float(n), 1.0, True) for n in range(1, 11))
+    assert tenths == pytest.approx((1.5, 5.5, 9.5))
+    # What weighs nothing moves nothing.
+    even = [(-50.0, 1e-9, True), (2.0, 1.0, True), (4.0, 1.0, True)]
+    assert median_and_range(even).p50_s == pytest.approx(3.0)
+
+
+def test_what_nobody_foresees_widens_what_is_told_and_moves_no_median() -> None:
+    foreseen = [(float(n), 1.0, True) for n in range(1, 11)]
+    held_up = median_and_range([*foreseen, (60.0, 3.0, False)])
+    assert held_up.p50_s == pytest.approx(5.5)
+    assert held_up.p90_s > 9.5

@@ -1,0 +1,137 @@
+"""A route that is known decides what is passed, until the vehicle is seen to leave it."""
+
+from __future__ import annotations
+
+import math
+from unittest import mock
+
+import pytest
+
+from dama.prediction import Blockage, Fix, Obstruction, ObstructionMap, Onward, Predictor, Road
+from dama.prediction.places import Line, Position
+from dama.prediction.roadmap import Near
+from dama.prediction.route import Route
+from tests.dama.prediction.test_laws import MAP, after, eastwards, fix, line, now
+from tests.dama.prediction.test_predictor import forked
+
+INTO = line((-2000, 0), (900, 0))
+
+
+def confidence(known: ObstructionMap, route: Line, fixes: list[Fix]) -> float:
+    predictor = Predictor(known, route=route)
+    told: tuple[Blockage, ...] = ()
+    for one in fixes:
+        predictor.feed(one)
+        # As often as the road ahead is asked for, the route's matching goes on.
+        told = now(predictor)
+    return max((blockage.confidence for blockage in told), default=0.0)
+
+
+def test_a_turn_that_hardly_anybody_takes_is_predicted_if_the_route_takes_it() -> None:
+    assert confidence(forked(0.01), INTO, eastwards(-900.0, 20.0)) > 0.9
+
+
+def test_a_route_the_other_way_passes_nothing_ahead() -> None:
+    oneway = forked(0.5)
+    assert Route(INTO[::-1], oneway).passages == ()
+    assert [passage.obstruction_id for passage in Route(INTO, oneway).passages] == ["t"]
+
+
+def test_a_route_over_a_tunnel_is_no_passage_of_it() -> None:
+    known = ObstructionMap(
+        [
+            Obstruction(
+                "t",
+                roads=(
+                    Road("in", line((-2000, 0), (0, 0)), onward=(Onward("t", 1.0),)),
+                    Road("t", line((0, 0), (600, 0)), covered_by="t"),
+                    Road("over", line((-2000, 60), (-100, 60), (20, 3), (580, 3), (900, 60))),
+                ),
+            )
+        ]
+    )
+    over = line((-2000, 60), (-100, 60), (20, 3), (580, 3), (900, 60))
+    assert Route(over, known).passages == ()
+    (passage,) = Route(INTO, known).passages
+    assert passage.entry_m == pytest.approx(2000.0, abs=10.0)
+    assert passage.exit_m == pytest.approx(2600.0, abs=10.0)
+
+
+def test_who_is_seen_to_leave_the_route_is_predicted_by_the_map() -> None:
+    turning = [fix(31 + s, -300 + 7 * s, 7 * s, 10.0, 45.0) for s in range(14)]
+    assert confidence(forked(0.7), INTO, [*eastwards(-305.0, 20.0), *turning]) < 0.2
+
+
+def test_a_route_that_passes_a_place_twice_goes_on_from_where_the_vehicle_is() -> None:
+    # Out along the road that leads past the tunnel's approach, round, and back into it.
+    loop = line((-1500, 0), (-400, 0), (-400, 400), (-1500, 400), (-1500, 0), (900, 0))
+    route = Route(loop, MAP)
+    first = route.progress(after(eastwards(-600.0, 20.0), MAP).track)
+    assert first is not None
+    assert first.offset_m == pytest.approx(900.0, abs=20.0)
+
+
+def test_a_route_elsewhere_changes_nothing() -> None:
+    elsewhere = ((-170.0, -80.0), (179.0, -80.0))
+    for fixes in (eastwards(-600.0, 20.0), eastwards(-100.0, 20.0)):
+        assert confidence(forked(0.7), elsewhere, fixes) == confidence_without(fixes)
+
+
+def confidence_without(fixes: list[Fix]) -> float:
+    return max(b.confidence for b in now(after(fixes, forked(0.7))))
+
+
+def test_going_round_does_not_add_to_the_probability() -> None:
+    # A ring with one way in, an exit into the tunnel, and one that leads elsewhere.
+    ring = [(0.0, -20.0), (20.0, 0.0), (0.0, 20.0), (-20.0, 0.0)]
+    quarter = [line(here, there) for here, there in zip(ring, [*ring[1:], ring[0]], strict=True)]
+    known = ObstructionMap(
+        [
+            Obstruction(
+                "t",
+                roads=(
+                    Road("in", line((0, -900), ring[0]), onward=(Onward("r0", 1.0),)),
+                    Road("r0", quarter[0], onward=(Onward("r1", 0.5), Onward("out", 0.5))),
+                    Road("out", line(ring[1], (200, 0)), onward=(Onward("t", 1.0),)),
+                    Road("t", line((200, 0), (500, 0)), covered_by="t"),
+                    Road("r1", quarter[1], onward=(Onward("r2", 1.0),)),
+                    Road("r2", quarter[2], onward=(Onward("r3", 1.0),)),
+                    Road("r3", quarter[3], onward=(Onward("r0", 1.0),)),
+                ),
+            )
+        ]
+    )
+    for road in ("in", "r0", "r1"):
+        total = math.fsum(passage.probability for passage in known.ahead(road))
+        assert total <= 1.0
+    assert math.fsum(p.probability for p in known.ahead("in")) == pytest.approx(0.5)
+
+
+def test_a_route_that_leaps_round_the_world_costs_little_and_passes_what_it_says() -> None:
+    beyond = [(120.0, -80.0), (-60.0, 80.0)] * 2_000
+    route = Route((*INTO, *beyond), forked(0.5))
+    # The last of its straight parts leads from the tunnel to the other side of the world.
+    assert [passage.obstruction_id for passage in route.passages] == ["t"]
+
+
+def test_a_long_route_is_matched_little_by_little() -> None:
+    known = forked(0.5)
+    asked = 0
+    steps = 0
+
+    def near(place: Position, radius_m: float) -> list[Near]:
+        nonlocal steps
+        steps += 1
+        return ObstructionMap.near(known, place, radius_m)
+
+    with mock.patch.object(known, "near", near):
+        route = Route(INTO, known)
+        while not (found := list(route.ahead(0.0))):
+            asked += 1
+            assert steps <= 64 * asked
+    assert 1 < asked < 10
+    assert found == list(Route(INTO, known).passages)
+
+
+def test_a_route_of_one_place_passes_nothing() -> None:
+    assert Route((INTO[0], INTO[0]), forked(0.5)).passages == ()

@@ -1,0 +1,175 @@
+"""The roads of an OpenStreetMap extract, to be driven on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+import osmium
+from underpass_control.obstructions.extract import turn_restrictions
+
+from dama.prediction import Obstruction, ObstructionMap
+from dama.prediction import network as osm
+from dama.prediction.cover import obstructions_of
+from dama.prediction.network import Edge, Network
+from dama.prediction.places import Course, Plane, heading_deg, turn_deg
+from tests.drives.island import Metres, Way
+from tests.drives.roads import Piece
+
+# What drivers do where nothing is posted, in km/h.
+_USUAL_KMH = {
+    "motorway": 110.0,
+    "trunk": 80.0,
+    "primary": 60.0,
+    "secondary": 50.0,
+    "tertiary": 45.0,
+    "unclassified": 40.0,
+    "residential": 30.0,
+}
+_OTHER_KMH = 20.0
+# So many stay on their road at a junction; the others go anywhere.
+_STAY = 7 / 8
+_LINK = 0.7
+# How many ways of which roads are put into tunnels where an extract has none, and how long.
+_TUNNELS = 12
+_TUNNELLED = ("trunk", "primary", "secondary", "tertiary", "unclassified", "residential")
+_LEAST_M = 60.0
+_MOST_M = 800.0
+
+
+class MapWay(Way):
+    """A way of an extract."""
+
+    @property
+    def covered(self) -> bool:
+        """Whether the sky is hidden."""
+        return osm.is_covered(self.tags)
+
+    @property
+    def limit_mps(self) -> float:
+        """The posted limit, or what is driven where none is posted."""
+        posted = osm.limit_mps(self.tags)
+        if posted is not None:
+            return posted
+        kind = self.tags["highway"]
+        usual = _USUAL_KMH.get(kind.removesuffix("_link"), _OTHER_KMH) / 3.6
+        return usual * (_LINK if kind.endswith("_link") else 1.0)
+
+
+@dataclass(frozen=True)
+class Extract:
+    """An extract's network, the obstructions that are imported from it, and its lights."""
+
+    network: Network
+    obstructions: tuple[Obstruction, ...]
+    known: ObstructionMap
+    plane: Plane
+    signals: frozenset[Metres]
+    _shares: dict[str, list[tuple[Edge, float]]] = field(default_factory=dict, compare=False)
+
+    def piece(self, edge: Edge) -> Piece:
+        """Return an edge as a piece of a drive."""
+        points = tuple(self.plane.xy(position) for position in edge.line)
+        return Piece(MapWay(edge.way.id, points, edge.way.tags), points)
+
+    def cover(self, edge: Edge) -> str | None:
+        """Return the obstruction that covers an edge."""
+        return self.known.cover(edge.id) if edge.id in self.known else None
+
+    def steps(self, edge: Edge) -> list[Edge]:
+        """Return what a driver can go on to, who turns round nowhere."""
+        return [step for step, _ in self.network.onward(edge) if not step.is_reverse_of(edge)]
+
+    def driven_on(self, dice: random.Random, edge: Edge) -> Edge | None:
+        """Return where some driver goes on: seven of eight stay on their road."""
+        choices = self.steps(edge)
+        if not choices:
+            return None
+        return _stay(edge, choices) if dice.random() < _STAY else dice.choice(choices)
+
+    def shares(self, edge: Edge) -> list[tuple[Edge, float]]:
+        """Return what the drivers go on to, and which part of them does."""
+        known = self._shares.get(edge.id)
+        if known is None:
+            choices = self.steps(edge)
+            stay = _stay(edge, choices) if choices else None
+            known = self._shares[edge.id] = [
+                (step, _STAY * (step is stay) + (1.0 - _STAY) / len(choices)) for step in choices
+            ]
+        return known
+
+
+def _stay(edge: Edge, choices: list[Edge]) -> Edge:
+    """Return where the road goes on: the one of the same name that is the most straight."""
+    name = edge.way.tags.get("name") or edge.way.tags.get("ref")
+    same = [s for s in choices if name and name == s.way.tags.get("name", s.way.tags.get("ref"))]
+    return min(same or choices, key=lambda step: turn_deg(_last_deg(edge), _first_deg(step)))
+
+
+def _first_deg(edge: Edge) -> float:
+    return heading_deg(edge.line[0], edge.line[1])
+
+
+def _last_deg(edge: Edge) -> float:
+    return heading_deg(edge.line[-2], edge.line[-1])
+
+
+@lru_cache(maxsize=4)
+def read_extract(path: Path) -> Extract:
+    """Read an extract, and make its obstructions as the control service would.
+
+    Where none of its roads is in a tunnel, some are put into one.
+    """
+    ways = list(_ways(path))
+    turns = list(turn_restrictions(path))
+    obstructions = tuple(obstructions_of(Network(ways, turns)))
+    if not obstructions:
+        ways = _tunnelled(ways)
+        obstructions = tuple(obstructions_of(Network(ways, turns)))
+    plane = Plane(ways[len(ways) // 2].line[0])
+    return Extract(
+        Network(ways, turns),
+        obstructions,
+        ObstructionMap(obstructions),
+        plane,
+        frozenset(plane.xy(place) for place in _signals(path)),
+    )
+
+
+def _tunnelled(ways: list[osm.Way]) -> list[osm.Way]:
+    """Put some of the main roads' ways into tunnels, always the same ones."""
+    fit = [
+        way
+        for way in ways
+        if way.tags["highway"] in _TUNNELLED
+        and not way.tags.get("junction")
+        and _LEAST_M <= Course(way.line).length_m <= _MOST_M
+    ]
+    chosen = {way.id for way in random.Random(1).sample(fit, min(_TUNNELS, len(fit)))}
+    dug = {"tunnel": "yes", "layer": "-1"}
+    return [replace(w, tags={**w.tags, **dug}) if w.id in chosen else w for w in ways]
+
+
+def _ways(path: Path) -> Iterator[osm.Way]:
+    ways = osmium.FileProcessor(str(path)).with_locations()
+    for way in ways.with_filter(osmium.filter.KeyFilter("highway")):
+        if isinstance(way, osmium.osm.Way):
+            tags = {tag.k: tag.v for tag in way.tags}
+            placed = [(node.ref, node) for node in way.nodes if node.location.valid()]
+            if osm.is_road(tags):
+                yield osm.Way(
+                    way.id,
+                    tuple(ref for ref, _ in placed),
+                    tuple((node.lon, node.lat) for _, node in placed),
+                    tags,
+                )
+
+
+def _signals(path: Path) -> Iterator[tuple[float, float]]:
+    nodes = osmium.FileProcessor(str(path), osmium.osm.NODE)
+    for node in nodes.with_filter(osmium.filter.TagFilter(("highway", "traffic_signals"))):
+        if isinstance(node, osmium.osm.Node):
+            yield node.lon, node.lat

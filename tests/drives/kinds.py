@@ -1,0 +1,298 @@
+"""Kinds of drives over an extract: each is a question that a predictor can get wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import shapely
+
+from dama.prediction import ObstructionMap
+from dama.prediction.network import Edge
+from dama.prediction.places import Line, heading_deg, turn_deg
+from tests.drives.drive import Drive, Hindrance, Receiver, follow
+from tests.drives.extract import Extract
+
+# A drive begins so far before the place that it is about, and goes on so far behind it.
+_LEAD_M = (900.0, 2_500.0)
+_TAIL_M = 700.0
+# Roads above and beside a cover are so near to it.
+_BESIDE_M = 50.0
+# The way that the map lacks lies so near before the portal.
+_UNKNOWN_M = 1_200.0
+_TRIES = 40
+
+_GOOD = Receiver()
+_POOR = Receiver(wander_m=(4.0, 9.0), returns_s=(3.0, 12.0))
+
+
+@dataclass(frozen=True)
+class KnownDrive:
+    """A drive with its kind, its map, and the edges that it takes."""
+
+    kind: str
+    seed: int
+    drive: Drive
+    route: Line
+    edges: tuple[Edge, ...]
+    known: ObstructionMap
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What will be driven."""
+
+    edges: list[Edge]
+    hindrance: Hindrance | None = None
+    lacks_way: int | None = None
+
+
+def drives_over(
+    extract: Extract, count: int, first_seed: int = 0, kinds: Iterable[str] | None = None
+) -> Iterator[KnownDrive]:
+    """Make so many drives, the kinds in turn; a kind that the extract has no place for is left out.
+
+    Every third drive has a poor receiver.
+    """
+    names = list(KINDS if kinds is None else kinds)
+    for seed in range(first_seed, first_seed + count):
+        dice = random.Random(seed)
+        kind = names[seed % len(names)]
+        makes = KINDS.get(kind) or FREE[kind]
+        plan = next((p for _ in range(_TRIES) if (p := makes(extract, dice))), None)
+        if plan is not None:
+            yield _driven(extract, dice, kind, seed, plan)
+
+
+def _driven(extract: Extract, dice: random.Random, kind: str, seed: int, plan: _Plan) -> KnownDrive:
+    made = follow(
+        dice,
+        [extract.piece(edge) for edge in plan.edges],
+        signals=extract.signals,
+        plane=extract.plane,
+        receiver=_POOR if dice.random() < 1 / 3 else _GOOD,
+        hindrance=plan.hindrance,
+    )
+    route = tuple(extract.plane.position(*point) for point in made.route[::4])
+    known = extract.known if plan.lacks_way is None else _without(extract, plan.lacks_way)
+    return KnownDrive(kind, seed, made, route, tuple(plan.edges), known)
+
+
+def _without(extract: Extract, way_id: int) -> ObstructionMap:
+    """Return the map as if a way had never been drawn."""
+    lacking = f"osm:way/{way_id}/"
+    return ObstructionMap(
+        replace(o, roads=tuple(road for road in o.roads if not road.id.startswith(lacking)))
+        for o in extract.obstructions
+    )
+
+
+def _through(extract: Extract, dice: random.Random) -> _Plan | None:
+    portal = dice.choice(_portals(extract))
+    beyond = _onward(extract, dice, portal)
+    return _over(_before(extract, dice, portal), beyond)
+
+
+def _turn_off(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Leave the way to a portal at one of the last junctions before it."""
+    lead = _before(extract, dice, dice.choice(_portals(extract)))
+    places = [n for n in range(len(lead) - 1) if len(extract.steps(lead[n])) > 1]
+    if not places:
+        return None
+    last = places[-1] if dice.random() < 0.5 else dice.choice(places[-4:])
+    others = [s for s in extract.steps(lead[last]) if s.id != lead[last + 1].id]
+    others = [s for s in others if extract.cover(s) is None]
+    if not others:
+        return None
+    away = _onward(extract, dice, dice.choice(others), covered=False)
+    return _over(lead[: last + 1], away)
+
+
+def _above(extract: Extract, dice: random.Random) -> _Plan | None:
+    return _near(extract, dice, lambda turned: 30.0 < turned < 150.0)
+
+
+def _beside(extract: Extract, dice: random.Random) -> _Plan | None:
+    return _near(extract, dice, lambda turned: turned <= 30.0)
+
+
+def _near(extract: Extract, dice: random.Random, fits: Callable[[float], bool]) -> _Plan | None:
+    """Drive a road that comes near to a cover and does not lead into it."""
+    found = [edge for edge, turned in _neighbours(extract) if fits(turned)]
+    if not found:
+        return None
+    here = dice.choice(found)
+    beyond = _onward(extract, dice, here, covered=False)
+    return _over(_before(extract, dice, here), beyond)
+
+
+def _light(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Stop at a light before the portal."""
+    plan = _through(extract, dice)
+    stop = Hindrance(dice.uniform(8.0, 120.0), wait_s=dice.uniform(5.0, 60.0))
+    return plan and replace(plan, hindrance=stop)
+
+
+def _queue(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Creep up to the portal in a jam."""
+    plan = _through(extract, dice)
+    jam = Hindrance(dice.uniform(20.0, 150.0), creep_mps=dice.uniform(0.6, 3.0))
+    return plan and replace(plan, hindrance=jam)
+
+
+def _junction_inside(extract: Extract, dice: random.Random) -> _Plan | None:
+    plan = _through(extract, dice)
+    inside = [edge for edge in plan.edges if extract.cover(edge)] if plan else []
+    branches = (
+        sum(extract.cover(step) is not None for step in extract.steps(edge)) for edge in inside
+    )
+    return plan if any(count > 1 for count in branches) else None
+
+
+def _two_in_a_row(extract: Extract, dice: random.Random) -> _Plan | None:
+    portal = dice.choice(_portals(extract))
+    beyond = _onward(extract, dice, portal, tail_m=2_500.0)
+    if beyond is None:
+        return None
+    edges = [*_before(extract, dice, portal), *beyond]
+    covers = {extract.cover(edge) for edge in edges} - {None}
+    return _Plan(edges) if len(covers) > 1 else None
+
+
+def _unknown_road(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Come to the portal over a way that the map lacks."""
+    portal = dice.choice(_portals(extract))
+    lead = _before(extract, dice, portal)
+    ways, away_m = [], 0.0
+    for edge in reversed(lead):
+        # The last way leads into the portal: without it there is nothing to predict by.
+        if away_m > 0.0 and away_m < _UNKNOWN_M and extract.cover(edge) is None:
+            ways.append(edge.way.id)
+        away_m += edge.length_m
+    ways = [way for way in ways if way != lead[-1].way.id]
+    beyond = _onward(extract, dice, portal)
+    if not ways or beyond is None:
+        return None
+    return _Plan([*lead, *beyond], lacks_way=dice.choice(ways))
+
+
+def _wander(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Drive wherever the road leads some driver."""
+    edges = [edge for edge in extract.network.edges.values() if extract.cover(edge) is None]
+    first = dice.choices(edges, [min(edge.length_m, 1_000.0) for edge in edges])[0]
+    ways = _onward(extract, dice, first, tail_m=6_000.0)
+    return _over([], ways)
+
+
+def _approach(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Begin where some traffic gets to a portal, and drive wherever the road leads some driver."""
+    lead = _before(extract, dice, dice.choice(_portals(extract)))
+    if not lead:
+        return None
+    return _over([], _onward(extract, dice, lead[0], tail_m=_LEAD_M[1] + _TAIL_M))
+
+
+KINDS: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
+    "through": _through,
+    "turn-off": _turn_off,
+    "wander": _wander,
+    "above": _above,
+    "light": _light,
+    "through again": _through,
+    "beside": _beside,
+    "queue": _queue,
+    "wander again": _wander,
+    "junction inside": _junction_inside,
+    "two in a row": _two_in_a_row,
+    "unknown road": _unknown_road,
+}
+
+# Drives whose drivers choose at each junction whatever lies ahead. The other kinds are made so that
+# a portal is passed, or is not: how often what is told comes can be asked of these only.
+FREE: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
+    "approach": _approach,
+    "approach again": _approach,
+    "approach anew": _approach,
+    "wander": _wander,
+}
+
+
+def _over(lead: list[Edge], beyond: list[Edge] | None) -> _Plan | None:
+    return None if beyond is None else _Plan([*lead, *beyond])
+
+
+def _portals(extract: Extract) -> list[Edge]:
+    """Return the covered edges that are entered from the open."""
+    return [
+        edge
+        for edge in extract.network.edges.values()
+        if extract.cover(edge)
+        and any(
+            extract.cover(step) is None and not step.is_reverse_of(edge)
+            for step in extract.network.arriving.get(edge.begins, ())
+        )
+    ]
+
+
+def _before(extract: Extract, dice: random.Random, edge: Edge) -> list[Edge]:
+    """Return a way from the open to an edge: the more traffic takes it, the more probably."""
+    lead: list[Edge] = []
+    left_m = dice.uniform(*_LEAD_M)
+    here = edge
+    while left_m > 0.0:
+        shares = {
+            step.id: {o.id: p for o, p in extract.network.onward(step)}.get(here.id, 0.0)
+            for step in extract.network.arriving.get(here.begins, ())
+            if not step.is_reverse_of(here) and extract.cover(step) is None
+        }
+        if not any(shares.values()):
+            break
+        here = extract.network.edges[dice.choices(list(shares), list(shares.values()))[0]]
+        lead.insert(0, here)
+        left_m -= here.length_m
+    return lead
+
+
+def _onward(
+    extract: Extract,
+    dice: random.Random,
+    edge: Edge,
+    *,
+    covered: bool = True,
+    tail_m: float = _TAIL_M,
+) -> list[Edge] | None:
+    """Return a way from an edge on that ends in the open; `covered`: also through covers.
+
+    A drive that ends before a portal, or inside, would not show whether what was told came: None.
+    """
+    edges, left_m = [edge], tail_m
+    while left_m > 0.0 or extract.cover(edges[-1]):
+        step = extract.driven_on(dice, edges[-1])
+        if step is None:
+            break
+        if not covered and extract.cover(step):
+            return None
+        edges.append(step)
+        if not extract.cover(step):
+            left_m -= step.length_m
+    return None if extract.cover(edges[-1]) else edges
+
+
+def _neighbours(extract: Extract) -> Iterator[tuple[Edge, float]]:
+    """Yield the open edges near covers, with the angle between the two."""
+    edges = list(extract.network.edges.values())
+    lines = [shapely.LineString([extract.plane.xy(p) for p in edge.line]) for edge in edges]
+    tree = shapely.STRtree(lines)
+    for number, inside in enumerate(edges):
+        if extract.cover(inside) is None:
+            continue
+        for other in tree.query(lines[number], predicate="dwithin", distance=_BESIDE_M):
+            edge = edges[other]
+            touches = {edge.begins, edge.ends} & {inside.begins, inside.ends}
+            if extract.cover(edge) is None and not touches and edge.length_m > _BESIDE_M:
+                turned = turn_deg(
+                    heading_deg(inside.line[0], inside.line[-1]),
+                    heading_deg(edge.line[0], edge.line[-1]),
+                )
+                yield edge, turned

@@ -1,0 +1,69 @@
+"""What prediction reaches on the roads of real maps, where they lie beside the project."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+
+import pytest
+
+from tests.drives import field
+from tests.drives.extract import Extract, read_extract
+from tests.drives.kinds import KINDS, KnownDrive, drives_over
+from tests.drives.road_ahead import CERTAIN, TOLD, judge_all
+
+_ABSENT = field.missing(*field.EXTRACTS.values())
+pytestmark = pytest.mark.skipif(bool(_ABSENT), reason=_ABSENT or "")
+
+
+@pytest.fixture(scope="module")
+def town() -> Extract:
+    return read_extract(field.FIELD / field.EXTRACTS["moscow"])
+
+
+@pytest.fixture(scope="module")
+def driven(town: Extract) -> list[KnownDrive]:
+    return list(drives_over(town, 2 * len(KINDS), 1_000))
+
+
+def test_drives_are_of_every_kind_that_the_roads_allow(driven: list[KnownDrive]) -> None:
+    assert len({made.kind for made in driven}) >= len(KINDS) - 2
+    assert any(made.drive.covered for made in driven)
+    assert all(made.drive.fixes for made in driven)
+
+
+def test_a_drive_is_made_again_from_its_seed(town: Extract, driven: list[KnownDrive]) -> None:
+    (again,) = drives_over(town, 1, driven[0].seed)
+    assert again.drive == driven[0].drive
+
+
+def test_the_shares_of_the_drivers_are_what_they_choose(town: Extract) -> None:
+    dice = random.Random(3)
+    crossing = max(town.network.edges.values(), key=lambda edge: len(town.steps(edge)))
+    chosen = Counter(
+        step.id for _ in range(4_000) if (step := town.driven_on(dice, crossing)) is not None
+    )
+    shares = {step.id: share for step, share in town.shares(crossing)}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert len(shares) > 2
+    for step_id, share in shares.items():
+        assert chosen[step_id] / 4_000 == pytest.approx(share, abs=0.02)
+
+
+def test_with_the_route_known_what_is_told_comes(town: Extract, driven: list[KnownDrive]) -> None:
+    outcome = judge_all(town, driven, with_route=True)[""]
+    assert outcome.entries >= 8
+    assert outcome.knowable_untold == 0
+    assert outcome.false_percent(CERTAIN) <= 5.0
+    assert outcome.false_percent(TOLD) <= 10.0
+
+
+def test_no_road_leads_into_an_obstruction_more_than_surely() -> None:
+    known = read_extract(field.FIELD / field.ANDORRA).known
+    sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+    roads = {road.id for one in known.obstructions.values() for road in one.roads}
+    for road_id in roads:
+        for passage in known.ahead(road_id):
+            sums[road_id, passage.obstruction_id] += passage.probability
+    assert len(sums) > 500
+    assert max(sums.values()) <= 1.0 + 1e-9
