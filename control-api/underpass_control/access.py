@@ -6,26 +6,17 @@ import hashlib
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import StrEnum
 
 from sqlalchemy import ColumnElement, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from underpass_control.roles import Role
 from underpass_control.storage.models import Token
 
 _PREFIX = "upc_"
 _RANDOM_BYTES = 32
 # In characters; some room for tokens of later versions.
 LONGEST_TOKEN = 128
-
-
-class Role(StrEnum):
-    """What a token is for."""
-
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    GATEWAY = "gateway"
-    TERMINAL = "terminal"
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 from ipaddress import ip_network
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from aiohttp import web
 from rich.console import Console
 from rich.table import Table
-from sqlalchemy import select
 
-from underpass_control import access, logs
+from underpass_control import logs
 from underpass_control.commands.announce import announce
 from underpass_control.commands.console import JsonOption, print_json, tell
 from underpass_control.commands.console import fail as _fail
@@ -33,10 +31,14 @@ from underpass_control.commands.registry import beams, terminals
 from underpass_control.commands.replay import replay
 from underpass_control.http.limits import Network
 from underpass_control.instants import moment_of, rfc3339
-from underpass_control.service import Service
+from underpass_control.roles import Role
 from underpass_control.settings import Settings
-from underpass_control.storage import models, schema
-from underpass_control.storage.database import Database, DatabaseLostError
+
+# The service, its database and what they need take seconds to import: a verb does so when it runs.
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from underpass_control.storage.database import Database
 
 app = typer.Typer(
     name="underpass-control",
@@ -149,6 +151,12 @@ def serve(
 
     Example: underpass-control serve --database sqlite:////var/lib/underpass/control.db
     """
+    from aiohttp import web
+
+    from underpass_control.service import Service
+    from underpass_control.storage import schema
+    from underpass_control.storage.database import DatabaseLostError
+
     settings = Settings(
         keep_positions_s=keep_positions_days * 86_400 or None,
         keep_usage_s=keep_usage_days * 86_400 or None,
@@ -195,6 +203,8 @@ def migrate(
     Example: underpass-control migrate --database postgresql://control@db/control
     """
 
+    from underpass_control.storage import schema
+
     async def run(opened: Database) -> str | None:
         if down_to is None:
             await schema.migrate(opened)
@@ -209,7 +219,7 @@ def migrate(
 @tokens.command("create")
 def create_token(
     name: Annotated[str, typer.Argument(help="Whose it is, for people.")],
-    role: Annotated[access.Role, typer.Option(help="What it may do.")],
+    role: Annotated[Role, typer.Option(help="What it may do.")],
     node: Annotated[
         int | None, typer.Option(min=1, help="The node that a gateway or terminal is.")
     ] = None,
@@ -223,7 +233,9 @@ def create_token(
 
     Example: underpass-control token create "hub 1" --role gateway --node 1
     """
-    if role is access.Role.TERMINAL and node is None:
+    from underpass_control.access import create_token as create
+
+    if role is Role.TERMINAL and node is None:
         _fail("a terminal's token needs --node")
 
     async def run(opened: Database) -> str:
@@ -232,7 +244,7 @@ def create_token(
         if valid_days is not None:
             expires = now_ms + int(timedelta(days=valid_days).total_seconds() * 1000)
         async with opened.transaction() as connection:
-            return await access.create_token(
+            return await create(
                 connection, name=name, role=role, node=node, now_ms=now_ms, expires_ms=expires
             )
 
@@ -246,6 +258,10 @@ def list_tokens(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOption
 
     Example: underpass-control token list
     """
+
+    from sqlalchemy import select
+
+    from underpass_control.storage import models
 
     async def run(opened: Database) -> list[dict[str, object]]:
         async with opened.reading() as connection:
@@ -274,9 +290,11 @@ def revoke_token(
     Example: underpass-control token revoke 3
     """
 
+    from underpass_control.access import revoke_token as revoke
+
     async def run(opened: Database) -> bool:
         async with opened.transaction() as connection:
-            return await access.revoke_token(connection, token_id, time.time_ns() // 1_000_000)
+            return await revoke(connection, token_id, time.time_ns() // 1_000_000)
 
     if not with_database(database, run):
         _fail(f"there is no token {token_id} in force")

@@ -9,8 +9,6 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-import aiohttp
-
 _WITHIN_S = 30.0
 _PAGE = 1_000
 # What says that the same request may do better later.
@@ -46,6 +44,9 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def __aenter__(self) -> Self:
+        # It takes half a second to import, and most starts of a verb ask nobody.
+        import aiohttp
+
         connector = aiohttp.UnixConnector(self._socket) if self._socket else None
         timeout = aiohttp.ClientTimeout(total=_WITHIN_S)
         self._session = aiohttp.ClientSession(
@@ -112,6 +113,8 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> tuple[Any, str | None]:
         """Make a request; return the answer's JSON and its ETag."""
+        import aiohttp
+
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         try:
             async with self._session.request(

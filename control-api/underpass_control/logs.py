@@ -6,8 +6,6 @@ import logging
 import sys
 from enum import StrEnum
 
-import structlog
-
 
 class Format(StrEnum):
     """How lines look."""
@@ -21,6 +19,9 @@ def configure(form: Format, level: int = logging.INFO) -> None:
 
     Tracebacks are without the values of variables: tokens would be among them.
     """
+    # Those who only ask for help need no logs.
+    import structlog
+
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

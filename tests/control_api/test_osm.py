@@ -7,35 +7,24 @@ from pathlib import Path
 
 import pytest
 from pyproj import Geod
+from underpass_control.obstructions.extract import ExtractError
 from underpass_control.obstructions.geojson import import_geojson
-from underpass_control.obstructions.osm import ExtractError, import_osm
+from underpass_control.obstructions.osm import import_osm
 
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction.cover import REACH_M
 from dama.prediction.geojson import GeoJsonError, from_geojson, to_geojson
 from dama.prediction.places import Course
+from tests.control_api.drawn import Drawn, Restricted, draw
 from tests.drives import field
 from tests.drives.island import ISLAND_OSM, PLANE, as_osm, island
 
 NO_ANDORRA = field.missing(field.ANDORRA)
 
 
-def extract(path: Path, *ways: tuple[str, dict[str, str]]) -> list[Obstruction]:
-    """Import ways drawn as `x,y x,y …` in metres, nodes joined where they are at one place."""
-    nodes: dict[str, int] = {}
-    lines = []
-    for number, (points, tags) in enumerate(ways, 1):
-        refs = "".join(
-            f'<nd ref="{nodes.setdefault(point, len(nodes) + 1)}"/>' for point in points.split()
-        )
-        text = "".join(f'<tag k="{key}" v="{value}"/>' for key, value in tags.items())
-        lines.append(f'<way id="{number}" version="1">{refs}{text}</way>')
-    placed = []
-    for point, number in nodes.items():
-        lon, lat = PLANE.position(*map(float, point.split(",")))
-        placed.append(f'<node id="{number}" version="1" lon="{lon:.7f}" lat="{lat:.7f}"/>')
-    path.write_text('<osm version="0.6">' + "".join([*placed, *lines]) + "</osm>")
-    return import_osm(path)
+def extract(path: Path, *ways: Drawn) -> list[Obstruction]:
+    """Import ways drawn in metres."""
+    return import_osm(draw(path, PLANE, *ways))
 
 
 def road(**tags: str) -> dict[str, str]:
@@ -123,6 +112,112 @@ def test_what_hides_the_sky_from_vehicles_is_an_obstruction(
 ) -> None:
     made = extract(tmp_path / "x.osm", ("-500,0 0,0", road()), ("0,0 200,0", tags))
     assert [obstruction.kind for obstruction in made] == ([kind] if kind else [])
+
+
+def _after_junction(path: Path, *turns: Restricted) -> dict[int, float]:
+    """Return which ways follow the approach of a crossing, with the parts of the traffic."""
+    ways: list[Drawn] = [
+        ("-500,0 0,0", road()),
+        ("0,0 500,0", road()),
+        ("500,0 800,0", road(tunnel="yes")),
+        ("0,0 0,40", road()),
+        ("0,0 0,-40", road()),
+    ]
+    (made,) = import_osm(draw(path, PLANE, *ways, turns=turns))
+    (approach,) = (one for one in made.roads if one.id == "osm:way/1/0-1")
+    return {int(step.road_id.split("/")[1]): step.probability for step in approach.onward}
+
+
+def _turn(rule: str, to: tuple[int, ...], **tags: str) -> Restricted:
+    return {"type": "restriction", "restriction": rule, **tags}, (1,), "0,0", to
+
+
+def test_a_forbidden_turn_is_taken_by_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "x.osm"
+    assert set(_after_junction(path)) == {2, 4, 5}
+    left = _after_junction(path, _turn("no_left_turn", (4,)))
+    assert set(left) == {2, 5}
+    assert sum(left.values()) == pytest.approx(1.0, abs=1e-3)
+    assert set(_after_junction(path, _turn("no_exit", (4, 5)))) == {2}
+
+
+def test_an_obligatory_turn_is_taken_by_all(tmp_path: Path) -> None:
+    onward = _after_junction(tmp_path / "x.osm", _turn("only_straight_on", (2,)))
+    assert onward == {2: pytest.approx(1.0)}
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"except": "psv; motorcar"},
+        {"restriction": "none"},
+        {"type": "route"},
+    ],
+)
+def test_what_forbids_a_car_nothing_changes_nothing(tmp_path: Path, tags: dict[str, str]) -> None:
+    path = tmp_path / "x.osm"
+    assert _after_junction(path, _turn("no_left_turn", (4,), **tags)) == _after_junction(path)
+
+
+def test_restrictions_that_leave_no_way_are_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "x.osm"
+    nowhere = _after_junction(path, _turn("no_exit", (2, 4, 5)))
+    assert nowhere == _after_junction(path)
+
+
+def _into_tunnel(path: Path, *turns: Restricted) -> dict[int, float]:
+    """Return for two roads that meet before a bridge how probably each leads into a tunnel.
+
+    Way 2 is the bridge, in two pieces by a road that crosses it, way 3 the tunnel behind it.
+    """
+    ways: list[Drawn] = [
+        ("-500,0 0,0", road(oneway="yes")),
+        ("0,0 40,0 80,0", road(bridge="yes")),
+        ("80,0 300,0", road(tunnel="yes")),
+        ("0,500 0,0", road(oneway="yes")),
+        ("80,0 80,-200", road(oneway="yes")),
+        ("40,-30 40,0", road(oneway="-1")),
+    ]
+    (made,) = import_osm(draw(path, PLANE, *ways, turns=turns))
+    known = ObstructionMap([made])
+    return {
+        way: sum(passage.probability for passage in known.ahead(f"osm:way/{way}/0-1"))
+        for way in (1, 4)
+    }
+
+
+def _over_bridge(rule: str, to: int) -> Restricted:
+    return {"type": "restriction", "restriction": rule}, (1,), (2,), (to,)
+
+
+def test_a_turn_forbidden_behind_a_bridge_holds_for_those_who_come_from_one_road(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.osm"
+    free = _into_tunnel(path)
+    assert min(free.values()) > 0.3
+    forbidden = _into_tunnel(path, _over_bridge("no_straight_on", 3))
+    assert forbidden == {1: 0.0, 4: pytest.approx(free[4])}
+    elsewhere = _into_tunnel(path, _over_bridge("only_right_turn", 5))
+    assert elsewhere == forbidden
+    into = _into_tunnel(path, _over_bridge("only_straight_on", 3))
+    assert into[1] > 1.1 * free[1]
+    assert into[4] == pytest.approx(free[4])
+
+
+def test_roads_behind_restrictions_have_the_same_ids_in_each_import(tmp_path: Path) -> None:
+    turn = _over_bridge("no_straight_on", 3)
+    ways: list[Drawn] = [
+        ("-500,0 0,0", road()),
+        ("0,0 40,0", road()),
+        ("40,0 90,0", road(tunnel="yes")),
+        ("40,0 40,90", road()),
+    ]
+    first, again = (
+        import_osm(draw(tmp_path / name, PLANE, *ways, turns=[turn])) for name in ("a.osm", "b.osm")
+    )
+    assert first == again
+    assert from_geojson(to_geojson(first)) == first
 
 
 def test_a_short_cover_is_none(tmp_path: Path) -> None:

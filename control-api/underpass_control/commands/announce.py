@@ -8,12 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dama.prediction import ObstructionMap
 from underpass_control import logs
-from underpass_control.announcing import positions
-from underpass_control.announcing.announcer import Announcer
-from underpass_control.announcing.station import announce as announce_for_ever
-from underpass_control.announcing.station import map_of_control
 from underpass_control.client import Client, RefusedError
 from underpass_control.commands.console import TokenOption, fail, until_told
 from underpass_control.commands.maps import read_map
@@ -51,6 +46,13 @@ def announce(
 
     Example: underpass-control announce --map tunnels.geojson --gpsd 127.0.0.1
     """
+    # Geometry takes half a second to import, which those who ask for help need not wait for.
+    from dama.prediction import ObstructionMap
+    from underpass_control.announcing import positions
+    from underpass_control.announcing.announcer import Announcer
+    from underpass_control.announcing.station import announce as announce_for_ever
+    from underpass_control.announcing.station import map_of_control
+
     if (map_file is None) == (control is None):
         fail("name one map: --map FILE or --control URL")
     announcer = Announcer(ObstructionMap(read_map(map_file) if map_file else ()))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from underpass_control.commands.console import fail
-from underpass_control.storage import schema
-from underpass_control.storage.database import (
-    Database,
-    DatabaseLostError,
-    DatabaseUrlError,
-    database_url,
-)
+
+# Storage takes a second to import: a verb does so when it opens the database.
+if TYPE_CHECKING:
+    from underpass_control.storage.database import Database
 
 DatabaseOption = Annotated[
     str,
@@ -34,6 +31,8 @@ def with_database(
     url: str, run: Callable[[Database], Awaitable[R]], *, needs_schema: bool = True
 ) -> R:
     """Run with an open database; end with what is wrong with it."""
+    from underpass_control.storage import schema
+    from underpass_control.storage.database import DatabaseLostError
 
     async def opened() -> R:
         database = open_database(url)
@@ -52,6 +51,8 @@ def with_database(
 
 def open_database(url: str) -> Database:
     """Open a database; end if the URL names none."""
+    from underpass_control.storage.database import Database, DatabaseUrlError, database_url
+
     try:
         return Database(database_url(url))
     except DatabaseUrlError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,8 +19,10 @@ from underpass_control.commands.console import (
 from underpass_control.commands.database import DEFAULT_DATABASE, DatabaseOption, with_database
 from underpass_control.commands.positions import Moment, instant
 from underpass_control.commands.tables import Column, Service, print_table
-from underpass_control.settlement.check import Audit, audit
-from underpass_control.storage.database import Database
+
+if TYPE_CHECKING:
+    from underpass_control.settlement.check import Audit
+    from underpass_control.storage.database import Database
 
 ledger = typer.Typer(help="What terminals owe each other.", no_args_is_help=True)
 
@@ -161,6 +163,8 @@ def check_ledger(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOptio
 
     Example: underpass-control ledger check --database sqlite:////var/lib/underpass/control.db
     """
+
+    from underpass_control.settlement.check import audit
 
     async def run(opened: Database) -> list[Audit]:
         async with opened.reading() as connection:

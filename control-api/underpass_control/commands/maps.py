@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from dama.prediction import Obstruction
-from dama.prediction.geojson import GeoJsonError
 from underpass_control.commands.console import fail
-from underpass_control.obstructions.geojson import import_geojson
-from underpass_control.obstructions.osm import ExtractError, import_osm
+
+# Geometry and readers of extracts take a second to import: a verb does so when it reads a map.
+if TYPE_CHECKING:
+    from dama.prediction import Obstruction
+    from underpass_control.obstructions.extract import Progress as Tell
+
+R = TypeVar("R")
+
+
+def is_geojson(path: Path) -> bool:
+    """Tell whether a file is GeoJSON by its name."""
+    return path.suffix in (".json", ".geojson")
 
 
 def read_map(path: Path) -> list[Obstruction]:
     """Read GeoJSON, or an OpenStreetMap extract; end with what is wrong with it."""
-    try:
-        if path.suffix in (".json", ".geojson"):
+    from dama.prediction.geojson import GeoJsonError
+    from underpass_control.obstructions.geojson import import_geojson
+    from underpass_control.obstructions.osm import import_osm
+
+    if is_geojson(path):
+        try:
             return import_geojson(path)
+        except GeoJsonError as error:
+            fail(str(error))
+    return with_progress(lambda tell: import_osm(path, progress=tell))
+
+
+def with_progress(read: Callable[[Tell], R]) -> R:
+    """Read an extract and show how far it is; end with what is wrong with it."""
+    from underpass_control.obstructions.extract import ExtractError
+
+    try:
         with Progress(console=Console(stderr=True), transient=True) as bar:
             tasks: dict[str, TaskID] = {}
 
@@ -27,6 +51,6 @@ def read_map(path: Path) -> list[Obstruction]:
                     tasks[step] = bar.add_task(step, total=total)
                 bar.update(tasks[step], completed=done, total=total)
 
-            return import_osm(path, progress=tell)
-    except (ExtractError, GeoJsonError) as error:
+            return read(tell)
+    except ExtractError as error:
         fail(str(error))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from dama.prediction import Obstruction
-from dama.prediction.geojson import to_feature, to_geojson
 from underpass_control.client import Client
 from underpass_control.commands.console import (
     DEFAULT_URL,
@@ -24,11 +22,22 @@ from underpass_control.commands.console import (
     with_client,
 )
 from underpass_control.commands.database import DEFAULT_DATABASE, DatabaseOption, with_database
-from underpass_control.commands.maps import read_map
+from underpass_control.commands.maps import is_geojson, read_map, with_progress
+from underpass_control.commands.sky import (
+    AntennaOption,
+    HeightOption,
+    LeftHandOption,
+    TerrainErrorOption,
+    TerrainOption,
+    satellite_of,
+    view_of,
+    write_masks,
+)
 from underpass_control.commands.tables import Column, Service
-from underpass_control.storage import obstructions as stored
-from underpass_control.storage.changes import Changes
-from underpass_control.storage.database import Database
+
+if TYPE_CHECKING:
+    from dama.prediction import Obstruction
+    from underpass_control.storage.database import Database
 
 obstructions = typer.Typer(help="What cuts the line of sight.", no_args_is_help=True)
 
@@ -52,18 +61,61 @@ def import_obstructions(
     ] = None,
     token: TokenOption = None,
     database: DatabaseOption = DEFAULT_DATABASE,
+    satellite: Annotated[
+        str | None,
+        typer.Option(help="NAME=LONGITUDE: take in, too, where an extract's roads do not see it."),
+    ] = None,
+    antenna: AntennaOption = None,
+    antenna_height: HeightOption = 2.0,
+    terrain: TerrainOption = None,
+    terrain_error: TerrainErrorOption = 5.0,
+    left_hand: LeftHandOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take in the road tunnels and covered ways of a map; again, it changes nothing.
 
+    With a satellite, shadows of buildings, trees, bridges and mountains are obstructions, too.
+
     Example: underpass-control obstruction import andorra.osm.pbf --url http://127.0.0.1:8470
     """
-    found = read_map(path)
+    if satellite is None:
+        found = read_map(path)
+    elif is_geojson(path):
+        fail(f"{path}: only an OpenStreetMap extract says what a satellite sees")
+    else:
+        from underpass_control.obstructions.sky import import_sky
+
+        seen = satellite_of(satellite)
+        view = view_of(antenna, antenna_height, terrain, terrain_error, left_hand=left_hand)
+        found = with_progress(lambda tell: import_sky(path, seen, view, progress=tell))
     if url is not None:
         with_client(url, token, lambda client: _post(client, found))
     else:
         _store(database, path.name[:64], found)
     tell({"imported": len(found)}, f"{len(found)} obstructions imported", as_json=as_json)
+
+
+@obstructions.command("sky")
+def write_sky(
+    path: Annotated[Path, typer.Argument(help="An OpenStreetMap extract.")],
+    to: Annotated[Path, typer.Argument(help="The GeoJSON file to write.")],
+    satellite: Annotated[
+        list[str], typer.Option(help="NAME=LONGITUDE (degrees east); as often as needed.")
+    ],
+    antenna: AntennaOption = None,
+    antenna_height: HeightOption = 2.0,
+    terrain: TerrainOption = None,
+    terrain_error: TerrainErrorOption = 5.0,
+    left_hand: LeftHandOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write where satellites are clear, blocked, or perhaps blocked, along all lanes of a map.
+
+    Example: underpass-control obstruction sky town.osm.pbf masks.geojson --satellite astra=19.2
+    """
+    view = view_of(antenna, antenna_height, terrain, terrain_error, left_hand=left_hand)
+    count = write_masks(path, [satellite_of(one) for one in satellite], view, to)
+    tell({"intervals": count}, f"{count} intervals written to {to}", as_json=as_json)
 
 
 @obstructions.command("list")
@@ -84,6 +136,9 @@ def list_obstructions(
 
 
 def _store(database: str, source: str, found: Sequence[Obstruction]) -> None:
+    from underpass_control.storage import obstructions as stored
+    from underpass_control.storage.changes import Changes
+
     async def run(opened: Database) -> None:
         changes = Changes(opened, lambda _: None, lambda: None)
         async with changes.transaction() as (connection, announce):
@@ -96,6 +151,8 @@ def _store(database: str, source: str, found: Sequence[Obstruction]) -> None:
 
 
 async def _post(client: Client, found: Sequence[Obstruction]) -> None:
+    from dama.prediction.geojson import to_geojson
+
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("sent", total=len(found))
         for part in _parts(found):
@@ -105,6 +162,8 @@ async def _post(client: Client, found: Sequence[Obstruction]) -> None:
 
 
 def _parts(found: Sequence[Obstruction]) -> Iterator[list[Obstruction]]:
+    from dama.prediction.geojson import to_feature
+
     part: list[Obstruction] = []
     size = 0
     for one in found:

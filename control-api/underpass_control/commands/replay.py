@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -19,10 +19,9 @@ from underpass_control.commands.console import (
     tell,
     until_told,
 )
-from underpass_control.replay.player import Played, play
-from underpass_control.replay.recording import RecordingError, read_recording
-from underpass_control.replay.targets import TargetError, target_of
-from underpass_control.replay.timeline import Timeline
+
+if TYPE_CHECKING:
+    from underpass_control.replay.player import Played
 
 
 def replay(
@@ -49,6 +48,12 @@ def replay(
 
     Example: underpass-control replay drive.gpx --terminal 10 --speed 2
     """
+    # Fixes bring geometry with them, which takes a third of a second to import.
+    from underpass_control.replay.player import Played, play
+    from underpass_control.replay.recording import RecordingError, read_recording
+    from underpass_control.replay.targets import TargetError, target_of
+    from underpass_control.replay.timeline import Timeline
+
     try:
         timeline = Timeline(read_recording(path), speed)
         target = target_of(to, token=token, terminal=terminal)

@@ -9,13 +9,13 @@ from pydantic import Field, field_validator
 from sqlalchemy.exc import IntegrityError
 
 from dama.prediction import Announcement, AnnouncementError
-from underpass_control.access import Role
 from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import check_may_report
 from underpass_control.instants import is_plausible, milliseconds, moment_of
+from underpass_control.roles import Role
 from underpass_control.storage import announcements, history, registry
 from underpass_control.storage.announcements import Announced
 from underpass_control.storage.changes import Changes

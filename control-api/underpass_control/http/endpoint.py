@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from underpass_control.access import Caller, Role
+from underpass_control.access import Caller
 from underpass_control.http.callers import Callers
 from underpass_control.http.problem import Problem
+from underpass_control.roles import Role
 
 EVERYBODY = frozenset(Role)
 READERS = frozenset({Role.VIEWER, Role.OPERATOR, Role.GATEWAY})

@@ -9,7 +9,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field, field_validator
 
-from underpass_control.access import Caller, Role
+from underpass_control.access import Caller
 from underpass_control.events import Cut, Events, Filter, Follower
 from underpass_control.http import models
 from underpass_control.http.callers import Callers, TokenEndedError
@@ -17,6 +17,7 @@ from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.sse import EventResponse
 from underpass_control.metrics import Metrics
+from underpass_control.roles import Role
 
 KINDS = (
     "beam",

@@ -311,6 +311,11 @@ class Blockage(Model):
     # When it was first expected, and the fix or announcement that it goes back to.
     first: Instant | None = None
     based_on: Instant | None = None
+    # With a tenth it has begun, or ended, by the first of these moments; with nine by the second.
+    entry_p10: Instant | None = None
+    entry_p90: Instant | None = None
+    exit_p10: Instant | None = None
+    exit_p90: Instant | None = None
     link: Literal["forward", "return"] | None = None
     path: str | None = None
     predicted: int | None = None

@@ -10,13 +10,13 @@ from http import HTTPStatus
 from aiohttp import web
 
 from dama.planner import Link
-from underpass_control.access import Role
 from underpass_control.http.callers import Callers, TokenEndedError
 from underpass_control.http.endpoint import GATEWAYS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.sse import EventResponse
 from underpass_control.metrics import Metrics
 from underpass_control.planning.newest_plans import Key, NewestPlans
+from underpass_control.roles import Role
 from underpass_control.storage.database import DatabaseLostError
 
 MOST_STREAMS = 2_000

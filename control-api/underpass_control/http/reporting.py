@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from underpass_control.access import Caller, Role
+from underpass_control.access import Caller
 from underpass_control.http.problem import Problem
+from underpass_control.roles import Role
 from underpass_control.storage import attachments
 from underpass_control.storage.database import Database
 

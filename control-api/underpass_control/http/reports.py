@@ -6,13 +6,13 @@ from http import HTTPStatus
 
 from sqlalchemy.exc import IntegrityError
 
-from underpass_control.access import Role
 from underpass_control.clock import Clock
 from underpass_control.http import models
 from underpass_control.http.endpoint import Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.reports.intake import Intake, TooManyError
 from underpass_control.reports.messages import ReportPost
+from underpass_control.roles import Role
 from underpass_control.storage.positions import BusyError
 
 _POSTERS = frozenset({Role.GATEWAY, Role.OPERATOR})

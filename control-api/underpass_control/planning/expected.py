@@ -145,12 +145,18 @@ class Planned:
     def appeared_or_vanished(self, now: Iterable[Expected], now_ms: int) -> bool:
         """Return whether there is a blockage that was not planned with, or one less."""
         left = [one for ones in self._of.values() for one in ones if one.exit_ms > now_ms]
-        for one in now:
-            known = self.nearest(one.terminal, one.span, now_ms)
-            if known is None:
+        for one in sorted(now, key=lambda one: one.entry_ms):
+            same = [
+                planned
+                for planned in self._of.get(one.terminal, ())
+                if is_same(planned.span, one.span, now_ms)
+            ]
+            # Short ones follow each other closely: each of them needs one that was planned with.
+            free = [planned for planned in same if planned in left]
+            if free:
+                left.remove(min(free, key=lambda planned: abs(planned.entry_ms - one.entry_ms)))
+            elif all(planned.exit_ms > now_ms for planned in same):
                 return True
-            if known in left:
-                left.remove(known)
         return bool(left)
 
     def moved(self, now: Iterable[Expected], now_ms: int) -> bool:

@@ -76,4 +76,15 @@ def _present(begun: Blockage, entry_ms: int, now_ms: int) -> Blockage | None:
     if blocked_ms > LOST_FACTOR * lasting_ms + 60_000:
         return None
     exit_ms = entry_ms + max(lasting_ms, round((1 + OVERDUE) * blocked_ms))
-    return replace(begun, entry_ms=entry_ms, exit_ms=exit_ms, confidence=1.0)
+    within = begun.exit_within_ms
+    if within is not None:
+        later_ms = exit_ms - begun.exit_ms
+        within = max(within[0] + later_ms, now_ms), max(within[1] + later_ms, now_ms)
+    return replace(
+        begun,
+        entry_ms=entry_ms,
+        exit_ms=exit_ms,
+        confidence=1.0,
+        entry_within_ms=(entry_ms, entry_ms),
+        exit_within_ms=within,
+    )

@@ -17,7 +17,8 @@ from sqlalchemy import BigInteger, ColumnElement, func, literal, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from underpass_control.access import Role, is_in_force
+from underpass_control.access import is_in_force
+from underpass_control.roles import Role
 from underpass_control.storage.models import Terminal, Token
 
 # The gateway that a terminal is at, and its plans go to, if there is one.

@@ -20,6 +20,9 @@ PREDICTED, PASSED, WITHDRAWN = "predicted", "passed", "withdrawn"
 # A prediction shifts a little with each fix: less than this is not worth a write.
 _SHIFT_MS = 200
 _SURER = 0.05
+_WIDENED_MS = 1_000
+# Between which moments entry and exit lie.
+_WITHIN = ("entry_p10_ms", "entry_p90_ms", "exit_p10_ms", "exit_p90_ms")
 
 _CHANGING = (
     "obstruction",
@@ -28,6 +31,7 @@ _CHANGING = (
     "confidence",
     "source",
     "based_on_ms",
+    *_WITHIN,
     "state",
 )
 _CHANGE = (
@@ -120,7 +124,19 @@ def _differs(blockage: Blockage, row: Any) -> bool:
         or abs(blockage.confidence - row.confidence) >= _SURER
         or blockage.source != row.source
         or blockage.obstruction_id != row.obstruction
+        or any(_is_elsewhere(moment, getattr(row, n)) for n, moment in _within(blockage).items())
     )
+
+
+def _within(blockage: Blockage) -> dict[str, int | None]:
+    entry, leave = blockage.entry_within_ms, blockage.exit_within_ms
+    return dict(zip(_WITHIN, (*(entry or (None, None)), *(leave or (None, None))), strict=True))
+
+
+def _is_elsewhere(moment_ms: int | None, known_ms: int | None) -> bool:
+    if moment_ms is None or known_ms is None:
+        return moment_ms is not known_ms
+    return abs(moment_ms - known_ms) >= _WIDENED_MS
 
 
 def _values(terminal: int, blockage: Blockage, now_ms: int) -> dict[str, Any]:
@@ -133,6 +149,7 @@ def _values(terminal: int, blockage: Blockage, now_ms: int) -> dict[str, Any]:
         "source": blockage.source,
         "first_ms": now_ms,
         "based_on_ms": blockage.based_on_ms,
+        **_within(blockage),
         "state": PREDICTED,
     }
 
@@ -141,8 +158,9 @@ def shown(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return an expectation as the API shows it."""
 
     def moments() -> Iterator[tuple[str, str]]:
-        for name in ("entry", "exit", "first", "based_on"):
-            yield name, rfc3339(moment_of(row[f"{name}_ms"]))
+        for name in ("entry_ms", "exit_ms", "first_ms", "based_on_ms", *_WITHIN):
+            if row[name] is not None:
+                yield name.removesuffix("_ms"), rfc3339(moment_of(row[name]))
 
     names = ("state", "id", "terminal", "obstruction", "confidence", "source")
     document = {name: row[name] for name in names if row[name] is not None}

@@ -142,13 +142,14 @@ class PositionWriter:
 
 
 def _told(positions: Iterable[Position]) -> Iterator[Change]:
-    """Return the newest position of each terminal, some in each change."""
-    newest: dict[int, Position] = {}
+    """Return the positions in order of time, each once, some in each change.
+
+    A road is recognised by several fixes in a row: the newest one alone predicts nothing.
+    """
+    stored: dict[tuple[int, int], Position] = {}
     for one in positions:
-        known = newest.get(one.terminal)
-        if known is None or known.time_ms < one.time_ms:
-            newest[one.terminal] = one
-    return listed("positions", map(_shown, newest.values()))
+        stored.setdefault((one.time_ms, one.terminal), one)
+    return listed("positions", (_shown(stored[key]) for key in sorted(stored)))
 
 
 def _shown(position: Position) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -15,6 +16,7 @@ from underpass_control.planning.beam_planner import (
     Reason,
     Terms,
 )
+from underpass_control.planning.wire import WirePlan
 
 from dama.planner import CapacityStep, FairShare, Link, Request, plan
 from dama.prediction import Blockage
@@ -74,6 +76,45 @@ def test_a_blockage_is_lent_for_and_settled_a_minute_after_it() -> None:
     (one,) = request.blockages
     assert (one.terminal, one.entry_ms, one.exit_ms) == ("1", 101_000, 261_000)
     assert request.settle_ms == request.end_ms == 321_000
+
+
+def shadow(number: int, entry_ms: int, exit_ms: int) -> Blockage:
+    return Blockage(f"shadow {number}", entry_ms, exit_ms, 0.8, 0)
+
+
+def test_blockages_too_short_to_lend_for_are_planned_with_one_by_one() -> None:
+    made = planner()
+    first, second = shadow(1, 31_000, 31_400), shadow(2, 32_200, 32_500)
+    made.expect(1, [first], 1_100)
+    make(made, 1_100)
+    # A second one appears, sooner after the first than a prediction may be off.
+    made.expect(1, [first, second], 1_400)
+    assert reason(made, 1_400) is Reason.BLOCKAGES
+    request = make(made, 1_400)
+    assert [(one.entry_ms, one.exit_ms) for one in request.blockages] == [
+        (31_000, 31_400),
+        (32_200, 32_500),
+    ]
+    assert made.due(1_400) == {}
+    # Told again, both are known; and one that vanishes is missed.
+    made.expect(1, [first, second], 2_400)
+    assert made.due(2_400) == {}
+    for now_ms in (3_400, 5_400):
+        made.expect(1, [second], now_ms)
+    assert reason(made, 5_400) is Reason.BLOCKAGES
+
+
+def test_nothing_is_sent_into_a_blockage_of_a_fraction_of_a_second() -> None:
+    made = planner()
+    made.expect(1, [shadow(1, 31_000, 31_400), shadow(2, 34_000, 34_001)], 1_100)
+    request = made.request(LINK, 1_100, 300, {})
+    document = json.loads(WirePlan(plan(request)).document(1, set(TERMS), alone=True))
+    (line,) = (one for one in document["lines"] if 1 in one["terminals"])
+    blocked = [one for one in line["segments"] if one["state"] == "blocked"]
+    assert [(one["start_ms"], one["end_ms"], one["rate_bps"]) for one in blocked] == [
+        (31_000, 31_400, 0),
+        (34_000, 34_001, 0),
+    ]
 
 
 def test_one_that_is_hardly_likely_is_no_reason() -> None:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDictProxy
-from underpass_control.access import Role, create_token, find_caller, revoke_token
+from underpass_control.access import create_token, find_caller, revoke_token
+from underpass_control.roles import Role
 from underpass_control.service import Service
 from underpass_control.settings import Settings
 from underpass_control.storage.changes import Changes

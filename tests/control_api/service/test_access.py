@@ -6,8 +6,8 @@ import time
 
 import pytest
 from sqlalchemy import select
-from underpass_control.access import Role
 from underpass_control.instants import moment_of, rfc3339
+from underpass_control.roles import Role
 from underpass_control.storage.models import Token
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from underpass_control.access import Role
+from underpass_control.roles import Role
 from underpass_control.storage.attachments import mac_of
 
 from tests.control_api.service import test_reports as reports

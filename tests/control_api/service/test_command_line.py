@@ -30,6 +30,17 @@ def test_each_verb_has_help() -> None:
         assert "--help" in run(*verb, "--help")
 
 
+def test_what_takes_long_to_import_waits_until_a_verb_needs_it() -> None:
+    """Else each verb, and the mere help, would take seconds of processor time to begin."""
+    slow = ("aiohttp", "alembic", "numpy", "osmium", "rasterio", "shapely", "sqlalchemy")
+    program = f"import sys, underpass_control.cli; print([m for m in {slow} if m in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'control-api'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
 def test_a_token_is_made_listed_and_revoked(url: str) -> None:
     where = ("--database", url)
     made = run("token", "create", "the hub", "--role", "gateway", "--node", "1", "--json", *where)

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from underpass_control.access import Role
 from underpass_control.events import Cut, Events, Filter
+from underpass_control.roles import Role
 from underpass_control.storage.changes import MOST_BYTES, listed
 
 from tests.control_api import postgresql
@@ -98,7 +98,8 @@ def test_each_change_is_told_once_it_is_stored(api: Api) -> None:
             await send(api, FIRST, SECOND, FIRST)
             kind, data = await stream.next()
             assert kind == "positions"
-            assert sorted(one["terminal"] for one in data["positions"]) == [FIRST, SECOND]
+            # All of them, in order of time: a road is recognised by several fixes in a row.
+            assert [one["terminal"] for one in data["positions"]] == [FIRST, SECOND, FIRST]
 
     api.run(run())
 

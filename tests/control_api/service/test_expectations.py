@@ -78,6 +78,25 @@ def test_an_expectation_is_one_row_until_it_has_come(api: Api) -> None:
     assert (row.entry_ms, row.first_ms, row.state) == (at + 64_000, at, "passed")
 
 
+def test_how_surely_its_times_are_known_is_kept_and_shown(api: Api) -> None:
+    at = now_ms()
+    told = replace(
+        expected(at + 60_000),
+        entry_within_ms=(at + 55_000, at + 70_000),
+        exit_within_ms=(at + 72_000, at + 95_000),
+    )
+    keep(api, at, told)
+    closer = replace(told, entry_within_ms=(at + 58_000, at + 63_000))
+    assert keep(api, at + 1_000, closer) == Kept(0, 1, 0, 0)
+    assert keep(api, at + 2_000, closer) == Kept(0, 0, 0, 0)
+    (shown,) = api.get("/v1/blockages?terminal=11").json["blockages"]
+    assert (shown["entry_p10"], shown["entry_p90"]) == (moment(at + 58_000), moment(at + 63_000))
+    assert (shown["exit_p10"], shown["exit_p90"]) == (moment(at + 72_000), moment(at + 95_000))
+    keep(api, at + 3_000, expected(at + 60_000))
+    (shown,) = api.get("/v1/blockages?terminal=11").json["blockages"]
+    assert "entry_p10" not in shown
+
+
 def test_what_is_not_expected_any_more_is_withdrawn(api: Api) -> None:
     at = now_ms()
     keep(api, at, expected(at + 60_000), expected(at + 200_000, name="valley"))

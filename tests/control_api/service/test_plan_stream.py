@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from sqlalchemy import update
-from underpass_control.access import Role
+from underpass_control.roles import Role
 from underpass_control.storage.models import Terminal
 
 from tests.control_api import postgresql

@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
-from underpass_control.access import Role
+from underpass_control.roles import Role
 from underpass_control.storage import links, usage
 from underpass_control.storage.links import LinkState
 

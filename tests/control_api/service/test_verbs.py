@@ -38,9 +38,7 @@ class Shell:
         def run() -> str:
             result = CliRunner().invoke(app, list(arguments), env=env, catch_exceptions=False)
             assert result.exit_code == status, result.output
-            lines = result.output.splitlines(keepends=True)
-            # The service logs to the same output here.
-            return "".join(line for line in lines if "[info " not in line)
+            return result.output
 
         # The verb has an event loop of its own, while the service answers in this one.
         return self._api.run(asyncio.to_thread(run))

@@ -32,6 +32,11 @@ class PredictedBlockage(_OfTerminal, Base):
     # When it was first expected, and the fix or announcement that it goes back to.
     first_ms: Mapped[int]
     based_on_ms: Mapped[int]
+    # The tenth and the nine tenths of when it begins and ends; None where nobody says.
+    entry_p10_ms: Mapped[int | None]
+    entry_p90_ms: Mapped[int | None]
+    exit_p10_ms: Mapped[int | None]
+    exit_p90_ms: Mapped[int | None]
     state: Mapped[str] = mapped_column(String(16))
 
     __table_args__ = (
