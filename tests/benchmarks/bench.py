@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,9 +17,10 @@ from tests.testbed.process import ProcessError
 from tests.testbed.profile import Profile
 from tests.testbed.topology import Testbed
 
-# A hop counts as drained once it carries less than this; keepalives go on.
+# A hop counts as drained once it carries less than this for a round trip; keepalives go on.
 _QUIET_BYTES_PER_S = 20_000
-_DRAIN_LIMIT_S = 90.0
+_QUIET_LEAST_S = 0.5
+_DRAIN_LIMIT_S = 180.0
 _CENSOR_FACTOR = 10
 # The receive buffer that a socket begins with decides how fast a download can begin, so its
 # default is raised as its maximum is: for every subject, client and origin alike. Send buffers
@@ -88,6 +90,8 @@ class Bench:
         self.settings = settings
         self.subjects: list[Subject] = []
         self.left_out: dict[str, str] = {}
+        # By subject: behind how many of its runs the hop did not fall quiet.
+        self.undrained: Counter[str] = Counter()
         self._idle_since: dict[str, float] = {}
         self._limit_s: float | None = None
 
@@ -151,7 +155,9 @@ class Bench:
             self.rest(subject)
         self.testbed.satlink.seed(seed)
         result = series.one(subject.access(), seed, self.deadline_s())
-        self.drain()
+        if not self.drain():
+            self.undrained[subject.name] += 1
+            say(f"{subject.name}: the hop is not quiet {_DRAIN_LIMIT_S:.0f} s behind a run")
         self.rested_from_now(subject)
         subject.after_run()
         if subject.name == OURS and self._limit_s is None and result.last_byte_s is not None:
@@ -162,17 +168,21 @@ class Bench:
         """Return how long a run may take."""
         return self._limit_s or self.settings.cap_s
 
-    def drain(self) -> None:
-        """Wait until the hop is quiet, so that a run does not meet the one before."""
+    def drain(self) -> bool:
+        """Wait until the hop is quiet, so that a run does not meet the one before.
+
+        Tell whether it is: a subject that goes on sending is not waited for without end.
+        """
         deadline = time.monotonic() + _DRAIN_LIMIT_S
-        step = max(0.25, self.testbed.profile.rtt_s / 2)
+        step = max(_QUIET_LEAST_S, self.testbed.profile.rtt_s)
         before = self._hop_bytes()
         while time.monotonic() < deadline:
             time.sleep(step)
             now = self._hop_bytes()
             if now - before < _QUIET_BYTES_PER_S * step:
-                return
+                return True
             before = now
+        return False
 
     def sent_bytes(self, direction: str) -> int:
         """Return the IP bytes that the hop has carried one way since the counts were reset."""
@@ -196,8 +206,10 @@ class Bench:
         """Return what a reader has to know: who is missing, and how true satlink was."""
         stats = self.testbed.satlink.statistics()
         truth = {key: stats[key] for key in ("unread_packets", "late_packets", "lateness_max_ns")}
-        return {
-            "left out": self.left_out,
+        noted: dict[str, object] = {"left out": self.left_out}
+        if self.undrained:
+            noted["runs behind which the hop did not fall quiet"] = dict(self.undrained)
+        return noted | {
             "satlink at the end (packets unread, over 1 ms late; most ns late)": list(
                 truth.values()
             ),

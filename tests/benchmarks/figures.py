@@ -48,6 +48,105 @@ def _allocation() -> Iterator[Figure]:
                 )
 
 
+def _road_ahead() -> Iterator[Figure]:
+    """Yield what prediction reaches on the roads of real maps, with and without the route."""
+    for name in ("andorra", "krems", "moscow"):
+        for way, how in (("map", "by the map alone"), ("route", "with the route known")):
+            which = f"roads of {name.capitalize()}, {how}"
+            route = way == "route"
+            # Each with its target, and that of the 90th percentile.
+            for part, title, unit, target, target_p90 in (
+                (
+                    "error",
+                    "Entry time predicted 30 s ahead, not held up on the way",
+                    "s",
+                    1.0 if route else 1.5,
+                    4.0 if route else 6.0,
+                ),
+                ("error-held-up", "The same, held up by a light or a jam", "s", None, None),
+                ("exit", "Exit time predicted at the portal", "s", 3.0, 10.0),
+                (
+                    "entry-within",
+                    "Entries within the told 80 % interval, 30 s ahead",
+                    "%",
+                    80.0,
+                    None,
+                ),
+                (
+                    "exit-within",
+                    "Exits within the told 80 % interval, at the portal",
+                    "%",
+                    80.0,
+                    None,
+                ),
+                (
+                    "untold",
+                    "Entries that a perfect matcher would know and that are not told 10 s before",
+                    "%",
+                    1.0 if route else 2.0,
+                    None,
+                ),
+                (
+                    "false-certain",
+                    "Told at 0.9 or more 10 s before, and not come",
+                    "%",
+                    2.0 if route else 5.0,
+                    None,
+                ),
+                ("false", "Told at 0.5 or more 10 s before, and not come", "%", None, None),
+                (
+                    "unreliable",
+                    "Distance of the part that came from the confidence, mean over tenths",
+                    "1",
+                    0.05,
+                    None,
+                ),
+                (
+                    "cost",
+                    "One fix in, blockages out, the route's matching included",
+                    "µs",
+                    None,
+                    None,
+                ),
+            ):
+                yield Figure(
+                    f"road-ahead.{name}.{way}.{part}",
+                    f"{title}, {which}",
+                    unit,
+                    target=target,
+                    target_p90=target_p90,
+                    more_is_better=part.endswith("-within"),
+                )
+        for part, title, unit, target in (
+            ("false-certain", "Told at 0.9 or more 10 s before, and not come", "%", 5.0),
+            ("false", "Told at 0.5 or more 10 s before, and not come", "%", None),
+            (
+                "unreliable",
+                "Distance of the part that came from the confidence, mean over tenths",
+                "1",
+                0.05,
+            ),
+            (
+                "unreliable-by-chance",
+                "The same, on average, of so many blockages that come as probably as was told",
+                "1",
+                None,
+            ),
+            (
+                "miscalibrated",
+                "Distance of the part of the drivers who come from the confidence, over tenths",
+                "1",
+                0.05,
+            ),
+        ):
+            yield Figure(
+                f"road-ahead.{name}.free.{part}",
+                f"{title}, roads of {name.capitalize()}, drives that nothing steers past a portal",
+                unit,
+                target=target,
+            )
+
+
 _KCPTUN_AND_CO = "kcptun and warm tuic 1.0; no proxy, PEPsal, hysteria 2.0"
 
 _ALL = [
@@ -278,6 +377,7 @@ _ALL = [
             ),
         )
     ),
+    *_road_ahead(),
     Figure(
         "planner.1000",
         "Planning a beam of 1,000 terminals with 100 overlapping blockages, one core",
@@ -286,6 +386,34 @@ _ALL = [
     ),
     Figure("planner.10000", "The same blockages among 10,000 terminals", "ms"),
     Figure("planner.ratio", "The second against the first", "ratio", target=2.0),
+    Figure(
+        "sky.cost",
+        "Shadows of 100,000 buildings on 10,000 km of road, both directions, one core",
+        "s",
+        target=60.0,
+    ),
+    Figure(
+        "sky.precision",
+        "Places told as blocked that are, by rays from 100,000 places, all heights known",
+        "%",
+        target=95.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "sky.recall",
+        "The same: blocked places that are told as such",
+        "%",
+        target=95.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "sky.told-worst",
+        "Half of inner Moscow's known heights hidden: probability told against part blocked, "
+        "the tenth that is furthest off",
+        "1",
+        target=0.05,
+    ),
+    Figure("sky.told-mean", "The same, the mean of all tenths by metres", "1"),
     *(
         Figure(
             f"position-reports.{database}",
@@ -523,6 +651,25 @@ _ALL = [
         more_is_better=True,
     ),
     Figure("idle-beam.idle", "The same: what the 200 send, of the beam", "%"),
+    Figure(
+        "upgrade.broken",
+        "1,000 downloads of 60 kbit/s through ten upgrades in place, of hub and terminal in turn, "
+        "profile G without loss: those that are not whole",
+        "downloads",
+        target=0.0,
+    ),
+    Figure(
+        "upgrade.wrong",
+        "The same: those with bytes lost, changed or doubled",
+        "downloads",
+        target=0.0,
+    ),
+    Figure(
+        "upgrade.pause",
+        "The same: the longest pause of any of them, in any of the upgrades",
+        "RTT",
+        target=2.0,
+    ),
     *_allocation(),
     Figure("resumption-p95.v", "The same, p95 of all", "RTT", target=1.5),
     Figure(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.benchmarks.bench import Bench, Series, Settings, spread
 from tests.benchmarks.subjects import Access, Subject
-from tests.testbed.profile import PERFECT
+from tests.testbed.profile import PERFECT, PROFILE_V
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Took:
 class Quiet(Bench):
     """A bench whose hop is always quiet."""
 
-    def drain(self) -> None:
-        pass
+    def drain(self) -> bool:
+        return True
 
 
 class Named(Subject):
@@ -98,6 +98,43 @@ def test_our_first_run_bounds_the_others_and_never_above_the_most() -> None:
     limits.clear()
     in_turn(Settings(runs=1, cap_s=99.0, most_s=20.0), one)
     assert limits == [99.0, 20.0]
+
+
+class Hop:
+    """Time, and a hop that carries so many bytes in each second of it."""
+
+    def __init__(self, bytes_per_s: Callable[[float], float]) -> None:
+        self.bytes_per_s = bytes_per_s
+        self.now = self.carried = 0.0
+        self.profile = PROFILE_V
+        self.satlink = self
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.carried += seconds * self.bytes_per_s(self.now)
+        self.now += seconds
+
+    def statistics(self) -> dict[str, Any]:
+        way = {"bytes_in": self.carried, "queue_bytes": 0}
+        return {"terminals": {"t0": {"forward": way, "return": way}}}
+
+
+def drained(monkeypatch: pytest.MonkeyPatch, hop: Hop) -> bool:
+    monkeypatch.setattr("tests.benchmarks.bench.time", hop)
+    return Bench(cast("Any", hop), Settings()).drain()
+
+
+def test_a_run_waits_until_the_hop_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An upload that goes on behind its run, at the rate of the link.
+    hop = Hop(lambda at: 250_000 if at < 100 else 1_000)
+    assert drained(monkeypatch, hop)
+    assert 100 < hop.now < 102
+
+
+def test_a_hop_that_never_falls_quiet_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not drained(monkeypatch, Hop(lambda _: 250_000))
 
 
 @pytest.mark.parametrize(

@@ -115,11 +115,17 @@ def _one(pair: Pair[Testbed], backlog: _Backlog, seed: int) -> _Behind:
             route=route,
             seed=(seed + place) % 16,
             deadline_s=_BACKLOG_DEADLINE_S,
+            reset=True,
         )
 
     def exchange(kind: str) -> Transfer:
         return _KINDS[kind](
-            pair.client, addresses.ORIGIN, _EXCHANGE_BYTES, route=route, deadline_s=_DEADLINE_S
+            pair.client,
+            addresses.ORIGIN,
+            _EXCHANGE_BYTES,
+            route=route,
+            deadline_s=_DEADLINE_S,
+            reset=True,
         )
 
     with ThreadPoolExecutor(backlog.streams + _EXCHANGES) as pool:

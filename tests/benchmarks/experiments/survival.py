@@ -68,7 +68,7 @@ def _one(on: Bench, access: Access) -> tuple[int, dict[str, int]]:
         size=_SIZE,
         query=f"&send_timeout_s={_SEND_TIMEOUT_S}&rate_bps={_RATE_BPS}",
         port=access.port,
-        via=access.route.proxy or (access.host, access.port),
+        via=[access.route.proxy or (access.host, access.port)],
     )
     try:
         crowd.watch(_BEFORE_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.benchmarks.bench import Settings, say
@@ -26,48 +27,74 @@ _DELAY = ("--delay-ms", "300")
 
 
 def run(settings: Settings) -> Result:
-    """Leave 2,000 terminals idle for ten minutes; have 250 download 5 MB each at once."""
-    result = Result("swarm")
-    result.told["underpass"] = "nothing; warm: sessions up"
-    if result.left_out(missing("underpass", "swarm")):
-        return result
-    runs = settings.runs or 1
-    idle = [measure_idle(_IDLE, _IDLE_S) for _ in range(runs)]
-    active = [measure_active() for _ in range(runs)]
-    for figure, values in {
-        "swarm-idle.memory": [run["hub_bytes_per_terminal"] / 1024 for run in idle],
-        "swarm-idle.cpu": [run["hub_cpu_percent"] for run in idle],
-        "swarm-idle.alive": [100 * run["alive"] / run["terminals"] for run in idle],
-        "swarm-active.use": [100 * run["goodput_bps"] / _BEAM_BPS for run in active],
-        "swarm-active.cpu": [1e8 * run["hub_cpu_s"] / run["delivered_bytes"] for run in active],
-        "swarm-active.jain": [run["jain"] for run in active],
-        "swarm-active.broken": [float(run["broken"]) for run in active],
-    }.items():
-        result.records.append(record(figure, "underpass", values))
-    result.notes["idle"] = idle
-    result.notes["active"] = active
-    return result
+    """Leave 2,000 terminals idle for ten minutes."""
+    return _measured(
+        "swarm",
+        settings,
+        lambda: measure_idle(_IDLE, _IDLE_S),
+        {
+            "swarm-idle.memory": lambda run: run["hub_bytes_per_terminal"] / 1024,
+            "swarm-idle.cpu": lambda run: run["hub_cpu_percent"],
+            "swarm-idle.alive": lambda run: 100 * run["alive"] / run["terminals"],
+        },
+        told="nothing; warm: sessions up",
+    )
+
+
+def run_active(settings: Settings) -> Result:
+    """Have 250 terminals download 5 MB each at once."""
+    return _measured(
+        "swarm-active",
+        settings,
+        measure_active,
+        {
+            "swarm-active.use": lambda run: 100 * run["goodput_bps"] / _BEAM_BPS,
+            "swarm-active.cpu": lambda run: 1e8 * run["hub_cpu_s"] / run["delivered_bytes"],
+            "swarm-active.jain": lambda run: run["jain"],
+            "swarm-active.broken": lambda run: run["broken"],
+        },
+        told="nothing; warm: sessions up",
+    )
 
 
 def run_streams(settings: Settings) -> Result:
     """Have 1,000 terminals follow five paced streams each while 64 are blocked at any time."""
-    result = Result("swarm-streams")
-    result.told["underpass"] = "nothing of the blockages; warm: streams open"
+    return _measured(
+        "swarm-streams",
+        settings,
+        measure_streams,
+        {
+            "swarm-streams.delivered": lambda run: 100 * run["delivered"],
+            "swarm-streams.delay": lambda run: run["excess"]["p99_ms"],
+            "swarm-streams.delay-clear": lambda run: run["clear"]["p99_ms"],
+            "swarm-streams.delay-recovery": lambda run: run["recovery"]["p99_ms"],
+            "swarm-streams.jain": lambda run: run["jain"],
+            "swarm-streams.broken": lambda run: run["broken"],
+            "swarm-streams.cpu": lambda run: run["hub_cpu_percent"],
+            "swarm-streams.cpu-swarm": lambda run: run["swarm_cpu_percent"],
+        },
+        told="nothing of the blockages; warm: streams open",
+    )
+
+
+def _measured(
+    name: str,
+    settings: Settings,
+    once: Callable[[], dict[str, Any]],
+    figures: Mapping[str, Callable[[dict[str, Any]], float]],
+    *,
+    told: str,
+) -> Result:
+    """Measure it as often as asked, and take the figures of each run."""
+    result = Result(name)
+    result.told["underpass"] = told
     if result.left_out(missing("underpass", "swarm")):
         return result
-    streams = [measure_streams() for _ in range(settings.runs or 1)]
-    for figure, values in {
-        "swarm-streams.delivered": [100 * run["delivered"] for run in streams],
-        "swarm-streams.delay": [run["excess"]["p99_ms"] for run in streams],
-        "swarm-streams.delay-clear": [run["clear"]["p99_ms"] for run in streams],
-        "swarm-streams.delay-recovery": [run["recovery"]["p99_ms"] for run in streams],
-        "swarm-streams.jain": [run["jain"] for run in streams],
-        "swarm-streams.broken": [float(run["broken"]) for run in streams],
-        "swarm-streams.cpu": [run["hub_cpu_percent"] for run in streams],
-        "swarm-streams.cpu-swarm": [run["swarm_cpu_percent"] for run in streams],
-    }.items():
+    runs = [once() for _ in range(settings.runs or 1)]
+    for figure, of in figures.items():
+        values = [float(of(run)) for run in runs]
         result.records.append(record(figure, "underpass", values))
-    result.notes["streams"] = streams
+    result.notes["runs"] = runs
     return result
 
 

@@ -24,8 +24,8 @@ class _Starts:
     goodputs_bps: dict[tuple[str, str], list[float]]
     censored: dict[tuple[str, str], list[int]]
 
-    def measure(self, start: str, access: Access, seed: int) -> None:
-        """Download the smaller object, then the larger one."""
+    def measure(self, start: str, on: Bench, access: Access, seed: int) -> None:
+        """Download the smaller object, then the larger one, each on a quiet hop."""
         for size, count in _SIZES.items():
             done = access.download(count, seed, _DEADLINE_S)
             took_s = _DEADLINE_S if done.last_byte_s is None else done.last_byte_s
@@ -33,6 +33,7 @@ class _Starts:
             if not done.complete:
                 self.censored.setdefault((start, size), []).append(done.bytes)
             say(f"unconfigured  {start}, {size}: {done.bytes / 1e6:.1f} MB in {took_s:.2f} s")
+            on.drain()
 
 
 def run(settings: Settings) -> Result:
@@ -67,11 +68,11 @@ def _one(
             return
         subject.before_run()
         say(f"unconfigured  {subject.name}, {start} start")
-        starts.measure(start, subject.access(), seed)
+        starts.measure(start, on, subject.access(), seed)
         if start == "first" and isinstance(subject, Underpass):
             subject.pair.stop()
             subject.pair.start_again()
-            starts.measure("second", subject.access(), seed)
+            starts.measure("second", on, subject.access(), seed)
         before = result.told.get(subject.name)
         if before is None:
             result.told[subject.name] = subject.told

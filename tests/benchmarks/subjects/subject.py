@@ -25,7 +25,10 @@ Unavailable = UnavailableError
 
 @dataclass(frozen=True)
 class Access:
-    """Where a client turns to reach an origin's port by way of a subject."""
+    """Where a client turns to reach an origin's port by way of a subject.
+
+    A transfer whose time is over is reset, so that the next run has the hop for itself.
+    """
 
     client: Namespace
     route: Route
@@ -45,6 +48,7 @@ class Access:
             seed=seed,
             deadline_s=deadline_s,
             stop=stop,
+            reset=True,
         )
 
     def upload(
@@ -60,6 +64,7 @@ class Access:
             seed=seed,
             deadline_s=deadline_s,
             query=query,
+            reset=True,
         )
 
 
