@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.testbed import namespace
@@ -13,6 +15,9 @@ from tests.testbed.programs import missing
 # Laws are about what comes out: no test asserts how fast a busy machine is.
 settings.register_profile("underpass", deadline=None)
 settings.load_profile("underpass")
+
+# A service in the tests' own process logs past the output that they read of commands.
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
 
 # The programs that a marker's tests start.
 _PROGRAMS = {

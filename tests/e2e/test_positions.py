@@ -172,6 +172,9 @@ def test_nmea_comes_by_datagrams_tcp_and_a_serial_line_that_may_be_unplugged(
         "udp": (f"udp://127.0.0.1:{_UDP}", {"listen": f"127.0.0.1:{_UDP}"}),
     }
     receivers = {name: _replay(vehicles, log, to) for name, (to, _) in sources.items()}
+    # A node that finds no receiver looks again ever more seldom.
+    receivers["serial"].wait_until(line.is_symlink)
+    receivers["tcp"].wait_until(lambda: listens(vehicles.hub, _TCP))
     nodes = {
         name: _lone_terminal(vehicles, name, {"source": "nmea", **table})
         for name, (_, table) in sources.items()

@@ -38,7 +38,7 @@ def _resumed(node: Node) -> float:
 
 
 def _wait_for_standbys(node: Node) -> None:
-    deadline = time.monotonic() + 15.0
+    deadline = time.monotonic() + 60.0
     while True:
         sessions = _path(node)["sessions"]
         standbys = [s for s in sessions if not s["carrying"]]

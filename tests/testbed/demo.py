@@ -135,6 +135,9 @@ def _keep_running(testbed: Testbed, pair: Pair[Testbed], control: Control) -> No
         if one.process.running():
             continue
         name = one.process.name
+        if one.process.follow():
+            _say(f"{name} is upgraded: process {one.process.pid} goes on")
+            continue
         if not one.process.killed():
             raise ProcessError(f"{name} has ended by itself:\n{one.process.log_tail()}")
         _say(f"{name} was killed; starting it again")
@@ -264,6 +267,10 @@ Kill a node or the control service, and see it go on with what it had; it is sta
   sudo pkill -9 -f {pair.hub.config_path}
   sudo pkill -9 -f {pair.terminal.config_path}
   sudo pkill -9 -f {control.database}
+
+Have another process of the same program go on for a node, as after an update of its package; the
+downloads go on, too:
+  sudo {underpass} upgrade --socket {pair.hub.api.path}
 
 What the nodes say of themselves, and what the hub knows of the terminal's link:
   sudo {underpass} status --socket {pair.terminal.api.path}

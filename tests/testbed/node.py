@@ -149,6 +149,11 @@ class Node:
         status: dict[str, Any] = self.api.get("/v1/status")
         return status
 
+    def upgrade(self) -> None:
+        """Have another process of the same program go on for it."""
+        answer = json.loads(self.api.request("POST", "/v1/upgrade"))
+        self.process.goes_on_as(answer["process"])
+
     def carries(self, neighbours: int) -> bool:
         """Tell whether it has all its neighbours, each with a session that carries."""
         try:
@@ -164,6 +169,9 @@ class Node:
 Told = Literal["rates", "hints", "nothing"]
 # A container's rights by default, as far as a node wants more.
 _PLAIN_CONTAINER = "-net_admin,-sys_admin,-bpf,-perfmon,-sys_resource,-sys_nice"
+_PLAIN_RIGHTS = (
+    *("setpriv", "--bounding-set", _PLAIN_CONTAINER, "--inh-caps", _PLAIN_CONTAINER, "--"),
+)
 
 
 @dataclass(frozen=True)
@@ -175,6 +183,8 @@ class Options:
     told: Told = "rates"
     # Whether the nodes have the rights of a plain container alone: no BPF, no CAP_NET_ADMIN.
     unprivileged: bool = False
+    # What starts the program of each terminal, as `Node` takes it.
+    terminal_wrapper: Sequence[str] = ()
     # What a terminal sends at before there has been a plan; without it, at the rate of its link.
     return_rate_bps: int | None = None
     # Over the configuration of all terminals, of the hub: tables are merged, lists replaced.
@@ -247,22 +257,19 @@ class Pair(Generic[B]):
         self._pki = testbed.dir / f"pki{name}"
         if self._options.tls:
             self._make_certificates()
-        self.hub = self._node(f"hub{name}", testbed.hub, self._hub_config())
+        rights = _PLAIN_RIGHTS if self._options.unprivileged else ()
+        self.hub = Node(testbed, f"hub{name}", testbed.hub, self._hub_config(), wrapper=rights)
         self.terminals = [
-            self._node(f"{terminal.name}{name}", terminal.node, self._terminal_config(terminal))
+            Node(
+                testbed,
+                f"{terminal.name}{name}",
+                terminal.node,
+                self._terminal_config(terminal),
+                wrapper=[*rights, *self._options.terminal_wrapper],
+            )
             for terminal in testbed.terminals
         ]
         self.wait_until_ready()
-
-    def _node(self, name: str, namespace: Namespace, config: Mapping[str, object]) -> Node:
-        wrapper = ["setpriv", "--bounding-set", _PLAIN_CONTAINER, "--inh-caps", _PLAIN_CONTAINER]
-        return Node(
-            self.testbed,
-            name,
-            namespace,
-            config,
-            wrapper=[*wrapper, "--"] if self._options.unprivileged else (),
-        )
 
     def stop(self) -> None:
         """End its nodes."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.testbed.namespace import Namespace
@@ -33,6 +35,8 @@ class Process:
         env: dict[str, str] | None = None,
     ) -> None:
         self.name = name
+        # The process that goes on for it, once it is upgraded.
+        self._next: int | None = None
         self.log_path = log_dir / f"{name}.log"
         inside = namespace.argv(*argv) if namespace else list(argv)
         with self.log_path.open("ab") as log:
@@ -50,21 +54,35 @@ class Process:
     @property
     def pid(self) -> int:
         """Return the process id; `ip netns exec` becomes the program, so it is the program's."""
-        return self._popen.pid
+        return self._next or self._popen.pid
+
+    def goes_on_as(self, pid: int) -> None:
+        """Take another process for it, which is no child of this one."""
+        self._next = pid
+
+    def follow(self) -> bool:
+        """Take the process for it that goes on, by its log's word; tell whether there is one."""
+        said = re.findall(r"another process goes on process=(\d+)", self.log_tail(500))
+        # Its log may also have the words of one that was killed since.
+        if said and int(said[-1]) != self._next and Path(f"/proc/{said[-1]}/exe").exists():
+            self._next = int(said[-1])
+            return True
+        return False
 
     def running(self) -> bool:
         """Tell whether it still runs."""
-        return self._popen.poll() is None
+        ended = self._popen.poll() is not None
+        return Path(f"/proc/{self._next}/exe").exists() if self._next else not ended
 
     def killed(self) -> bool:
-        """Tell whether it was ended by SIGKILL."""
-        return self._popen.poll() == -signal.SIGKILL
+        """Tell whether it was ended by SIGKILL; of one that is no child, nobody knows otherwise."""
+        return self._next is not None or self._popen.poll() == -signal.SIGKILL
 
     def log_tail(self, lines: int = 30) -> str:
         """Return the end of its log."""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
 
-    def wait_until(self, ready: Callable[[], bool], *, timeout_s: float = 15.0) -> None:
+    def wait_until(self, ready: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
         """Wait until `ready` holds; raise with the log if it ends or takes too long."""
         deadline = time.monotonic() + timeout_s
         while not ready():
@@ -80,6 +98,8 @@ class Process:
 
     def stop(self) -> int:
         """End it by SIGTERM, or by SIGKILL if that is not enough; return its exit status."""
+        self.follow()
+        self._stop_next()
         if self.running():
             self._popen.send_signal(signal.SIGTERM)
             try:
@@ -88,8 +108,26 @@ class Process:
                 self._popen.kill()
         return self._popen.wait()
 
+    def _stop_next(self) -> None:
+        """End the process that goes on for it."""
+        if self._next is None:
+            return
+        deadline = time.monotonic() + _TERM_S
+        sent: int = signal.SIGTERM
+        while self.running():
+            with suppress(ProcessLookupError):
+                os.kill(self._next, sent)
+            time.sleep(0.02)
+            # A second SIGTERM would cut what it drains.
+            sent = 0 if time.monotonic() < deadline else signal.SIGKILL
+        self._next = None
+
     def kill(self) -> None:
         """End it as a crash would."""
+        if self._next is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._next, signal.SIGKILL)
+            self._next = None
         self._popen.kill()
         self._popen.wait()
 

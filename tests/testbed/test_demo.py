@@ -56,6 +56,9 @@ def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
             text += told
             [page] = re.findall(r"^  (curl -H .*/v1/terminals)$", text, re.MULTILINE)
             assert '"t3"' in command([*shlex.split(page), "--silent", "--show-error", "--fail"])
+            [upgrade] = re.findall(r"sudo (.* upgrade --socket .*)$", text, re.MULTILINE)
+            assert " goes on" in command(upgrade.split())
+            assert next(line for line in demo.stdout if "is upgraded" in line)
             command(re.findall(r"sudo (pkill -9 -f .*)$", text, re.MULTILINE)[0].split())
             again = next(line for line in demo.stdout if "starting it again" in line)
             assert again.startswith("hub")

@@ -4,11 +4,11 @@ import json
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 from tests.testbed import addresses, namespace, ports
 from tests.testbed.client.crowd import crowd
 from tests.testbed.client.echo import echo_times
-from tests.testbed.client.route import DIRECT
+from tests.testbed.client.route import DIRECT, reset_when_closed
 from tests.testbed.client.transfer import download, request, upload
 from tests.testbed.content import pieces
 from tests.testbed.profile import Link, symmetric
@@ -73,12 +73,25 @@ def test_the_origin_keeps_account_of_an_upload_that_breaks_off(
         while not (receipts := _receipts(near, name)) or receipts[0]["bytes"] < len(sent):
             time.sleep(0.02)
         if linger:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_when_closed(sock)
     while (receipt := _receipts(near, name)[0])["ending"] == "open":
         time.sleep(0.02)
     assert receipt["ending"] == ending
     assert receipt["announced"] == 1_000_000
     assert (receipt["wrong"] is not None) == wrong
+
+
+def test_the_origin_breaks_an_upload_off_when_asked(near: Testbed) -> None:
+    client, query = near.terminal.client, "&name=broken"
+    with ThreadPoolExecutor(1) as pool:
+        endless = pool.submit(upload, client, addresses.ORIGIN, 10**12, query=query)
+        while not _receipts(near, "broken"):
+            time.sleep(0.02)
+        _, body = request(near.hub, addresses.ORIGIN, "/break/broken")
+        assert json.loads(body) == {"broken": 1}
+        assert "ConnectionResetError" in (endless.result().error or "")
+    _, body = request(near.hub, addresses.ORIGIN, "/break/broken")
+    assert json.loads(body) == {"broken": 0}
 
 
 def _receipts(testbed: Testbed, name: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import socket
 import time
 from dataclasses import dataclass
 
-from tests.testbed.client.route import bracketed
+from tests.testbed.client.route import bracketed, reset_when_closed
 from tests.testbed.content import Verifier, block_body
 from tests.testbed.namespace import Namespace
 
@@ -40,7 +40,8 @@ def crowd(
 ) -> list[float | None]:
     """Fetch `size` bytes by each of `clients` connections that all begin now.
 
-    Return each one's time to its last byte, None where the deadline or an error came first.
+    Return each one's time to its last byte, None where the deadline or an error came first;
+    those are reset.
     `via` is an HTTP forward proxy or a plain relay to the origin that takes the same request.
     """
     for seed in range(_SEEDS):
@@ -75,6 +76,7 @@ def crowd(
                         member.sock.close()
         finally:
             for key in list(selector.get_map().values()):
+                reset_when_closed(key.data[1].sock)
                 key.data[1].sock.close()
     return times
 

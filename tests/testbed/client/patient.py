@@ -1,10 +1,11 @@
-"""Many downloads that are held through a blockage: which of them live, and go on behind it."""
+"""Many downloads that are held through what may end them: which live, and how long they wait."""
 
 from __future__ import annotations
 
 import selectors
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.testbed.client.route import bracketed
@@ -37,10 +38,14 @@ class PatientCrowd:
         size: int,
         query: str,
         port: int,
-        via: tuple[str, int],
+        via: Sequence[tuple[str, int]],
     ) -> None:
-        """Connect all of them to an HTTP forward proxy, or to a plain relay to the origin."""
+        """Connect all of them, in turn to each of `via`.
+
+        That are HTTP forward proxies, or plain relays to the origin.
+        """
         self.size = size
+        self._longest_gap_s = 0.0
         self._selector = selectors.DefaultSelector()
         self._members: list[_Member] = []
         for seed in range(_SEEDS):
@@ -48,11 +53,13 @@ class PatientCrowd:
         authority = f"{bracketed(host)}:{port}"
         with namespace.entered():
             for index in range(clients):
-                family = socket.AF_INET6 if ":" in via[0] else socket.AF_INET
+                address = via[index % len(via)]
+                family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
                 sock = socket.socket(family, socket.SOCK_STREAM)
                 sock.setblocking(False)
-                sock.connect_ex(via)
-                seed = index % _SEEDS
+                sock.connect_ex(address)
+                # Neighbours by the same way differ, too.
+                seed = index // len(via) % _SEEDS
                 target = f"http://{authority}/bytes/{size}?seed={seed}{query}"
                 request = f"GET {target} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode()
                 member = _Member(sock, Verifier(seed), request)
@@ -76,6 +83,21 @@ class PatientCrowd:
             and (member.fresh_s >= since or member.verifier.offset >= self.size)
             for member in self._members
         )
+
+    def complete(self) -> int:
+        """Return how many have had all their bytes, and those right."""
+        return sum(
+            member.error is None and member.verifier.offset >= self.size for member in self._members
+        )
+
+    def wrong(self) -> int:
+        """Return how many had bytes lost, changed or doubled."""
+        return sum(member.error == ContentError.__name__ for member in self._members)
+
+    def take_longest_gap(self) -> float:
+        """Return the longest time between two arrivals at one of them, s, since the last call."""
+        longest, self._longest_gap_s = self._longest_gap_s, 0.0
+        return longest
 
     def errors(self) -> dict[str, int]:
         """Return how often each kind of end came too early."""
@@ -110,7 +132,10 @@ class PatientCrowd:
             member.sock.close()
 
     def _take(self, member: _Member, data: memoryview) -> None:
-        member.fresh_s = time.monotonic()
+        now = time.monotonic()
+        if member.fresh_s:
+            self._longest_gap_s = max(self._longest_gap_s, now - member.fresh_s)
+        member.fresh_s = now
         if not member.head.endswith(b"\r\n\r\n"):
             whole = member.head + bytes(data)
             end = whole.find(b"\r\n\r\n")

@@ -78,6 +78,15 @@ class Route:
 DIRECT = Route()
 
 
+def reset_when_closed(sock: socket.socket) -> None:
+    """Have a connection reset when it is closed: what is not sent by then is dropped.
+
+    Closed in the ordinary way, it would go on until all of that is delivered.
+    """
+    # `struct linger` with a time of zero (socket(7)).
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 def bracketed(host: str) -> str:
     """Return a host as it stands in a URL."""
     return f"[{host}]" if ":" in host else host

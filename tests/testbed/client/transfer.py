@@ -7,9 +7,11 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tests.testbed.client.route import DIRECT, Route, bracketed, receive_head
+from tests.testbed.client.route import DIRECT, Route, bracketed, receive_head, reset_when_closed
 from tests.testbed.content import Verifier, pieces
 from tests.testbed.namespace import Namespace
 
@@ -69,16 +71,18 @@ def download(
     query: str = "",
     stop: threading.Event | None = None,
     half_close: bool = False,
+    reset: bool = False,
 ) -> Transfer:
     """Fetch `size` bytes of the seed's content on a new connection and check them.
 
     A broken or late transfer is returned with what came and the reason; wrong bytes raise.
     `stop` ends it with the next bytes that come. With `half_close`, the client's direction ends
-    behind the request, and the origin's has to end in order behind the answer.
+    behind the request, and the origin's has to end in order behind the answer. With `reset`, one
+    that is broken or late resets its connection, so that nothing of it goes on behind it.
     """
     transfer, clock = Transfer(size), _Clock(deadline_s, stop)
     try:
-        with route.connect(namespace, host, port, timeout_s=clock.left()) as sock:
+        with _connection(namespace, host, port, route, clock, reset=reset) as sock:
             transfer.connected_s = clock.now()
             target = route.target(host, port, f"/bytes/{size}?seed={seed}{query}")
             sock.sendall(_head("GET", target, host, port))
@@ -105,16 +109,19 @@ def upload(
     deadline_s: float = 60.0,
     query: str = "",
     half_close: bool = False,
+    reset: bool = False,
 ) -> Transfer:
     """Send `size` bytes; the last byte's time is that of the origin's answer.
 
     The origin's hash must be that of what was sent. With `half_close`, the client's direction
-    ends behind its last byte, and the origin's has to end in order behind the answer.
+    ends behind its last byte, and the origin's has to end in order behind the answer. With
+    `reset`, a broken or late upload resets its connection: what was handed in and not yet sent
+    is dropped.
     """
     transfer, clock = Transfer(size), _Clock(deadline_s)
     digest = hashlib.sha256()
     try:
-        with route.connect(namespace, host, port, timeout_s=clock.left()) as sock:
+        with _connection(namespace, host, port, route, clock, reset=reset) as sock:
             transfer.connected_s = clock.now()
             target = route.target(host, port, f"/sink?seed={seed}{query}")
             sock.sendall(_head("POST", target, host, port, f"Content-Length: {size}\r\n"))
@@ -137,6 +144,19 @@ def upload(
     except OSError as error:
         transfer.error = f"{type(error).__name__}: {error}"
     return transfer
+
+
+@contextmanager
+def _connection(
+    namespace: Namespace, host: str, port: int, route: Route, clock: _Clock, *, reset: bool
+) -> Iterator[socket.socket]:
+    with route.connect(namespace, host, port, timeout_s=clock.left()) as sock:
+        try:
+            yield sock
+        except OSError:
+            if reset:
+                reset_when_closed(sock)
+            raise
 
 
 def request(

@@ -7,12 +7,12 @@ import hashlib
 import json
 import os
 import socket
-import struct
 import time
 import urllib.parse
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from tests.testbed.client.route import reset_when_closed
 from tests.testbed.content import BLOCK_BYTES, block_body, block_header
 from tests.testbed.origin.proxy_protocol import read_source
 from tests.testbed.origin.receipts import Receipts, Receiving
@@ -58,6 +58,8 @@ class HttpOrigin:
     def __init__(self) -> None:
         self._files: dict[int, BinaryIO] = {}
         self._receipts = Receipts()
+        # Connections by which a request comes in, and the name that its query gives it.
+        self._arriving: dict[asyncio.StreamWriter, str | None] = {}
 
     async def serve(self, port: int, *, proxy_protocol: bool = False) -> asyncio.Server:
         """Listen on a port of every local address, IPv4 and IPv6."""
@@ -110,7 +112,11 @@ class HttpOrigin:
             return
         if request.header("expect") == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        size, digest = await _read_body(request, reader, self._receiving(request))
+        self._arriving[writer] = request.query.get("name")
+        try:
+            size, digest = await _read_body(request, reader, self._receiving(request))
+        finally:
+            del self._arriving[writer]
         if kind == "bytes":
             await self._send_content(request, int(argument), writer)
         elif kind == "reset":
@@ -133,6 +139,12 @@ class HttpOrigin:
             )
         elif kind == "receipts":
             _send_json(writer, self._receipts.document(argument))
+        elif kind == "break":
+            # Those who gave an upload up need not see the rest of it.
+            broken = [other for other, name in self._arriving.items() if name == argument]
+            for other in broken:
+                _reset(other)
+            _send_json(writer, {"broken": len(broken)})
         elif kind == "status":
             _send_json(writer, {"status": int(argument)}, status=int(argument))
         elif kind == "":
@@ -153,12 +165,13 @@ class HttpOrigin:
     ) -> None:
         """Send `size` bytes: with their length, or `chunked=1`; at most `rate_bps` if given.
 
-        With `send_timeout_s`, a client that takes nothing for so long is disconnected.
+        That goes in ten pieces a second or fewer, or in pieces of `piece_bytes`. With
+        `send_timeout_s`, a client that takes nothing for so long is disconnected.
         """
         seed, chunked = request.number("seed", 1), request.number("chunked", 0)
         rate_bps = request.number("rate_bps", 0)
         # Ten pieces a second, or fewer: a thousand slow ones must not keep a core busy.
-        paced_step = max(rate_bps // 80, _PACED_BYTES)
+        paced_step = request.number("piece_bytes", max(rate_bps // 80, _PACED_BYTES))
         send_timeout_s = request.number("send_timeout_s", 0) or None
         how = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n%s\r\n\r\n" % how
@@ -218,9 +231,7 @@ class HttpOrigin:
             await self._send_piece(seed, offset, count, writer)
             offset += count
         await writer.drain()
-        sock: socket.socket = writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        writer.transport.abort()
+        _reset(writer)
         raise ConnectionResetError
 
     def _file(self, seed: int) -> BinaryIO:
@@ -283,6 +294,11 @@ async def _read_body(
     if receiving:
         receiving.ends("whole")
     return size, digest.hexdigest()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    reset_when_closed(writer.get_extra_info("socket"))
+    writer.transport.abort()
 
 
 def _send_json(

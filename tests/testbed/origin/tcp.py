@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import struct
+
+from tests.testbed.client.route import reset_when_closed
 
 
 class Echo(asyncio.Protocol):
@@ -56,6 +57,5 @@ class Resetting(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:  # noqa: ARG002 - the protocol's signature
         """Reset instead of answering."""
-        sock = self._transport.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset_when_closed(self._transport.get_extra_info("socket"))
         self._transport.abort()
