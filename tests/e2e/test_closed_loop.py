@@ -140,17 +140,23 @@ def _is_square(found: Passage) -> bool:
 
 def test_the_tunnel_is_predicted_before_its_portal(passage: Passage) -> None:
     told = [
-        (event.came_s, one)
+        (event.came_s * 1000, one)
         for event in passage.events
         if event.kind == "blockages"
         for one in event.data["blockages"]
-        if one["state"] == "predicted" and event.came_s * 1000 < passage.entry_ms - 10_000
+        if one["state"] == "predicted"
     ]
-    _, last = told[-1]
-    assert last["terminal"] == terminal_node(0)
-    assert last["confidence"] > 0.9
-    assert abs(ms(last["entry"]) - passage.entry_ms) < 3_000
-    assert abs(ms(last["exit"]) - passage.exit_ms) < 5_000
+
+    def last_told(before_ms: int) -> dict[str, Any]:
+        return [one for came_ms, one in told if came_ms < passage.entry_ms - before_ms][-1]
+
+    # Some ten seconds before the portal a road turns off: one vehicle in nine is taken to use it.
+    for before_ms, confidence in ((13_000, 0.8), (5_000, 0.9)):
+        last = last_told(before_ms)
+        assert last["terminal"] == terminal_node(0)
+        assert last["confidence"] > confidence
+        assert abs(ms(last["entry"]) - passage.entry_ms) < 3_000
+        assert abs(ms(last["exit"]) - passage.exit_ms) < 5_000
 
 
 def test_the_others_lend_before_the_portal_and_are_repaid_behind_it(passage: Passage) -> None:
