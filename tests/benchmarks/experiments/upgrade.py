@@ -77,7 +77,7 @@ def run(settings: Settings) -> Result:
     ]
     result.notes["measured"] = (
         f"{_CLIENTS} downloads of {_SIZE} bytes at {_RATE_BPS} bit/s each, in pieces of "
-        f"{_PIECE_BYTES} bytes, on profile G without loss; custody in memory; half by "
+        f"{_PIECE_BYTES} bytes, on profile G without loss; custody on disk; half by "
         "interception, half by the HTTP proxy. A pause is the longest time between two arrivals "
         "at any client, less the origin's pace"
     )
@@ -86,8 +86,8 @@ def run(settings: Settings) -> Result:
 
 def _one(seed: int) -> _Course:
     with Testbed(_PROFILE, sysctls=WIDE_WINDOWS, seed=seed) as testbed:
-        memory = {"custody": {"durability": "memory"}}
-        options = Options(terminal={"edge": all_listeners(0), **memory}, hub=memory)
+        disk = {"custody": {"durability": "disk"}}
+        options = Options(terminal={"edge": all_listeners(0), **disk}, hub=disk)
         pair = Pair(testbed, options)
         proxy = pair.http_forward().proxy
         assert proxy
