@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::time_provider::DefaultTimeProvider;
 use tokio::sync::Notify;
 use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer};
-use underpass_tcpcl::tls::{
+use underpass_identity::{
     ClientTls, IsRevoked, NodeCredentials, PathVerifier, ServerTls, UriNodeIds, client_config,
     server_config,
 };

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
-use underpass_pki::{Credentials, PkiError};
-use underpass_tcpcl::tls::{
+use underpass_identity::{
     ClientTls, IsRevoked, NodeCredentials, PathVerifier, ServerTls, TlsConfigError, UriNodeIds,
     VerifierError, client_config, server_config,
 };
+use underpass_pki::{Credentials, PkiError};
 
 use crate::config::TlsConfig;
 use crate::known_time::KnownTime;

@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use rustls::time_provider::DefaultTimeProvider;
 use thiserror::Error;
-use underpass_pki::{Authority, Credentials, PkiError};
-use underpass_tcpcl::tls::{
+use underpass_identity::{
     ClientTls, NodeCredentials, PathVerifier, TlsConfigError, UriNodeIds, VerifierError,
     client_config,
 };
+use underpass_pki::{Authority, Credentials, PkiError};
 
 /// Why there is no certificate to dial with.
 #[derive(Debug, Error)]

@@ -11,19 +11,17 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use underpass_cla::{Down, ExportedKey};
+use underpass_identity::{
+    ClientTls, EXPORTER_LABEL, IdentityError, IsRevoked, PeerIdentity, ServerTls, peer_identity,
+};
 
 use super::now;
 use super::transport::{ReadAhead, Tls, Transport};
 use crate::session::{Event, SessionCore};
-use crate::tls::{ClientTls, IdentityError, IsRevoked, PeerIdentity, ServerTls, peer_identity};
 use crate::wire::CONTACT_HEADER_BYTES;
 
 /// Plaintext that TLS may hold, bytes.
 const TLS_BUFFER_BYTES: usize = 256 << 10;
-
-/// Label of the key that each session exports; RFC 5705, 4, leaves the names
-/// that begin so to private use.
-const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL underpass beacon";
 
 /// Why a contact came to nothing.
 #[derive(Debug, Error)]
@@ -212,7 +210,7 @@ where
         .map_err(|error| ContactFailure::Tls(io::Error::other(error)))
 }
 
-/// [`crate::tls::PathVerifier`] has told the reason to the log.
+/// [`underpass_identity::PathVerifier`] has told the reason to the log.
 fn handshake_failure(error: io::Error) -> ContactFailure {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     match cause {

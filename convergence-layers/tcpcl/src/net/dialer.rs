@@ -10,11 +10,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use underpass_backoff::Backoff;
 use underpass_cla::{Class, Node};
+use underpass_identity::{ClientTls, Registry};
 
 use super::SessionDefaults;
 use super::lane::Lane;
-use super::registry::Registry;
-use crate::tls::ClientTls;
 
 /// What a dialer is to do.
 #[derive(Clone, Debug)]

@@ -13,14 +13,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 use underpass_cla::Node;
+use underpass_identity::{Registry, ServerTls, SourcePlace, Sources};
 
 use super::contact::{self, ContactFailure, TlsSide};
 use super::driver::{Ended, Surroundings};
-use super::registry::Registry;
-use super::sources::{SourcePlace, Sources};
 use super::{SessionDefaults, now, task};
 use crate::session::{Role, SessionCore};
-use crate::tls::ServerTls;
 
 /// Connections that wait in the kernel.
 const BACKLOG: i32 = 1024;

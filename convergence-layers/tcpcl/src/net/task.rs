@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc::UnboundedSender;
+use underpass_identity::{End, Ending, Registry};
+
 use super::contact::Contact;
 use super::driver::{Driver, Ended, Surroundings, command_channel};
-use super::registry::Registry;
+use super::handle::Command;
 use crate::session::SessionCore;
 
 /// Runs the session on `contact`, known to `registry` meanwhile.
@@ -18,7 +21,7 @@ pub(super) async fn run(
     let id = around.id;
     let ended = match contact {
         Contact::Plain(tcp) => {
-            registry.insert(id, None, sender.clone());
+            registry.insert(id, None, end_of(&sender));
             Driver::new(tcp, core, around, sender, commands).run().await
         }
         Contact::Tls {
@@ -27,7 +30,7 @@ pub(super) async fn run(
             is_revoked,
             ..
         } => {
-            registry.insert(id, Some(peer.into()), sender.clone());
+            registry.insert(id, Some(peer.into()), end_of(&sender));
             // It may have been revoked since the handshake.
             registry.close_if(id, &*is_revoked);
             Driver::new(*stream, core, around, sender, commands)
@@ -37,4 +40,17 @@ pub(super) async fn run(
     };
     registry.remove(id);
     ended
+}
+
+/// How a session is ended from outside.
+fn end_of(sender: &UnboundedSender<Command>) -> End {
+    let sender = sender.clone();
+    Box::new(move |ending| {
+        let command = match ending {
+            Ending::InOrder => Command::Close,
+            Ending::AtOnce(reason) => Command::Abort(reason.to_owned()),
+        };
+        // A task that is gone has ended its session.
+        let _ = sender.send(command);
+    })
 }

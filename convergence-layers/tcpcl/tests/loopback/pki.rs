@@ -8,7 +8,7 @@ use rcgen::{
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::time_provider::DefaultTimeProvider;
-use underpass_tcpcl::tls::{
+use underpass_identity::{
     ClientTls, IsRevoked, NodeCredentials, PathVerifier, ServerTls, UriNodeIds, client_config,
     server_config,
 };

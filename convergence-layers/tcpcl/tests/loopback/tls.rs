@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use underpass_cla::{Class, Down, Outcome};
-use underpass_tcpcl::tls::{IsRevoked, UriNodeIds};
+use underpass_identity::{IsRevoked, UriNodeIds};
 use underpass_tcpcl::{Dialer, DialerConfig, Listener, ListenerConfig, SlotStatus};
 
 use super::node::{TestNode, transfer};

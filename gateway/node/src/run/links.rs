@@ -9,8 +9,8 @@ use std::time::Duration;
 use underpass_backoff::Backoff;
 use underpass_cla::{Class, Node};
 use underpass_hybla::{Choice, Control, Loader, Refused};
+use underpass_identity::IsRevoked;
 use underpass_tcpcl::session::PartialLimits;
-use underpass_tcpcl::tls::IsRevoked;
 use underpass_tcpcl::{
     Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SharedPartials, SocketOptions,
 };

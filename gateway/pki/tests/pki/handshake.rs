@@ -13,10 +13,10 @@ use rustls::{
     ClientConfig, ClientConnection, Error, ProtocolVersion, RootCertStore, ServerConfig,
     ServerConnection,
 };
-use underpass_pki::Credentials;
-use underpass_tcpcl::tls::{
+use underpass_identity::{
     NodeCredentials, PathVerifier, UriNodeIds, client_config, peer_identity, server_config,
 };
+use underpass_pki::Credentials;
 
 use crate::{authority, issue};
 

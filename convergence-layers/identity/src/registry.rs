@@ -1,39 +1,57 @@
 //! The sessions alive, by the certificate of their peer.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Mutex;
 
-use tokio::sync::mpsc::UnboundedSender;
 use underpass_cla::SessionId;
 
-use super::handle::Command;
-use crate::tls::PeerIdentity;
+use crate::PeerIdentity;
 
 /// Why a session ends whose peer's certificate is revoked.
 const REVOKED: &str = "the peer's certificate is revoked";
 
+/// How a session is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending<'a> {
+    /// As [`underpass_cla::Session::close`].
+    InOrder,
+    /// As [`underpass_cla::Session::abort`], for this reason.
+    AtOnce(&'a str),
+}
+
+/// Ends a session; it never blocks, and does nothing to one that is over.
+pub type End = Box<dyn Fn(Ending<'_>) + Send + Sync>;
+
 /// Finds sessions that have to be closed.
 #[derive(Debug, Default)]
-pub(super) struct Registry {
+pub struct Registry {
     sessions: Mutex<HashMap<SessionId, Entry>>,
 }
 
-#[derive(Debug)]
 struct Entry {
     /// The peer's, under TLS.
     certificate: Option<Certificate>,
-    commands: UnboundedSender<Command>,
+    end: End,
 }
 
 impl Entry {
     fn abort(&self, reason: &str) {
-        let _ = self.commands.send(Command::Abort(reason.to_owned()));
+        (self.end)(Ending::AtOnce(reason));
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
     }
 }
 
 /// What a session lives and ends by.
 #[derive(Debug)]
-pub(super) struct Certificate {
+pub struct Certificate {
     serial: Vec<u8>,
     /// The end of its validity, s since the Unix epoch.
     not_after_s: i64,
@@ -49,35 +67,34 @@ impl From<PeerIdentity> for Certificate {
 }
 
 impl Registry {
-    pub(super) fn insert(
-        &self,
-        id: SessionId,
-        certificate: Option<Certificate>,
-        commands: UnboundedSender<Command>,
-    ) {
-        let entry = Entry {
-            certificate,
-            commands,
-        };
-        self.lock().insert(id, entry);
+    /// A session begins, with the peer's certificate if it is under TLS.
+    pub fn insert(&self, id: SessionId, certificate: Option<Certificate>, end: End) {
+        self.lock().insert(id, Entry { certificate, end });
     }
 
-    pub(super) fn remove(&self, id: SessionId) {
+    /// It is over.
+    pub fn remove(&self, id: SessionId) {
         self.lock().remove(&id);
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// Whether there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Sessions at present.
+    pub fn len(&self) -> usize {
         self.lock().len()
     }
 
     /// Aborts the sessions whose peer's certificate has such a serial number.
-    pub(super) fn close_where(&self, predicate: &dyn Fn(&[u8]) -> bool) -> usize {
+    pub fn close_where(&self, predicate: &dyn Fn(&[u8]) -> bool) -> usize {
         let revoked = |certificate: &Certificate| predicate(&certificate.serial);
         self.abort(revoked, REVOKED)
     }
 
     /// The same for one session; no other is looked at.
-    pub(super) fn close_if(&self, id: SessionId, predicate: &dyn Fn(&[u8]) -> bool) {
+    pub fn close_if(&self, id: SessionId, predicate: &dyn Fn(&[u8]) -> bool) {
         let sessions = self.lock();
         let revoked = |certificate: &Certificate| predicate(&certificate.serial);
         if let Some(entry) = sessions.get(&id)
@@ -89,13 +106,13 @@ impl Registry {
 
     /// Aborts the sessions whose peer's certificate has ended by then, s since
     /// the Unix epoch; says how many.
-    pub(super) fn close_ended(&self, now_s: i64) -> usize {
+    pub fn close_ended(&self, now_s: i64) -> usize {
         let ended = |certificate: &Certificate| certificate.not_after_s < now_s;
         self.abort(ended, "the peer's certificate has ended")
     }
 
     /// Aborts all sessions under TLS: this node's certificate has ended.
-    pub(super) fn close_certified(&self) -> usize {
+    pub fn close_certified(&self) -> usize {
         self.abort(|_| true, "this node's certificate has ended")
     }
 
@@ -108,9 +125,9 @@ impl Registry {
     }
 
     /// Ends all sessions in order.
-    pub(super) fn close_all(&self) {
+    pub fn close_all(&self) {
         for entry in self.lock().values() {
-            let _ = entry.commands.send(Command::Close);
+            (entry.end)(Ending::InOrder);
         }
     }
 
@@ -122,23 +139,25 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-
-    use tokio::sync::mpsc::unbounded_channel;
+    use std::sync::mpsc::channel;
 
     use super::*;
 
     #[test]
     fn a_new_session_is_judged_without_a_look_at_the_others() {
         let registry = Registry::default();
-        let mut commands = Vec::new();
+        let mut ends = Vec::new();
         for id in 0..3u8 {
             let certificate = Certificate {
                 serial: vec![id],
                 not_after_s: 0,
             };
-            let (sender, receiver) = unbounded_channel();
-            registry.insert(SessionId(id.into()), Some(certificate), sender);
-            commands.push(receiver);
+            let (sender, receiver) = channel();
+            let end: End = Box::new(move |ending| {
+                let _ = sender.send(ending == Ending::AtOnce(REVOKED));
+            });
+            registry.insert(SessionId(id.into()), Some(certificate), end);
+            ends.push(receiver);
         }
         let asked = Cell::new(0);
         let is_revoked = |serial: &[u8]| {
@@ -148,7 +167,7 @@ mod tests {
         registry.close_if(SessionId(0), &is_revoked);
         registry.close_if(SessionId(1), &is_revoked);
         assert_eq!(asked.get(), 2);
-        let aborted = commands.iter_mut().map(|c| c.try_recv().is_ok());
+        let aborted = ends.iter().map(|end| end.try_recv() == Ok(true));
         assert_eq!(aborted.collect::<Vec<_>>(), [false, true, false]);
     }
 }

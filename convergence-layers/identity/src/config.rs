@@ -13,7 +13,7 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
 
-use super::{IsRevoked, PathVerifier, UriNodeIds};
+use crate::{IsRevoked, PathVerifier, UriNodeIds};
 
 /// Our certificate chain, leaf first, and its key.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use thiserror::Error as ThisError;
 use tracing::warn;
 use webpki::{EndEntityCert, KeyUsage};
 
-use super::identity::without_leading_zeros;
+use super::certificate::without_leading_zeros;
 
 /// `id-kp-bundleSecurity`, 1.3.6.1.5.5.7.3.35, as DER content bytes. A
 /// certificate that restricts its use must allow this one (RFC 9174, 4.4.2).

@@ -4,23 +4,24 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
-/// Bounds the contacts of each source. Only sources with a contact are known,
+/// Bounds the contacts that are no sessions yet of each source. Only sources with a contact are known,
 /// so there are no more than contacts.
 #[derive(Clone, Debug)]
-pub(super) struct Sources {
+pub struct Sources {
     most: usize,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
 /// One contact of a source, until it is dropped.
 #[derive(Debug)]
-pub(super) struct SourcePlace {
+pub struct SourcePlace {
     sources: Sources,
     source: IpAddr,
 }
 
 impl Sources {
-    pub(super) fn new(most: usize) -> Self {
+    /// At most so many contacts for each source.
+    pub fn new(most: usize) -> Self {
         Self {
             most,
             open: Arc::default(),
@@ -28,7 +29,7 @@ impl Sources {
     }
 
     /// One more contact from `address`, unless there are too many.
-    pub(super) fn enter(&self, address: IpAddr) -> Option<SourcePlace> {
+    pub fn enter(&self, address: IpAddr) -> Option<SourcePlace> {
         let source = source_of(address);
         let mut open = self.open.lock().unwrap();
         let count = open.entry(source).or_default();

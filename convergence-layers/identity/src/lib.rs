@@ -1,0 +1,25 @@
+//! Who the peer of a session is, for the convergence layers that use TLS 1.3.
+//!
+//! Nodes are authenticated by node id, not by host name (RFC 9174, 4.4): the
+//! certificate path is checked against private roots in the handshake, the
+//! node id later, against what the peer says of itself. A session lives no
+//! longer than the certificate behind it ([`Registry`]), and until a peer has
+//! said who it is, its address bounds what it may use ([`Sources`]).
+
+mod certificate;
+mod config;
+mod registry;
+mod sources;
+mod verifier;
+
+pub use certificate::{IdentityError, NODE_ID_OID, PeerIdentity, UriNodeIds, peer_identity};
+pub use config::{
+    ClientTls, NodeCredentials, ServerTls, TlsConfigError, client_config, server_config,
+};
+pub use registry::{Certificate, End, Ending, Registry};
+pub use sources::{SourcePlace, Sources};
+pub use verifier::{BUNDLE_SECURITY_EKU, IsRevoked, PathVerifier, VerifierError};
+
+/// Label of the key that each session exports; RFC 5705, 4, leaves the names
+/// that begin so to private use.
+pub const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL underpass beacon";
