@@ -40,6 +40,8 @@ pub struct SessionInfo {
     pub tls: bool,
     /// The secret that both ends share, if the session is secured.
     pub exported_key: Option<ExportedKey>,
+    /// The convergence layer, as configuration and API name it.
+    pub convergence_layer: &'static str,
     /// The congestion control in use, as the kernel names it.
     pub congestion_control: String,
 }

@@ -59,6 +59,8 @@ pub struct SessionSnapshot {
     pub remote: String,
     /// Whether TLS authenticates the peer.
     pub tls: bool,
+    /// The convergence layer.
+    pub convergence_layer: &'static str,
     /// Congestion control in use.
     pub congestion_control: String,
 }
@@ -241,6 +243,7 @@ impl Engine {
             carrying,
             remote: session.info.remote.to_string(),
             tls: session.info.tls,
+            convergence_layer: session.info.convergence_layer,
             congestion_control: session.info.congestion_control.clone(),
         })
     }

@@ -80,6 +80,7 @@ pub fn session(class: Class) -> SessionInfo {
         transfer_mru_bytes: 1 << 30,
         tls: true,
         exported_key: None,
+        convergence_layer: "tcpcl",
         congestion_control: String::new(),
     }
 }

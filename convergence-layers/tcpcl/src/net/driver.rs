@@ -285,6 +285,7 @@ impl<T: Transport> Driver<T> {
                     transfer_mru_bytes: established.transfer_mru_bytes,
                     tls: self.around.exported_key.is_some(),
                     exported_key: self.around.exported_key,
+                    convergence_layer: "tcpcl",
                     congestion_control: socket.congestion_control(),
                 };
                 let handle = Arc::new(SessionHandle::new(self.sender.clone(), socket));

@@ -113,6 +113,7 @@ pub fn info(class: u8, incarnation: u64) -> SessionInfo {
         transfer_mru_bytes: 1 << 20,
         tls: true,
         exported_key: None,
+        convergence_layer: "tcpcl",
         congestion_control: String::new(),
     }
 }

@@ -131,6 +131,7 @@ impl Node {
             transfer_mru_bytes: MRU,
             tls: true,
             exported_key: None,
+            convergence_layer: "tcpcl",
             congestion_control: String::new(),
         };
         change(&mut info);

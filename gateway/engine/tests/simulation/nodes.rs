@@ -183,6 +183,7 @@ pub fn session_info(
         transfer_mru_bytes,
         tls: true,
         exported_key: None,
+        convergence_layer: "tcpcl",
         congestion_control: "hybla".to_owned(),
     }
 }

@@ -177,6 +177,7 @@ impl World {
             transfer_mru_bytes: 1 << 20,
             tls: true,
             exported_key: None,
+            convergence_layer: "tcpcl",
             congestion_control: "hybla".to_owned(),
         };
         let id = SessionId(1);

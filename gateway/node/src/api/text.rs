@@ -223,6 +223,7 @@ fn sessions(paths: &[PathView]) -> Table {
         "PATH",
         "CLASS",
         "PART",
+        "LAYER",
         "TLS",
         "CONTROL",
         ">RTT",
@@ -242,7 +243,7 @@ fn sessions(paths: &[PathView]) -> Table {
     table
 }
 
-fn session_row(path: &str, session: &SessionView) -> [String; 14] {
+fn session_row(path: &str, session: &SessionView) -> [String; 15] {
     let part = if session.carrying {
         "carries"
     } else {
@@ -254,6 +255,7 @@ fn session_row(path: &str, session: &SessionView) -> [String; 14] {
         path.to_owned(),
         class.to_owned(),
         part.to_owned(),
+        session.convergence_layer.clone(),
         if session.tls { "yes" } else { "no" }.to_owned(),
         session.congestion_control.clone(),
         format!("{:.0} ms", session.rtt_ms),

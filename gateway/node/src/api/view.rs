@@ -166,6 +166,8 @@ pub struct SessionView {
     pub remote: String,
     /// Whether TLS authenticates the peer.
     pub tls: bool,
+    /// The convergence layer: tcpcl or quic.
+    pub convergence_layer: String,
     /// Congestion control in use.
     pub congestion_control: String,
     /// Smoothed round-trip time, ms.
@@ -414,6 +416,7 @@ impl ApiState {
             carrying: session.carrying,
             remote: session.remote,
             tls: session.tls,
+            convergence_layer: session.convergence_layer.to_owned(),
             congestion_control: session.congestion_control,
             rtt_ms: measured.rtt.as_secs_f64() * 1e3,
             min_rtt_ms: measured.min_rtt.as_secs_f64() * 1e3,

@@ -156,6 +156,7 @@ fn info(peer: u64) -> SessionInfo {
         transfer_mru_bytes: 64 << 20,
         tls: true,
         exported_key: None,
+        convergence_layer: "tcpcl",
         congestion_control: "model".to_owned(),
     }
 }

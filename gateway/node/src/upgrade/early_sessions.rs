@@ -288,6 +288,7 @@ mod tests {
             transfer_mru_bytes: 1 << 20,
             tls: true,
             exported_key: Some(ExportedKey([class; 32])),
+            convergence_layer: "tcpcl",
             congestion_control: String::new(),
         }
     }
