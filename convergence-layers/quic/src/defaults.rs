@@ -1,0 +1,160 @@
+//! What all sessions of a dialer or listener have in common.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quinn::{AckFrequencyConfig, IdleTimeout, TransportConfig, VarInt};
+use underpass_cla::{Class, SessionId};
+
+use crate::congestion::{Algorithm, Factory, Flow};
+use crate::socket::SocketOptions;
+use crate::wire::Hello;
+use crate::{STREAMS, code};
+
+/// RFC 9000, 14: a path that carries less cannot carry QUIC. More than the
+/// largest is not announced by peers.
+const DATAGRAM_BYTES: std::ops::RangeInclusive<u32> = 1200..=1452;
+/// Headers of IPv6 and UDP.
+const HEADER_BYTES: u32 = 48;
+/// So many packets may share an acknowledgement: on a narrow return link one
+/// for every other packet would be a large part of it.
+const PACKETS_PER_ACK: u32 = 16;
+/// The largest window of one stream: a bundle is 1 MiB at most.
+const MOST_STREAM_WINDOW: u64 = 4 << 20;
+
+/// What all sessions of a dialer or listener have in common.
+#[derive(Clone, Debug)]
+pub struct SessionDefaults {
+    /// The configured path or listener, as [`underpass_cla::SessionInfo`]
+    /// reports it.
+    pub path: String,
+    /// Our node id.
+    pub node_id: String,
+    /// This process' incarnation.
+    pub incarnation: u64,
+    /// The node ids that peers may have; `None` admits any.
+    pub accepted_peers: Option<Arc<[String]>>,
+    /// Keepalive interval, s; 0 for none. A peer that is silent for twice as
+    /// long on a link that is not blocked is gone.
+    pub keepalive_s: u16,
+    /// How long a peer may be silent in any case, at least the time for which
+    /// a blocked link is held.
+    pub hold: Duration,
+    /// The largest bundle we take, bytes.
+    pub transfer_mru_bytes: u64,
+    /// Bytes that may be on their way to us on one session.
+    pub receive_window_bytes: u64,
+    /// Congestion control.
+    pub algorithm: Algorithm,
+    /// The round trip before it is measured.
+    pub rtt: Duration,
+    /// The largest IP packet of the path, bytes.
+    pub mtu_bytes: u32,
+    /// From connection to established session.
+    pub contact_timeout: Duration,
+    /// How long an ending session may take.
+    pub ending_timeout: Duration,
+    /// Options of the sockets.
+    pub socket: SocketOptions,
+    /// Where session ids come from, one source for all CLs of the process.
+    pub session_ids: Arc<AtomicU64>,
+}
+
+impl SessionDefaults {
+    /// The usual values.
+    pub fn new(
+        path: impl Into<String>,
+        node_id: impl Into<String>,
+        session_ids: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            path: path.into(),
+            node_id: node_id.into(),
+            incarnation: 0,
+            accepted_peers: None,
+            keepalive_s: 30,
+            hold: Duration::from_secs(3600),
+            transfer_mru_bytes: 64 << 20,
+            receive_window_bytes: 8 << 20,
+            algorithm: Algorithm::default(),
+            rtt: Duration::from_millis(600),
+            mtu_bytes: 1500,
+            contact_timeout: Duration::from_secs(20),
+            ending_timeout: Duration::from_secs(10),
+            socket: SocketOptions::default(),
+            session_ids,
+        }
+    }
+
+    pub(crate) fn next_id(&self) -> SessionId {
+        SessionId(self.session_ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether a node id is one that peers may have.
+    pub(crate) fn accepts(&self, node_id: &str) -> bool {
+        let accepted = self.accepted_peers.as_ref();
+        accepted.is_none_or(|accepted| accepted.iter().any(|id| id == node_id))
+    }
+
+    pub(crate) fn hello(&self, class: Option<Class>, standby: bool) -> Hello {
+        Hello {
+            node_id: self.node_id.clone(),
+            class,
+            standby,
+            incarnation: self.incarnation,
+            transfer_mru_bytes: self.transfer_mru_bytes,
+        }
+    }
+
+    /// Room for all that a peer may have under way: what its window allows, and
+    /// a bundle of any size.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let window = self.receive_window_bytes.saturating_mul(2);
+        self.transfer_mru_bytes.saturating_add(window)
+    }
+
+    /// QUIC's settings for one connection, whose flow this is. The side that is
+    /// dialled takes one control stream.
+    pub(crate) fn transport(&self, flow: Arc<Flow>, is_dialled: bool) -> TransportConfig {
+        let mut transport = TransportConfig::default();
+        let datagram = self.mtu_bytes.saturating_sub(HEADER_BYTES);
+        let datagram = datagram.clamp(*DATAGRAM_BYTES.start(), *DATAGRAM_BYTES.end());
+        let hold = IdleTimeout::try_from(self.hold).unwrap_or(VarInt::MAX.into());
+        let keepalive = Duration::from_secs(self.keepalive_s.into());
+        let mut acks = AckFrequencyConfig::default();
+        acks.ack_eliciting_threshold(VarInt::from_u32(PACKETS_PER_ACK - 1));
+        transport
+            .max_concurrent_bidi_streams(VarInt::from_u32(is_dialled.into()))
+            .max_concurrent_uni_streams(VarInt::from_u32(STREAMS))
+            .max_idle_timeout(Some(hold))
+            .stream_receive_window(limit(self.receive_window_bytes.min(MOST_STREAM_WINDOW)))
+            .receive_window(limit(self.receive_window_bytes))
+            // A bundle that is sent alone arrives sooner than one among many.
+            .send_fairness(false)
+            .initial_rtt(self.rtt)
+            .initial_mtu(u16::try_from(datagram).unwrap_or(u16::MAX))
+            .keep_alive_interval((!keepalive.is_zero()).then_some(keepalive))
+            .datagram_receive_buffer_size(None)
+            .ack_frequency_config(Some(acks))
+            .allow_spin(false)
+            .congestion_controller_factory(Arc::new(Factory(flow)));
+        transport
+    }
+}
+
+fn limit(bytes: u64) -> VarInt {
+    VarInt::from_u64(bytes).unwrap_or(VarInt::MAX)
+}
+
+/// Says why a connection has ended.
+pub(crate) fn down_of(error: &quinn::ConnectionError) -> underpass_cla::Down {
+    use quinn::ConnectionError::{ApplicationClosed, LocallyClosed, TransportError};
+    use underpass_cla::Down;
+    match error {
+        LocallyClosed => Down::Closed,
+        ApplicationClosed(close) if close.error_code == code::CLOSED => Down::Closed,
+        TransportError(error) => Down::Protocol(error.to_string()),
+        other => Down::Broken(other.to_string()),
+    }
+}

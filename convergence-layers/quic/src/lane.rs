@@ -1,0 +1,156 @@
+//! The sessions of one class at the side that dials: one active, one standby.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+use tracing::info;
+use underpass_cla::Class;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::contact::ContactFailure;
+use crate::dialer::Shared;
+use crate::session::{self, Surroundings};
+
+/// One attempt at a session, and the session that it becomes.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    number: u64,
+    up_since: Option<Instant>,
+}
+
+/// How an attempt has ended, or the session that it became.
+type Ended = (u64, String);
+
+/// Keeps the sessions of one class alive. The one that came up first is in use
+/// at both sides, so they are dialled one after the other.
+pub(crate) struct Lane {
+    shared: Arc<Shared>,
+    class: Option<Class>,
+    slots: Vec<Slot>,
+    next_number: u64,
+    failures: u32,
+    retry_at: Instant,
+    sessions: JoinSet<Ended>,
+    up: UnboundedSender<u64>,
+    ups: UnboundedReceiver<u64>,
+}
+
+impl Lane {
+    pub(crate) fn new(shared: Arc<Shared>, class: Option<Class>) -> Self {
+        let (up, ups) = unbounded_channel();
+        Self {
+            shared,
+            class,
+            slots: Vec::new(),
+            next_number: 0,
+            failures: 0,
+            retry_at: Instant::now(),
+            sessions: JoinSet::new(),
+            up,
+            ups,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let stop = self.shared.stop.clone();
+        let mut held = self.shared.held.subscribe();
+        loop {
+            let is_held = *held.borrow_and_update();
+            let waits = !is_held && self.dial_missing();
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(number) = self.ups.recv() => self.is_up(number),
+                Some(Ok((number, reason))) = self.sessions.join_next() => {
+                    self.ended(number, reason);
+                }
+                _ = held.changed() => {}
+                () = sleep_until(self.retry_at.into()), if waits => {}
+            }
+        }
+        // Sessions end in order, or with what stops this task.
+        while self.sessions.join_next().await.is_some() {}
+    }
+
+    /// Dials what is missing and may be dialled now; true while something has
+    /// to wait for its time.
+    fn dial_missing(&mut self) -> bool {
+        let wanted = 1 + usize::from(self.shared.config.standby && self.class.is_some());
+        let all_up = self.slots.iter().all(|slot| slot.up_since.is_some());
+        if !all_up || self.slots.len() >= wanted {
+            return false;
+        }
+        if Instant::now() < self.retry_at {
+            return true;
+        }
+        let standby = !self.slots.is_empty();
+        let number = self.next_number;
+        self.next_number += 1;
+        self.slots.push(Slot {
+            number,
+            up_since: None,
+        });
+        let class = self.class.map(|class| (class, standby));
+        let (shared, up) = (self.shared.clone(), self.up.clone());
+        self.sessions.spawn(async move {
+            let ended = session(&shared, class, || {
+                let _ = up.send(number);
+            });
+            let reason = match ended.await {
+                Ok(reason) => reason,
+                Err(failure) => failure.to_string(),
+            };
+            (number, reason)
+        });
+        false
+    }
+
+    fn is_up(&mut self, number: u64) {
+        self.failures = 0;
+        for slot in &mut self.slots {
+            if slot.number == number {
+                slot.up_since = Some(Instant::now());
+            }
+        }
+    }
+
+    fn ended(&mut self, number: u64, reason: String) {
+        let (path, class) = (&self.shared.config.session.path, self.class);
+        info!(path, ?class, reason, "session ended or not reached");
+        self.shared.set_error(class, reason);
+        let ended = self.slots.iter().position(|slot| slot.number == number);
+        let lived = ended.and_then(|index| self.slots.remove(index).up_since);
+        // A session that lived is dialled again at once; one that breaks as
+        // soon as it is up would otherwise be dialled without end.
+        let backoff = self.shared.config.backoff;
+        if lived.is_none_or(|since| since.elapsed() < backoff.base) {
+            self.failures = self.failures.saturating_add(1);
+        }
+        self.retry_at = Instant::now() + backoff.jittered(self.failures, fastrand::f64());
+    }
+}
+
+/// One session, from the dial to its end; says how it ended.
+async fn session(
+    shared: &Arc<Shared>,
+    class: Option<(Class, bool)>,
+    up: impl FnOnce(),
+) -> Result<String, ContactFailure> {
+    let Some(reached) = shared.stop.run_until_cancelled(shared.dial(class)).await else {
+        return Err(ContactFailure::Stopped);
+    };
+    let reached = reached?;
+    up();
+    let around = Surroundings {
+        defaults: reached.defaults,
+        node: shared.node.clone(),
+        flow: reached.flow,
+        registry: shared.registry.clone(),
+    };
+    let down = session::run(reached.contact, around).await;
+    // The last packet, which tells the peer, leaves before the socket goes.
+    tokio::spawn(async move { reached.endpoint.wait_idle().await });
+    Ok(format!("{down:?}"))
+}

@@ -1,0 +1,308 @@
+//! The side that accepts: a hub.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, RwLock};
+use std::time::Instant;
+
+use quinn::crypto::rustls::QuicServerConfig;
+use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+use underpass_cla::{Down, Node};
+use underpass_identity::{Registry, ServerTls, SourcePlace, Sources};
+
+use crate::congestion::Flow;
+use crate::contact::{self, Contact, ContactFailure, Trust, within};
+use crate::defaults::SessionDefaults;
+use crate::session::{self, Surroundings};
+use crate::{code, wire};
+
+/// What a listener is to do.
+#[derive(Clone, Debug)]
+pub struct ListenerConfig {
+    /// Where to listen.
+    pub local: SocketAddr,
+    /// What its sessions have in common.
+    pub session: SessionDefaults,
+    /// Certificates: there is no QUIC without.
+    pub tls: ServerTls,
+    /// The most connections that are not established sessions yet; as many
+    /// more wait, and others are refused.
+    pub max_half_open: usize,
+    /// The most of them from one source: an IPv4 address or an IPv6 prefix of
+    /// 64 bits. More are refused at once.
+    pub max_half_open_per_source: usize,
+    /// The most connections in all; more are refused at once.
+    pub max_connections: usize,
+}
+
+/// A running listener. Dropping it stops accepting; sessions go on.
+#[derive(Debug)]
+pub struct Listener {
+    local: SocketAddr,
+    shared: Arc<Shared>,
+    connections: Arc<Semaphore>,
+    tracker: TaskTracker,
+}
+
+struct Shared {
+    endpoint: Endpoint,
+    session: RwLock<Arc<SessionDefaults>>,
+    tls: ServerTls,
+    node: Arc<dyn Node>,
+    registry: Arc<Registry>,
+    stop: CancellationToken,
+    /// Nothing is accepted.
+    held: watch::Sender<bool>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// A place among the connections that are not sessions yet.
+struct HalfOpen {
+    _permit: OwnedSemaphorePermit,
+    _source: SourcePlace,
+}
+
+impl Listener {
+    /// Listens and accepts sessions. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the address cannot be bound, or the certificate cannot be used.
+    pub fn bind(config: ListenerConfig, node: Arc<dyn Node>) -> io::Result<Self> {
+        let socket = config.session.socket.bind(config.local)?;
+        let local = socket.local_addr()?;
+        let mut first = crypto(&config.tls)?;
+        first.max_incoming(config.max_half_open);
+        let runtime = Arc::new(TokioRuntime);
+        let endpoint = Endpoint::new(EndpointConfig::default(), Some(first), socket, runtime)?;
+        let stop = CancellationToken::new();
+        let tracker = TaskTracker::new();
+        let connections = Arc::new(Semaphore::new(config.max_connections));
+        let shared = Arc::new(Shared {
+            endpoint,
+            session: RwLock::new(Arc::new(config.session)),
+            tls: config.tls,
+            node,
+            registry: Arc::new(Registry::default()),
+            stop: stop.clone(),
+            held: watch::Sender::new(false),
+        });
+        let acceptor = Acceptor {
+            shared: shared.clone(),
+            half_open: Arc::new(Semaphore::new(config.max_half_open)),
+            max_half_open: config.max_half_open,
+            sources: Sources::new(config.max_half_open_per_source),
+            connections: connections.clone(),
+            tracker: tracker.clone(),
+        };
+        tokio::spawn(async move {
+            stop.run_until_cancelled(acceptor.accept_all()).await;
+        });
+        Ok(Self {
+            local,
+            shared,
+            connections,
+            tracker,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Sets what sessions have in common that begin from now on.
+    pub fn set_session(&self, session: SessionDefaults) {
+        *self.shared.session.write().unwrap() = Arc::new(session);
+    }
+
+    /// Accepts nothing more for as long as it is held; sessions go on.
+    pub fn hold(&self, held: bool) {
+        self.shared.held.send_replace(held);
+    }
+
+    /// Takes so many connections more in all.
+    pub fn add_connections(&self, more: usize) {
+        self.connections.add_permits(more);
+    }
+
+    /// Sessions at present.
+    pub fn sessions(&self) -> usize {
+        self.shared.registry.len()
+    }
+
+    /// Aborts the sessions whose peer's certificate has a serial number
+    /// (big-endian, without leading zeros) that `predicate` holds for, and
+    /// says how many.
+    pub fn close_where(&self, predicate: impl Fn(&[u8]) -> bool) -> usize {
+        self.shared.registry.close_where(&predicate)
+    }
+
+    /// Aborts the sessions whose peer's certificate has ended by then, s since
+    /// the Unix epoch, and says how many.
+    pub fn close_ended(&self, now_s: i64) -> usize {
+        self.shared.registry.close_ended(now_s)
+    }
+
+    /// Aborts all sessions, since this node's certificate has ended, and says
+    /// how many.
+    pub fn close_certified(&self) -> usize {
+        self.shared.registry.close_certified()
+    }
+
+    /// Stops accepting and ends all sessions in order.
+    pub fn shutdown(&self) {
+        self.shared.stop.cancel();
+        self.shared.registry.close_all();
+        self.tracker.close();
+    }
+
+    /// Waits, after [`Self::shutdown`], until the last session has ended.
+    pub async fn closed(&self) {
+        self.tracker.wait().await;
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+struct Acceptor {
+    shared: Arc<Shared>,
+    half_open: Arc<Semaphore>,
+    max_half_open: usize,
+    sources: Sources,
+    connections: Arc<Semaphore>,
+    tracker: TaskTracker,
+}
+
+impl Acceptor {
+    async fn accept_all(&self) {
+        let mut held = self.shared.held.subscribe();
+        loop {
+            let Ok(half_open) = self.half_open.clone().acquire_owned().await else {
+                return;
+            };
+            if held.wait_for(|held| !held).await.is_err() {
+                return;
+            }
+            let incoming = tokio::select! {
+                biased;
+                _ = held.wait_for(|held| *held) => continue,
+                incoming = self.shared.endpoint.accept() => incoming,
+            };
+            let Some(incoming) = incoming else {
+                return;
+            };
+            self.take(incoming, half_open);
+        }
+    }
+
+    fn take(&self, incoming: Incoming, half_open: OwnedSemaphorePermit) {
+        let remote = incoming.remote_address();
+        // An address that may be forged takes no place that others need.
+        let scarce = self.half_open.available_permits() < self.max_half_open / 2;
+        if scarce && !incoming.remote_address_validated() && incoming.may_retry() {
+            // It may, so this cannot fail.
+            let _ = incoming.retry();
+            return;
+        }
+        let Some(source) = self.sources.enter(remote.ip()) else {
+            warn!(%remote, "connection refused: there are too many contacts from there");
+            incoming.refuse();
+            return;
+        };
+        let Ok(connection) = self.connections.clone().try_acquire_owned() else {
+            warn!(%remote, "connection refused: there are too many");
+            incoming.refuse();
+            return;
+        };
+        let half_open = HalfOpen {
+            _permit: half_open,
+            _source: source,
+        };
+        let shared = self.shared.clone();
+        self.tracker.spawn(async move {
+            shared.serve(incoming, remote, half_open).await;
+            drop(connection);
+        });
+    }
+}
+
+impl Shared {
+    async fn serve(&self, incoming: Incoming, remote: SocketAddr, half_open: HalfOpen) {
+        let defaults = self.session.read().unwrap().clone();
+        let flow = Flow::new(defaults.algorithm, is_ipv6(remote), Instant::now());
+        let contact = self.contact(incoming, &defaults, &flow);
+        let contact = self.stop.run_until_cancelled(contact).await;
+        drop(half_open);
+        let contact = match contact {
+            Some(Ok(contact)) => contact,
+            Some(Err(error)) if error.is_withdrawal() => {
+                debug!(%remote, %error, "contact withdrawn");
+                return;
+            }
+            Some(Err(error)) => {
+                warn!(%remote, %error, "contact failed");
+                return;
+            }
+            None => return,
+        };
+        let around = Surroundings {
+            defaults,
+            node: self.node.clone(),
+            flow,
+            registry: self.registry.clone(),
+        };
+        let down: Down = session::run(contact, around).await;
+        info!(%remote, ?down, "session ended");
+    }
+
+    async fn contact(
+        &self,
+        incoming: Incoming,
+        defaults: &Arc<SessionDefaults>,
+        flow: &Arc<Flow>,
+    ) -> Result<Contact, ContactFailure> {
+        let mut config = crypto(&self.tls)?;
+        config.transport_config(Arc::new(defaults.transport(flow.clone(), true)));
+        let connecting = incoming.accept_with(Arc::new(config))?;
+        let connected = async { Ok(connecting.await?) };
+        let connection = within(defaults.contact_timeout, connected).await?;
+        let trust = Trust {
+            uris: self.tls.uris,
+            is_revoked: self.tls.is_revoked.clone(),
+        };
+        contact::answer(connection, defaults, trust).await
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.endpoint.close(code::CLOSED, b"");
+    }
+}
+
+/// IPv4 peers of an IPv6 socket count as what they are.
+pub(crate) fn is_ipv6(remote: SocketAddr) -> bool {
+    remote.ip().to_canonical().is_ipv6()
+}
+
+/// The certificates at present, so that renewed ones count.
+fn crypto(tls: &ServerTls) -> io::Result<ServerConfig> {
+    let mut config = (*(tls.source)()).clone();
+    config.alpn_protocols = vec![wire::ALPN.to_vec()];
+    let crypto = QuicServerConfig::try_from(config).map_err(io::Error::other)?;
+    Ok(ServerConfig::with_crypto(Arc::new(crypto)))
+}

@@ -1,0 +1,88 @@
+//! When the next bytes may go to QUIC, whose own pacer does not know the rate.
+
+use std::time::{Duration, Instant};
+
+/// Time that may be made up for: timers are late on a busy machine, and what
+/// they cost would be lost otherwise.
+const BURST: Duration = Duration::from_millis(25);
+
+/// Part of the rate that is used: a queue at exactly the rate of its drain
+/// never empties.
+const HEADROOM: f64 = 0.990;
+
+/// What a packet has beside a bundle's bytes, on average: QUIC's header and
+/// tag, and the header of a stream frame.
+const PACKET_BYTES: u32 = 34;
+
+/// Bundle bytes per second that fill `ip_bps` bit/s of IP packets, each with
+/// `datagram_bytes` of UDP payload.
+pub(crate) fn bundle_bytes_per_second(ip_bps: u64, datagram_bytes: u16, ipv6: bool) -> f64 {
+    let datagram = f64::from(datagram_bytes);
+    let headers = if ipv6 { 48.0 } else { 28.0 };
+    let share = (datagram - f64::from(PACKET_BYTES)) / (datagram + headers);
+    (ip_bps as f64 / 8.0 * share * HEADROOM).max(1.0)
+}
+
+/// The moment from which the next bytes may go.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    next: Instant,
+}
+
+impl Pace {
+    pub(crate) fn new(now: Instant) -> Pace {
+        Pace { next: now }
+    }
+
+    /// How long the next bytes have to wait.
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
+        self.next.saturating_duration_since(now)
+    }
+
+    /// So many bytes go, at this rate.
+    pub(crate) fn sent(&mut self, now: Instant, bytes: u64, bytes_per_second: f64) {
+        let from = now.checked_sub(BURST).unwrap_or(now);
+        let time = Duration::from_secs_f64(bytes as f64 / bytes_per_second);
+        self.next = self.next.max(from) + time;
+    }
+
+    /// A new rate counts at once: what went at the one before is forgotten.
+    pub(crate) fn begin_anew(&mut self, now: Instant) {
+        self.next = self.next.min(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_packet_and_its_headers_make_the_rate() {
+        let rate = bundle_bytes_per_second(140_000_000, 1452, false);
+        assert!((rate - 140e6 / 8.0 * (1418.0 / 1480.0) * 0.990).abs() < 1.0);
+        assert!(bundle_bytes_per_second(140_000_000, 1452, true) < rate);
+    }
+
+    #[test]
+    fn late_timers_cost_nothing_and_idle_time_gives_no_burst() {
+        let start = Instant::now();
+        let (mut pace, mut now) = (Pace::new(start), start);
+        let mut sent = 0;
+        while now - start < Duration::from_secs(1) {
+            now += Duration::from_millis(7);
+            while pace.wait(now).is_zero() {
+                pace.sent(now, 1000, 1e6);
+                sent += 1000;
+            }
+        }
+        assert!((950_000..=1_030_000).contains(&sent), "{sent}");
+        let mut pace = Pace::new(start);
+        let late = start + Duration::from_secs(60);
+        let mut burst = 0;
+        while pace.wait(late).is_zero() {
+            pace.sent(late, 1000, 1e6);
+            burst += 1000;
+        }
+        assert!(burst <= 26_000, "{burst}");
+    }
+}

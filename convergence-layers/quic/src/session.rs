@@ -1,0 +1,244 @@
+//! The task of one session.
+
+mod control;
+mod handle;
+mod receiving;
+mod sending;
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use quinn::Connection;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::debug;
+use underpass_cla::{Down, Node, Outcome, Session, SessionId, SessionInfo};
+use underpass_identity::{Ending, Registry};
+
+use crate::code;
+use crate::congestion::Flow;
+use crate::contact::Contact;
+use crate::defaults::{SessionDefaults, down_of};
+use crate::incoming::Room;
+use crate::outgoing::Outgoing;
+use crate::wire::Message;
+use handle::Handle;
+
+/// Messages that wait for the control stream. A receiver that gets ahead of it
+/// takes no more bundles meanwhile.
+const MESSAGES: usize = 1024;
+/// How often a link that came back is asked for an answer, and how many times.
+const NUDGE_EACH: Duration = Duration::from_millis(250);
+const NUDGES: u32 = 40;
+
+/// What the parts of a session's task and its handle share.
+struct Link {
+    connection: Connection,
+    node: Arc<dyn Node>,
+    /// The node's number for the session.
+    id: OnceLock<SessionId>,
+    flow: Arc<Flow>,
+    outgoing: Mutex<Outgoing>,
+    room: Arc<Room>,
+    transfer_mru_bytes: u64,
+    messages: mpsc::Sender<Message>,
+    /// Something has changed for whoever writes bundles.
+    writable: Notify,
+    /// The link is back.
+    resumed: Notify,
+    /// The session is to end in order.
+    closing: Notify,
+    /// Why this node has ended the session.
+    reason: OnceLock<Down>,
+}
+
+/// What a session has around it.
+pub(crate) struct Surroundings {
+    pub(crate) defaults: Arc<SessionDefaults>,
+    pub(crate) node: Arc<dyn Node>,
+    pub(crate) flow: Arc<Flow>,
+    pub(crate) registry: Arc<Registry>,
+}
+
+/// Runs a session to its end, from the moment on that both sides know each
+/// other.
+pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
+    let defaults = &around.defaults;
+    let (messages, to_say) = mpsc::channel(MESSAGES);
+    let link = Arc::new(Link {
+        connection: contact.connection.clone(),
+        node: around.node.clone(),
+        id: OnceLock::new(),
+        flow: around.flow,
+        outgoing: Mutex::default(),
+        room: Room::new(defaults.room_bytes()),
+        transfer_mru_bytes: defaults.transfer_mru_bytes,
+        messages,
+        writable: Notify::new(),
+        resumed: Notify::new(),
+        closing: Notify::new(),
+        reason: OnceLock::new(),
+    });
+    let handle = Arc::new(Handle(link.clone()));
+    let number = defaults.next_id();
+    let ended_by = handle.clone();
+    let end = Box::new(move |ending: Ending<'_>| match ending {
+        Ending::InOrder => ended_by.close(),
+        Ending::AtOnce(reason) => ended_by.abort(reason),
+    });
+    let info = info(&contact, defaults);
+    around
+        .registry
+        .insert(number, Some(contact.identity.into()), end);
+    // It may have been revoked since the handshake.
+    around.registry.close_if(number, &*contact.is_revoked);
+    let id = around.node.session_up(number, info, handle);
+    let mut readers = JoinSet::new();
+    let down = tokio::select! {
+        biased;
+        error = contact.connection.closed() => link.down(&error),
+        down = link.carry(
+            id,
+            (contact.send, to_say),
+            (contact.receive, contact.unread),
+            &mut readers,
+            defaults,
+        ) => down,
+    };
+    readers.shutdown().await;
+    link.finish(&down, id);
+    around.registry.remove(number);
+    down
+}
+
+fn info(contact: &Contact, defaults: &SessionDefaults) -> SessionInfo {
+    SessionInfo {
+        peer_node_id: contact.peer.node_id.clone(),
+        path: defaults.path.clone(),
+        remote: contact.connection.remote_address(),
+        class: contact.peer.class,
+        standby: contact.peer.standby,
+        incarnation: Some(contact.peer.incarnation),
+        resumes: false,
+        transfer_mru_bytes: contact.peer.transfer_mru_bytes,
+        tls: true,
+        exported_key: Some(contact.exported_key),
+        convergence_layer: "quic",
+        congestion_control: defaults.algorithm.name().to_owned(),
+    }
+}
+
+impl Link {
+    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
+        self.outgoing.lock().unwrap()
+    }
+
+    /// The node's number for the session, in use by the time that it is asked
+    /// for.
+    fn id(&self) -> SessionId {
+        self.id.get().copied().unwrap_or(SessionId(u64::MAX))
+    }
+
+    /// Moves bundles both ways until the session is over.
+    async fn carry(
+        self: &Arc<Self>,
+        id: SessionId,
+        saying: control::Saying,
+        hearing: control::Hearing,
+        readers: &mut JoinSet<Result<(), receiving::Violation>>,
+        defaults: &SessionDefaults,
+    ) -> Down {
+        let id = poll_fn(|cx| self.node.poll_in_use(id, cx)).await;
+        // Nobody else sets it.
+        let _ = self.id.set(id);
+        tokio::select! {
+            down = self.send_bundles() => down,
+            down = self.receive_bundles(readers) => down,
+            down = self.say(saying) => down,
+            down = self.hear(hearing) => down,
+            down = self.watch(defaults.keepalive_s) => down,
+            down = self.end_in_time(defaults.ending_timeout) => down,
+        }
+    }
+
+    /// Wakes QUIC up, after the window may have opened.
+    fn wake(&self) {
+        let window = self.flow.window(Instant::now());
+        self.connection
+            .set_send_window(sending::send_window(window));
+    }
+
+    /// Has QUIC send something that the peer acknowledges: that tells of all
+    /// that was lost in the blockage, which timers would find out much later.
+    fn nudge(&self) {
+        // A full queue has something to send.
+        let _ = self.messages.try_send(Message::Ping);
+        self.wake();
+    }
+
+    /// Finds out that the peer is gone; asks a link that came back for an
+    /// answer.
+    async fn watch(&self, keepalive_s: u16) -> Down {
+        let interval = match keepalive_s {
+            0 => Duration::from_secs(3600),
+            seconds => Duration::from_secs(seconds.into()),
+        };
+        let heard = || self.connection.stats().udp_rx.datagrams;
+        let mut last = (heard(), Instant::now());
+        loop {
+            tokio::select! {
+                () = self.resumed.notified() => {
+                    for _ in 0..NUDGES {
+                        if self.flow.is_blocked() || self.flow.is_heard_again() {
+                            break;
+                        }
+                        self.nudge();
+                        sleep(NUDGE_EACH).await;
+                    }
+                    last.1 = Instant::now();
+                }
+                () = sleep(interval) => {}
+            }
+            let count = heard();
+            if count != last.0 || self.flow.is_blocked() {
+                last = (count, Instant::now());
+            } else if keepalive_s > 0 && last.1.elapsed() >= 2 * interval {
+                return Down::Broken("the peer is silent".into());
+            }
+        }
+    }
+
+    /// A session that is to end in order does so soon.
+    async fn end_in_time(&self, time: Duration) -> Down {
+        self.closing.notified().await;
+        sleep(time).await;
+        Down::Closed
+    }
+
+    /// What the end of the connection means.
+    fn down(&self, error: &quinn::ConnectionError) -> Down {
+        let own = self.reason.get().cloned();
+        own.unwrap_or_else(|| down_of(error))
+    }
+
+    /// The session is over: tells the node.
+    fn finish(&self, down: &Down, id: SessionId) {
+        let (code, reason) = match down {
+            Down::Closed => (code::CLOSED, ""),
+            Down::Broken(reason) => (code::ABORTED, reason.as_str()),
+            Down::Protocol(reason) => (code::PROTOCOL, reason.as_str()),
+        };
+        debug!(?down, "a session is over");
+        self.connection.close(code, reason.as_bytes());
+        let id = self.id.get().copied().unwrap_or(id);
+        let unended = self.outgoing().end();
+        for transfer in unended {
+            let acknowledged = transfer.acknowledged;
+            let outcome = Outcome::Broken { acknowledged };
+            self.node.finished(id, transfer.key, outcome);
+        }
+        self.node.session_down(id, down.clone());
+    }
+}

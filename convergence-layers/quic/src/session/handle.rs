@@ -1,0 +1,57 @@
+//! The node's hold on a session.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use underpass_cla::{Activity, Down, PathFigures, Session, Transfer};
+
+use super::Link;
+use crate::code;
+
+/// Implements [`Session`]. An offer that meets a session already gone is
+/// dropped: [`underpass_cla::Node::session_down`] has ended all its transfers.
+pub(super) struct Handle(pub(super) Arc<Link>);
+
+impl Session for Handle {
+    fn offer(&self, transfer: Transfer) {
+        self.0.outgoing().offer(transfer);
+        self.0.writable.notify_one();
+    }
+
+    fn set_rate(&self, ip_bps: Option<u64>) {
+        if self.0.flow.set_rate(Instant::now(), ip_bps) {
+            self.0.writable.notify_one();
+            self.0.wake();
+        }
+    }
+
+    fn figures(&self) -> PathFigures {
+        let unsent_bytes = self.0.outgoing().unwritten_bytes();
+        let path = self.0.connection.stats().path;
+        self.0.flow.figures(Instant::now(), &path, unsent_bytes)
+    }
+
+    fn share(&self, activity: Arc<Activity>) {
+        self.0.flow.share(activity);
+    }
+
+    fn suspend(&self, blocked: bool) {
+        if self.0.flow.set_blocked(Instant::now(), blocked) && !blocked {
+            self.0.nudge();
+            self.0.resumed.notify_one();
+            self.0.writable.notify_one();
+        }
+    }
+
+    fn close(&self) {
+        self.0.outgoing().close();
+        self.0.closing.notify_one();
+        self.0.say_bye();
+    }
+
+    fn abort(&self, reason: &str) {
+        // The first reason counts.
+        let _ = self.0.reason.set(Down::Broken(reason.to_owned()));
+        self.0.connection.close(code::ABORTED, reason.as_bytes());
+    }
+}

@@ -1,0 +1,135 @@
+//! Bundles from the peer, each read by a task of its own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use quinn::{ReadError, ReadExactError, RecvStream};
+use thiserror::Error;
+use tokio::task::JoinSet;
+use underpass_cla::{Down, Refusal};
+
+use super::Link;
+use crate::wire::{LENGTH_BYTES, Message};
+use crate::{STREAMS, code};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+/// How often the peer hears how far a bundle has come, bytes.
+const PROGRESS_BYTES: u64 = 64 << 10;
+
+/// The peer's stream is no bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum Violation {
+    #[error("a bundle is shorter than was announced")]
+    Short,
+    #[error("a bundle is longer than was announced")]
+    Long,
+}
+
+impl Link {
+    /// Takes bundles until one is none.
+    pub(super) async fn receive_bundles(
+        self: &Arc<Self>,
+        readers: &mut JoinSet<Result<(), Violation>>,
+    ) -> Down {
+        let most = STREAMS as usize;
+        loop {
+            tokio::select! {
+                Some(ended) = readers.join_next() => match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(violation)) => return Down::Protocol(violation.to_string()),
+                    Err(broken) => return Down::Broken(broken.to_string()),
+                },
+                stream = self.connection.accept_uni(), if readers.len() < most => match stream {
+                    Ok(stream) => {
+                        let link = self.clone();
+                        readers.spawn(async move { link.receive(stream).await });
+                    }
+                    Err(error) => return self.down(&error),
+                },
+            }
+        }
+    }
+
+    /// Reads one bundle. What breaks with the connection is told by its end,
+    /// and a stream that its sender gives up is forgotten.
+    async fn receive(&self, mut stream: RecvStream) -> Result<(), Violation> {
+        let number = stream.id().index();
+        let mut head = [0; LENGTH_BYTES];
+        match stream.read_exact(&mut head).await {
+            Ok(()) => {}
+            Err(ReadExactError::FinishedEarly(_)) => return Err(Violation::Short),
+            Err(ReadExactError::ReadError(_)) => return Ok(()),
+        }
+        let length = u64::from_be_bytes(head);
+        let place = match self.admit(length) {
+            Ok(place) => place,
+            Err(refusal) => {
+                // It is about to be told why.
+                let _ = stream.stop(code::CLOSED);
+                self.tell(number, Err(refusal)).await;
+                return Ok(());
+            }
+        };
+        let Some(bundle) = self.read(&mut stream, number, length).await? else {
+            return Ok(());
+        };
+        let verdict = self.node.received(self.id(), bundle.freeze());
+        drop(place);
+        self.tell(number, verdict).await;
+        Ok(())
+    }
+
+    fn admit(&self, length: u64) -> Result<crate::incoming::Place, Refusal> {
+        if length > self.transfer_mru_bytes {
+            return Err(Refusal::NotAcceptable);
+        }
+        let place = self.room.take(length).ok_or(Refusal::NoResources)?;
+        self.node.admit(self.id(), Some(length))?;
+        Ok(place)
+    }
+
+    /// The whole bundle; `None` if its sender has given it up.
+    async fn read(
+        &self,
+        stream: &mut RecvStream,
+        number: u64,
+        length: u64,
+    ) -> Result<Option<BytesMut>, Violation> {
+        let mut bundle = BytesMut::new();
+        let mut told = 0;
+        loop {
+            let chunk = match stream.read_chunk(READ_BYTES, true).await {
+                Ok(Some(chunk)) => chunk.bytes,
+                Ok(None) if bundle.len() as u64 == length => return Ok(Some(bundle)),
+                Ok(None) => return Err(Violation::Short),
+                Err(ReadError::Reset(_)) | Err(_) => return Ok(None),
+            };
+            self.flow.received(Instant::now(), chunk.len() as u64);
+            if (bundle.len() + chunk.len()) as u64 > length {
+                return Err(Violation::Long);
+            }
+            bundle.extend_from_slice(&chunk);
+            let bytes = bundle.len() as u64;
+            if bytes - told >= PROGRESS_BYTES && bytes < length {
+                told = bytes;
+                let stream = number;
+                self.send(Message::Progress { stream, bytes }).await;
+            }
+        }
+    }
+
+    async fn tell(&self, stream: u64, verdict: Result<(), Refusal>) {
+        let message = match verdict {
+            Ok(()) => Message::Taken { stream },
+            Err(refusal) => Message::Refused { stream, refusal },
+        };
+        self.send(message).await;
+    }
+
+    async fn send(&self, message: Message) {
+        // The task that says it ends with the session only.
+        let _ = self.messages.send(message).await;
+    }
+}

@@ -1,0 +1,151 @@
+//! Peers with a certificate that do what no node does.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
+use tokio::time::timeout;
+use underpass_cla::{Down, Outcome};
+use underpass_quic::wire::{ALPN, Hello, Message};
+use underpass_quic::{Dialer, Listener};
+
+use crate::node::{TestNode, transfer};
+use crate::pki::{Ca, nothing_revoked};
+use crate::{hub, terminal};
+
+/// A hub, and a peer of its that speaks QUIC by hand.
+struct Scene {
+    ca: Ca,
+    hub: TestNode,
+    listener: Listener,
+    connection: Connection,
+    _control: (SendStream, RecvStream),
+    _endpoint: Endpoint,
+}
+
+impl Scene {
+    async fn new() -> Scene {
+        let ca = Ca::new();
+        let mut hub_node = TestNode::new();
+        let listener = Listener::bind(hub(&ca), hub_node.node.clone()).expect("a free port");
+        let tls = ca.client(&ca.node("ipn:1.0", 1), nothing_revoked());
+        let mut config = (*(tls.source)()).clone();
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        let crypto = QuicClientConfig::try_from(config).expect("TLS 1.3");
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let endpoint = Endpoint::client(any).expect("a free port");
+        let connection = endpoint
+            .connect_with(
+                ClientConfig::new(Arc::new(crypto)),
+                listener.local_addr(),
+                "127.0.0.1",
+            )
+            .expect("a usable configuration")
+            .await
+            .expect("a connection");
+        let (mut send, receive) = connection.open_bi().await.expect("a stream");
+        let mut hello = BytesMut::new();
+        Message::Hello(Hello {
+            node_id: "ipn:1.0".into(),
+            class: None,
+            standby: false,
+            incarnation: 1,
+            transfer_mru_bytes: 1 << 20,
+        })
+        .encode(&mut hello);
+        send.write_all(&hello).await.expect("a connection");
+        hub_node.up().await;
+        Scene {
+            ca,
+            hub: hub_node,
+            listener,
+            connection,
+            _control: (send, receive),
+            _endpoint: endpoint,
+        }
+    }
+
+    /// Begins a bundle of so many bytes, and sends these.
+    async fn begin(&self, length: u64, bytes: &[u8]) -> SendStream {
+        let mut stream = self.connection.open_uni().await.expect("a stream");
+        stream
+            .write_all(&length.to_be_bytes())
+            .await
+            .expect("a connection");
+        stream.write_all(bytes).await.expect("a connection");
+        stream
+    }
+
+    /// Whether another peer's bundles arrive.
+    async fn serves_others(&mut self) -> bool {
+        let mut other = TestNode::new();
+        let dialling = terminal(&self.ca, self.listener.local_addr());
+        let dialer = Dialer::spawn(dialling, other.node.clone());
+        let (id, _, session) = other.up().await;
+        other.ready(id).await;
+        session.offer(transfer(1, 100_000).0);
+        let arrived = other.finished().await == (1, Outcome::Acknowledged);
+        dialer.shutdown().await;
+        arrived
+    }
+}
+
+#[tokio::test]
+async fn streams_are_bounded_and_stalled_ones_hold_up_nobody_else() {
+    let mut scene = Scene::new().await;
+    let mut stalled = Vec::new();
+    for _ in 0..256 {
+        stalled.push(scene.begin(10_000, b"and no more").await);
+    }
+    let one_more = timeout(Duration::from_millis(500), scene.connection.open_uni()).await;
+    assert!(one_more.is_err(), "there are 256 streams at most");
+    assert!(scene.serves_others().await);
+}
+
+#[tokio::test]
+async fn a_stalled_bundle_holds_up_no_other_of_its_peer() {
+    let mut scene = Scene::new().await;
+    let _stalled = scene.begin(1 << 20, b"and no more").await;
+    let mut whole = scene.begin(5, b"whole").await;
+    whole.finish().expect("it is open");
+    assert_eq!(&scene.hub.received().await.1[..], b"whole");
+}
+
+#[tokio::test]
+async fn a_length_beyond_the_limit_is_refused_before_memory_is_taken() {
+    let mut scene = Scene::new().await;
+    let stream = scene.begin(u64::MAX, b"").await;
+    let stopped = timeout(Duration::from_secs(5), stream.stopped()).await;
+    assert!(matches!(stopped, Ok(Ok(Some(_)))));
+    let mut whole = scene.begin(5, b"whole").await;
+    whole.finish().expect("it is open");
+    assert_eq!(&scene.hub.received().await.1[..], b"whole");
+}
+
+#[tokio::test]
+async fn room_that_is_claimed_and_not_used_is_bounded() {
+    let mut scene = Scene::new().await;
+    let mut claimed = Vec::new();
+    // 4 MiB, and twice a window of 8 MiB: five bundles of 4 MiB.
+    for _ in 0..5 {
+        claimed.push(scene.begin(4 << 20, b"x").await);
+    }
+    let sixth = scene.begin(4 << 20, b"x").await;
+    let stopped = timeout(Duration::from_secs(5), sixth.stopped()).await;
+    assert!(matches!(stopped, Ok(Ok(Some(_)))));
+    assert!(scene.serves_others().await);
+}
+
+#[tokio::test]
+async fn bundles_of_another_length_than_announced_end_the_session() {
+    for (length, bytes) in [(3, &b"longer"[..]), (30, b"shorter")] {
+        let mut scene = Scene::new().await;
+        let mut stream = scene.begin(length, bytes).await;
+        let _ = stream.finish();
+        let down = scene.hub.down().await.1;
+        assert!(matches!(down, Down::Protocol(_)), "{down:?}");
+    }
+}

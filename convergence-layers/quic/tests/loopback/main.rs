@@ -1,0 +1,100 @@
+//! Sessions over real sockets on the loopback interface.
+
+mod bundles;
+mod hostile;
+mod node;
+mod pki;
+mod trust;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use underpass_backoff::Backoff;
+use underpass_cla::{Session, SessionId};
+use underpass_quic::{Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults};
+
+use node::TestNode;
+use pki::{Ca, nothing_revoked};
+
+/// What the sessions of test node `number` have in common.
+fn defaults(number: u32) -> SessionDefaults {
+    let ids = Arc::new(AtomicU64::new(1));
+    SessionDefaults {
+        incarnation: number.into(),
+        rtt: Duration::from_millis(10),
+        ending_timeout: Duration::from_secs(2),
+        transfer_mru_bytes: 4 << 20,
+        ..SessionDefaults::new(format!("path{number}"), format!("ipn:{number}.0"), ids)
+    }
+}
+
+/// A hub, node 2, on any free port.
+fn hub(ca: &Ca) -> ListenerConfig {
+    ListenerConfig {
+        local: SocketAddr::from(([127, 0, 0, 1], 0)),
+        session: defaults(2),
+        tls: ca.server(&ca.node("ipn:2.0", 2), nothing_revoked()),
+        max_half_open: 16,
+        max_half_open_per_source: 16,
+        max_connections: 64,
+    }
+}
+
+/// A terminal, node 1, that dials again quickly.
+fn terminal(ca: &Ca, remote: SocketAddr) -> DialerConfig {
+    let tls = ca.client(&ca.node("ipn:1.0", 1), nothing_revoked());
+    DialerConfig {
+        backoff: Backoff {
+            base: Duration::from_millis(50),
+            max: Duration::from_millis(200),
+        },
+        ..DialerConfig::new(remote, defaults(1), tls)
+    }
+}
+
+/// One end of a session.
+struct End {
+    node: TestNode,
+    id: SessionId,
+    session: Arc<dyn Session>,
+}
+
+/// A terminal and a hub with one session.
+struct Pair {
+    near: End,
+    far: End,
+    dialer: Dialer,
+    listener: Listener,
+}
+
+impl Pair {
+    async fn new() -> Pair {
+        let ca = Ca::new();
+        let (mut near, mut far) = (TestNode::new(), TestNode::new());
+        let listener = Listener::bind(hub(&ca), far.node.clone()).expect("a free port");
+        let dialling = terminal(&ca, listener.local_addr());
+        let dialer = Dialer::spawn(dialling, near.node.clone());
+        let (id, info, session) = near.up().await;
+        assert_eq!(info.peer_node_id, "ipn:2.0");
+        assert!(info.tls);
+        let (far_id, far_info, far_session) = far.up().await;
+        assert_eq!(far_info.peer_node_id, "ipn:1.0");
+        assert_eq!(info.exported_key, far_info.exported_key);
+        Pair {
+            near: End {
+                node: near,
+                id,
+                session,
+            },
+            far: End {
+                node: far,
+                id: far_id,
+                session: far_session,
+            },
+            dialer,
+            listener,
+        }
+    }
+}

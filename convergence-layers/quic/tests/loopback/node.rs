@@ -1,0 +1,161 @@
+//! A node that writes down what its sessions tell.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer};
+
+/// The node's numbers of sessions are so much higher than theirs.
+const RENAMED: u64 = 1 << 32;
+
+/// What a session told.
+pub enum Told {
+    Up(SessionId, SessionInfo, Arc<dyn Session>),
+    Ready(SessionId),
+    Received(SessionId, Bytes),
+    Progress(u64),
+    Finished(u64, Outcome),
+    Down(SessionId, Down),
+}
+
+/// The node's side for its sessions.
+struct Recorder {
+    told: UnboundedSender<Told>,
+    verdict: Arc<Mutex<Result<(), Refusal>>>,
+}
+
+impl Recorder {
+    fn tell(&self, told: Told) {
+        let _ = self.told.send(told);
+    }
+}
+
+impl Node for Recorder {
+    fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
+        let id = SessionId(id.0 + RENAMED);
+        self.tell(Told::Up(id, info, session));
+        id
+    }
+
+    fn ready(&self, id: SessionId) {
+        self.tell(Told::Ready(id));
+    }
+
+    fn admit(&self, _id: SessionId, _length: Option<u64>) -> Result<(), Refusal> {
+        *self.verdict.lock().expect("no test panics with it")
+    }
+
+    fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
+        self.tell(Told::Received(id, bundle));
+        Ok(())
+    }
+
+    fn progress(&self, _id: SessionId, _key: u64, acknowledged: u64) {
+        self.tell(Told::Progress(acknowledged));
+    }
+
+    fn finished(&self, _id: SessionId, key: u64, outcome: Outcome) {
+        self.tell(Told::Finished(key, outcome));
+    }
+
+    fn session_down(&self, id: SessionId, reason: Down) {
+        self.tell(Told::Down(id, reason));
+    }
+}
+
+/// A test's hold on its node.
+pub struct TestNode {
+    pub node: Arc<dyn Node>,
+    pub verdict: Arc<Mutex<Result<(), Refusal>>>,
+    told: UnboundedReceiver<Told>,
+}
+
+impl TestNode {
+    pub fn new() -> Self {
+        let (sender, told) = unbounded_channel();
+        let verdict = Arc::new(Mutex::new(Ok(())));
+        Self {
+            node: Arc::new(Recorder {
+                told: sender,
+                verdict: verdict.clone(),
+            }),
+            verdict,
+            told,
+        }
+    }
+
+    /// The next thing told that `pick` wants; others are passed over.
+    pub async fn next<T>(&mut self, mut pick: impl FnMut(Told) -> Option<T>) -> T {
+        let wanted = async {
+            loop {
+                let told = self.told.recv().await.expect("the node keeps the sender");
+                if let Some(wanted) = pick(told) {
+                    return wanted;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), wanted)
+            .await
+            .expect("the session tells what is awaited")
+    }
+
+    pub async fn up(&mut self) -> (SessionId, SessionInfo, Arc<dyn Session>) {
+        self.next(|told| match told {
+            Told::Up(id, info, session) => Some((id, info, session)),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Whether no session has come up since what was asked for last.
+    pub fn never_up(&mut self) -> bool {
+        std::iter::from_fn(|| self.told.try_recv().ok()).all(|told| !matches!(told, Told::Up(..)))
+    }
+
+    pub async fn ready(&mut self, wanted: SessionId) {
+        self.next(|told| matches!(told, Told::Ready(id) if id == wanted).then_some(()))
+            .await;
+    }
+
+    pub async fn received(&mut self) -> (SessionId, Bytes) {
+        self.next(|told| match told {
+            Told::Received(id, bundle) => Some((id, bundle)),
+            _ => None,
+        })
+        .await
+    }
+
+    pub async fn progress(&mut self) -> u64 {
+        self.next(|told| match told {
+            Told::Progress(acknowledged) => Some(acknowledged),
+            _ => None,
+        })
+        .await
+    }
+
+    pub async fn finished(&mut self) -> (u64, Outcome) {
+        self.next(|told| match told {
+            Told::Finished(key, outcome) => Some((key, outcome)),
+            _ => None,
+        })
+        .await
+    }
+
+    pub async fn down(&mut self) -> (SessionId, Down) {
+        self.next(|told| match told {
+            Told::Down(id, reason) => Some((id, reason)),
+            _ => None,
+        })
+        .await
+    }
+}
+
+/// A bundle's bytes in chunks of uneven size.
+pub fn transfer(key: u64, length: usize) -> (Transfer, Bytes) {
+    let whole: Bytes = (0..length).map(|i| (7 * i + 3 + i / 251) as u8).collect();
+    let first = length / 3;
+    let chunks = vec![whole.slice(..first), whole.slice(first..)];
+    (Transfer::new(key, chunks), whole)
+}
