@@ -180,6 +180,8 @@ class Options:
 
     tls: bool = True
     congestion_control: Sequence[str] | None = None
+    # What carries the sessions; without it, the default.
+    convergence_layer: Literal["tcpcl", "quic"] | None = None
     told: Told = "rates"
     # Whether the nodes have the rights of a plain container alone: no BPF, no CAP_NET_ADMIN.
     unprivileged: bool = False
@@ -352,7 +354,11 @@ class Pair(Generic[B]):
                     "dial": {"allow_networks": [addresses.WAN_NETWORK, addresses.WAN_NETWORK6]}
                 },
                 "listener": [
-                    {"name": "beam", "listen": f"{addresses.HUB_SAT}:{TCPCL_PORT + self._offset}"},
+                    {
+                        "name": "beam",
+                        "listen": f"{addresses.HUB_SAT}:{TCPCL_PORT + self._offset}",
+                        "convergence_layer": self._options.convergence_layer,
+                    },
                 ],
                 "terminal": [
                     {
@@ -386,6 +392,7 @@ class Pair(Generic[B]):
             "name": "satellite",
             "neighbour": HUB_NODE,
             "remote": f"{addresses.HUB_SAT}:{TCPCL_PORT + self._offset}",
+            "convergence_layer": self._options.convergence_layer,
             **self._told(profile.return_.rate_bps, profile.forward.rate_bps),
             "guaranteed_rate_bps": self._options.return_rate_bps,
         }

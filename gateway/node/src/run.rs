@@ -1,6 +1,7 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
 mod beacons;
+mod carriers;
 pub(crate) mod control;
 mod custody;
 pub(crate) mod deferred;
@@ -12,6 +13,7 @@ mod inbound;
 mod links;
 mod parting;
 pub(crate) mod plans;
+mod quic_sessions;
 mod reach;
 pub(crate) mod reload;
 mod reporting;

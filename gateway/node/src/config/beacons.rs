@@ -12,7 +12,7 @@ pub struct BeaconsConfig {
     /// plan, the modem or an operator. Default true.
     pub enabled: bool,
     /// UDP port of the side that accepts sessions, on both sides the same.
-    /// Default: the number of its TCP port.
+    /// Default: the number of its TCP port, or the one after its QUIC port.
     pub port: Option<u16>,
     /// File with a key that both sides share: 64 hexadecimal digits. Plain TCP
     /// has no beacons without it; under TLS each session makes its own key,

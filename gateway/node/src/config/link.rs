@@ -37,6 +37,53 @@ impl TlsConfig {
     }
 }
 
+/// What carries the sessions of a path or listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConvergenceLayer {
+    /// TCPCLv4 over TCP and TLS.
+    #[default]
+    Tcpcl,
+    /// A bundle per QUIC stream.
+    Quic,
+}
+
+impl ConvergenceLayer {
+    /// The port of the beacons beside sessions at this one, where it is not
+    /// configured: QUIC has its UDP port for itself.
+    pub fn beacon_port(self, sessions: u16) -> u16 {
+        match self {
+            ConvergenceLayer::Tcpcl => sessions,
+            ConvergenceLayer::Quic => sessions.wrapping_add(1).max(1),
+        }
+    }
+}
+
+/// The least `mtu_bytes` of a path that QUIC goes over: its datagrams of 1200
+/// bytes (RFC 9000, 14), behind IPv6 and UDP headers.
+const LEAST_QUIC_MTU_BYTES: u32 = 1_248;
+
+/// The congestion control of QUIC sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuicCongestionControl {
+    /// The allocated rate, and Hybla while there is none.
+    #[default]
+    HyblaDama,
+    /// TCP Hybla.
+    Hybla,
+}
+
+/// QUIC options of convergence-layer sessions; `keepalive_s`, `hold_s`,
+/// `backoff_min_s`, `backoff_max_s`, `standby` and `mark` of `[tcp]` hold for
+/// them, too.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuicConfig {
+    /// hybla_dama or hybla. Default hybla_dama.
+    pub congestion_control: QuicCongestionControl,
+}
+
 /// TCP options of convergence-layer sessions.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -109,8 +156,12 @@ pub struct PathConfig {
     pub name: String,
     /// The neighbour's ipn node number.
     pub neighbour: u64,
-    /// The neighbour's address and TCPCL port (4556 by custom).
+    /// The neighbour's address and TCPCL port (4556 by custom), or UDP port of
+    /// its QUIC listener.
     pub remote: SocketAddr,
+    /// tcpcl or quic, as the neighbour's listener. Default tcpcl.
+    #[serde(default)]
+    pub convergence_layer: ConvergenceLayer,
     /// Local address to dial from. Default: as routing decides.
     pub local: Option<IpAddr>,
     /// Interface to dial from. Default: as routing decides.
@@ -192,7 +243,8 @@ impl PathConfig {
     pub fn is_same_way(&self, other: &PathConfig) -> bool {
         let way = |path: &PathConfig| {
             let from = (path.local, path.interface.clone());
-            (path.name.clone(), path.neighbour, path.remote, from)
+            let (name, layer) = (path.name.clone(), path.convergence_layer);
+            (name, path.neighbour, path.remote, layer, from)
         };
         way(self) == way(other)
     }
@@ -215,6 +267,12 @@ impl PathConfig {
             ));
         }
         check_hop(&at, self.rtt_ms, self.mtu_bytes, problems);
+        if self.convergence_layer == ConvergenceLayer::Quic && self.mtu_bytes < LEAST_QUIC_MTU_BYTES
+        {
+            problems.push(format!(
+                "{at}: convergence_layer = \"quic\" needs mtu_bytes of at least {LEAST_QUIC_MTU_BYTES}"
+            ));
+        }
         if let Some(local) = self.local
             && local.is_ipv4() != self.remote.is_ipv4()
         {
@@ -229,8 +287,11 @@ impl PathConfig {
 pub struct ListenerConfig {
     /// Its name in API and metrics.
     pub name: String,
-    /// Address and port, e.g. "[::]:4556" (both families).
+    /// Address and port, e.g. "[::]:4556" (both families); UDP for QUIC.
     pub listen: SocketAddr,
+    /// tcpcl or quic. Default tcpcl.
+    #[serde(default)]
+    pub convergence_layer: ConvergenceLayer,
     /// Handshakes in progress at once, a quarter of them (at least 32) from
     /// one address. Default 256.
     #[serde(default = "default_pending")]

@@ -38,8 +38,8 @@ pub use custody::{CustodyConfig, CustodyDialect, Durability};
 pub use deferred::DeferredConfig;
 pub use document::{Document, FRAGMENTS, Place};
 pub use link::{
-    BeamConfig, KnownLink, ListenerConfig, PathConfig, RATES_BPS, RTTS_MS, TcpConfig,
-    TerminalConfig, TlsConfig,
+    BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig, QuicConfig,
+    QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig, TerminalConfig, TlsConfig,
 };
 pub use modem::ModemConfig;
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
@@ -105,6 +105,9 @@ pub struct Config {
     /// TCP options of convergence-layer sessions.
     #[serde(default)]
     pub tcp: TcpConfig,
+    /// QUIC options of convergence-layer sessions.
+    #[serde(default)]
+    pub quic: QuicConfig,
     /// Datagrams that tell whether the links are there.
     #[serde(default)]
     pub beacons: BeaconsConfig,
@@ -201,6 +204,12 @@ impl Config {
         if !self.paths.is_empty() || !self.listeners.is_empty() {
             self.tls.check(&mut problems);
         }
+        if self.tls.plain && self.has_quic() {
+            problems.push(
+                "tls: convergence_layer = \"quic\" needs certificates (pki_dir): there is no plain QUIC"
+                    .to_owned(),
+            );
+        }
         self.tcp.check(&mut problems);
         self.beacons.check(&mut problems);
         self.log.check(&mut problems);
@@ -236,6 +245,15 @@ impl Config {
         let default = named(&self.streams.default_class)
             .ok_or_else(|| UnknownClass(self.streams.default_class.clone()))?;
         Classifier::new(&self.edge.rule, default, named)
+    }
+
+    /// Whether a path or listener goes over QUIC.
+    pub fn has_quic(&self) -> bool {
+        let dialled = self.paths.iter().map(|path| path.convergence_layer);
+        let accepted = self.listeners.iter().map(|l| l.convergence_layer);
+        dialled
+            .chain(accepted)
+            .any(|layer| layer == ConvergenceLayer::Quic)
     }
 
     /// The ipn node numbers this node has sessions with.

@@ -487,3 +487,33 @@ fn token_that_all_can_read_on_the_way_is_noticed() {
         assert!(exposed(url), "{url}");
     }
 }
+
+#[test]
+fn a_path_over_quic_needs_certificates_and_packets_of_some_size() {
+    let quic = format!("{TERMINAL}convergence_layer = \"quic\"\n");
+    let error = parse(&quic).unwrap_err().to_string();
+    assert!(error.contains("there is no plain QUIC"), "{error}");
+    let certified = quic.replace("plain = true", "pki_dir = \"pki\"");
+    let config = parse(&certified).unwrap();
+    assert!(config.has_quic());
+    assert_eq!(config.paths[0].convergence_layer, ConvergenceLayer::Quic);
+    let error = parse(&format!("{certified}mtu_bytes = 1200\n")).unwrap_err();
+    assert!(error.to_string().contains("mtu_bytes"), "{error}");
+    let error = parse(&certified.replace("\"quic\"", "\"udp\"")).unwrap_err();
+    assert!(error.to_string().contains("`tcpcl` or `quic`"), "{error}");
+}
+
+#[test]
+fn a_path_that_changes_its_convergence_layer_is_another_way() {
+    let certified = TERMINAL.replace("plain = true", "pki_dir = \"pki\"");
+    let tcp = parse(&certified).unwrap();
+    let quic = parse(&format!("{certified}convergence_layer = \"quic\"\n")).unwrap();
+    assert!(!tcp.paths[0].is_same_way(&quic.paths[0]));
+    assert!(!tcp.has_quic());
+}
+
+#[test]
+fn beacons_leave_quic_its_port() {
+    assert_eq!(ConvergenceLayer::Tcpcl.beacon_port(4556), 4556);
+    assert_eq!(ConvergenceLayer::Quic.beacon_port(4556), 4557);
+}

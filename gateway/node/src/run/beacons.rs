@@ -61,7 +61,8 @@ impl Opener {
         }
         for listener in &config.listeners {
             let mut local = listener.listen;
-            local.set_port(config.beacons.port.unwrap_or(local.port()));
+            let beside = listener.convergence_layer.beacon_port(local.port());
+            local.set_port(config.beacons.port.unwrap_or(beside));
             let socket = SocketConfig {
                 local,
                 interface: None,
@@ -93,7 +94,8 @@ impl Opener {
         key: Option<&Key>,
     ) -> Result<Beacons, RunError> {
         let beacons = self.start(config, &path.name, &dialling(config, path))?;
-        let port = config.beacons.port.unwrap_or(path.remote.port());
+        let beside = path.convergence_layer.beacon_port(path.remote.port());
+        let port = config.beacons.port.unwrap_or(beside);
         let peer = PeerConfig {
             node: number(path.neighbour),
             rtt: path.rtt(),

@@ -1,6 +1,7 @@
 //! The sessions of the convergence layers: dialled and accepted.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,9 +16,10 @@ use underpass_tcpcl::{
     Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SharedPartials, SocketOptions,
 };
 
-use super::RunError;
+use super::carriers::{PathDialer, SessionListener};
 use super::engine::window_of;
-use crate::config::{self, Config, ControlConfig, PathConfig};
+use super::{RunError, quic_sessions};
+use crate::config::{self, Config, ControlConfig, ConvergenceLayer, PathConfig};
 use crate::privileged::Helper;
 use crate::security::{Certified, Security};
 use crate::upgrade::Sockets;
@@ -40,26 +42,26 @@ pub(super) struct Links {
     security: Security,
     node: Arc<dyn Node>,
     /// By their paths' names.
-    dialers: Mutex<BTreeMap<String, Arc<Dialer>>>,
+    dialers: Mutex<BTreeMap<String, PathDialer>>,
     /// With their names.
-    listeners: Mutex<Vec<(String, Listener)>>,
+    listeners: Mutex<Vec<(String, SessionListener)>>,
     sockets: Arc<Sockets>,
     /// Connections that the listeners have for sessions of terminals.
     connections: AtomicUsize,
 }
 
 /// What all sessions of this run have in common.
-struct Sessions {
-    incarnation: u64,
-    ids: Arc<AtomicU64>,
+pub(super) struct Sessions {
+    pub(super) incarnation: u64,
+    pub(super) ids: Arc<AtomicU64>,
     partial: Arc<SharedPartials>,
 }
 
 impl Certified for Links {
     fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
         self.close(
-            |dialer| dialer.close_where(|serial| is_revoked(serial)),
-            |listener| listener.close_where(|serial| is_revoked(serial)),
+            |dialer| dialer.close_revoked(is_revoked),
+            |listener| listener.close_revoked(is_revoked),
         )
     }
 
@@ -71,18 +73,21 @@ impl Certified for Links {
     }
 
     fn close_certified(&self) -> usize {
-        self.close(Dialer::close_certified, Listener::close_certified)
+        self.close(
+            PathDialer::close_certified,
+            SessionListener::close_certified,
+        )
     }
 }
 
 impl Links {
     fn close(
         &self,
-        dialled: impl Fn(&Dialer) -> usize,
-        accepted: impl Fn(&Listener) -> usize,
+        dialled: impl Fn(&PathDialer) -> usize,
+        accepted: impl Fn(&SessionListener) -> usize,
     ) -> usize {
         let dialers = self.dialers();
-        let dialers = dialers.values().map(|dialer| dialled(dialer));
+        let dialers = dialers.values().map(dialled);
         let listeners = self.listeners();
         let listeners = listeners.iter();
         dialers
@@ -99,9 +104,24 @@ impl Links {
 
     /// Begins to dial by a path.
     pub fn add_path(&self, config: &Config, path: &PathConfig) {
-        let session = self.sessions.dialled(config, path);
-        let dialer = dialer(config, path, session, &self.security);
-        let dialer = Arc::new(Dialer::spawn(dialer, self.node.clone()));
+        let (sessions, security, node) = (&self.sessions, &self.security, self.node.clone());
+        let dialer = match path.convergence_layer {
+            ConvergenceLayer::Tcpcl => {
+                let session = sessions.dialled(config, path);
+                let dialer = dialer(config, path, session, security);
+                PathDialer::Tcpcl(Arc::new(Dialer::spawn(dialer, node)))
+            }
+            ConvergenceLayer::Quic => {
+                match quic_sessions::dial(sessions, config, path, security, node) {
+                    Ok(dialer) => PathDialer::Quic(Arc::new(dialer)),
+                    // A configuration without certificates was refused before.
+                    Err(error) => {
+                        tracing::error!(path = path.name, %error, "the path is not dialled");
+                        return;
+                    }
+                }
+            }
+        };
         self.dialers().insert(path.name.clone(), dialer);
     }
 
@@ -109,14 +129,27 @@ impl Links {
     /// its paths have been added, and those it does not have removed.
     pub fn reconfigure(&self, config: &Config) {
         for path in &config.paths {
-            if let Some(dialer) = self.dialers().get(&path.name) {
-                dialer.set_session(self.sessions.dialled(config, path));
+            match self.dialers().get(&path.name) {
+                Some(PathDialer::Tcpcl(dialer)) => {
+                    dialer.set_session(self.sessions.dialled(config, path));
+                }
+                Some(PathDialer::Quic(dialer)) => {
+                    dialer.set_session(quic_sessions::dialled(&self.sessions, config, path));
+                }
+                None => {}
             }
         }
         let connections = connections(config);
         let before = self.connections.fetch_max(connections, Ordering::Relaxed);
         for (name, listener) in &*self.listeners() {
-            listener.set_session(self.sessions.accepted(config, name));
+            match listener {
+                SessionListener::Tcpcl(listener) => {
+                    listener.set_session(self.sessions.accepted(config, name));
+                }
+                SessionListener::Quic(listener) => {
+                    listener.set_session(quic_sessions::accepted(&self.sessions, config, name));
+                }
+            }
             listener.add_connections(connections.saturating_sub(before));
         }
     }
@@ -156,19 +189,17 @@ impl Links {
         listener: &config::ListenerConfig,
     ) -> Result<(), RunError> {
         let (name, address) = (&listener.name, listener.listen);
-        let accepting = ListenerConfig {
-            local: address,
-            session: self.sessions.accepted(config, name),
-            tls: self.security.server(),
-            max_half_open: listener.max_pending,
-            max_half_open_per_source: (listener.max_pending / 4).max(LEAST_PER_SOURCE),
-            max_connections: connections(config) + SPARE_CONNECTIONS + listener.max_pending,
+        let bound = match listener.convergence_layer {
+            ConvergenceLayer::Tcpcl => self.accept_tcp(config, listener),
+            ConvergenceLayer::Quic => quic_sessions::listen(
+                &self.sessions,
+                config,
+                listener,
+                &self.security,
+                self.node.clone(),
+            )
+            .map(SessionListener::Quic),
         };
-        let bound = self.sockets.bind(&format!("sessions {name}"), address, || {
-            underpass_tcpcl::listen(&accepting)
-        });
-        let bound =
-            bound.and_then(|bound| Listener::accept_on(bound, accepting, self.node.clone()));
         let bound = bound.map_err(|source| RunError::Listen {
             name: name.clone(),
             address,
@@ -179,11 +210,34 @@ impl Links {
         Ok(())
     }
 
-    fn listeners(&self) -> MutexGuard<'_, Vec<(String, Listener)>> {
+    fn accept_tcp(
+        &self,
+        config: &Config,
+        listener: &config::ListenerConfig,
+    ) -> io::Result<SessionListener> {
+        let (name, address) = (&listener.name, listener.listen);
+        let accepting = ListenerConfig {
+            local: address,
+            session: self.sessions.accepted(config, name),
+            tls: self.security.server(),
+            max_half_open: listener.max_pending,
+            max_half_open_per_source: per_source(listener),
+            max_connections: connections(config) + spare_connections(listener),
+        };
+        let bound = self
+            .sockets
+            .bind(&format!("sessions {name}"), address, || {
+                underpass_tcpcl::listen(&accepting)
+            })?;
+        let listener = Listener::accept_on(bound, accepting, self.node.clone())?;
+        Ok(SessionListener::Tcpcl(listener))
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<(String, SessionListener)>> {
         self.listeners.lock().unwrap()
     }
 
-    fn dialers(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Dialer>>> {
+    fn dialers(&self) -> MutexGuard<'_, BTreeMap<String, PathDialer>> {
         self.dialers.lock().unwrap()
     }
 }
@@ -219,8 +273,33 @@ impl Sessions {
 
 /// Connections for the sessions of all terminals, old ones included that are
 /// still dying while new ones come.
-fn connections(config: &Config) -> usize {
+pub(super) fn connections(config: &Config) -> usize {
     config.terminals.len() * config.classes.len() * 2 * 2
+}
+
+/// Connections beyond those.
+pub(super) fn spare_connections(listener: &config::ListenerConfig) -> usize {
+    SPARE_CONNECTIONS + listener.max_pending
+}
+
+/// Handshakes that one address may have in progress.
+pub(super) fn per_source(listener: &config::ListenerConfig) -> usize {
+    (listener.max_pending / 4).max(LEAST_PER_SOURCE)
+}
+
+/// The numbers of all classes, which have sessions of their own.
+pub(super) fn classes(config: &Config) -> Vec<Class> {
+    (0..config.classes.len())
+        .filter_map(|number| u8::try_from(number).ok().map(Class))
+        .collect()
+}
+
+/// When a peer is dialled again.
+pub(super) fn backoff(config: &Config) -> Backoff {
+    Backoff {
+        base: Duration::from_secs_f64(config.tcp.backoff_min_s),
+        max: Duration::from_secs_f64(config.tcp.backoff_max_s),
+    }
 }
 
 /// Starts to dial and to listen.
@@ -267,14 +346,9 @@ fn dialer(
     let mut dialer = DialerConfig::new(path.remote, session);
     dialer.local = path.local.map(|address| SocketAddr::new(address, 0));
     dialer.tls = security.client();
-    dialer.classes = (0..config.classes.len())
-        .filter_map(|number| u8::try_from(number).ok().map(Class))
-        .collect();
+    dialer.classes = classes(config);
     dialer.standby = config.tcp.standby;
-    dialer.backoff = Backoff {
-        base: Duration::from_secs_f64(config.tcp.backoff_min_s),
-        max: Duration::from_secs_f64(config.tcp.backoff_max_s),
-    };
+    dialer.backoff = backoff(config);
     dialer
 }
 

@@ -49,6 +49,12 @@ pub enum UpgradeError {
     /// With this process, its container ends.
     #[error("this process is the first of its container, which ends with it: start another one")]
     First,
+    /// Sessions over QUIC cannot be set up beside those of this process.
+    #[error(
+        "a path or listener has convergence_layer = \"quic\", and two processes cannot share its \
+         UDP port: restart the node instead; what is in custody goes on"
+    )]
+    Quic,
     /// The next program does not start.
     #[error("the next program does not start: {0}")]
     Launch(io::Error),
@@ -156,6 +162,9 @@ impl HandOver {
         }
         if std::process::id() == 1 {
             return Err(UpgradeError::First);
+        }
+        if self.parts.current.get().has_quic() {
+            return Err(UpgradeError::Quic);
         }
         self.parts.known_links.save(&self.parts.shell);
         let (mut channel, its) = Channel::pair()?;

@@ -1,0 +1,108 @@
+//! Dialers and listeners of whatever convergence layer, as [`super::links`]
+//! asks for them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use underpass_identity::IsRevoked;
+
+/// What keeps the sessions of a path.
+#[derive(Clone)]
+pub(super) enum PathDialer {
+    Tcpcl(Arc<underpass_tcpcl::Dialer>),
+    Quic(Arc<underpass_quic::Dialer>),
+}
+
+/// What accepts sessions.
+pub(super) enum SessionListener {
+    Tcpcl(underpass_tcpcl::Listener),
+    Quic(underpass_quic::Listener),
+}
+
+impl PathDialer {
+    pub fn hold(&self, held: bool) {
+        match self {
+            PathDialer::Tcpcl(dialer) => dialer.hold(held),
+            PathDialer::Quic(dialer) => dialer.hold(held),
+        }
+    }
+
+    pub fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
+        match self {
+            PathDialer::Tcpcl(dialer) => dialer.close_where(|serial| is_revoked(serial)),
+            PathDialer::Quic(dialer) => dialer.close_where(|serial| is_revoked(serial)),
+        }
+    }
+
+    pub fn close_ended(&self, now_s: i64) -> usize {
+        match self {
+            PathDialer::Tcpcl(dialer) => dialer.close_ended(now_s),
+            PathDialer::Quic(dialer) => dialer.close_ended(now_s),
+        }
+    }
+
+    pub fn close_certified(&self) -> usize {
+        match self {
+            PathDialer::Tcpcl(dialer) => dialer.close_certified(),
+            PathDialer::Quic(dialer) => dialer.close_certified(),
+        }
+    }
+
+    pub async fn shutdown(&self) {
+        match self {
+            PathDialer::Tcpcl(dialer) => dialer.shutdown().await,
+            PathDialer::Quic(dialer) => dialer.shutdown().await,
+        }
+    }
+}
+
+impl SessionListener {
+    pub fn local_addr(&self) -> SocketAddr {
+        match self {
+            SessionListener::Tcpcl(listener) => listener.local_addr(),
+            SessionListener::Quic(listener) => listener.local_addr(),
+        }
+    }
+
+    pub fn hold(&self, held: bool) {
+        match self {
+            SessionListener::Tcpcl(listener) => listener.hold(held),
+            SessionListener::Quic(listener) => listener.hold(held),
+        }
+    }
+
+    pub fn add_connections(&self, more: usize) {
+        match self {
+            SessionListener::Tcpcl(listener) => listener.add_connections(more),
+            SessionListener::Quic(listener) => listener.add_connections(more),
+        }
+    }
+
+    pub fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
+        match self {
+            SessionListener::Tcpcl(listener) => listener.close_where(|serial| is_revoked(serial)),
+            SessionListener::Quic(listener) => listener.close_where(|serial| is_revoked(serial)),
+        }
+    }
+
+    pub fn close_ended(&self, now_s: i64) -> usize {
+        match self {
+            SessionListener::Tcpcl(listener) => listener.close_ended(now_s),
+            SessionListener::Quic(listener) => listener.close_ended(now_s),
+        }
+    }
+
+    pub fn close_certified(&self) -> usize {
+        match self {
+            SessionListener::Tcpcl(listener) => listener.close_certified(),
+            SessionListener::Quic(listener) => listener.close_certified(),
+        }
+    }
+
+    pub fn shutdown(&self) {
+        match self {
+            SessionListener::Tcpcl(listener) => listener.shutdown(),
+            SessionListener::Quic(listener) => listener.shutdown(),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Sessions over QUIC, as the configuration wants them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use underpass_cla::Node;
+use underpass_quic::{
+    Algorithm, Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SocketOptions,
+};
+
+use super::engine::window_of;
+use super::links::{Sessions, backoff, classes, connections, per_source, spare_connections};
+use crate::config::{self, Config, PathConfig, QuicCongestionControl};
+use crate::security::Security;
+
+/// What the configuration's check has refused: QUIC has no sessions without
+/// certificates.
+fn no_certificates() -> io::Error {
+    io::Error::other("convergence_layer = \"quic\" needs tls.pki_dir")
+}
+
+/// A window where no rate is told: the system would bound what TCP receives.
+const UNKNOWN_WINDOW_BYTES: u32 = 64 << 20;
+
+/// Begins to dial by a path.
+pub(super) fn dial(
+    sessions: &Sessions,
+    config: &Config,
+    path: &PathConfig,
+    security: &Security,
+    node: Arc<dyn Node>,
+) -> io::Result<Dialer> {
+    let tls = security.client().ok_or_else(no_certificates)?;
+    let mut dialer = DialerConfig::new(path.remote, dialled(sessions, config, path), tls);
+    dialer.local = path.local.map(|address| SocketAddr::new(address, 0));
+    dialer.classes = classes(config);
+    dialer.standby = config.tcp.standby;
+    dialer.backoff = backoff(config);
+    Ok(Dialer::spawn(dialer, node))
+}
+
+/// Listens.
+pub(super) fn listen(
+    sessions: &Sessions,
+    config: &Config,
+    listener: &config::ListenerConfig,
+    security: &Security,
+    node: Arc<dyn Node>,
+) -> io::Result<Listener> {
+    let accepting = ListenerConfig {
+        local: listener.listen,
+        session: accepted(sessions, config, &listener.name),
+        tls: security.server().ok_or_else(no_certificates)?,
+        max_half_open: listener.max_pending,
+        max_half_open_per_source: per_source(listener),
+        max_connections: connections(config) + spare_connections(listener),
+    };
+    Listener::bind(accepting, node)
+}
+
+/// What the sessions of a path have in common.
+pub(super) fn dialled(sessions: &Sessions, config: &Config, path: &PathConfig) -> SessionDefaults {
+    let mut session = defaults(sessions, config, &path.name);
+    session.accepted_peers = Some([format!("ipn:{}.0", path.neighbour)].into());
+    session.rtt = path.rtt();
+    session.mtu_bytes = path.mtu_bytes;
+    session.receive_window_bytes = window(path.receive_rate_bps, path.rtt());
+    session.socket.interface = path.interface.clone();
+    session
+}
+
+/// The same of a listener: it serves every terminal, so the largest window and
+/// the smallest packets count.
+pub(super) fn accepted(sessions: &Sessions, config: &Config, listener: &str) -> SessionDefaults {
+    let mut session = defaults(sessions, config, listener);
+    let terminals = || config.terminals.iter();
+    session.accepted_peers = Some(terminals().map(|t| format!("ipn:{}.0", t.node)).collect());
+    let windows = terminals().map(|t| window(t.receive_rate_bps, t.rtt()));
+    session.receive_window_bytes = windows.max().unwrap_or(UNKNOWN_WINDOW_BYTES.into());
+    let usual = (session.rtt, session.mtu_bytes);
+    session.rtt = terminals().map(|t| t.rtt()).max().unwrap_or(usual.0);
+    session.mtu_bytes = terminals().map(|t| t.mtu_bytes).min().unwrap_or(usual.1);
+    session
+}
+
+fn defaults(sessions: &Sessions, config: &Config, name: &str) -> SessionDefaults {
+    let node_id = format!("ipn:{}.0", config.node.number);
+    let mut session = SessionDefaults::new(name, node_id, sessions.ids.clone());
+    session.incarnation = sessions.incarnation;
+    session.keepalive_s = config.tcp.keepalive_s;
+    session.hold = Duration::from_secs(config.tcp.hold_s);
+    session.transfer_mru_bytes = config.custody.quota_bytes / 4;
+    session.algorithm = match config.quic.congestion_control {
+        QuicCongestionControl::HyblaDama => Algorithm::Allocated,
+        QuicCongestionControl::Hybla => Algorithm::Hybla,
+    };
+    session.socket = SocketOptions {
+        interface: None,
+        mark: config.tcp.mark,
+    };
+    session
+}
+
+fn window(rate_bps: Option<u64>, rtt: Duration) -> u64 {
+    match rate_bps {
+        Some(_) => window_of(rate_bps, rtt).into(),
+        None => UNKNOWN_WINDOW_BYTES.into(),
+    }
+}

@@ -1,0 +1,85 @@
+"""A hop over QUIC: the way of the data, blockages, and what cannot be done with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.e2e.conftest import StartPair
+from tests.testbed import addresses
+from tests.testbed.client.transfer import Transfer, download, upload
+from tests.testbed.node import ApiError, Options
+from tests.testbed.profile import Link, symmetric
+
+pytestmark = pytest.mark.node
+
+_QUIC = Options(convergence_layer="quic")
+_SIZE = 8_000_000
+_BLOCKED_S = 3.0
+_LOSSY = symmetric("lossy", Link(rate_bps=50_000_000, delay_ms=50.0, queue_ms=500.0, loss=0.01))
+
+
+def test_transfers_go_both_ways_and_status_names_the_layer(start_pair: StartPair) -> None:
+    pair = start_pair(options=_QUIC)
+    for transfer in (download, upload):
+        done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+        assert done.error is None
+        assert done.complete
+    for node in (pair.hub, pair.terminal):
+        (path,) = node.status()["paths"]
+        sessions = path["sessions"]
+        assert {session["convergence_layer"] for session in sessions} == {"quic"}
+        assert {session["congestion_control"] for session in sessions} == {"hybla_dama"}
+        assert all(session["tls"] for session in sessions)
+
+
+@pytest.mark.parametrize("transfer", [download, upload])
+def test_a_blockage_amid_a_transfer_costs_its_time_and_no_byte(
+    start_pair: StartPair, transfer: Callable[..., Transfer]
+) -> None:
+    pair = start_pair(options=_QUIC)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(transfer, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+        time.sleep(0.6)
+        assert not running.done()
+        pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=_BLOCKED_S)
+        done = running.result(60)
+    assert done.error is None
+    assert done.complete
+    assert done.last_byte_s is not None
+    assert done.last_byte_s > _BLOCKED_S
+    # What is left takes a second or so at the link's rate.
+    assert done.last_byte_s < _BLOCKED_S + 6.0
+
+
+def test_a_node_with_quic_refuses_an_upgrade_in_place(start_pair: StartPair) -> None:
+    pair = start_pair(options=_QUIC)
+    for node in (pair.hub, pair.terminal):
+        with pytest.raises(ApiError, match="quic"):
+            node.upgrade()
+    assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
+
+
+def test_sessions_come_again_when_the_hub_was_killed(start_pair: StartPair) -> None:
+    pair = start_pair(options=_QUIC)
+    pair.hub.process.kill()
+    pair.hub.start()
+    # Until the terminal hears that the hub does not know its sessions any more, what clients begin
+    # goes to the run that has ended, and is reset.
+    deadline = time.monotonic() + 20.0
+    while not download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+def test_losses_cost_no_byte_and_do_not_stop_the_rate(start_pair: StartPair) -> None:
+    pair = start_pair(_LOSSY, _QUIC)
+    done = download(pair.client, addresses.ORIGIN, 4 * _SIZE, route=pair.socks5())
+    assert done.error is None
+    assert done.complete
+    assert done.last_byte_s is not None
+    # At the link's rate 5.2 s; a control that halves at each loss takes minutes.
+    assert done.last_byte_s < 12.0
