@@ -139,7 +139,7 @@ def _is_square(found: Passage) -> bool:
 
 
 def test_the_tunnel_is_predicted_before_its_portal(passage: Passage) -> None:
-    told = [
+    told: list[tuple[float, dict[str, Any]]] = [
         (event.came_s * 1000, one)
         for event in passage.events
         if event.kind == "blockages"
