@@ -13,6 +13,7 @@ from tests.benchmarks.subjects.underpass import SingleBox, Underpass
 _KINDS = {
     "underpass": lambda: Underpass("underpass", None),
     "underpass-hybla": lambda: Underpass("underpass-hybla", ["hybla_bpf"]),
+    "underpass-quic": lambda: Underpass("underpass-quic", None, convergence_layer="quic"),
     "single-box": SingleBox,
     "no-proxy-cubic": lambda: NoProxy("cubic"),
     "no-proxy-bbr": lambda: NoProxy("bbr"),

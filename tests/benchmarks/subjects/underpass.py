@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from tests.benchmarks.subjects.direct import NoProxy, set_end_to_end
 from tests.benchmarks.subjects.subject import COLD, Access, Subject, UnavailableError
@@ -19,7 +20,7 @@ TOLD_HINT = "rate of both directions as a hint; warm: sessions up"
 # And where they are on one loopback, without a hop.
 TOLD_NOTHING = "nothing; warm: sessions up"
 
-_OFFSETS = {"underpass": 0, "underpass-hybla": 1}
+_OFFSETS = {"underpass": 0, "underpass-hybla": 1, "underpass-quic": 2}
 _SINGLE_BOX_PORT = 4600
 
 
@@ -31,6 +32,7 @@ class Underpass(Subject):
         name: str,
         congestion_control: Sequence[str] | None,
         *,
+        convergence_layer: Literal["tcpcl", "quic"] | None = None,
         hub: Mapping[str, object] | None = None,
         told: Told = "rates",
         unprivileged: bool = False,
@@ -40,6 +42,7 @@ class Underpass(Subject):
         self.told = {"rates": TOLD_PAIR, "hints": TOLD_HINT, "nothing": TOLD_NOTHING}[told]
         self._options = Options(
             congestion_control=congestion_control,
+            convergence_layer=convergence_layer,
             hub=hub or {},
             told=told,
             unprivileged=unprivileged,
