@@ -26,6 +26,9 @@ from underpass_control.storage.links import LinkState
 _WINDOW_MS = 5_000
 _LEAST_WINDOW_MS = 900
 _HEADROOM = Fraction(5, 4)
+# What a terminal sends by itself in that time, its reports above all, is no demand: they come in
+# bursts, and all terminals of a beam have some at once when its plan is a new one.
+_REPORTS_BYTES = 3_000
 # A backlog that the rate clears within this time is only passing through. A gateway lets 100 ms of
 # the link's ceiling wait before it stops reading a stream, so a lone greedy one is seen.
 _CLEARED_WITHIN_MS = 50
@@ -67,6 +70,7 @@ class _Reported:
     up_ms: int | None = None
     # The rate when it was last known, None before that; a backlogged terminal is greedy.
     rate_bps: int | None = None
+    only_reports: bool = False
     backlogged: bool = True
     fade: Fade = field(default_factory=Fade)
 
@@ -88,11 +92,12 @@ class _Reported:
         # The oldest one kept is as old as the window, or older.
         while len(self.sent) > 2 and self.sent[1][0] <= state.uptime_ms - _WINDOW_MS:
             del self.sent[0]
-        (began_ms, sent), lasting_ms = self.sent[0], state.uptime_ms - self.sent[0][0]
+        began_ms, sent = self.sent[0]
+        lasting_ms = state.uptime_ms - began_ms
         if lasting_ms >= _LEAST_WINDOW_MS:
-            self.rate_bps = max(
-                0, 8_000 * (state.sent_bytes - sent) // (state.uptime_ms - began_ms)
-            )
+            recent_bytes = max(0, state.sent_bytes - sent)
+            self.rate_bps = 8_000 * recent_bytes // lasting_ms
+            self.only_reports = recent_bytes <= _REPORTS_BYTES
         cleared_bps = state.rate_bps if state.rate_bps is not None else self.rate_bps or 0
         passing_bytes = max(_PASSING_BYTES, cleared_bps * _CLEARED_WITHIN_MS // 8_000)
         self.backlogged = state.backlogged_bytes > passing_bytes
@@ -127,6 +132,8 @@ class _Reported:
             return floor_bps
         if self.backlogged or self.rate_bps is None:
             return None
+        if self.only_reports:
+            return floor_bps
         return max(_stepped(int(self.rate_bps * _HEADROOM)), floor_bps)
 
 

@@ -114,6 +114,20 @@ def test_who_is_idle_can_still_report() -> None:
     assert wanted(demands(*(state(n, 1_000) for n in range(8))), 8) == FLOOR_BPS
 
 
+def test_reports_that_come_in_bursts_are_no_demand_and_a_slow_stream_is() -> None:
+    def among_many(*states: LinkState) -> int | None:
+        terminals = range(NODE, NODE + 1_000)
+        made = demands(*states).of_link(Link.RETURN, terminals, CAPACITY_BPS, START_MS + 10_000)
+        return made[NODE].demand_bps
+
+    floor_bps = CAPACITY_BPS // 16 // 1_000
+    # Of the last plan's news and each ten seconds' own: 2,500 bytes within four seconds.
+    assert among_many(state(0, 0), state(2, 1_000), state(4, 2_500)) == floor_bps
+    rate = among_many(*steady(8, 1_000))
+    assert rate is not None
+    assert rate >= 1.25 * 8_000
+
+
 def test_a_node_started_anew_counts_from_nothing() -> None:
     again = [state(n, n * 100_000, incarnation=2, time_ms=START_MS + 9_000) for n in range(1, 9)]
     rate = wanted(demands(*steady(8, 1_000_000), *again), 12)
