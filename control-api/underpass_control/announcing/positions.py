@@ -19,6 +19,11 @@ _AGAIN_S = 2.0
 _QUIET_S = 15.0
 
 
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(_QUIET_S):
+        return await reader.readline()
+
+
 async def from_gpsd(host: str, port: int) -> AsyncIterator[Fix]:
     """Yield a gpsd's fixes, connecting again whenever it is lost."""
     while True:
@@ -26,7 +31,7 @@ async def from_gpsd(host: str, port: int) -> AsyncIterator[Fix]:
             reader, writer = await asyncio.open_connection(host, port, limit=gpsd.MOST_LINE)
             try:
                 writer.write(gpsd.WATCH)
-                while line := await asyncio.wait_for(reader.readline(), _QUIET_S):
+                while line := await _line(reader):
                     fix = gpsd.read_report(line, now_ms())
                     if fix is not None:
                         yield fix

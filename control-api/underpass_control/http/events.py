@@ -119,7 +119,10 @@ async def _follow(out: EventResponse, follower: Follower) -> None:
     await out.send(b": follows\n" + _quiet(follower))
     while True:
         try:
-            await asyncio.wait_for(follower.news(), _QUIET_S)
+            # `asyncio.wait_for` of Python 3.11 loses a cancellation that comes with the news: a
+            # stream would go on though its token has ended.
+            async with asyncio.timeout(_QUIET_S):
+                await follower.news()
         except TimeoutError:
             await out.send(_quiet(follower))
             continue

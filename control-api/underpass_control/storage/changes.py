@@ -107,7 +107,8 @@ class Changes:
         if not self._database.is_sqlite:
             self._task = asyncio.create_task(self._listen_for_ever(), name="listen")
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._listening.wait(), _START_WITHIN_S)
+                async with asyncio.timeout(_START_WITHIN_S):
+                    await self._listening.wait()
 
     async def close(self) -> None:
         """Listen no more."""
@@ -136,7 +137,8 @@ class Changes:
             self._listening.set()
             while not lost.is_set():
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(lost.wait(), _CHECK_EVERY_S)
+                    async with asyncio.timeout(_CHECK_EVERY_S):
+                        await lost.wait()
                 # A host that has vanished closes no connection; only a query finds out.
                 await connection.execute("SELECT 1", timeout=_CHECK_EVERY_S)
         finally:

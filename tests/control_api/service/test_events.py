@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from underpass_control.events import Cut, Events, Filter
+from underpass_control.http.events import _follow
 from underpass_control.roles import Role
 from underpass_control.storage.changes import MOST_BYTES, listed
 
@@ -278,6 +279,26 @@ def test_a_stream_that_nobody_reads_ends_with_its_token_too(api: Api) -> None:
         writer.close()
 
     api.run(run())
+
+
+def test_a_stream_ends_by_its_token_also_when_news_come_at_that_moment() -> None:
+    class Out:
+        async def send(self, data: bytes) -> None:
+            pass
+
+    async def run() -> None:
+        events = Events()
+        stream = asyncio.create_task(
+            _follow(Out(), events.follow(Filter()))  # type: ignore[arg-type]
+        )
+        for _ in range(5):
+            await asyncio.sleep(0)
+        events.tell(json.dumps({"kind": "beam", "beam": "ku-1", "event_id": "1"}))
+        stream.cancel()
+        await asyncio.wait([stream], timeout=5)
+        assert stream.cancelled()
+
+    asyncio.run(run())
 
 
 async def report_for_ever(api: Api) -> None:
