@@ -120,11 +120,12 @@ def _assert_rates(
         [(b - a) * 8 / (ended - begun) / _MBIT for a, b in zip(x, y, strict=True)]
         for x, y in zip(before, after, strict=True)
     ]
-    expected = [
-        pytest.approx(rates, rel=0.12, abs=0.05 if 0.0 in rates else None)
-        for rates in (forward, back)
-    ]
-    assert measured == expected, f"between {between_s}"
+    for rates, planned in zip(measured, (forward, back), strict=True):
+        for rate, of_plan in zip(rates, planned, strict=True):
+            # A machine with other work to do sends less than it may, but never more. No rate of
+            # these plans is taken for another one.
+            least = 0.76 * of_plan
+            assert least <= rate <= 1.12 * of_plan + 0.05, f"between {between_s}: {measured}"
 
 
 def _followed(node: Node, link: str, role: str = "follow") -> dict[str, Any]:
