@@ -108,7 +108,12 @@ impl StreamRun {
         engine: &mut Engine,
         now: Instant,
     ) -> Option<Duration> {
-        let sent_there = self.ends[1 - end].written;
+        // Where both runs of the other node have opened it, the one before may
+        // have sent more: "Limits" in the specification of the stream protocol.
+        let sent_there = match self.unheard {
+            true => u64::MAX,
+            false => self.ends[1 - end].written,
+        };
         let plan = self.plan.ends[end].clone();
         let own = &mut self.ends[end];
         let key = own.key?;
