@@ -70,7 +70,6 @@ class _Reported:
     up_ms: int | None = None
     # The rate when it was last known, None before that; a backlogged terminal is greedy.
     rate_bps: int | None = None
-    only_reports: bool = False
     backlogged: bool = True
     fade: Fade = field(default_factory=Fade)
 
@@ -96,8 +95,8 @@ class _Reported:
         lasting_ms = state.uptime_ms - began_ms
         if lasting_ms >= _LEAST_WINDOW_MS:
             recent_bytes = max(0, state.sent_bytes - sent)
-            self.rate_bps = 8_000 * recent_bytes // lasting_ms
-            self.only_reports = recent_bytes <= _REPORTS_BYTES
+            wanted_bytes = recent_bytes if recent_bytes > _REPORTS_BYTES else 0
+            self.rate_bps = 8_000 * wanted_bytes // lasting_ms
         cleared_bps = state.rate_bps if state.rate_bps is not None else self.rate_bps or 0
         passing_bytes = max(_PASSING_BYTES, cleared_bps * _CLEARED_WITHIN_MS // 8_000)
         self.backlogged = state.backlogged_bytes > passing_bytes
@@ -132,8 +131,6 @@ class _Reported:
             return floor_bps
         if self.backlogged or self.rate_bps is None:
             return None
-        if self.only_reports:
-            return floor_bps
         return max(_stepped(int(self.rate_bps * _HEADROOM)), floor_bps)
 
 
