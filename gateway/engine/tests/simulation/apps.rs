@@ -58,6 +58,10 @@ impl End {
 pub struct StreamRun {
     pub plan: StreamPlan,
     pub ends: [End; 2],
+    /// The most bytes that a former run of the acceptor has written: where both
+    /// runs have opened it, those of either may come ("Limits" in the
+    /// specification of the stream protocol).
+    pub written_before: u64,
     /// A node at one of its ends has stopped while it was open.
     pub interrupted: bool,
     /// The node at its other end has stopped before anything was heard from
@@ -70,6 +74,7 @@ impl StreamRun {
         StreamRun {
             plan,
             ends: [End::new(), End::new()],
+            written_before: 0,
             interrupted: false,
             unheard: false,
         }
@@ -108,12 +113,8 @@ impl StreamRun {
         engine: &mut Engine,
         now: Instant,
     ) -> Option<Duration> {
-        // Where both runs of the other node have opened it, the one before may
-        // have sent more: "Limits" in the specification of the stream protocol.
-        let sent_there = match self.unheard {
-            true => u64::MAX,
-            false => self.ends[1 - end].written,
-        };
+        let before = if end == 0 { self.written_before } else { 0 };
+        let sent_there = self.ends[1 - end].written.max(before);
         let plan = self.plan.ends[end].clone();
         let own = &mut self.ends[end];
         let key = own.key?;

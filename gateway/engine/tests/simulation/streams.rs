@@ -95,6 +95,7 @@ impl World {
             stream.ends[1].key.is_none() && (!again || self.nodes[node].incarnation > 1),
             "stream {serial} is opened twice"
         );
+        stream.written_before = stream.written_before.max(stream.ends[1].written);
         stream.ends[1] = End {
             key: Some(key),
             ..End::new()
