@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use underpass_cla::{Class, Down, Outcome, Refusal};
 use underpass_quic::{Dialer, Listener};
 
-use crate::node::{TestNode, transfer};
-use crate::pki::Ca;
 use crate::{Pair, hub, terminal};
+use underpass_cla_testing::node::{TestNode, transfer};
+use underpass_cla_testing::pki::Ca;
 
 #[tokio::test]
 async fn a_bundle_each_way_arrives_and_is_acknowledged() {

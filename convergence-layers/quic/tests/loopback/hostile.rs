@@ -12,9 +12,9 @@ use underpass_cla::{Down, Outcome};
 use underpass_quic::wire::{ALPN, Hello, Message};
 use underpass_quic::{Dialer, Listener};
 
-use crate::node::{TestNode, transfer};
-use crate::pki::{Ca, nothing_revoked};
 use crate::{hub, terminal};
+use underpass_cla_testing::node::{TestNode, transfer};
+use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
 /// A hub, and a peer of its that speaks QUIC by hand.
 struct Scene {
@@ -31,7 +31,7 @@ impl Scene {
         let ca = Ca::new();
         let mut hub_node = TestNode::new();
         let listener = Listener::bind(hub(&ca), hub_node.node.clone()).expect("a free port");
-        let tls = ca.client(&ca.node("ipn:1.0", 1), nothing_revoked());
+        let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
         let mut config = (*(tls.source)()).clone();
         config.alpn_protocols = vec![ALPN.to_vec()];
         let crypto = QuicClientConfig::try_from(config).expect("TLS 1.3");

@@ -2,8 +2,6 @@
 
 mod bundles;
 mod hostile;
-mod node;
-mod pki;
 mod trust;
 
 use std::net::SocketAddr;
@@ -15,8 +13,8 @@ use underpass_backoff::Backoff;
 use underpass_cla::{Session, SessionId};
 use underpass_quic::{Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults};
 
-use node::TestNode;
-use pki::{Ca, nothing_revoked};
+use underpass_cla_testing::node::TestNode;
+use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
 /// What the sessions of test node `number` have in common.
 fn defaults(number: u32) -> SessionDefaults {
@@ -35,7 +33,7 @@ fn hub(ca: &Ca) -> ListenerConfig {
     ListenerConfig {
         local: SocketAddr::from(([127, 0, 0, 1], 0)),
         session: defaults(2),
-        tls: ca.server(&ca.node("ipn:2.0", 2), nothing_revoked()),
+        tls: ca.server(&ca.node("ipn:2.0", 2, Naming::OtherName), nothing_revoked()),
         max_half_open: 16,
         max_half_open_per_source: 16,
         max_connections: 64,
@@ -44,7 +42,7 @@ fn hub(ca: &Ca) -> ListenerConfig {
 
 /// A terminal, node 1, that dials again quickly.
 fn terminal(ca: &Ca, remote: SocketAddr) -> DialerConfig {
-    let tls = ca.client(&ca.node("ipn:1.0", 1), nothing_revoked());
+    let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
     DialerConfig {
         backoff: Backoff {
             base: Duration::from_millis(50),

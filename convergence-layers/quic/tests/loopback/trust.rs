@@ -7,9 +7,9 @@ use tokio::time::sleep;
 use underpass_identity::IsRevoked;
 use underpass_quic::{Dialer, Listener};
 
-use crate::node::TestNode;
-use crate::pki::{Ca, nothing_revoked};
 use crate::{Pair, hub, terminal};
+use underpass_cla_testing::node::TestNode;
+use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
 /// A terminal dials a hub that does not want it, or the other way round: the
 /// reason that the terminal gives.
@@ -40,7 +40,10 @@ async fn refused(
 async fn a_certificate_of_another_authority_is_refused() {
     let reason = refused(|_, _, terminal| {
         let other = Ca::named("another authority");
-        terminal.tls = other.client(&other.node("ipn:1.0", 1), nothing_revoked());
+        terminal.tls = other.client(
+            &other.node("ipn:1.0", 1, Naming::OtherName),
+            nothing_revoked(),
+        );
     });
     assert!(reason.await.contains("certificate"));
 }
@@ -49,7 +52,7 @@ async fn a_certificate_of_another_authority_is_refused() {
 async fn a_revoked_certificate_is_refused() {
     let reason = refused(|ca, hub, _| {
         let revoked: IsRevoked = Arc::new(|serial| serial == [1]);
-        hub.tls = ca.server(&ca.node("ipn:2.0", 2), revoked);
+        hub.tls = ca.server(&ca.node("ipn:2.0", 2, Naming::OtherName), revoked);
     });
     assert!(reason.await.contains("certificate"));
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use underpass_cla::{Class, Down, Outcome};
 use underpass_tcpcl::{Dialer, Listener};
 
-use super::node::{TestNode, transfer};
 use super::{hub, terminal};
+use underpass_cla_testing::node::{TestNode, transfer};
 
 /// Long enough for a session on the loopback to come up.
 const A_WHILE: Duration = Duration::from_millis(300);

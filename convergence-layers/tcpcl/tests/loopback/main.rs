@@ -1,8 +1,6 @@
 //! Sessions over real sockets on the loopback interface.
 
 mod holding;
-mod node;
-mod pki;
 mod plain;
 mod resuming;
 mod tls;

@@ -5,8 +5,8 @@ use tokio::net::{TcpListener, TcpStream};
 use underpass_cla::{Class, Down, Outcome, Refusal};
 use underpass_tcpcl::{Dialer, Listener, ListenerConfig, SlotStatus};
 
-use super::node::{TestNode, transfer};
 use super::{hub, terminal};
+use underpass_cla_testing::node::{TestNode, transfer};
 
 /// What a peer without extensions says first.
 const CONTACT_AND_INIT: &[u8] = b"dtn!\x04\0\

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use underpass_cla::{Class, Outcome, Resume, Session, SessionId};
 use underpass_tcpcl::{Dialer, Listener};
 
-use super::node::{TestNode, transfer};
 use super::{hub, terminal};
+use underpass_cla_testing::node::{TestNode, transfer};
 
 const BYTES: usize = 5 << 20;
 

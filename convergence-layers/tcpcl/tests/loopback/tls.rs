@@ -9,9 +9,9 @@ use underpass_cla::{Class, Down, Outcome};
 use underpass_identity::{IsRevoked, UriNodeIds};
 use underpass_tcpcl::{Dialer, DialerConfig, Listener, ListenerConfig, SlotStatus};
 
-use super::node::{TestNode, transfer};
-use super::pki::{Ca, Naming, nothing_revoked};
 use super::{hub, terminal};
+use underpass_cla_testing::node::{TestNode, transfer};
+use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
 /// What a dialer says of the hub's certificate.
 const REFUSED_HERE: &str = "certificate is refused";
