@@ -296,12 +296,12 @@ class Pair(Generic[B]):
 
     def wait_until_ready(self, timeout_s: float = 30.0) -> None:
         """Wait until every session is up on both sides."""
-        self.hub.process.wait_until(lambda: self.hub.carries(0), timeout_s=timeout_s)
-        for node in self.terminals:
-            node.process.wait_until(functools.partial(node.carries, 1), timeout_s=timeout_s)
+        # The hub first: one that was started again knows no session of before, a terminal may.
         self.hub.process.wait_until(
             lambda: self.hub.carries(len(self.terminals)), timeout_s=timeout_s
         )
+        for node in self.terminals:
+            node.process.wait_until(functools.partial(node.carries, 1), timeout_s=timeout_s)
 
     def socks5(self, index: int = 0) -> Route:
         """Return the way through a terminal's SOCKS5 proxy."""
