@@ -22,8 +22,12 @@ FUZZ_SECONDS ?= 5
 # $(call timed,what,command): runs the command and says how long it took. No comma in `what`.
 timed = @printf '== %s\n' "$(1)"; start=$$SECONDS; $(2) && printf '== done in %d s: %s\n' $$((SECONDS - start)) "$(1)"
 
-# $(call some,arguments): runs pytest; PYTEST_ADDOPTS may have chosen none of these tests (5).
-some = { $(PYTHON) -m pytest $(1) || [ $$? -eq 5 ]; }
+# $(call some,how many at once,which): runs pytest; PYTEST_ADDOPTS may have chosen none of these tests (5).
+# Tests that wait for programs share the machine with others: what fails (1) runs once more, alone, and
+# is told as unsteady if it then passes.
+some = { $(PYTHON) -m pytest --cache-clear $(1) $(2) || { code=$$?; [ $$code -eq 5 ] || { [ $$code -eq 1 ] && \
+    echo '== what failed, once more and alone' && $(PYTHON) -m pytest --last-failed -x -v $(2) && \
+    echo '== UNSTEADY: the tests just named failed beside others, and passed alone'; }; }; }
 
 help:
 	@echo "make demo    the whole system on an emulated satellite hop, until Ctrl-C (root)"
@@ -59,8 +63,8 @@ skipped:
 	    else echo '== no Rust test was skipped'; fi
 
 test-python: build
-	$(call timed,Python tests,$(call some,-n auto -m "not ($(ON_TEST_BEDS))"))
-	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile -m "$(ON_TEST_BEDS)"))
+	$(call timed,Python tests,$(call some,-n auto,-m "not ($(ON_TEST_BEDS))"))
+	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile,-m "$(ON_TEST_BEDS)"))
 
 # Not part of `test`: building the images takes minutes.
 test-images: build
