@@ -34,7 +34,9 @@ pub struct Limits {
     /// Payload in memory that is not on the disk yet, bytes; and a quarter of
     /// that of payload that is, together with what is known of each bundle.
     pub memory_bytes: u64,
-    /// What nobody upstream waits for is written when it is so old.
+    /// What nobody upstream waits for is written when it is so old, and with it
+    /// what is half as old: making it durable costs as much for one bundle as
+    /// for many.
     pub write_behind: Duration,
 }
 
@@ -424,10 +426,11 @@ impl Store for DiskStore {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        while let Some((due, _)) = self.behind.front()
-            && *due <= now
-        {
-            self.submit_next();
+        if self.next_timeout().is_some_and(|due| due <= now) {
+            let until = now + self.limits.write_behind / 2;
+            while self.next_timeout().is_some_and(|due| due <= until) {
+                self.submit_next();
+            }
         }
         self.skip_released();
     }
