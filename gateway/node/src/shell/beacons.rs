@@ -159,10 +159,7 @@ impl Shell {
     /// The sessions of a hop; no other is looked at.
     pub(super) fn sessions_of(&self, hop: HopId) -> Vec<Arc<dyn Session>> {
         let shard = self.directory().of_hop(hop);
-        let inner = self.lock(shard);
-        let ids = inner.engine.sessions_of(hop).into_iter();
-        ids.filter_map(|id| inner.sessions.get(&id).cloned())
-            .collect()
+        self.lock(shard).sessions_of(hop)
     }
 
     /// Asks the sessions of a shard's silent links what they have heard, before
@@ -186,10 +183,17 @@ impl Shell {
                 };
             }
         }
-        let readings = self.look_at(hop).0.into_iter();
-        let ago = readings.filter_map(|reading| reading.figures.heard_ago);
-        let ago = ago.min();
+        let (count, sessions) = {
+            let mut inner = self.lock(shard);
+            let count = inner.links.activity(hop).count();
+            (count, inner.sessions_of(hop))
+        };
+        // The transports are asked outside of the lock.
+        let figures = sessions.iter().map(|session| session.figures());
+        let figures: Vec<_> = figures.collect();
+        let ago = figures.iter().filter_map(|figures| figures.heard_ago).min();
         self.with_inner(shard, |inner, now| {
+            inner.links.look(hop, count, &figures, now);
             let at = ago.and_then(|ago| now.checked_sub(ago));
             if let Some(at) = at {
                 inner.engine.heard(now, hop, at, Sign::Session);

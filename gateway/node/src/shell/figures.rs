@@ -270,7 +270,8 @@ impl Shell {
         let sending = inner.engine.sending(hop);
         let unsent = readings.iter().map(|reading| reading.figures.unsent_bytes);
         inner.engine.observe_unsent(now, hop, unsent.sum());
-        inner.links.look(hop, count, &readings, now);
+        let figures: Vec<_> = readings.iter().map(|reading| reading.figures).collect();
+        inner.links.look(hop, count, &figures, now);
         (readings, sending)
     }
 

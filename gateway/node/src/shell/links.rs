@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast;
-use underpass_cla::Activity;
+use underpass_cla::{Activity, PathFigures, Session};
 use underpass_engine::{HopId, LinkChange, Source};
 
 use super::shard::Inner;
-use super::{SessionReading, Shell, timer};
+use super::{Shell, timer};
 
 /// Changes of links that whoever follows them may be behind.
 pub(super) const EVENTS: usize = 1024;
@@ -82,12 +82,11 @@ impl LinkLedger {
 
     /// Takes the figures of all sessions of a hop, asked for when its
     /// activity was at `count`.
-    pub fn look(&mut self, hop: HopId, count: u64, readings: &[SessionReading], now: Instant) {
+    pub fn look(&mut self, hop: HopId, count: u64, figures: &[PathFigures], now: Instant) {
         let seen = self.seen.entry(hop).or_default();
-        let still = readings.iter().all(|reading| reading.figures.still);
+        let still = figures.iter().all(|figures| figures.still);
         seen.still = still.then_some(count);
-        let segments = readings.iter();
-        let segments = segments.map(|reading| reading.figures.segments_sent).sum();
+        let segments = figures.iter().map(|figures| figures.segments_sent).sum();
         if seen.sent.is_none() || seen.segments != segments {
             (seen.segments, seen.sent) = (segments, Some(now));
         }
@@ -111,6 +110,13 @@ impl LinkLedger {
 }
 
 impl Inner {
+    /// The sessions of a hop; no other is looked at.
+    pub(super) fn sessions_of(&self, hop: HopId) -> Vec<Arc<dyn Session>> {
+        let ids = self.engine.sessions_of(hop).into_iter();
+        ids.filter_map(|id| self.sessions.get(&id).cloned())
+            .collect()
+    }
+
     /// A link has changed its state.
     pub(super) fn link_changed(&mut self, hop: HopId, change: LinkChange) {
         self.links.note(hop, change);
