@@ -1,6 +1,6 @@
 //! Hops: the ways to the neighbours, and the sessions that serve them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use underpass_cla::{Class, SessionId};
@@ -93,8 +93,9 @@ pub(crate) struct Hop {
     pub draining: bool,
     /// By class.
     pub traffic: Vec<HopTraffic>,
-    /// Classes that the scheduler holds for ready: it is told of changes only.
-    pub ready: BTreeSet<Class>,
+    /// Classes that the scheduler holds for ready, and whether it holds what
+    /// they send next for sparse: it is told of changes only.
+    pub ready: BTreeMap<Class, bool>,
 }
 
 impl Hop {
@@ -123,7 +124,7 @@ impl Hop {
             lowered: false,
             draining: false,
             traffic: vec![HopTraffic::default(); classes],
-            ready: BTreeSet::new(),
+            ready: BTreeMap::new(),
         };
         hop.paced_bps = hop.rate_bps();
         hop

@@ -102,6 +102,7 @@ impl Engine {
                 let carrier = hop.carrier(class).and_then(|id| self.sessions.get(id));
                 let ready = carrier.is_some_and(Session::is_ready)
                     && is_backlogged(&self.agent, &self.peers, neighbour, class);
+                let ready = ready.then(|| self.peers.has_light(neighbour, class));
                 set_ready(&mut self.scheduler, hop, class, ready);
             }
         }
@@ -110,21 +111,27 @@ impl Engine {
     /// A leaf waits, until it is named again.
     pub(crate) fn leaf_waits(&mut self, id: HopId, class: Class) {
         if let Some(hop) = self.hops.get_mut(&id) {
-            set_ready(&mut self.scheduler, hop, class, false);
+            set_ready(&mut self.scheduler, hop, class, None);
         }
     }
 }
 
-/// Tells the scheduler whether a leaf can send, if it is to be told.
-fn set_ready(scheduler: &mut LinkScheduler, hop: &mut Hop, class: Class, ready: bool) {
-    let changed = match ready {
-        true => hop.ready.insert(class),
-        false => hop.ready.remove(&class),
+/// Tells the scheduler whether a leaf can send, and if so whether that is
+/// sparse; as far as it does not know.
+fn set_ready(scheduler: &mut LinkScheduler, hop: &mut Hop, class: Class, ready: Option<bool>) {
+    let before = match ready {
+        Some(sparse) => hop.ready.insert(class, sparse),
+        None => hop.ready.remove(&class),
     };
-    if changed {
-        let terminal = hop.config.id.terminal();
-        // Every configured hop and class is a leaf.
-        let known = scheduler.set_ready(Leaf { terminal, class }, ready);
+    let terminal = hop.config.id.terminal();
+    let leaf = Leaf { terminal, class };
+    // Every configured hop and class is a leaf.
+    if ready.unwrap_or(false) != before.unwrap_or(false) {
+        let known = scheduler.set_sparse(leaf, ready.unwrap_or(false));
+        debug_assert!(known.is_ok(), "{known:?}");
+    }
+    if ready.is_some() != before.is_some() {
+        let known = scheduler.set_ready(leaf, ready.is_some());
         debug_assert!(known.is_ok(), "{known:?}");
     }
 }

@@ -267,6 +267,19 @@ impl Peers {
         turns.is_some_and(|turns| !turns.waiting.is_empty())
     }
 
+    /// Whether the node whose turn it is has a stream that begins or sends
+    /// seldom.
+    pub fn has_sparse(&self, neighbour: u64, class: Class) -> bool {
+        let peer = self.next(neighbour, class).and_then(|peer| self.get(peer));
+        peer.is_some_and(|streams| streams.has_sparse(class))
+    }
+
+    /// Whether one of those is light.
+    pub fn has_light(&self, neighbour: u64, class: Class) -> bool {
+        let peer = self.next(neighbour, class).and_then(|peer| self.get(peer));
+        peer.is_some_and(|streams| streams.has_light(class))
+    }
+
     /// The node behind a neighbour whose turn it is.
     pub fn next(&self, neighbour: u64, class: Class) -> Option<u64> {
         let Turns { waiting, last, .. } = self.turns.get(&(neighbour, class))?;

@@ -107,7 +107,7 @@ impl Engine {
             .peekable();
         let first = of_data.peek().copied()?;
         of_data
-            .filter(|other| *other != class && !hop.ready.contains(other))
+            .filter(|other| *other != class && !hop.ready.contains_key(other))
             .filter_map(|other| {
                 let session = hop.carrier(other)?;
                 let state = self.sessions.get(session)?;
@@ -156,11 +156,7 @@ impl Engine {
     /// way, and messages, of which a service may send megabytes.
     fn is_turn_of_sparse(&mut self, neighbour: u64, class: Class) -> bool {
         let to = NeighbourId(neighbour);
-        let waits = self.agent.has_pending(to, class)
-            && self.peers.next(neighbour, class).is_some_and(|peer| {
-                let streams = self.peers.get(peer);
-                streams.is_some_and(|streams| streams.has_sparse(class))
-            });
+        let waits = self.agent.has_pending(to, class) && self.peers.has_sparse(neighbour, class);
         waits && self.peers.take_sparse_turn(neighbour, class)
     }
 

@@ -9,12 +9,12 @@ use slab::Slab;
 
 use crate::bucket::{Bucket, shape};
 use crate::fair::{Pace, Ranked, virtual_time};
-use crate::link::{BUNDLE_TIME, Config, ConfigError};
+use crate::link::{BUNDLE_TIME, Config, ConfigError, bytes_in};
 use crate::utilisation::Utilisation;
 
 /// The line time of what a shard may send before it asks again, if others want
 /// to send too; and the longest pause after which it asks again.
-const QUANTUM: Duration = Duration::from_millis(2);
+pub(crate) const QUANTUM: Duration = Duration::from_millis(2);
 
 /// How long the beam is kept free for the shard whose turn it is: a few times
 /// as long as a thread is late. It costs no rate, since the bucket saves up
@@ -51,7 +51,7 @@ struct State {
     subtracted_bps: u128,
     bucket: Option<Bucket>,
     members: Slab<Member>,
-    /// The shards that wait, those with signalling before all others.
+    /// The shards that wait, those with something urgent before all others.
     order: BTreeSet<Ranked<Rank>>,
     /// The shards that send, by when the first terminal started when they asked.
     sending: BTreeSet<Ranked<u128>>,
@@ -65,7 +65,7 @@ struct State {
     reserved: u64,
 }
 
-/// False with signalling, and when the shard's first terminal starts.
+/// False with something urgent, and when the shard's first terminal starts.
 type Rank = (bool, u128);
 
 /// A shard, as the beam knows it.
@@ -88,7 +88,8 @@ struct Member {
 pub(crate) struct Request {
     /// What it has sent since it last told, bytes.
     pub sent: u64,
-    pub signalling: bool,
+    /// What it would send goes out of turn: signalling, or what is sparse.
+    pub urgent: bool,
     /// When its first terminal starts, in virtual time.
     pub start: u128,
     pub virtual_now: u128,
@@ -111,8 +112,8 @@ pub(crate) enum Answer {
 pub(crate) struct Quantum {
     pub bytes: u64,
     pub limit: u128,
-    /// For signalling only.
-    pub signalling: bool,
+    /// For what is urgent only.
+    pub urgent: bool,
     /// For the next bundle, as long as the beam is ready.
     pub single: bool,
 }
@@ -257,7 +258,7 @@ impl Beam {
         };
         let floor = state.now.saturating_sub(lag);
         let start = request.start.max(floor);
-        let answer = self.decide(&mut state, member, now, request.signalling, start);
+        let answer = self.decide(&mut state, member, now, request.urgent, start);
         let alone = state.competing <= 1;
         let pace = Pace {
             now: state.now,
@@ -269,7 +270,7 @@ impl Beam {
             },
         };
         match answer {
-            Answer::Wait(_) => state.put(member, (!request.signalling, start)),
+            Answer::Wait(_) => state.put(member, (!request.urgent, start)),
             Answer::Send(_) => state.start(member, start),
         }
         (answer, pace)
@@ -282,17 +283,17 @@ impl Beam {
         state: &mut State,
         member: usize,
         now: Instant,
-        signalling: bool,
+        urgent: bool,
         start: u128,
     ) -> Answer {
         let rank = Ranked {
-            rank: (!signalling, start),
+            rank: (!urgent, start),
             flow: member,
         };
         let quantum = self.bytes_in(QUANTUM).max(1);
         // The time in which each has had a quantum.
         let round = virtual_time(quantum.saturating_mul(state.competing), state.weight);
-        let in_turn = signalling || state.is_first(rank, round);
+        let in_turn = urgent || state.is_first(rank, round);
         let reserved = state.reserved;
         if let Some(bucket) = &mut state.bucket {
             let Some(ready_at) = bucket.next_at(now, reserved) else {
@@ -319,15 +320,14 @@ impl Beam {
         Answer::Send(Quantum {
             bytes,
             limit: next.saturating_add(round),
-            signalling,
+            urgent,
             single: alone,
         })
     }
 
     /// Bytes of this time at the usable rate.
     fn bytes_in(&self, time: Duration) -> u64 {
-        let bps = self.usable_bps().unwrap_or_default();
-        (u128::from(bps) * time.as_millis() / 8_000) as u64
+        bytes_in(self.usable_bps().unwrap_or_default(), time)
     }
 
     fn reshape(&self, state: &mut State, now: Instant) {
@@ -419,7 +419,7 @@ impl State {
     }
 
     /// When the first terminal of all these shards starts, but for those that
-    /// wait with signalling, which is sent out of turn.
+    /// wait with something urgent, which is sent out of turn.
     fn first_start(&self) -> Option<u128> {
         let least = Ranked {
             rank: (true, 0),

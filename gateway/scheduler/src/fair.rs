@@ -171,6 +171,12 @@ impl FairQueue {
         Some(first.rank.max(self.floor))
     }
 
+    /// How far a flow is ahead of virtual time.
+    pub fn lead(&self, flow: usize) -> u128 {
+        let tag = self.flows[flow].tag;
+        tag.saturating_sub(self.start().unwrap_or(tag).max(self.now))
+    }
+
     /// Sum of the weights of queued flows.
     pub fn weight(&self) -> u128 {
         self.weight

@@ -36,13 +36,18 @@
 //!   that of the shard whose first child starts first: children share as if
 //!   they were all on one shard, but for what their shard sends in a round of
 //!   quanta. A shard that is too late for its turn makes up for 60 ms at most.
+//! - **Sparse bundles.** Many children make long rounds: 250 of them have a turn
+//!   each half second, for as long a bundle as is cheap. What a child sends of
+//!   streams that begin or send seldom ([`LinkScheduler::set_sparse`]) does not
+//!   wait for that. It is charged as all else, and a child that is ahead of its
+//!   share by two bundles waits for its turn again, whatever it calls sparse.
 //! - **Priority.** A class is never granted while one of a higher priority of
 //!   the same child is ready. Class 0, signalling, goes before every other
 //!   class of *all* children: custody signals free memory at the peer and
 //!   plans free capacity, and what is charged for them still counts against
-//!   their child's share and rate. A shard that asks for signalling waits for no
-//!   other shard's turn, only for the root's level; and the others wait for it
-//!   as for one whose turn it is.
+//!   their child's share and rate. A shard that asks for signalling, or for a
+//!   sparse bundle, waits for no other shard's turn, only for the root's level;
+//!   and the others wait for it as for one whose turn it is.
 //!
 //! Every operation costs O(log n) in the number of children, and a question to
 //! the beam O(log n) in the number of shards.

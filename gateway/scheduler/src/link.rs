@@ -9,10 +9,10 @@ use thiserror::Error;
 use underpass_cla::Class;
 use underpass_work::FastMap;
 
-use crate::beam::Beam;
+use crate::beam::{Beam, QUANTUM};
 use crate::bucket::shape;
 use crate::classes::{ClassConfig, ClassError, Classes};
-use crate::fair::{FairQueue, Ranked};
+use crate::fair::{FairQueue, Ranked, virtual_time};
 use crate::shard::{Shard, Turn};
 use crate::terminal::{Leaf, Standing, Terminal, TerminalId};
 use crate::utilisation::Utilisation;
@@ -22,6 +22,11 @@ use crate::utilisation::Utilisation;
 pub(crate) const BUNDLE_TIME: Duration = Duration::from_millis(60);
 pub(crate) const LEAST_BUNDLE_BYTES: u64 = 4 << 10;
 const MOST_BUNDLE_BYTES: u64 = 1 << 20;
+
+/// The time of a terminal's share of the root that a bundle may take where
+/// the root's line time of it is short: the rate is low since many share it, and
+/// bundles of 60 ms of it would be costly.
+const SHARE_TIME: Duration = Duration::from_millis(500);
 
 /// What a scheduler is made from; only the classes' weights change later.
 #[derive(Clone, Debug)]
@@ -84,6 +89,9 @@ pub struct LinkScheduler {
     eligible: FairQueue,
     /// Those of them that have signalling ready, by their shares of signalling.
     signalling: FairQueue,
+    /// Those of them whose next class has something sparse, and that are not
+    /// far ahead of their shares; by their shares of what is sparse.
+    sparse: FairQueue,
     /// Terminals in debt, by the time at which it is paid.
     waiting: BTreeSet<Ranked<Instant>>,
 }
@@ -110,6 +118,7 @@ impl LinkScheduler {
             terminals: Slab::new(),
             eligible: FairQueue::default(),
             signalling: FairQueue::default(),
+            sparse: FairQueue::default(),
             waiting: BTreeSet::new(),
         })
     }
@@ -126,6 +135,7 @@ impl LinkScheduler {
             terminals,
             eligible,
             signalling,
+            sparse,
             waiting,
         } = self;
         shard.footprint(tell);
@@ -136,6 +146,7 @@ impl LinkScheduler {
         }
         eligible.footprint(tell);
         signalling.footprint(tell);
+        sparse.footprint(tell);
         tell("scheduled terminals in debt", waiting.len());
     }
 
@@ -159,6 +170,7 @@ impl LinkScheduler {
             self.numbers.insert(id, number);
             self.eligible.register(number, weight);
             self.signalling.register(number, weight);
+            self.sparse.register(number, weight);
         }
         self.set_rate(now, id, rate_bps);
     }
@@ -214,6 +226,7 @@ impl LinkScheduler {
             self.update(number, |terminal| terminal.weight = weight);
             self.eligible.set_weight(number, weight);
             self.signalling.set_weight(number, weight);
+            self.sparse.set_weight(number, weight);
         }
     }
 
@@ -244,6 +257,16 @@ impl LinkScheduler {
         let (number, place) = self.find(leaf).ok_or(UnknownLeaf(leaf))?;
         let level = self.classes.level(place);
         self.update(number, |terminal| terminal.set_ready(level, ready));
+        Ok(())
+    }
+
+    /// Tells whether what a leaf sends next is of streams that begin or send
+    /// seldom. Where it is the terminal's next class, such a bundle does not wait
+    /// for the terminal's turn among the others.
+    pub fn set_sparse(&mut self, leaf: Leaf, sparse: bool) -> Result<(), UnknownLeaf> {
+        let (number, place) = self.find(leaf).ok_or(UnknownLeaf(leaf))?;
+        let level = self.classes.level(place);
+        self.update(number, |terminal| terminal.set_sparse(level, sparse));
         Ok(())
     }
 
@@ -283,11 +306,13 @@ impl LinkScheduler {
     pub fn next(&mut self, now: Instant) -> Decision {
         self.wake(now);
         let signalling = self.signalling.first().map(|number| (number, (0, 0)));
-        let other = || {
-            let number = self.eligible.first()?;
+        let first_of = |queue: &FairQueue| {
+            let number = queue.first()?;
             Some((number, self.terminals[number].first()?))
         };
-        let Some((number, (level, member))) = signalling.or_else(other) else {
+        let early = signalling.or_else(|| first_of(&self.sparse));
+        let other = || first_of(&self.eligible);
+        let Some((number, (level, member))) = early.or_else(other) else {
             let root = self.shard.leave(now, &mut self.eligible);
             return match (self.waiting.first(), root) {
                 (None, _) | (_, Turn::Never) => Decision::Idle,
@@ -295,14 +320,16 @@ impl LinkScheduler {
                 (Some(first), Turn::At(root_at)) => Decision::Wait(root_at.max(first.rank)),
             };
         };
-        let is_signalling = signalling.is_some();
-        match self.shard.ask(now, is_signalling, &mut self.eligible) {
+        match self.shard.ask(now, early.is_some(), &mut self.eligible) {
             Turn::Never => Decision::Idle,
             Turn::At(at) => Decision::Wait(at),
             Turn::Now => {
                 let terminal = self.terminals[number].id;
                 let class = self.classes.at(level, member);
-                let max_bytes = self.bundle_bytes(number);
+                let max_bytes = match early {
+                    Some(_) => self.short_bundle_bytes(number),
+                    None => self.bundle_bytes(number),
+                };
                 Decision::Send {
                     leaf: Leaf { terminal, class },
                     max_bytes,
@@ -320,16 +347,22 @@ impl LinkScheduler {
             return;
         };
         let level = self.classes.level(place);
+        if self.eligible.lead(number) == 0 {
+            self.terminals[number].is_ahead = false;
+        }
         self.eligible.charge(number, ip_bytes);
         if leaf.class == Class::SIGNALLING {
             self.signalling.charge(number, ip_bytes);
+        } else if self.terminals[number].is_sparse(level) {
+            self.sparse.charge(number, ip_bytes);
         }
         self.update(number, |terminal| terminal.charge(now, level, ip_bytes));
     }
 
-    /// The largest bundle to seal for a terminal: about 60 ms of its present
-    /// rate, which is its own or its share of the root's among the terminals
-    /// of all shards that compete now, whichever is less; 4 KiB to 1 MiB.
+    /// The largest bundle to seal for a terminal, 4 KiB to 1 MiB: about 60 ms of
+    /// its present rate, which is its own or its share of the root's among the
+    /// terminals of all shards that compete now, whichever is less. Of its share
+    /// up to 500 ms, as far as that is no more than 2 ms of the root's rate.
     pub fn max_bundle_bytes(&self, id: TerminalId) -> u64 {
         self.numbers
             .get(&id)
@@ -337,20 +370,40 @@ impl LinkScheduler {
     }
 
     fn bundle_bytes(&self, number: usize) -> u64 {
+        let root = self.shard.beam().usable_bps();
+        let share = self.share_bps(number).map(|share| {
+            let short = bytes_in(share, BUNDLE_TIME);
+            let long = bytes_in(share, SHARE_TIME);
+            let line = bytes_in(root.unwrap_or(share), QUANTUM);
+            short.max(long.min(line))
+        });
+        self.bundle_within(number, share)
+    }
+
+    /// The same without regard to costs: 60 ms of its present rate.
+    fn short_bundle_bytes(&self, number: usize) -> u64 {
+        let share = self.share_bps(number);
+        self.bundle_within(number, share.map(|share| bytes_in(share, BUNDLE_TIME)))
+    }
+
+    /// `share` bytes, or 60 ms of the terminal's own rate if that is less.
+    fn bundle_within(&self, number: usize, share: Option<u64>) -> u64 {
+        let own = self.usable_bps(&self.terminals[number]);
+        let own = own.map(|own| bytes_in(own, BUNDLE_TIME));
+        let least = own.into_iter().chain(share).min();
+        let bytes = least.unwrap_or(MOST_BUNDLE_BYTES);
+        bytes.clamp(LEAST_BUNDLE_BYTES, MOST_BUNDLE_BYTES)
+    }
+
+    /// A terminal's share of the root's rate among those that compete now and
+    /// itself, bit/s; `None` if the root has no rate.
+    fn share_bps(&self, number: usize) -> Option<u64> {
+        let rate = self.shard.beam().usable_bps()?;
         let terminal = &self.terminals[number];
         let weight = terminal.weight;
         let own_part = if terminal.is_active() { 0 } else { weight };
         let sum = (self.shard.beam().active_weight() + own_part).max(1);
-        let share = |rate: u64| (u128::from(rate) * u128::from(weight) / u128::from(sum)) as u64;
-        let root = self.shard.beam().usable_bps().map(share);
-        let own = self.usable_bps(terminal);
-        match own.into_iter().chain(root).min() {
-            None => MOST_BUNDLE_BYTES,
-            Some(rate) => {
-                let bits = u128::from(rate) * BUNDLE_TIME.as_millis() / 1000;
-                ((bits / 8) as u64).clamp(LEAST_BUNDLE_BYTES, MOST_BUNDLE_BYTES)
-            }
-        }
+        Some((u128::from(rate) * u128::from(weight) / u128::from(sum)) as u64)
     }
 
     fn find(&self, leaf: Leaf) -> Option<(usize, usize)> {
@@ -398,6 +451,20 @@ impl LinkScheduler {
         }
         self.eligible.set_queued(number, eligible);
         self.signalling.set_queued(number, signalling);
+        let early = self.may_go_early(number);
+        self.sparse.set_queued(number, eligible && early);
+    }
+
+    /// Whether a terminal's next bundle need not wait for its turn: it is
+    /// sparse, and since its last turn the terminal has never been ahead of its
+    /// share by more than a bundle of its own and another of what is sparse.
+    fn may_go_early(&mut self, number: usize) -> bool {
+        let most = 2 * self.bundle_bytes(number);
+        let lead = self.eligible.lead(number);
+        let terminal = &mut self.terminals[number];
+        terminal.is_ahead |= lead > virtual_time(most, terminal.weight.into());
+        let next = terminal.first();
+        !terminal.is_ahead && next.is_some_and(|next| terminal.is_sparse(next))
     }
 
     /// Makes eligible every terminal whose debt is paid.
@@ -419,6 +486,11 @@ impl LinkScheduler {
             }
         }
     }
+}
+
+/// Bytes of a rate in bit/s in this time.
+pub(crate) fn bytes_in(bps: u64, time: Duration) -> u64 {
+    (u128::from(bps) * time.as_millis() / 8_000) as u64
 }
 
 #[cfg(test)]

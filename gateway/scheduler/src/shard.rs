@@ -30,7 +30,7 @@ enum Standing {
     /// It asks again at that time; `None`: when the rate has changed.
     Waiting {
         until: Option<Instant>,
-        signalling: bool,
+        urgent: bool,
     },
     /// It may send a quantum, of which it has sent so many bytes.
     Sending { quantum: Quantum, sent: u64 },
@@ -87,21 +87,21 @@ impl Shard {
         }
     }
 
-    /// Asks, if it has to, whether the first of `queue`, or signalling, may go.
-    pub fn ask(&mut self, now: Instant, signalling: bool, queue: &mut FairQueue) -> Turn {
+    /// Asks, if it has to, whether the first of `queue`, or what is urgent, may go.
+    pub fn ask(&mut self, now: Instant, urgent: bool, queue: &mut FairQueue) -> Turn {
         let usable_bps = self.beam.usable_bps();
         let Some(start) = queue.start().filter(|_| usable_bps.is_some()) else {
             self.run_free(queue);
             return Turn::Now;
         };
         match self.standing {
-            Standing::Sending { quantum, .. } if quantum.is_for(signalling, start) => {
+            Standing::Sending { quantum, .. } if quantum.is_for(urgent, start) => {
                 return Turn::Now;
             }
             Standing::Waiting {
                 until,
-                signalling: asked,
-            } if asked == signalling
+                urgent: asked,
+            } if asked == urgent
                 && self.view.usable_bps == usable_bps
                 && until.is_none_or(|until| now < until) =>
             {
@@ -111,7 +111,7 @@ impl Shard {
         }
         let request = Request {
             sent: self.unsettled(),
-            signalling,
+            urgent,
             start,
             virtual_now: queue.virtual_now(),
             weight: queue.weight(),
@@ -125,7 +125,7 @@ impl Shard {
                 Turn::Now
             }
             Answer::Wait(until) => {
-                self.standing = Standing::Waiting { until, signalling };
+                self.standing = Standing::Waiting { until, urgent };
                 until.map_or(Turn::Never, Turn::At)
             }
         }
@@ -203,8 +203,8 @@ impl Drop for Shard {
 }
 
 impl Quantum {
-    fn is_for(&self, signalling: bool, start: u128) -> bool {
+    fn is_for(&self, urgent: bool, start: u128) -> bool {
         let in_turn = start <= self.limit;
-        !self.single && (signalling || in_turn && !self.signalling)
+        !self.single && (urgent || in_turn && !self.urgent)
     }
 }

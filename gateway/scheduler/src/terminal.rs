@@ -41,10 +41,14 @@ pub(crate) struct Terminal {
     pub bucket: Option<Bucket>,
     pub blocked: bool,
     pub standing: Standing,
+    /// It was far ahead of its share, and has not had its turn since.
+    pub is_ahead: bool,
     /// One queue for each priority, highest first.
     levels: Vec<FairQueue>,
     /// The levels that have a ready class, as bits.
     ready_levels: u64,
+    /// By level: the classes that have something sparse, as bits.
+    sparse: Vec<u64>,
 }
 
 impl Terminal {
@@ -57,6 +61,7 @@ impl Terminal {
             levels[level].register(member, weight.into());
         }
         Terminal {
+            sparse: vec![0; levels.len()],
             id,
             weight,
             rate_bps: None,
@@ -64,6 +69,7 @@ impl Terminal {
             bucket: None,
             blocked: false,
             standing: Standing::Out,
+            is_ahead: false,
             levels,
             ready_levels: 0,
         }
@@ -78,8 +84,10 @@ impl Terminal {
             bucket: _,
             blocked: _,
             standing: _,
+            is_ahead: _,
             levels,
             ready_levels: _,
+            sparse: _,
         } = self;
         levels.iter().for_each(|level| level.footprint(tell));
     }
@@ -99,6 +107,21 @@ impl Terminal {
         } else {
             self.ready_levels &= !bit;
         }
+    }
+
+    /// Notes whether a class has something sparse.
+    pub fn set_sparse(&mut self, (level, member): (usize, usize), sparse: bool) {
+        let bit = 1 << member;
+        if sparse {
+            self.sparse[level] |= bit;
+        } else {
+            self.sparse[level] &= !bit;
+        }
+    }
+
+    /// Whether a class has something sparse.
+    pub fn is_sparse(&self, (level, member): (usize, usize)) -> bool {
+        self.sparse[level] & 1 << member != 0
     }
 
     pub fn is_ready(&self) -> bool {

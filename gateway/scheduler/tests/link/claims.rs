@@ -328,6 +328,77 @@ fn bundles_take_sixty_milliseconds_of_the_line() {
     assert_eq!(size(&line, 2), 1 << 20);
 }
 
+/// A beam that so many terminals of bulk share, class 4.
+fn shared_beam(terminals: u64, bps: u64) -> Line {
+    let mut line = Line::new(Some(bps));
+    for id in 0..terminals {
+        line.terminal(id, 1, None);
+        line.ready(id, 4, true);
+    }
+    line
+}
+
+#[test]
+fn bundles_of_a_small_share_take_two_milliseconds_of_the_beam() {
+    let size = |line: &Line| line.link.max_bundle_bytes(TerminalId(0));
+    assert_eq!(size(&shared_beam(100, 140 * MBIT)), 35_000);
+    // 500 ms of a share, and 60 ms of one, are what bounds it.
+    assert_eq!(size(&shared_beam(1_000, 140 * MBIT)), 8_750);
+    assert_eq!(size(&shared_beam(10, 140 * MBIT)), 105_000);
+    let mut line = shared_beam(100, 140 * MBIT);
+    line.rate(0, Some(MBIT));
+    assert_eq!(size(&line), 7_500, "60 ms of its own rate");
+}
+
+#[test]
+fn sparse_bundles_wait_for_no_turn() {
+    let mut line = shared_beam(100, 400 * MBIT);
+    line.run(SECOND);
+    for round in 0..100 {
+        let id = line.log.last().expect("the beam is full").leaf.terminal.0;
+        let class = 1 + 3 * (round % 2) as u8;
+        line.link.set_sparse(leaf(id, class), true).unwrap();
+        line.ready(id, class, true);
+        // Behind the bundle on the line.
+        assert_eq!(line.granted(), leaf(id, class));
+        let Decision::Send {
+            leaf: of,
+            max_bytes,
+        } = line.next()
+        else {
+            panic!("it was granted");
+        };
+        assert_eq!(max_bytes, 30_000, "60 ms of a share");
+        line.send(of, 1_000);
+        line.ready(id, 1, false);
+        line.link.set_sparse(of, false).unwrap();
+        line.run(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn sparse_bundles_are_of_their_terminals_share() {
+    let mut line = shared_beam(100, 400 * MBIT);
+    // One that calls all that it sends sparse.
+    line.link.set_sparse(leaf(7, 4), true).unwrap();
+    line.run(10 * SECOND);
+    let (own, others) = (line.bytes_of(7), line.bytes_of(8));
+    assert!(own <= others + 3 * 100_000, "{own} against {others}");
+    // Even all of them.
+    for id in 0..50 {
+        line.link.set_sparse(leaf(id, 4), true).unwrap();
+    }
+    let before = [line.bytes_of(3), line.bytes_of(90)];
+    line.run(10 * SECOND);
+    let of_share = |id, before| (line.bytes_of(id) - before) as f64 / 5_000_000.0;
+    assert!(of_share(3, before[0]) < 1.08, "{}", of_share(3, before[0]));
+    assert!(
+        of_share(90, before[1]) > 0.92,
+        "{}",
+        of_share(90, before[1])
+    );
+}
+
 #[test]
 fn late_timers_cost_no_rate() {
     let mut line = Line::new(None);

@@ -123,6 +123,7 @@ impl Mux {
         match queued {
             Some(class) => {
                 self.classes[class].bytes += length as u64;
+                self.look_at_weight(id);
                 self.note_output(id);
             }
             None => self.enqueue(id, Place::New),

@@ -42,6 +42,7 @@ impl Mux {
             let sparse = queued().filter(|s| s.sparse).count();
             assert_eq!(queue.flows, queued().count());
             assert_eq!(queue.sparse_flows, sparse);
+            assert_eq!(queue.light_flows, queued().filter(|s| s.light).count());
             assert_eq!(queue.opening, queued().filter(|s| s.open.is_some()).count());
             let bytes = |s: &Stream| s.send.pieces.len() as u64 + s.send.ahead.bytes();
             assert_eq!(queue.bytes, queued().map(bytes).sum::<u64>());

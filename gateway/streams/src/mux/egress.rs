@@ -70,9 +70,12 @@ impl Mux {
             };
             let before = sealer.room();
             let goes_on = self.seal_turn(id, quantum, &mut sealer);
-            if sealer.room() < before
+            let bytes = (before - sealer.room()) as u64;
+            self.sent_bytes += bytes;
+            if bytes > 0
                 && let Some(stream) = self.streams.get_mut(&id)
             {
+                stream.light_budget.charge(self.sent_bytes, bytes);
                 stream.unacknowledged += 1;
                 self.under_way += 1;
                 streams.push(id);

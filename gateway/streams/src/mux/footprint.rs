@@ -52,6 +52,7 @@ impl Mux {
             writers_told: _,
             events,
             // By class, whose number is bounded.
+            sent_bytes: _,
             counters: _,
         } = self;
         tell("streams", streams.len());

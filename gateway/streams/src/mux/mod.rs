@@ -120,6 +120,9 @@ pub struct Mux {
     /// Some have been told of it since the events were last drained.
     writers_told: bool,
 
+    /// What all streams have sealed, for their light budgets.
+    sent_bytes: u64,
+
     events: VecDeque<Event>,
     counters: Counters,
 }
@@ -176,6 +179,7 @@ impl Mux {
             writers: Writers::new(),
             writers_retry: false,
             writers_told: false,
+            sent_bytes: 0,
             events: VecDeque::new(),
             counters: Counters::default(),
         }

@@ -63,6 +63,8 @@ pub(super) struct ClassQueue {
     pub flows: usize,
     /// Of these in `sparse`.
     pub sparse_flows: usize,
+    /// Of these, those that are light.
+    pub light_flows: usize,
     /// Of these streams whose OPEN waits.
     pub opening: usize,
     /// Bytes of these flows.
@@ -110,6 +112,12 @@ impl Mux {
     pub(crate) fn has_sparse(&self, class: Class) -> bool {
         let queue = self.classes.get(usize::from(class.0));
         queue.is_some_and(|queue| queue.sparse_flows > 0)
+    }
+
+    /// Whether one of them is light. O(1).
+    pub(crate) fn has_light(&self, class: Class) -> bool {
+        let queue = self.classes.get(usize::from(class.0));
+        queue.is_some_and(|queue| queue.light_flows > 0)
     }
 
     /// Bytes of the stream that may be sealed now.
@@ -194,6 +202,8 @@ impl Mux {
         stream.queued = Some(queued);
         queue.opening += usize::from(stream.open.is_some());
         queue.bytes += queued.bytes;
+        stream.light = stream.sparse && stream.light_budget.covers(self.sent_bytes, queued.bytes);
+        queue.light_flows += usize::from(stream.light);
         let entry = (Flow::Stream(id), stream.ticket);
         let withheld = !stream.send.ahead.is_empty();
         queue.insert(entry, stream.sparse, place, withheld);
@@ -248,7 +258,20 @@ impl Mux {
         let queue = &mut self.classes[usize::from(queued.class.0)];
         queue.bytes -= queued.bytes;
         queue.opening -= usize::from(stream.open.is_some());
+        queue.light_flows -= usize::from(stream.light);
         queue.forget(Flow::Stream(id), stream.sparse);
+    }
+
+    /// Looks whether a light stream that has more to send is so still.
+    pub(super) fn look_at_weight(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id)
+            && let Some(queued) = &stream.queued
+            && stream.light
+            && !stream.light_budget.covers(self.sent_bytes, queued.bytes)
+        {
+            stream.light = false;
+            self.classes[usize::from(queued.class.0)].light_flows -= 1;
+        }
     }
 
     /// So many payloads of a former run's stream may leave by now.
@@ -444,6 +467,7 @@ impl ClassQueue {
             busy: _,
             flows,
             sparse_flows: _,
+            light_flows: _,
             opening,
             bytes: _,
             busy_turns: _,

@@ -255,6 +255,12 @@ impl Peer {
         self.current.has_sparse(class)
     }
 
+    /// Whether one of those is light: what it has to send is little beside
+    /// what all streams send. O(1).
+    pub fn has_light(&self, class: Class) -> bool {
+        self.current.has_light(class)
+    }
+
     fn has_settled(&self, class: Class) -> bool {
         self.settled_due && class == self.config.control_class
     }

@@ -181,6 +181,54 @@ pub(crate) struct Writer {
     pub place: Option<(bool, u64)>,
 }
 
+/// What a stream may send while it counts as light: an eighth of what all
+/// streams send, saved up to 32 KiB. So one that sends most of it is not light, at
+/// whatever rate, and no clock is needed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LightBudget {
+    bytes: i64,
+    /// What all had sent when that was so.
+    at: u64,
+}
+
+impl LightBudget {
+    const PART: u64 = 8;
+    const MOST: i64 = 32 << 10;
+    /// One that has sent much begins anew when the others have sent eight times
+    /// as much as this.
+    const LEAST: i64 = -(64 << 10);
+
+    /// The bytes, when all have `sent` so many.
+    fn bytes(&self, sent: u64) -> i64 {
+        let earned = sent.saturating_sub(self.at) / Self::PART;
+        let earned = i64::try_from(earned).unwrap_or(i64::MAX);
+        self.bytes.saturating_add(earned).min(Self::MOST)
+    }
+
+    /// Whether so many bytes are within it.
+    pub fn covers(&self, sent: u64, bytes: u64) -> bool {
+        i64::try_from(bytes).is_ok_and(|bytes| bytes <= self.bytes(sent))
+    }
+
+    pub fn charge(&mut self, sent: u64, bytes: u64) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let left = self.bytes(sent).saturating_sub(bytes);
+        *self = LightBudget {
+            bytes: left.max(Self::LEAST),
+            at: sent,
+        };
+    }
+}
+
+impl Default for LightBudget {
+    fn default() -> Self {
+        LightBudget {
+            bytes: Self::MOST,
+            at: 0,
+        }
+    }
+}
+
 /// The entry of a stream in a class' queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queued {
@@ -204,6 +252,10 @@ pub(crate) struct Stream {
     pub ticket: u32,
     /// Its entry is among those that begin or send seldom.
     pub sparse: bool,
+    /// As that, and what it has queued is little beside what all have sent.
+    pub light: bool,
+    /// What it may send and be light.
+    pub light_budget: LightBudget,
     /// It begins anew after so many turns of the busy streams of its class.
     pub busy_until: u64,
     /// Bytes it may still send before it has to.
@@ -258,6 +310,8 @@ impl Stream {
             queued: None,
             ticket: 0,
             sparse: false,
+            light: false,
+            light_budget: LightBudget::default(),
             busy_until: 0,
             fresh: 0,
             unacknowledged: 0,
