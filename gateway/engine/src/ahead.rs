@@ -16,11 +16,17 @@ use underpass_streams::Flow;
 use underpass_work::each;
 
 use crate::engine::Engine;
+use crate::hop::{Hop, HopId};
 use crate::restored;
 use crate::streams::StreamKey;
 
 /// How long bytes wait for more at most before they are sealed.
 const AGE: Duration = Duration::from_millis(250);
+
+/// So long a request to open is not sealed while there is no session with the
+/// neighbour. It may be that the peer restarts: what was sealed for its run
+/// before is of no use to the next.
+const OPENING: Duration = Duration::from_secs(30);
 
 /// What each stream may have beyond its credit grows by so much ...
 const STEP_BYTES: u64 = 64 << 10;
@@ -154,15 +160,17 @@ impl Engine {
 
     /// Takes into custody what the streams with a peer have waiting.
     fn seal_ahead(&mut self, now: Instant, peer: u64) {
-        let streams = self.change_streams(peer, |streams| {
-            let ids = streams.current().streams_with_output();
-            (streams.epoch(), ids)
-        });
-        let Some((epoch, ids)) = streams else {
-            return;
+        let hops = self.hops_to(self.neighbour_to(peer));
+        let up = |id: &HopId| self.hops.get(id).is_some_and(Hop::is_up);
+        let opened_by = match hops.iter().any(up) {
+            true => now,
+            false => now.checked_sub(OPENING).unwrap_or(now),
         };
-        for id in ids {
-            self.seal_stream_ahead(now, StreamKey { peer, epoch, id });
+        let ids = self.change_streams(peer, |streams| {
+            streams.current().streams_with_output(opened_by)
+        });
+        for id in ids.unwrap_or_default() {
+            self.seal_stream_ahead(now, self.key(peer, id));
         }
     }
 
@@ -223,8 +231,7 @@ impl Engine {
         let id = match flow {
             Flow::Restored { run, id } => self.let_restored_leave((peer, run, id))?,
             Flow::Stream(id) => {
-                let epoch = self.peers.get(peer)?.epoch();
-                let key = StreamKey { peer, epoch, id };
+                let key = self.key(peer, id);
                 let withheld = self.ahead.withheld.get_mut(&key)?;
                 let oldest = withheld.pop_front();
                 match withheld.front() {

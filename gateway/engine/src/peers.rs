@@ -205,7 +205,7 @@ impl Peers {
         while let Some((epoch, event)) = known.streams.poll_event() {
             if let Event::Opened { id, open } = &event
                 && !self.classes.contains(&open.class)
-                && let Some(mux) = known.streams.streams_of(epoch)
+                && let Some(mux) = known.streams.streams_of(epoch, *id)
             {
                 // The peer's class; what is sent from here needs an own one.
                 // A stream that is gone already sends nothing.
@@ -216,8 +216,7 @@ impl Peers {
         while let Some((epoch, id)) = known.streams.poll_unwanted() {
             self.unwanted.push(StreamKey { peer, epoch, id });
         }
-        let epoch = known.streams.epoch();
-        while let Some(id) = known.streams.poll_ended() {
+        while let Some((epoch, id)) = known.streams.poll_ended() {
             self.ended.push(StreamKey { peer, epoch, id });
         }
         let classes = self.classes.iter().enumerate();

@@ -309,9 +309,7 @@ impl Engine {
 
     pub(crate) fn acknowledge(&mut self, (peer, epoch, streams): Carried) {
         self.peers.seal(&mut self.actions, peer, |peer| {
-            if let Some(mux) = peer.streams_of(epoch) {
-                mux.acknowledged(&streams);
-            }
+            peer.acknowledged(epoch, &streams);
         });
     }
 

@@ -179,7 +179,7 @@ impl Engine {
                 let all = streams.streams().map(|(epoch, info)| (epoch, info.id));
                 let mut all: Vec<_> = all.collect();
                 all.retain(|(epoch, id)| {
-                    let mux = streams.streams_of(*epoch);
+                    let mux = streams.streams_of(*epoch, *id);
                     mux.is_some_and(|mux| mux.reset(*id, code, REMOVED).is_ok())
                 });
                 all

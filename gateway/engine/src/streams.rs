@@ -17,7 +17,8 @@ use crate::hop::HopId;
 pub struct StreamKey {
     /// The edge node at the other end, by its ipn node number.
     pub peer: u64,
-    /// Which of that node's runs it is with.
+    /// Which of that node's runs it is with; of a stream that was opened here,
+    /// in which it was opened.
     pub epoch: Epoch,
     /// The stream.
     pub id: StreamId,
@@ -152,6 +153,14 @@ impl Engine {
         self.peers.get(peer).map(Peer::epoch).unwrap_or_default()
     }
 
+    /// The name of a stream with a peer's present run.
+    pub fn key(&self, peer: u64, id: StreamId) -> StreamKey {
+        let streams = self.peers.get(peer);
+        let epoch = streams.map(|streams| streams.epoch_of(id));
+        let epoch = epoch.unwrap_or_default();
+        StreamKey { peer, epoch, id }
+    }
+
     /// The incarnation of a peer's present run, once it was heard.
     pub fn run_of(&self, peer: u64) -> Option<u64> {
         self.peers.get(peer)?.peer_incarnation()
@@ -193,8 +202,9 @@ impl Engine {
         key: StreamKey,
         call: impl FnOnce(&mut Mux) -> R,
     ) -> Option<R> {
-        let changed =
-            self.change_streams(key.peer, |streams| streams.streams_of(key.epoch).map(call));
+        let changed = self.change_streams(key.peer, |streams| {
+            streams.streams_of(key.epoch, key.id).map(call)
+        });
         changed.flatten()
     }
 

@@ -5,9 +5,9 @@ mod pair;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pair::{Pair, events, open, payloads};
+use pair::{CLASS, CONTROL, Pair, events, open, payloads, sealed};
 use underpass_cla::Class;
-use underpass_streams::{Config, Epoch, Event, Peer, ResetCode, Side, StreamId};
+use underpass_streams::{Config, Epoch, Event, Open, Peer, ResetCode, Side, StreamId, Windows};
 
 type Sealed = Vec<(Class, Bytes)>;
 
@@ -38,7 +38,7 @@ fn deliver(peer: &mut Peer, now: Instant, sealed: &Sealed) {
 fn read(peer: &mut Peer, epoch: Epoch, id: StreamId) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(data) = peer
-        .streams_of(epoch)
+        .streams_of(epoch, id)
         .and_then(|mux| mux.read(id, usize::MAX))
     {
         bytes.extend(data);
@@ -70,7 +70,7 @@ fn what_a_killed_node_had_in_custody_arrives_and_then_the_stream_is_reset() {
         b"half an answer".to_vec()
     );
     assert_eq!(events(&mut pair.terminal), [reset(id)]);
-    assert!(pair.terminal.streams_of(former).is_none());
+    assert!(pair.terminal.streams_of(former, id).is_none());
 }
 
 #[test]
@@ -202,4 +202,129 @@ fn a_session_names_the_peers_run_before_any_payload() {
     // An older session's news changes nothing.
     pair.terminal.peer_announced(pair.now, 199);
     assert_eq!(pair.terminal.peer_incarnation(), Some(200));
+}
+
+/// Opens a stream that has ended for its application, with `request` written.
+fn ask(peer: &mut Peer, now: Instant, request: &'static str) -> (Epoch, StreamId) {
+    let (epoch, id) = peer.open(now, open()).unwrap();
+    peer.current().write(id, request.into()).unwrap();
+    peer.current().finish(id).unwrap();
+    (epoch, id)
+}
+
+#[test]
+fn streams_that_nothing_was_sealed_of_go_on_with_the_next_run() {
+    let mut pair = Pair::acquainted(Config::default());
+    let sealed = ask(&mut pair.terminal, pair.now, "sealed").1;
+    let lost = payloads(&mut pair.terminal, 1 << 20);
+    // The hub is down.
+    let first = pair.terminal.epoch();
+    let mut asked = vec![ask(&mut pair.terminal, pair.now, "whole")];
+    let mut reset = pair.terminal.open(pair.now, open()).unwrap().1;
+    let mux = pair.terminal.current();
+    mux.write(reset, "all that was written".into()).unwrap();
+    mux.reset_behind(reset, ResetCode::Aborted, "gone").unwrap();
+    // Neither run hears more of one that is reset at once.
+    let never = ask(&mut pair.terminal, pair.now, "never").1;
+    let mux = pair.terminal.current();
+    mux.reset(never, ResetCode::Aborted, "").unwrap();
+
+    for run in [201, 202] {
+        pair.hub = Peer::new(Config::default(), Side::Higher, run);
+        pair.terminal.peer_announced(pair.now, run);
+        asked.push(ask(&mut pair.terminal, pair.now, "whole"));
+    }
+    assert_eq!(pair.terminal.streams().count(), 5);
+    assert!(asked.iter().any(|(epoch, _)| *epoch == first));
+    pair.exchange();
+    deliver(&mut pair.hub, pair.now, &lost);
+    let restarted = |incarnation| Event::PeerRestarted { incarnation };
+    let told = events(&mut pair.terminal);
+    let ends: Vec<&Event> = told
+        .iter()
+        .filter(|e| matches!(e, Event::Reset { .. }))
+        .collect();
+    assert_eq!(ends, [&self::reset(sealed)], "{told:?}");
+    assert!(told.contains(&restarted(201)) && told.contains(&restarted(202)));
+
+    let opened = events(&mut pair.hub);
+    let opened = opened.into_iter().filter_map(|event| match event {
+        Event::Opened { id, .. } => Some(id),
+        _ => None,
+    });
+    let mut opened: Vec<StreamId> = opened.collect();
+    opened.sort_unstable();
+    let mut expected: Vec<StreamId> = asked.iter().map(|(_, id)| *id).collect();
+    expected.push(reset);
+    expected.sort_unstable();
+    assert_eq!(opened, expected, "each once");
+    let present = pair.hub.epoch();
+    for (epoch, id) in asked {
+        assert_eq!(read(&mut pair.hub, present, id), b"whole");
+        pair.hub.current().write(id, "answer".into()).unwrap();
+        pair.hub.current().finish(id).unwrap();
+        pair.exchange();
+        assert_eq!(read(&mut pair.terminal, epoch, id), b"answer");
+        assert!(events(&mut pair.terminal).contains(&Event::Closed(id)));
+    }
+    assert_eq!(read(&mut pair.hub, present, reset), b"all that was written");
+    reset = sealed;
+    assert!(!pair.terminal.streams().any(|(_, info)| info.id == reset));
+}
+
+#[test]
+fn a_later_incarnation_of_this_node_takes_over_what_nothing_was_sealed_of() {
+    let mut pair = Pair::acquainted(Config::default());
+    // The terminal has lost count of its runs.
+    pair.terminal = Peer::new(Config::default(), Side::Lower, 50);
+    let (epoch, id) = ask(&mut pair.terminal, pair.now, "whole");
+    pair.terminal.peer_announced(pair.now, 200);
+    pair.hub
+        .set_windows(Windows::of_path(1_000_000, Duration::from_millis(100)));
+    let hello = payloads(&mut pair.hub, 1 << 20);
+    deliver(&mut pair.terminal, pair.now, &hello);
+    assert_eq!(pair.terminal.incarnation(), 101);
+    pair.exchange();
+    let told = events(&mut pair.terminal);
+    assert!(
+        !told.iter().any(|e| matches!(e, Event::Reset { .. })),
+        "{told:?}"
+    );
+    assert!(pair.terminal.streams_of(epoch, id).is_some());
+    let present = pair.hub.epoch();
+    assert_eq!(read(&mut pair.hub, present, id), b"whole");
+}
+
+#[test]
+fn no_payload_without_an_addressee_opens_a_stream_that_was_given_up() {
+    let mut pair = Pair::new(Config::default());
+    let waits = pair
+        .terminal
+        .open(
+            pair.now,
+            Open {
+                class: CONTROL,
+                ..open()
+            },
+        )
+        .unwrap()
+        .1;
+    ask(&mut pair.terminal, pair.now, "sealed for whoever is there");
+    let unaddressed = sealed(&mut pair.terminal, CLASS, 1 << 20).unwrap();
+    pair.terminal.peer_announced(pair.now, 200);
+    let later = ask(&mut pair.terminal, pair.now, "whole").1;
+    pair.hub = Peer::new(Config::default(), Side::Higher, 201);
+    pair.terminal.peer_announced(pair.now, 201);
+    let told = events(&mut pair.terminal);
+    // An id is void with all below it.
+    assert!(told.contains(&reset(waits)), "{told:?}");
+    pair.exchange();
+    events(&mut pair.hub);
+    deliver(
+        &mut pair.hub,
+        pair.now,
+        &vec![(CLASS, pair::joined(unaddressed))],
+    );
+    assert_eq!(events(&mut pair.hub), [], "it is void");
+    assert_eq!(pair::read_all(&mut pair.hub, later), b"whole");
 }

@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
             .map(|(epoch, info)| (epoch, info.id))
             .collect();
         for (epoch, id) in keys {
-            let Some(mux) = peer.streams_of(epoch) else {
+            let Some(mux) = peer.streams_of(epoch, id) else {
                 continue;
             };
             while mux.read(id, 1 << 16).is_some_and(|bytes| !bytes.is_empty()) {}

@@ -11,6 +11,7 @@ mod measured;
 mod plans;
 mod reading_on;
 mod reconfiguring;
+mod restarts;
 mod scheduling;
 mod services;
 mod shares;

@@ -25,14 +25,16 @@ pub async fn reset_stream(
     Path((peer, id)): Path<(u64, u64)>,
     Query(run): Query<Run>,
 ) -> Result<StatusCode, Problem> {
-    let epoch = match run.epoch {
-        Some(epoch) => Epoch(epoch),
-        None => state.shell.read_peer(peer, |engine| engine.epoch_of(peer)),
-    };
-    let key = StreamKey {
-        peer,
-        epoch,
-        id: StreamId(id),
+    let stream = StreamId(id);
+    let key = match run.epoch.map(Epoch) {
+        Some(epoch) => StreamKey {
+            peer,
+            epoch,
+            id: stream,
+        },
+        None => state
+            .shell
+            .read_peer(peer, |engine| engine.key(peer, stream)),
     };
     let missing = |_| Problem::not_found(format!("there is no stream {id} with node {peer}"));
     state.shell.reset_stream(key).map_err(missing)?;

@@ -6,6 +6,8 @@
 //! half a floor of its bytes, so that credit covers it in the end. Nothing else
 //! of a stream is sealed until all of that has left.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_work::each;
@@ -37,11 +39,15 @@ impl Mux {
         self.writers_retry = true;
     }
 
-    /// Streams with something to seal, by id.
-    pub fn streams_with_output(&self) -> Vec<StreamId> {
+    /// Streams with something to seal, by id; of those whose OPEN waits, none
+    /// that was opened later than `opened_by`.
+    pub fn streams_with_output(&self, opened_by: Instant) -> Vec<StreamId> {
         let able = |id: &StreamId| {
             let stream = self.streams.get(id);
-            stream.is_some_and(|stream| stream.life != Life::Early || stream.open.is_some())
+            stream.is_some_and(|stream| match stream.open {
+                Some(_) => stream.opened_at <= opened_by,
+                None => stream.life != Life::Early,
+            })
         };
         each(self.unsealed.iter().copied()).filter(able).collect()
     }
@@ -92,6 +98,7 @@ impl Mux {
         stream.send.ahead.push(bytes);
         stream.unacknowledged += 1;
         self.under_way += 1;
+        self.note_addressee(id);
         self.buffered -= count;
         self.writers_retry = true;
         self.counters.payloads_sent += 1;

@@ -144,7 +144,7 @@ impl Mux {
     }
 
     /// Notes a stream that its application has ended with bytes left to seal.
-    fn note_end(&mut self, id: StreamId) {
+    pub(super) fn note_end(&mut self, id: StreamId) {
         let stream = self.streams.get(&id);
         let ended = |stream: &Stream| stream.has_ended() && stream.has_output();
         if !self.former && stream.is_some_and(ended) {

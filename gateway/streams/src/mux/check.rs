@@ -2,8 +2,17 @@
 
 use super::Mux;
 use crate::stream::{Life, Receiving, Sending, Stream};
+use crate::wire::StreamId;
 
 impl Mux {
+    /// Streams whose OPEN waits and that no payload can bring to a later run of
+    /// the peer.
+    pub(crate) fn unheard(&self) -> impl Iterator<Item = StreamId> + '_ {
+        let streams = self.streams.iter();
+        let unheard = streams.filter(|(id, s)| s.open.is_some() && **id >= self.unaddressed_below);
+        unheard.map(|(id, _)| *id)
+    }
+
     /// Every sum is what it sums.
     pub(crate) fn check(&self) {
         let floor = self.peer_credit.floor;

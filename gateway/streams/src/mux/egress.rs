@@ -78,6 +78,7 @@ impl Mux {
                 stream.light_budget.charge(self.sent_bytes, bytes);
                 stream.unacknowledged += 1;
                 self.under_way += 1;
+                self.note_addressee(id);
                 streams.push(id);
             }
             self.look_at_writer(id);
@@ -92,6 +93,13 @@ impl Mux {
         self.counters.payloads_sent += 1;
         let parts = sealer.finish();
         Some(Sealed::Payload { parts, streams })
+    }
+
+    /// Notes that something of a stream is sealed.
+    pub(super) fn note_addressee(&mut self, id: StreamId) {
+        if self.peer_incarnation.is_none() {
+            self.unaddressed_below = self.unaddressed_below.max(StreamId(id.0 + 2));
+        }
     }
 
     /// Whether a payload with this flow's turn too makes a short bundle. Short

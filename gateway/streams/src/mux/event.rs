@@ -65,6 +65,25 @@ pub enum Event {
     AnnouncementChanged(Announcement),
 }
 
+impl Event {
+    /// The stream that it is about.
+    pub fn stream(&self) -> Option<StreamId> {
+        match self {
+            Event::Opened { id, .. }
+            | Event::Connected(id)
+            | Event::Readable(id)
+            | Event::Writable(id)
+            | Event::PeerFinished(id)
+            | Event::Stopped { id, .. }
+            | Event::Reset { id, .. }
+            | Event::Closed(id) => Some(*id),
+            Event::PeerRestarted { .. }
+            | Event::IncarnationRaised { .. }
+            | Event::AnnouncementChanged(_) => None,
+        }
+    }
+}
+
 /// Why a stream cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OpenError {

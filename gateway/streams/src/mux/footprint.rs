@@ -21,6 +21,7 @@ impl Mux {
             early,
             next_id: _,
             first_valid: _,
+            unaddressed_below: _,
             peer_first_valid: _,
             peer_first_valid_is_final: _,
             closed,

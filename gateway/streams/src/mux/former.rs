@@ -3,28 +3,65 @@
 use underpass_work::each;
 
 use super::Mux;
-use crate::stream::{Life, Receiving, Sending};
+use super::queue::Place;
+use crate::stream::{Life, Receiving, Sending, Stream};
 use crate::wire::{ResetCode, StreamId};
 
 const REASON: &str = "the peer node restarted";
 
 impl Mux {
-    /// The streams of the next run. This node's own ids count on, so that none
-    /// ever names two streams of one run.
-    pub(crate) fn successor(&self, incarnation: u64) -> Mux {
+    /// Ends this run as [`Mux::retire`] does, and begins the next. Streams of
+    /// which the peer cannot have heard go over into it. This node's own ids
+    /// count on, so that none ever names two streams.
+    pub(crate) fn succeed(&mut self, incarnation: u64) -> Mux {
         let mut next = Mux::new(self.config, self.side, incarnation);
         next.next_id = self.next_id;
         next.first_valid = self.next_id;
+        next.unaddressed_below = self.unaddressed_below;
         next.hello_sequence = self.hello_sequence + 1;
         next.announcement = self.announcement;
         next.granted = self.granted;
+        let unheard = each(self.unsealed.range(self.unaddressed_below..)).copied();
+        let unheard: Vec<StreamId> = unheard.filter(|id| self.is_unheard(*id)).collect();
+        for id in unheard {
+            if let Some(stream) = self.streams.remove(&id) {
+                self.by_age.remove(&(stream.opened_at, id));
+                next.first_valid = next.first_valid.min(id);
+                next.carry_on(id, stream.begun_anew());
+            }
+        }
+        self.retire();
         next
+    }
+
+    /// Whether nothing of a stream was sealed, and the peer has sent nothing
+    /// on it either, as one that guesses ids may.
+    fn is_unheard(&self, id: StreamId) -> bool {
+        self.streams.get(&id).is_some_and(|stream| {
+            let recv = &stream.recv;
+            stream.open.is_some() && recv.highest == 0 && recv.final_offset.is_none()
+        })
+    }
+
+    /// Takes a stream in that was opened for the run before.
+    fn carry_on(&mut self, id: StreamId, stream: Stream) {
+        self.buffered += stream.send.pieces.len();
+        let stops = stream.control.stop.is_some();
+        self.insert_stream(id, stream);
+        if stops {
+            self.list_control(id);
+        }
+        self.enqueue(id, Place::New);
+        self.look_at_writer(id);
+        self.note_end(id);
     }
 
     /// The streams of an earlier run of the peer that was never heard of.
     pub(crate) fn predecessor(&self, peer_incarnation: u64) -> Mux {
         let mut former = Mux::new(self.config, self.side, self.incarnation);
         former.peer_incarnation = Some(peer_incarnation);
+        former.next_id = self.next_id;
+        former.first_valid = self.next_id;
         former.granted = self.granted;
         former.former = true;
         former
@@ -32,7 +69,7 @@ impl Mux {
 
     /// The peer's run is over. Nothing is sent any more, and what the peer
     /// has not heard of ends; what it had sealed may still arrive.
-    pub(crate) fn retire(&mut self) {
+    fn retire(&mut self) {
         self.former = true;
         self.classes.clear();
         self.restored.clear();
@@ -111,7 +148,7 @@ impl Mux {
     /// Ends the stream of a run that is over and whose peer has finished: the
     /// rest of what the application wrote has nobody to go to.
     pub(super) fn end_if_cut(&mut self, id: StreamId) {
-        let cut = |stream: &crate::stream::Stream| stream.cut && stream.life == Life::Open;
+        let cut = |stream: &Stream| stream.cut && stream.life == Life::Open;
         if self.streams.get(&id).is_some_and(cut) {
             self.end(id, ResetCode::Restarted, REASON.to_owned());
         }

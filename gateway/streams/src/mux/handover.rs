@@ -31,6 +31,8 @@ pub(crate) struct MuxState {
 
     next_id: u64,
     first_valid: u64,
+    /// Absent in the form before: all streams so far.
+    unaddressed_below: Option<u64>,
     peer_first_valid: u64,
     peer_first_valid_is_final: bool,
     closed: Vec<(u64, u64)>,
@@ -102,6 +104,7 @@ impl Mux {
             hello_due: self.hello_due,
             next_id: self.next_id.0,
             first_valid: self.first_valid.0,
+            unaddressed_below: Some(self.unaddressed_below.0),
             peer_first_valid: self.peer_first_valid.0,
             peer_first_valid_is_final: self.peer_first_valid_is_final,
             closed: ranges(&self.closed),
@@ -148,7 +151,9 @@ impl Mux {
         mux.first_valid = StreamId(state.first_valid);
         mux.peer_first_valid = StreamId(state.peer_first_valid);
         mux.peer_first_valid_is_final = state.peer_first_valid_is_final;
-        let own = mux.is_own(mux.next_id) && mux.is_own(mux.first_valid);
+        mux.unaddressed_below = state.unaddressed_below.map_or(mux.next_id, StreamId);
+        let mut ids = [mux.next_id, mux.first_valid, mux.unaddressed_below].into_iter();
+        let own = ids.all(|id| mux.is_own(id));
         ensure(own, "the next stream would be the peer's")?;
         mux.closed = indices(state.closed)?;
         mux.refused = indices(state.refused)?;

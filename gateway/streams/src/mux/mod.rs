@@ -63,6 +63,9 @@ pub struct Mux {
     next_id: StreamId,
     /// Own streams below this are void for the peer's present incarnation.
     first_valid: StreamId,
+    /// Own streams below this may be in payloads that name no run of the peer,
+    /// and so may reach each of its runs.
+    unaddressed_below: StreamId,
     peer_first_valid: StreamId,
     /// That is said to this run, and final.
     peer_first_valid_is_final: bool,
@@ -150,6 +153,7 @@ impl Mux {
             early: 0,
             next_id: StreamId(side.bit()),
             first_valid: StreamId(side.bit()),
+            unaddressed_below: StreamId(side.bit()),
             peer_first_valid: StreamId(0),
             peer_first_valid_is_final: false,
             closed: Indices::new(),
@@ -276,8 +280,23 @@ impl Mux {
         self.hello_due = true;
     }
 
+    /// The id of the next stream that is opened here.
+    pub(crate) fn next_id(&self) -> StreamId {
+        self.next_id
+    }
+
+    /// The least id that a stream opened here can have.
+    pub(crate) fn first_valid(&self) -> StreamId {
+        self.first_valid
+    }
+
+    /// Whether anything is known of a stream.
+    pub(crate) fn has(&self, id: StreamId) -> bool {
+        self.streams.contains_key(&id)
+    }
+
     /// Whether the peer opens streams of this id.
-    fn is_peers(&self, id: StreamId) -> bool {
+    pub(crate) fn is_peers(&self, id: StreamId) -> bool {
         id.0 & 1 != self.side.bit()
     }
 

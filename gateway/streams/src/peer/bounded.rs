@@ -312,7 +312,7 @@ fn questions_about_a_former_run() {
         node.hears_of(THERE + 1, &questions);
         node.hears(&[data(StreamId(1), 100, 65_000)]);
         let epoch = super::Epoch(0);
-        let former = node.peer.streams_of(epoch).unwrap();
+        let former = node.peer.streams_of(epoch, StreamId(1)).unwrap();
         while former.read(StreamId(1), 4096).is_some() {}
         node.events();
     });
@@ -362,7 +362,7 @@ fn what_can_be_sealed_ahead_is_found_among_idle_streams() {
         node
     };
     bounded("streams with output", make, |node| {
-        let ids = node.peer.current().streams_with_output();
+        let ids = node.peer.current().streams_with_output(node.now);
         assert_eq!(ids, (30..40).map(|n| StreamId(2 * n)).collect::<Vec<_>>());
     });
 }

@@ -13,6 +13,7 @@ impl Peer {
             current,
             epoch: _,
             next_epoch: _,
+            opened,
             former_runs,
             settled_below: _,
             look_at: _,
@@ -24,6 +25,7 @@ impl Peer {
             past: _,
         } = self;
         current.footprint(tell);
+        tell("epochs of opened streams", opened.len());
         tell("former runs", former_runs.len());
         for former in former_runs.values() {
             former.footprint(tell);

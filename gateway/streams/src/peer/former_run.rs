@@ -1,9 +1,11 @@
 //! The streams of former runs of the peer.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::{Epoch, Peer};
 use crate::mux::{Event, Mux};
+use crate::wire::StreamId;
 
 /// At most so many former runs are remembered; one more ends the oldest at
 /// once. Each is bounded by its windows and count of streams.
@@ -30,16 +32,31 @@ impl FormerRun {
 
 impl Peer {
     /// The peer is heard in a later run than before: its streams become those
-    /// of a former run.
+    /// of a former run, except those that it has not heard of.
     pub(super) fn succeed(&mut self, now: Instant, former: u64, incarnation: u64) {
-        let next = self.current.successor(self.incarnation());
-        let mut mux = std::mem::replace(&mut self.current, next);
-        mux.retire();
-        let epoch = std::mem::replace(&mut self.epoch, self.next_epoch);
-        self.next_epoch.0 += 1;
+        let (epoch, mux) = self.begin_epoch(self.incarnation());
         self.remember(now, former, epoch, mux);
         let restarted = Event::PeerRestarted { incarnation };
         self.events.push_back((self.epoch, restarted));
+    }
+
+    /// Streams begin between other runs of the two nodes; those before, and
+    /// their epoch.
+    fn begin_epoch(&mut self, incarnation: u64) -> (Epoch, Mux) {
+        let next = self.current.succeed(incarnation);
+        let former = std::mem::replace(&mut self.current, next);
+        let epoch = std::mem::replace(&mut self.epoch, self.next_epoch);
+        self.next_epoch.0 += 1;
+        self.opened.insert(self.current.next_id(), self.epoch);
+        // Of earlier ids there are no streams any more.
+        let former_runs = self.former_runs.values().map(|former| &former.mux);
+        let runs = former_runs.chain([&former, &self.current]);
+        let least = runs.map(Mux::first_valid).min().unwrap_or(StreamId(0));
+        let second = |opened: &BTreeMap<StreamId, Epoch>| opened.keys().nth(1).copied();
+        while second(&self.opened).is_some_and(|second| second <= least) {
+            self.opened.pop_first();
+        }
+        (epoch, former)
     }
 
     /// The streams of a former run whose payloads count; made if it was never
@@ -98,26 +115,26 @@ impl Peer {
     }
 
     /// Adds up what a run has counted, and queues its last events.
-    fn forget_run(&mut self, epoch: Epoch, mut mux: Mux) {
+    fn forget_run(&mut self, run: Epoch, mut mux: Mux) {
         self.past.absorb(mux.counters());
         while let Some(id) = mux.poll_unwanted() {
-            self.unwanted.push((epoch, id));
+            self.unwanted.push((self.name(run, id), id));
         }
         while let Some(event) = mux.poll_event() {
-            self.events.push_back((epoch, event));
+            let event = self.named(run, event);
+            self.events.push_back(event);
         }
     }
 
     /// The peer has heard a later run of this node, which so takes another
-    /// incarnation: no stream of either side goes on.
+    /// incarnation: no stream of either side goes on that the peer may have
+    /// heard of.
     pub(super) fn raise(&mut self, incarnation: u64) {
-        let mut next = self.current.successor(incarnation);
-        if let Some(peer) = self.peer_incarnation() {
-            next.meet(peer);
+        let peer = self.peer_incarnation();
+        let (epoch, former) = self.begin_epoch(incarnation);
+        if let Some(peer) = peer {
+            self.current.meet(peer);
         }
-        let former = std::mem::replace(&mut self.current, next);
-        let epoch = std::mem::replace(&mut self.epoch, self.next_epoch);
-        self.next_epoch.0 += 1;
         let former_runs = std::mem::take(&mut self.former_runs).into_values();
         let former_runs: Vec<(Epoch, Mux)> = former_runs.map(|e| (e.epoch, e.mux)).collect();
         for (epoch, mut mux) in former_runs.into_iter().chain([(epoch, former)]) {

@@ -11,6 +11,7 @@ use underpass_handover::{HandoverError, Moment, ensure};
 use super::former_run::FormerRun;
 use super::{Epoch, Peer};
 use crate::mux::{Config, Counters, Mux, MuxState, Side};
+use crate::wire::StreamId;
 
 /// All streams with one peer, to be read and written by serde.
 #[derive(Debug, Serialize, Deserialize)]
@@ -18,6 +19,9 @@ pub struct PeerState {
     current: MuxState,
     epoch: u64,
     next_epoch: u64,
+    /// Empty in the form before: each run's streams are of its epoch.
+    #[serde(default)]
+    opened: Vec<(u64, u64)>,
     former_runs: Vec<FormerRunState>,
     settled_below: u64,
     look_at: Option<Moment>,
@@ -50,6 +54,7 @@ impl Peer {
             current: self.current.hand_over(now),
             epoch: self.epoch.0,
             next_epoch: self.next_epoch.0,
+            opened: self.opened.iter().map(|(id, of)| (id.0, of.0)).collect(),
             settled_below: self.settled_below,
             look_at: self.look_at.map(|at| Moment::of(at, now)),
             settled_due: self.settled_due,
@@ -91,6 +96,23 @@ impl Peer {
             };
             peer.former_runs.insert(incarnation, run);
         }
+        let own = |run: &Mux, epoch: Epoch| {
+            let any = run.next_id() > run.first_valid();
+            any.then_some((run.first_valid(), epoch))
+        };
+        peer.opened = match state.opened.is_empty() {
+            true => {
+                let runs = peer.former_runs.values();
+                let former = runs.filter_map(|run| own(&run.mux, run.epoch));
+                former
+                    .chain([(peer.current.first_valid(), peer.epoch)])
+                    .collect()
+            }
+            false => {
+                let opened = state.opened.into_iter();
+                opened.map(|(id, of)| (StreamId(id), Epoch(of))).collect()
+            }
+        };
         let runs = peer.former_runs.values();
         let mut epochs: Vec<Epoch> = runs.map(|run| run.epoch).chain([peer.epoch]).collect();
         epochs.sort_unstable();

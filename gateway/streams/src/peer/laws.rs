@@ -8,6 +8,7 @@
 mod hostile;
 mod world;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -86,6 +87,12 @@ impl Peer {
             former.mux.check();
             assert!(Some(*incarnation) < self.peer_incarnation());
         }
+    }
+
+    /// Streams of which nothing is sealed.
+    fn unheard(&self) -> HashSet<Key> {
+        let unheard = self.current.unheard();
+        unheard.map(|id| (self.epoch_of(id), id)).collect()
     }
 }
 

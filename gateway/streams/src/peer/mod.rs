@@ -34,7 +34,8 @@ pub use handover::PeerState;
 pub use sealed_ahead::FormerLimit;
 
 /// Tells apart the streams of the peer's runs, whose ids begin anew: a number
-/// of this process for each run of the peer that it hears of.
+/// of this process for each run of the peer that it hears of. A stream that was
+/// opened here keeps the epoch in which it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 
@@ -55,6 +56,8 @@ pub struct Peer {
     current: Mux,
     epoch: Epoch,
     next_epoch: Epoch,
+    /// The epochs in which this node opened its streams, by the first id.
+    opened: BTreeMap<StreamId, Epoch>,
     /// What former runs of the peer have left, by their incarnation.
     former_runs: BTreeMap<u64, FormerRun>,
     /// Runs below have nothing on its way any more.
@@ -83,6 +86,7 @@ impl Peer {
             current: Mux::new(config, side, incarnation),
             epoch: Epoch(0),
             next_epoch: Epoch(1),
+            opened: BTreeMap::from([(StreamId(side.bit()), Epoch(0))]),
             former_runs: BTreeMap::new(),
             settled_below: 0,
             look_at: None,
@@ -155,31 +159,69 @@ impl Peer {
         &mut self.current
     }
 
-    /// The streams of one epoch, as long as any is left.
-    pub fn streams_of(&mut self, epoch: Epoch) -> Option<&mut Mux> {
-        if epoch == self.epoch {
+    /// The epoch that names a stream with the peer's present run.
+    pub fn epoch_of(&self, id: StreamId) -> Epoch {
+        self.name(self.epoch, id)
+    }
+
+    /// The epoch that names a stream with a run of the peer.
+    fn name(&self, run: Epoch, id: StreamId) -> Epoch {
+        if self.current.is_peers(id) {
+            return run;
+        }
+        let opened = self.opened.range(..=id).next_back();
+        opened.map_or(run, |(_, epoch)| *epoch)
+    }
+
+    /// Whether a run of the peer is the one that a stream is with.
+    fn is_with(&self, run: (Epoch, &Mux), epoch: Epoch, id: StreamId) -> bool {
+        match self.current.is_peers(id) {
+            true => run.0 == epoch,
+            false => run.1.has(id) && self.name(epoch, id) == epoch,
+        }
+    }
+
+    /// The streams with the run of the peer that a stream is with, as long as
+    /// any is left.
+    pub fn streams_of(&mut self, epoch: Epoch, id: StreamId) -> Option<&mut Mux> {
+        if self.is_with((self.epoch, &self.current), epoch, id) {
             return Some(&mut self.current);
         }
-        let former = self.former_runs.values_mut().find(|e| e.epoch == epoch);
-        former.map(|former| &mut former.mux)
+        let mut former = self.former_runs.iter();
+        let run = former.find(|(_, e)| self.is_with((e.epoch, &e.mux), epoch, id));
+        let run = *run?.0;
+        self.former_runs.get_mut(&run).map(|former| &mut former.mux)
     }
 
     /// Bytes that may be written to a stream now, at most; at 0,
     /// [`Mux::send_capacity`] has it told when there are more.
     pub fn send_capacity(&self, epoch: Epoch, id: StreamId) -> usize {
-        let mut former = self.former_runs.values();
-        let mux = match epoch == self.epoch {
-            true => Some(&self.current),
-            false => former.find(|e| e.epoch == epoch).map(|e| &e.mux),
-        };
-        mux.map_or(0, |mux| mux.capacity(id))
+        match self.is_with((self.epoch, &self.current), epoch, id) {
+            true => self.current.capacity(id),
+            // Nothing is sent to a former run.
+            false => 0,
+        }
+    }
+
+    /// A bundle with bytes, OPEN or end of these streams, which was sealed for
+    /// the run of an epoch, has been acknowledged by the next custodian, or is
+    /// gone.
+    pub fn acknowledged(&mut self, epoch: Epoch, ids: &[StreamId]) {
+        for id in ids {
+            if let Some(mux) = self.streams_of(self.name(epoch, *id), *id) {
+                mux.acknowledged(&[*id]);
+            }
+        }
     }
 
     /// All streams, in no order.
     pub fn streams(&self) -> impl Iterator<Item = (Epoch, StreamInfo)> + '_ {
-        let current = self.current.streams().map(|info| (self.epoch, info));
-        let former_runs = self.former_runs.values();
-        current.chain(former_runs.flat_map(|e| e.mux.streams().map(|info| (e.epoch, info))))
+        let former_runs = self.former_runs.values().map(|e| (e.epoch, &e.mux));
+        let runs = [(self.epoch, &self.current)].into_iter().chain(former_runs);
+        runs.flat_map(move |(run, mux)| {
+            let streams = mux.streams();
+            streams.map(move |info| (self.name(run, info.id), info))
+        })
     }
 
     /// Streams, as long as anything is known of them.
@@ -198,11 +240,11 @@ impl Peer {
     ) -> Vec<(Epoch, StreamId)> {
         let former_runs = self.former_runs.values_mut().map(|e| (e.epoch, &mut e.mux));
         let runs = former_runs.chain([(self.epoch, &mut self.current)]);
-        let reset = runs.flat_map(|(epoch, mux)| {
-            let ids = mux.reset_older(before, code, reason);
-            ids.into_iter().map(move |id| (epoch, id))
-        });
-        reset.collect()
+        let reset = runs.map(|(run, mux)| (run, mux.reset_older(before, code, reason)));
+        let reset: Vec<_> = reset.collect();
+        let reset = reset.into_iter();
+        let named = reset.flat_map(|(run, ids)| ids.into_iter().map(move |id| (run, id)));
+        named.map(|(run, id)| (self.name(run, id), id)).collect()
     }
 
     /// When the oldest of the others began.
@@ -228,14 +270,19 @@ impl Peer {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        for former in self.former_runs.values_mut() {
-            if let Some(event) = former.mux.poll_event() {
-                return Some((former.epoch, event));
-            }
+        let mut former_runs = self.former_runs.values_mut();
+        let event = former_runs.find_map(|former| Some((former.epoch, former.mux.poll_event()?)));
+        if let Some((run, event)) = event {
+            return Some(self.named(run, event));
         }
         self.forget_empty_runs();
         let event = self.current.poll_event()?;
-        Some((self.epoch, event))
+        Some(self.named(self.epoch, event))
+    }
+
+    fn named(&self, run: Epoch, event: Event) -> (Epoch, Event) {
+        let epoch = event.stream().map_or(run, |id| self.name(run, id));
+        (epoch, event)
     }
 
     /// What waits in `class`. O(1).
@@ -311,13 +358,17 @@ impl Peer {
         }
         let former_runs = self.former_runs.values_mut().map(|e| (e.epoch, &mut e.mux));
         let mut runs = former_runs.chain([(self.epoch, &mut self.current)]);
-        runs.find_map(|(epoch, mux)| Some((epoch, mux.poll_unwanted()?)))
+        let unwanted = runs.find_map(|(run, mux)| Some((run, mux.poll_unwanted()?)));
+        drop(runs);
+        let (run, id) = unwanted?;
+        Some((self.name(run, id), id))
     }
 
     /// The next stream that its application has ended, both directions, while
     /// bytes of it are left to seal. Nobody waits for them here: they are to be
     /// sealed into custody at once ([`Mux::seal_ahead`]).
-    pub fn poll_ended(&mut self) -> Option<StreamId> {
-        self.current.poll_ended()
+    pub fn poll_ended(&mut self) -> Option<(Epoch, StreamId)> {
+        let id = self.current.poll_ended()?;
+        Some((self.epoch_of(id), id))
     }
 }

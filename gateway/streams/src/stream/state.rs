@@ -327,6 +327,25 @@ impl Stream {
         }
     }
 
+    /// The stream for the next run of a peer that has heard nothing of it: as
+    /// its application has left it.
+    pub(crate) fn begun_anew(self) -> Self {
+        let mut next = Self::new(self.opened_at, self.class, self.life);
+        next.open = self.open;
+        next.send.pieces = self.send.pieces;
+        next.send.state = self.send.state;
+        next.recv.state = self.recv.state;
+        if self.recv.state == Receiving::Done {
+            // STOP may have been sealed for the run before.
+            let stop = self.control.stop.unwrap_or(ResetCode::Cancelled);
+            next.control.stop = Some(stop);
+        }
+        next.reset_behind = self.reset_behind;
+        next.writer.wanted = self.writer.wanted;
+        next.connected_told = self.connected_told;
+        next
+    }
+
     /// Whether all bytes up to the end of the receiving direction are read.
     pub(crate) fn is_read_out(&self) -> bool {
         self.recv.final_offset == Some(self.recv.assembler.taken())

@@ -56,21 +56,21 @@ fn disturb(peer: &mut Peer, now: Instant, step: Step) {
         Step::Write(_, stream, length) if !ids.is_empty() => {
             let (epoch, id) = pick(stream);
             let _ = peer
-                .streams_of(epoch)
+                .streams_of(epoch, id)
                 .unwrap()
                 .write(id, vec![0; length].into());
         }
         Step::Read(_, stream, limit) if !ids.is_empty() => {
             let (epoch, id) = pick(stream);
-            peer.streams_of(epoch).unwrap().read(id, limit);
+            peer.streams_of(epoch, id).unwrap().read(id, limit);
         }
         Step::Finish(_, stream) if !ids.is_empty() => {
             let (epoch, id) = pick(stream);
-            let _ = peer.streams_of(epoch).unwrap().finish(id);
+            let _ = peer.streams_of(epoch, id).unwrap().finish(id);
         }
         Step::SealAhead(_, stream, max_bytes) if !ids.is_empty() => {
             let (epoch, id) = pick(stream);
-            if epoch == peer.epoch() {
+            if peer.current.has(id) && epoch == peer.epoch_of(id) {
                 peer.current().seal_ahead(id, max_bytes);
             }
         }

@@ -1,6 +1,6 @@
 //! Two nodes, their applications, and the channel between them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -49,6 +49,8 @@ pub(super) struct World {
     next_serial: u64,
     /// A payload was given up.
     lossy: bool,
+    /// Streams of which nothing is sealed: they outlive a restart of the other.
+    unheard: [HashSet<Key>; 2],
 }
 
 /// A payload in custody.
@@ -80,6 +82,7 @@ impl World {
             withheld: Default::default(),
             next_serial: 0,
             lossy: false,
+            unheard: Default::default(),
         };
         world.greet();
         world
@@ -121,8 +124,10 @@ impl World {
         };
         assert!(self.ends[node].insert(id, end).is_none(), "opened twice");
         let incarnation = self.nodes[node].incarnation();
+        // Beyond a relay, each run may hear the first payloads.
         let past = |(n, end): &(usize, End)| {
-            *n == node && end.key == key && end.incarnation == incarnation
+            let run = self.neighbours || end.incarnation == incarnation;
+            *n == node && end.key == key && run
         };
         assert!(!self.past.iter().any(past), "re-opened");
     }
@@ -285,7 +290,9 @@ impl World {
             return;
         };
         // Streams of a former run have been promised before.
-        if id.0 == self.nodes[node].epoch()
+        let run = &self.nodes[node];
+        if run.current.has(id.1)
+            && id.0 == run.epoch_of(id.1)
             && let Some(there) = self.ends[1 - node].values_mut().find(|end| end.key == key)
         {
             there.promised = durable.then_some(sealed);
@@ -294,7 +301,9 @@ impl World {
 
     /// The streams of the epoch.
     fn at(&mut self, node: usize, id: Key) -> &mut crate::Mux {
-        self.nodes[node].streams_of(id.0).expect("an open stream")
+        self.nodes[node]
+            .streams_of(id.0, id.1)
+            .expect("an open stream")
     }
 
     fn read(&mut self, node: usize, id: Key, limit: usize) -> bool {
@@ -326,7 +335,8 @@ impl World {
                 self.channel.push(sealed);
             }
             Some(mux::Sealed::Withheld(Flow::Stream(id))) => {
-                let withheld = self.withheld[node].get_mut(&(epoch, id)).unwrap();
+                let key = (self.nodes[node].epoch_of(id), id);
+                let withheld = self.withheld[node].get_mut(&key).unwrap();
                 self.channel.push(withheld.pop_front().unwrap());
             }
             Some(mux::Sealed::Withheld(flow)) => panic!("{flow:?} is not restored here"),
@@ -355,7 +365,7 @@ impl World {
 
     fn seal_ahead(&mut self, node: usize, stream: usize, max_bytes: usize) {
         let peer = &mut self.nodes[node];
-        let (epoch, ids) = (peer.epoch(), peer.current().streams_with_output());
+        let (epoch, ids) = (peer.epoch(), peer.current().streams_with_output(self.now));
         if ids.is_empty() {
             return;
         }
@@ -364,7 +374,8 @@ impl World {
             let carries = (epoch, vec![id]);
             let sealed = self.sealed(node, ahead.class, &ahead.payload, carries);
             assert!(sealed.bytes.len() <= max_bytes);
-            let withheld = self.withheld[node].entry((epoch, id)).or_default();
+            let key = (self.nodes[node].epoch_of(id), id);
+            let withheld = self.withheld[node].entry(key).or_default();
             withheld.push_back(sealed);
         }
     }
@@ -372,9 +383,7 @@ impl World {
     /// The next custodian has a payload, or it is gone.
     fn acknowledge(&mut self, sealed: &Sealed) {
         let (epoch, streams) = &sealed.carries;
-        if let Some(mux) = self.nodes[sealed.sender].streams_of(*epoch) {
-            mux.acknowledged(streams);
-        }
+        self.nodes[sealed.sender].acknowledged(*epoch, streams);
     }
 
     fn deliver(&mut self, payload: usize, twice: bool) {
@@ -411,6 +420,8 @@ impl World {
                     Event::Reset { id, code, .. } => {
                         assert_ne!(code, ResetCode::FlowControl, "credit is kept");
                         assert_ne!(code, ResetCode::Protocol);
+                        let unheard = self.unheard[node].contains(&(epoch, id));
+                        assert!(!unheard || code != ResetCode::Restarted, "not carried on");
                         self.end_over(node, (epoch, id), true);
                     }
                     Event::Closed(id) => {
@@ -437,6 +448,7 @@ impl World {
             }
             while self.nodes[node].poll_ended().is_some() {}
             self.nodes[node].check();
+            self.unheard[node] = self.nodes[node].unheard();
         }
     }
 
