@@ -60,12 +60,15 @@ const GROWTH_BYTES: i64 = 256 << 10;
 const MOST_SEGMENTS: usize = 6;
 /// What differs from one rest to another, by less than half and one for each
 /// terminal: the names of the last streams' bundles, what stands in the segments
-/// that the stores are writing, and whose turn it would be after a repetition.
-const VARYING: [&str; 13] = [
+/// that the stores are writing, whose turn it would be after a repetition, and
+/// which streams have gone on with a peer's next run.
+const VARYING: [&str; 15] = [
     "classes where bundles went again",
     "deleted segments",
+    "epochs of opened streams",
     "ids in segments",
     "index bytes of the active segment",
+    "ranges of closed streams",
     "records voided",
     "remembered names",
     "remembered names by age",

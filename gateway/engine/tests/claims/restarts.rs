@@ -21,11 +21,7 @@ fn a_stream_that_begins_while_the_hub_is_down_goes_on_with_its_next_run() {
     terminal.write(sealed, 1000);
     terminal.pass(terminal.now + Duration::from_millis(10));
     assert!(!terminal.offers().is_empty());
-    for session in 100..103 {
-        terminal
-            .engine
-            .session_down(terminal.now, SessionId(session));
-    }
+    lose_sessions(&mut terminal);
     let begun = terminal.open(1, BULK);
     terminal.write(begun, 1000);
     terminal.engine.finish(terminal.now, begun).unwrap();
