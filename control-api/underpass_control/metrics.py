@@ -75,6 +75,11 @@ class Metrics:
             "Blockages and announcements deleted for their age",
             registry=self.registry,
         )
+        self.drives_pruned = Counter(
+            "underpass_control_drives_pruned",
+            "Remembered drives deleted for their age",
+            registry=self.registry,
+        )
         # The target is a median of 2 s, 30 s ahead.
         errors_s = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120)
         self.entry_error = Histogram(

@@ -16,7 +16,7 @@ from dama.ledger import LedgerError
 from underpass_control.metrics import Metrics
 from underpass_control.planning import stored as plans
 from underpass_control.settings import Settings
-from underpass_control.storage import history, ledger, positions, settled_usage, usage
+from underpass_control.storage import habits, history, ledger, positions, settled_usage, usage
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.portions import delete_all
 
@@ -45,6 +45,7 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
     kinds = (
         _Kind("positions", settings.keep_positions_s, [positions.prune], metrics.positions_pruned),
         _Kind("blockages", settings.keep_positions_s, [history.prune], metrics.blockages_pruned),
+        _Kind("drives", settings.keep_positions_s, [habits.prune], metrics.drives_pruned),
         _Kind(
             "usage",
             settings.keep_usage_s,

@@ -10,7 +10,8 @@ from ipaddress import IPv4Network, IPv6Network
 class Settings:
     """How the service goes about its work."""
 
-    # Position reports, and blockages, older than this are deleted; None keeps them for ever.
+    # Position reports, blockages and remembered drives older than this are deleted; None keeps
+    # them for ever.
     keep_positions_s: float | None = 30 * 86_400.0
     # How often it is looked for them.
     prune_every_s: float = 600.0

@@ -15,7 +15,7 @@ from dama.planner import Link
 from dama.prediction import Fix, FixError
 from underpass_control.demand import Demands
 from underpass_control.prediction import Predictions
-from underpass_control.storage import announcements, blockages, links, positions, routes
+from underpass_control.storage import announcements, blockages, habits, links, positions, routes
 from underpass_control.storage.models import LinkState as StateTable
 from underpass_control.storage.models import LinkUsage, Terminal
 from underpass_control.storage.positions import Position
@@ -59,6 +59,8 @@ async def recall(
     """
     for terminal, line in (await routes.of_beam(connection, beam)).items():
         predictions.set_route(terminal, line)
+    for terminal, remembered in (await habits.of_beam(connection, beam)).items():
+        predictions.set_habits(terminal, remembered)
     found = await positions.recent(
         connection, beam, since_ms=now_ms - _SILENT_MS, within_ms=_TRACK_MS
     )

@@ -7,7 +7,7 @@ forward only, with one hypothesis more: that the vehicle is on no road of the ma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dama.prediction.places import Position, turn_deg
@@ -60,8 +60,23 @@ class Sighting:
         return math.hypot(_MAP_M, _NOISE_M if self.accuracy_m is None else self.accuracy_m)
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Which roads a vehicle is expected to take from the one that it surely was on, beyond the map.
+
+    With each of them, how probably; `left` is what goes by the map.
+    """
+
+    since: str
+    roads: Mapping[str, float]
+    left: float
+
+
 def match(
-    on: ObstructionMap, before: Iterable[Hypothesis], sighting: Sighting
+    on: ObstructionMap,
+    before: Iterable[Hypothesis],
+    sighting: Sighting,
+    expected: Expected | None = None,
 ) -> tuple[Hypothesis, ...]:
     """Return the hypotheses after one more sighting, the most probable first.
 
@@ -72,7 +87,7 @@ def match(
     places = on.near(sighting.place, radius_m)
     if not places:
         return ()
-    continued, matched = _continued(on, known, places, sighting)
+    continued, matched = _continued(on, known, places, sighting, expected)
     off_before = 1.0 - math.fsum(hypothesis.weight for hypothesis in known)
     leaving = 1.0 - math.exp(-_LEAVING * sighting.elapsed_s)
     coming = 1.0 - math.exp(-_COMING * sighting.elapsed_s)
@@ -101,6 +116,7 @@ def _continued(
     known: Iterable[Hypothesis],
     places: list[Near],
     sighting: Sighting,
+    expected: Expected | None,
 ) -> tuple[list[float], float]:
     """Return the probability that comes to each place along the road, and their sum."""
     prior = [0.0] * len(places)
@@ -116,6 +132,9 @@ def _continued(
             if number is not None:
                 moved_m = begins_m + places[number].foot.offset_m - hypothesis.offset_m
                 if abs(moved_m - sighting.travelled_m) <= slack_m:
+                    if expected is not None and expected.since == hypothesis.road_id:
+                        probability *= expected.left
+                        probability += expected.roads.get(road_id, 0.0)
                     shares.append((number, probability))
         # The fix has shown that one of these ways was taken: the road behind a junction does not
         # lose by the turns that were not, beyond what its own probability says.

@@ -11,11 +11,13 @@ import shapely
 
 from dama.prediction.arrival import Arrival, arrivals, median_and_range
 from dama.prediction.blockage import Blockage
+from dama.prediction.driven import driven_on
 from dama.prediction.fix import MAX_SPEED_MPS, Fix
-from dama.prediction.matching import Hypothesis, Sighting, match
+from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, OVERLAP, Continuation, Habits
+from dama.prediction.matching import Expected, Hypothesis, Sighting, match
 from dama.prediction.places import Line, Plane, distance_m, turn_deg
 from dama.prediction.profile import Profile
-from dama.prediction.roadmap import ObstructionMap, area_in_plane
+from dama.prediction.roadmap import Into, ObstructionMap, Passage, area_in_plane
 from dama.prediction.route import Route
 from dama.prediction.speed import STANDING_MPS
 from dama.prediction.track import Point, Track, direction_of, speed_of
@@ -26,6 +28,12 @@ HORIZON_S = 240.0
 MIN_CONFIDENCE = 0.2
 # Standing so long, a vehicle is parked; until then it may be at a traffic light.
 PARKED_AFTER_S = 90.0
+# A drive is over when a vehicle has stood for so long, or has not been heard of for so long: the
+# longest road tunnels take a quarter of an hour.
+ENDED_STANDING_MS = 5 * 60_000
+ENDED_SILENT_MS = 20 * 60_000
+# Where remembered drives go on, so many roads are looked at to see which one a vehicle is on.
+_NEXT_ROADS = 12
 # Sums of the same probabilities in another order differ by less.
 _ALMOST = 1.0 - 1e-9
 # A standing vehicle that is so many standard deviations from where it was last compared with the
@@ -86,16 +94,27 @@ class _Way(NamedTuple):
 class Predictor:
     """Predicts one terminal's blockages.
 
-    `track` is its whole state, a value; a predictor made with the same map and track goes on in
-    the same way. `route`, where known, is the line that the terminal will drive.
+    `track` and `habits` are its whole state, values; a predictor made with the same map and state
+    goes on in the same way. `route`, where known, is the line that the terminal will drive.
     """
 
     def __init__(
-        self, obstructions: ObstructionMap, track: Track | None = None, route: Line | None = None
+        self,
+        obstructions: ObstructionMap,
+        track: Track | None = None,
+        route: Line | None = None,
+        habits: Habits | None = None,
     ) -> None:
         self.map = obstructions
         self.track = track or Track()
+        self.habits = habits or Habits()
+        # How many roads are remembered at most.
+        self.most_roads = MOST_DRIVES * MOST_ROADS
         self._route = Route(route, obstructions) if route else None
+        # What lies ahead of a road for a vehicle that has driven so, by its habits.
+        self._ahead: dict[str, tuple[Into, ...]] = {}
+        self._next: Expected | None = None
+        self._ahead_of: tuple[str, ...] = ()
 
     def feed(self, fix: Fix) -> bool:
         """Take a fix in; False where it is not newer than the last one, and changes nothing.
@@ -110,7 +129,10 @@ class Predictor:
         travelled_m = distance_m(last.place, fix.place) if last else 0.0
         if travelled_m > MAX_SPEED_MPS * elapsed_s + 100.0:
             # No vehicle drives so: what was known is about another place.
+            self.end_drive()
             track, elapsed_s, travelled_m = Track(), 0.0, 0.0
+        if 1000.0 * elapsed_s >= ENDED_SILENT_MS:
+            track = self.end_drive()
         recent = track.recent_with(fix)
         speed = speed_of(fix, recent)
         course = track.course_deg
@@ -130,8 +152,13 @@ class Predictor:
         moving_s = _moving_s(matched, fix, moved_m)
         sighting = Sighting(fix.place, heading, fix.accuracy_m, moved_m, moving_s)
         if not stands or moved_m > _CREPT * sighting.noise_m:
-            hypotheses = match(self.map, hypotheses, sighting)
+            hypotheses = match(self.map, hypotheses, sighting, self._expected())
             matched = Point(fix.time_ms, fix.lon, fix.lat)
+        driven, sure = track.driven, track.sure
+        if hypotheses is not track.hypotheses and hypotheses and hypotheses[0].weight >= _SURELY:
+            since_m = distance_m(sure.place, fix.place) if sure else 0.0
+            driven = driven_on(self.map, driven, hypotheses[0].road_id, since_m)
+            sure = matched
         pace = track.pace
         if speed is not None:
             pace = pace.after(speed, elapsed_s, self._free_mps(hypotheses))
@@ -144,8 +171,23 @@ class Predictor:
             matched=matched,
             trail=track.trail_with(fix, standing=standing_since_ms is not None),
             recent=recent,
+            driven=driven,
+            sure=sure,
         )
+        if len(driven) >= MOST_ROADS:
+            self.end_drive(keep=OVERLAP)
+        elif standing_since_ms is not None and fix.time_ms - standing_since_ms >= ENDED_STANDING_MS:
+            self.end_drive()
         return True
+
+    def end_drive(self, *, keep: int = 0) -> Track:
+        """Remember the drive so far; return the track, which goes on with the last few roads."""
+        track = self.track
+        if track.driven and track.last is not None:
+            self.habits = self.habits.after(track.driven, track.last.time_ms, self.most_roads)
+            self._ahead_of = ()
+            self.track = replace(track, driven=track.driven[-keep:] if keep else ())
+        return self.track
 
     def blockages(self, now_ms: int) -> tuple[Blockage, ...]:
         """Return the blockages ahead and the present one, the next first.
@@ -258,7 +300,7 @@ class Predictor:
             (hypothesis.offset_m, weight, into)
             for hypothesis, weight in self._weighed()
             if weight >= MIN_CONFIDENCE / 4
-            for into in self.map.into(hypothesis.road_id)
+            for into in self._into(hypothesis.road_id)
         ]
         # Most vehicles have many tunnels far ahead, each of which few of them will enter.
         chances: dict[str, float] = {}
@@ -273,6 +315,42 @@ class Predictor:
                     if not way.is_at_exit:
                         yield way
         yield from self._straight_ahead()
+
+    def _into(self, road_id: str) -> tuple[Into, ...]:
+        """Return what lies ahead of a road: as remembered drives went on, else as the traffic."""
+        driven, last = self.track.driven, self.track.last
+        assert last is not None
+        if not self.habits.drives and road_id not in driven[:-1]:
+            return self.map.into(road_id)
+        self._renew()
+        known = self._ahead.get(road_id)
+        if known is None:
+            found = self.habits.continuations(driven, road_id, last.time_ms, self.map.turn)
+            known = self._ahead[road_id] = _mixed(self.map, self.map.into(road_id), found)
+        return known
+
+    def _expected(self) -> Expected | None:
+        """Return where remembered drives went on from the road that the vehicle was on last."""
+        driven, last = self.track.driven, self.track.last
+        if not driven or last is None:
+            return None
+        if not self.habits.drives and driven[-1] not in driven[:-1]:
+            return None
+        self._renew()
+        if self._next is None:
+            roads: dict[str, float] = {}
+            found = self.habits.continuations(driven, driven[-1], last.time_ms, self.map.turn)
+            for continuation in found:
+                for road_id in set(continuation.roads[:_NEXT_ROADS]):
+                    roads[road_id] = roads.get(road_id, 0.0) + continuation.probability
+            left = 1.0 - math.fsum(continuation.probability for continuation in found)
+            self._next = Expected(driven[-1], roads, left)
+        return self._next
+
+    def _renew(self) -> None:
+        """Forget what was worked out for other roads driven."""
+        if self.track.driven is not self._ahead_of:
+            self._ahead, self._next, self._ahead_of = {}, None, self.track.driven
 
     def _weighed(self) -> Iterator[tuple[Hypothesis, float]]:
         """Yield the hypotheses, each weighed against those that contradict it.
@@ -327,6 +405,34 @@ class Predictor:
             if probability > 0.0:
                 into = Profile.of_lengths(entry_m / probability, through_m / probability)
                 yield _Way(obstruction.id, probability, into, 0.0)
+
+
+def _mixed(
+    on: ObstructionMap, by_map: tuple[Into, ...], found: Iterable[Continuation]
+) -> tuple[Into, ...]:
+    """Return the passages ahead: on remembered ways, and on those of the traffic."""
+    passages: dict[str, dict[Profile, float]] = {}
+    left = 1.0
+    for roads, probability in found:
+        left -= probability
+        for passage in on.along(roads):
+            by_way = passages.setdefault(passage.obstruction_id, {})
+            by_way[passage.profile] = by_way.get(passage.profile, 0.0) + probability
+    if left == 1.0:
+        return by_map
+    for into in by_map:
+        by_way = passages.setdefault(into.obstruction_id, {})
+        for passage in into.passages:
+            known = by_way.get(passage.profile, 0.0)
+            by_way[passage.profile] = known + left * passage.probability
+    return tuple(
+        Into(
+            name,
+            math.fsum(by_way.values()),
+            tuple(Passage(name, probability, profile) for profile, probability in by_way.items()),
+        )
+        for name, by_way in passages.items()
+    )
 
 
 def _moving_s(before: Point | None, fix: Fix, moved_m: float) -> float:

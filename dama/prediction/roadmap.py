@@ -5,12 +5,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import shapely
 
+from dama.prediction.habits import TurnCounts
 from dama.prediction.obstruction import Obstruction, Onward, Road
 from dama.prediction.places import METRES_PER_DEGREE, Course, Foot, Line, Plane, Position
 from dama.prediction.profile import Profile, Shape
@@ -29,6 +31,12 @@ _MOST_REACHES = 10_000
 _MOST_DISTANCES = 6
 # How far ahead is looked.
 HORIZON_M = 5_000.0
+# Profiles are kept for so many ways.
+_MOST_PROFILES = 20_000
+# Roads looked at to find what was driven between two others.
+_MOST_BETWEEN = 48
+# What the map says of a junction counts as so many vehicles.
+_GUESS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,7 @@ class ObstructionMap:
         self._courses = {road.id: Course(road.line) for road in self._roads.values()}
         self._shapes: dict[str, Shape] = {}
         self._alone: dict[str, Profile] = {}
+        self._profiles: dict[tuple[tuple[str, ...], tuple[str, ...]], Profile] = {}
         self._passages: dict[str, tuple[Passage, ...]] = {}
         self._into: dict[str, tuple[Into, ...]] = {}
         self._reaches: dict[str, tuple[_Reach, ...]] = {}
@@ -270,6 +279,90 @@ class ObstructionMap:
             self._passages[road_id] = tuple(self._follow(road_id))
         return self._passages[road_id]
 
+    def turned(self, counts: TurnCounts) -> ObstructionMap:
+        """Return the same map with the turns that vehicles take, as far as they were counted.
+
+        What the map itself says of a junction counts as some vehicles do.
+        """
+        made = copy(self)
+        made._roads = self._roads | {
+            road_id: replace(road, onward=_learned(road.onward, counts.of(road_id)))
+            for road_id in counts
+            if (road := self._roads.get(road_id)) is not None
+        }
+        made._passages, made._into, made._reaches = {}, {}, {}
+        return made
+
+    def turn(self, road_id: str, following: str) -> float | None:
+        """Return the part of the traffic that goes on from a road to another one, None for none."""
+        road = self._roads.get(road_id)
+        for onward in road.onward if road else ():
+            if onward.road_id == following:
+                return onward.probability
+        return None
+
+    def between(self, road_id: str, following: str, most_m: float) -> tuple[str, ...] | None:
+        """Return the roads from one to another, neither included: the most probable way.
+
+        None where there is none, or none so short.
+        """
+        if road_id not in self._roads or following not in self._roads:
+            return None
+        todo: list[tuple[float, int, float, str, tuple[str, ...]]] = [(-1.0, 0, 0.0, road_id, ())]
+        seen: set[str] = set()
+        for step in range(1, _MOST_BETWEEN + 1):
+            if not todo:
+                return None
+            minus, _, done_m, here, ways = heapq.heappop(todo)
+            if here == following and ways:
+                return ways[1:]
+            if here in seen:
+                continue
+            seen.add(here)
+            length_m = self._courses[here].length_m if ways else 0.0
+            if done_m + length_m > most_m:
+                continue
+            for onward in self._roads[here].onward:
+                if onward.road_id in self._roads:
+                    probability = minus * onward.probability
+                    heapq.heappush(
+                        todo,
+                        (probability, step, done_m + length_m, onward.road_id, (*ways, here)),
+                    )
+        return None
+
+    def along(self, roads: Sequence[str]) -> Iterator[Passage]:
+        """Yield the passages of obstructions on a way that is surely driven, up to the horizon.
+
+        Of each obstruction the first one; the way ends where the map has a gap.
+        """
+        way = self._unbroken(roads)
+        passed: set[str] = set()
+        begins = 0
+        while begins < len(way):
+            cover = self._roads[way[begins]].covered_by
+            ends = begins + 1
+            while cover and ends < len(way) and self._roads[way[ends]].covered_by == cover:
+                ends += 1
+            if cover and cover not in passed:
+                passed.add(cover)
+                yield Passage(cover, 1.0, self._profile(way[:begins], way[begins:ends]))
+            begins = ends
+
+    def _unbroken(self, roads: Sequence[str]) -> list[str]:
+        """Return the roads of a way up to the horizon, or to its exit there, or to a gap."""
+        way: list[str] = []
+        done_m = 0.0
+        for road_id in roads:
+            road = self._roads.get(road_id)
+            if road is None or (way and self.turn(way[-1], road_id) is None):
+                break
+            if done_m > HORIZON_M and not road.covered_by:
+                break
+            way.append(road_id)
+            done_m += self._courses[road_id].length_m
+        return way
+
     def into(self, road_id: str) -> tuple[Into, ...]:
         """Return the same by obstruction."""
         if road_id not in self._into:
@@ -347,12 +440,30 @@ class ObstructionMap:
         return self._shapes[road_id]
 
     def _profile(self, approach: Sequence[str], inside: Sequence[str]) -> Profile:
-        return Profile(
-            [self._shape(road_id) for road_id in approach],
-            [self._shape(road_id) for road_id in inside],
-            math.fsum(self._courses[road_id].length_m for road_id in approach),
-            math.fsum(self._courses[road_id].length_m for road_id in inside),
-        )
+        key = tuple(approach), tuple(inside)
+        known = self._profiles.get(key)
+        if known is None:
+            if len(self._profiles) >= _MOST_PROFILES:
+                self._profiles.clear()
+            known = self._profiles[key] = Profile(
+                [self._shape(road_id) for road_id in approach],
+                [self._shape(road_id) for road_id in inside],
+                math.fsum(self._courses[road_id].length_m for road_id in approach),
+                math.fsum(self._courses[road_id].length_m for road_id in inside),
+            )
+        return known
+
+
+def _learned(onward: Sequence[Onward], taken: Mapping[str | None, float]) -> tuple[Onward, ...]:
+    """Return what follows a road by the turns that were taken, and by what the map says."""
+    # A way that is not on the map can only be taken where the map leaves some of the traffic to it.
+    left = 1.0 - math.fsum(one.probability for one in onward)
+    counts = {name: count for name, count in taken.items() if name is not None or left > _LEAST}
+    total = _GUESS + math.fsum(counts.values())
+    return tuple(
+        Onward(one.road_id, (_GUESS * one.probability + counts.get(one.road_id, 0.0)) / total)
+        for one in onward
+    )
 
 
 def _drawings(obstructions: Iterable[Obstruction]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import pytest
 from underpass_control.prediction import Lesson, Predictions
 
 from dama.prediction import Announcement, Blockage, Fix, ObstructionMap
+from dama.prediction.habits import Habits
 from dama.prediction.learning import Learned
 from tests.dama.prediction.test_laws import MAP, START_MS, at, eastwards, fix
 
@@ -208,3 +209,34 @@ def test_a_route_that_turns_off_keeps_clear_of_the_tunnel() -> None:
     assert made.blockages(ms(30)) == {}
     made.set_route(VAN, None)
     assert VAN in made.blockages(ms(30))
+
+
+def parked(made: Predictions) -> int:
+    """Drive through the tunnel and past it, switch off, and say when that drive is over."""
+    for one in eastwards(1_500.0, 20.0, seconds=150):
+        made.feed(VAN, one)
+    return ms(150) + 20 * 60_000
+
+
+def test_a_drive_is_remembered_once_it_is_over_until_it_is_stored() -> None:
+    made = Predictions(MAP)
+    over_ms = parked(made)
+    assert made.habits(over_ms - 60_000) == {}
+    habits = made.habits(over_ms)
+    assert [one.roads for one in habits[VAN].drives] == [("t/forward/0", "t/forward")]
+    assert made.habits(over_ms + 1) == habits
+    made.habits_stored(habits)
+    assert made.habits(over_ms + 2) == {}
+
+
+def test_what_is_stored_is_not_set_over_what_is_not() -> None:
+    made = Predictions(MAP)
+    habits = made.habits(parked(made))
+    made.set_habits(VAN, Habits())
+    assert made.habits(0) == habits
+    made.habits_stored(habits)
+    made.set_habits(BUS, habits[VAN])
+    made.set_map(MAP)
+    made.set_route(BUS, None)
+    made.forget(VAN)
+    assert made.habits(0) == {}

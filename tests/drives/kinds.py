@@ -65,6 +65,18 @@ def drives_over(
             yield _driven(extract, dice, kind, seed, plan)
 
 
+def again(extract: Extract, made: KnownDrive) -> Drive:
+    """Make another drive over the same roads: another day, driver, receiver, and nothing ahead."""
+    return follow(
+        random.Random(f"again {made.seed}"),
+        [extract.piece(edge) for edge in made.edges],
+        signals=extract.signals,
+        plane=extract.plane,
+        receiver=_GOOD,
+        hindrance=None,
+    )
+
+
 def _driven(extract: Extract, dice: random.Random, kind: str, seed: int, plan: _Plan) -> KnownDrive:
     made = follow(
         dice,

@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dama.prediction import Blockage, Fix, Predictor
+from dama.prediction import Blockage, Fix, ObstructionMap, Predictor
+from dama.prediction.habits import Habits
 from dama.prediction.network import Edge
 from dama.prediction.places import Course, turn_deg
+from tests.drives.drive import Drive
 from tests.drives.evaluation import AHEAD_MS, LATEST_MS
 from tests.drives.extract import Extract
-from tests.drives.kinds import KnownDrive
+from tests.drives.kinds import KnownDrive, again
 
 # Told with at least this confidence, a blockage counts as told; and as certain.
 TOLD = 0.5
@@ -156,9 +158,12 @@ class Outcome:
         return math.fsum(value * count for value, count in values) / total if total else 0.0
 
 
-def judge(extract: Extract, made: KnownDrive, *, with_route: bool = False) -> Outcome:
-    """Predict along a drive, and compare with what came."""
+def judge(
+    extract: Extract, made: KnownDrive, *, with_route: bool = False, before: Sequence[Drive] = ()
+) -> Outcome:
+    """Predict along a drive, and compare with what came; the vehicle has made others before."""
     predictor = Predictor(made.known, route=made.route if with_route else None)
+    predictor.habits = habits_of(made.known, before)
     entries = _entries(extract, made)
     told = [
         (fix.time_ms, predictor.blockages(fix.time_ms))
@@ -198,6 +203,18 @@ def judge(extract: Extract, made: KnownDrive, *, with_route: bool = False) -> Ou
 
     result.told, result.told_early = samples(LATEST_MS), samples(AHEAD_MS)
     return result
+
+
+def habits_of(known: ObstructionMap, drives: Iterable[Drive]) -> Habits:
+    """Return what a predictor remembers of drives."""
+    habits = Habits()
+    for drive in drives:
+        predictor = Predictor(known, habits=habits)
+        for fix in drive.fixes:
+            predictor.feed(fix)
+        predictor.end_drive()
+        habits = predictor.habits
+    return habits
 
 
 def _entries(extract: Extract, made: KnownDrive) -> list[_Entry]:
@@ -316,12 +333,20 @@ def _edge_at(made: KnownDrive, fix: Fix) -> Edge:
 
 
 def judge_all(
-    extract: Extract, drives: Iterable[KnownDrive], *, with_route: bool = False
+    extract: Extract,
+    drives: Iterable[KnownDrive],
+    *,
+    with_route: bool = False,
+    driven_before: bool = False,
 ) -> dict[str, Outcome]:
-    """Judge drives, by their kinds and, under an empty name, all together."""
+    """Judge drives, by their kinds and, under an empty name, all together.
+
+    Where they were driven before, it was once, over the same roads.
+    """
     found: dict[str, Outcome] = {"": Outcome()}
     for made in drives:
-        outcome = judge(extract, made, with_route=with_route)
+        before = [again(extract, made)] if driven_before else []
+        outcome = judge(extract, made, with_route=with_route, before=before)
         found.setdefault(made.kind.removesuffix(" again"), Outcome()).add(outcome)
         found[""].add(outcome)
     return found

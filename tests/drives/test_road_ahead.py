@@ -7,10 +7,12 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from dama.prediction import ObstructionMap
+from dama.prediction.habits import TurnCounts
 from tests.drives import field
 from tests.drives.extract import Extract, read_extract
-from tests.drives.kinds import KINDS, KnownDrive, drives_over
-from tests.drives.road_ahead import CERTAIN, TOLD, judge_all
+from tests.drives.kinds import FREE, KINDS, KnownDrive, drives_over
+from tests.drives.road_ahead import CERTAIN, TOLD, habits_of, judge_all
 
 _ABSENT = field.missing(*field.EXTRACTS.values())
 pytestmark = pytest.mark.skipif(bool(_ABSENT), reason=_ABSENT or "")
@@ -56,6 +58,40 @@ def test_with_the_route_known_what_is_told_comes(town: Extract, driven: list[Kno
     assert outcome.knowable_untold == 0
     assert outcome.false_percent(CERTAIN) <= 5.0
     assert outcome.false_percent(TOLD) <= 10.0
+
+
+def test_the_second_time_on_a_way_is_as_good_as_the_route(
+    town: Extract, driven: list[KnownDrive]
+) -> None:
+    unknown = judge_all(town, driven)[""]
+    again = judge_all(town, driven, driven_before=True)[""]
+    assert again.entries >= 8
+    assert again.knowable_untold <= 1
+    assert again.false_percent(CERTAIN) <= 5.0
+    assert again.false_percent(TOLD) <= min(10.0, unknown.false_percent(TOLD))
+
+
+def test_the_turns_of_many_vehicles_come_near_to_how_traffic_divides() -> None:
+    # Here the map's own guess is often wrong.
+    town = read_extract(field.FIELD / field.EXTRACTS["krems"])
+    counts = TurnCounts()
+    for made in drives_over(town, 100, 5_000, FREE):
+        counts.add(habits_of(town.known, [made.drive]), 0, town.known.turn)
+    turned = town.known.turned(counts)
+
+    def off(known: ObstructionMap) -> float:
+        """Return how far turns are from those of the drivers, by how many were seen to turn."""
+        total = weight = 0.0
+        for road_id in counts:
+            shares = town.shares(town.network.edges[road_id])
+            seen = sum(counts.of(road_id).values())
+            if seen >= 4 and len(shares) > 1:
+                weight += seen * len(shares)
+                for step, part in shares:
+                    total += seen * abs((known.turn(road_id, step.id) or 0.0) - part)
+        return total / weight
+
+    assert off(turned) < 0.85 * off(town.known)
 
 
 def test_no_road_leads_into_an_obstruction_more_than_surely() -> None:

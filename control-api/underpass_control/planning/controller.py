@@ -32,7 +32,7 @@ from underpass_control.planning.terms import terms_of
 from underpass_control.planning.wire import WirePlan
 from underpass_control.settings import Settings
 from underpass_control.settlement.settler import Settler
-from underpass_control.storage import expectations, learned
+from underpass_control.storage import expectations, habits, learned
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 
@@ -312,15 +312,19 @@ class BeamController:
     async def _keep_expectations(self) -> None:
         now_ms = self._tools.database.clock.now_ms()
         expected = self._knowledge.expected(now_ms)
-        lessons = self._knowledge.predictions.lessons()
-        if expected == self._expected and not lessons:
+        predictions = self._knowledge.predictions
+        lessons, driven = predictions.lessons(), predictions.habits(now_ms)
+        if expected == self._expected and not lessons and not driven:
             return
         async with self._tools.changes.transaction() as (connection, publish):
             await lease.check(connection, self.beam, self._tools.holder, self.fence)
             await expectations.keep(connection, publish, self.beam, expected, now_ms)
             if lessons:
                 await learned.put(connection, publish, lessons)
-        self._knowledge.predictions.stored(len(lessons))
+            if driven:
+                await habits.put(connection, driven)
+        predictions.stored(len(lessons))
+        predictions.habits_stored(driven)
         self._expected = expected
 
     def _forget_metrics(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -20,12 +21,15 @@ from underpass_control.planning.controller import BeamController, Tools
 from underpass_control.planning.newest_plans import NewestPlans
 from underpass_control.planning.renewal import Renewal
 from underpass_control.settings import Settings
+from underpass_control.storage import habits
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.learned import load_map
 
 _LOG = structlog.get_logger()
 _END_WITHIN_S = 3.0
+# The turns that vehicles take are counted again so often.
+_COUNT_TURNS_S = 3_600.0
 # Kinds of changes that list terminals, in a list of the same name.
 _OF_TERMINALS = frozenset({"positions", "links", "announcements", "blockages"})
 
@@ -54,6 +58,9 @@ class BeamControllers:
         self._of_terminal: dict[int, BeamController] = {}
         # Obstructions, and those of them that were learned: one map for all beams.
         self._map: tuple[ObstructionMap, Mapping[str, Learned]] = (ObstructionMap([]), {})
+        # The same obstructions without the turns that vehicles take, and when those were counted.
+        self._drawn = self._map[0]
+        self._turns_counted = time.monotonic()
         self._map_stale = True
         self._reading: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -145,7 +152,9 @@ class BeamControllers:
         while not self._ending:
             self._look.clear()
             self._renewal.move()
-            if self._map_stale and (self._reading is None or self._reading.done()):
+            counted_s = time.monotonic() - self._turns_counted
+            stale = self._map_stale or counted_s >= _COUNT_TURNS_S
+            if stale and (self._reading is None or self._reading.done()):
                 # Reading the map of a country takes longer than a lease lasts.
                 self._reading = asyncio.create_task(self._read_map(), name="map")
             self._follow_leases()
@@ -180,14 +189,22 @@ class BeamControllers:
         self._look.set()
 
     async def _read_map(self) -> None:
-        self._map_stale = False
+        map_stale, self._map_stale = self._map_stale, False
+        self._turns_counted = time.monotonic()
+        drawn, known = self._drawn, self._map[1]
         try:
             async with self._tools.database.reading() as connection:
-                self._map = await load_map(connection)
+                if map_stale:
+                    drawn, known = await load_map(connection)
+                now_ms = self._tools.database.clock.now_ms()
+                turned = await habits.turned(connection, drawn, now_ms)
         except DatabaseLostError as error:
-            self._map_stale = True
+            self._map_stale = map_stale
             _LOG.warning("the map is not read", error=str(error))
             return
+        if turned is self._map[0]:
+            return
+        self._drawn, self._map = drawn, (turned, known)
         for controller, _ in self._running.values():
             controller.set_map(*self._map)
 

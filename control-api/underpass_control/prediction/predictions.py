@@ -14,8 +14,10 @@ from dama.prediction import (
     Track,
     reconcile,
 )
+from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, Habits
 from dama.prediction.learning import Learned
 from dama.prediction.places import Line
+from dama.prediction.predictor import ENDED_SILENT_MS
 from underpass_control.prediction.lessons import Lesson, Lessons
 from underpass_control.prediction.observed import ObservedBlockage, as_observed, recognise
 
@@ -23,6 +25,10 @@ from underpass_control.prediction.observed import ObservedBlockage, as_observed,
 _MOST_ANNOUNCEMENTS = 32
 # Without a new report, blockages are worked out again after this time.
 _FRESH_MS = 500
+# Roads that are remembered of all terminals together: each has an equal part, some 10 bytes a road.
+_MOST_ROADS = 4_000_000
+# So often it is looked which terminals have been silent since the end of their drive.
+_LOOK_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -48,6 +54,9 @@ class Predictions:
         self._map = obstructions or ObstructionMap([])
         self._terminals: dict[int, _Ahead] = {}
         self._lessons = Lessons()
+        # Terminals whose habits are not stored.
+        self._unstored: set[int] = set()
+        self._looked_ms = 0
 
     def set_map(
         self, obstructions: ObstructionMap, learned: Mapping[str, Learned] | None = None
@@ -56,22 +65,35 @@ class Predictions:
         self._map = obstructions
         self._lessons.set_map(obstructions, learned or {})
         for ahead in self._terminals.values():
-            ahead.predictor = Predictor(obstructions, ahead.predictor.track, ahead.route)
+            ahead.predictor = _made_again(obstructions, ahead)
             ahead.found_ms = None
+
+    def set_habits(self, terminal: int, habits: Habits) -> None:
+        """Take what is stored of a terminal's habits; what is not stored yet is newer."""
+        if terminal not in self._unstored:
+            ahead = self._of(terminal)
+            if habits != ahead.predictor.habits:
+                track = ahead.predictor.track
+                ahead.predictor = Predictor(self._map, track, ahead.route, habits)
+                ahead.found_ms = None
 
     def set_route(self, terminal: int, route: Line | None) -> None:
         """Take the line that a terminal will drive; None where that is not known."""
         ahead = self._of(terminal)
         ahead.route = route
-        ahead.predictor = Predictor(self._map, ahead.predictor.track, route)
+        ahead.predictor = _made_again(self._map, ahead)
         ahead.found_ms = None
 
     def feed(self, terminal: int, fix: Fix) -> bool:
         """Take a fix in; False where it is not newer than the last one, and changes nothing."""
         ahead = self._of(terminal)
+        habits = ahead.predictor.habits
+        ahead.predictor.most_roads = self._most_roads()
         if not ahead.predictor.feed(fix):
             return False
         ahead.found_ms = None
+        if ahead.predictor.habits is not habits:
+            self._unstored.add(terminal)
         self._lessons.look(terminal, ahead.predictor.track, len(self._terminals))
         return True
 
@@ -117,6 +139,7 @@ class Predictions:
     def forget(self, terminal: int) -> None:
         """Forget a terminal that has left the beam."""
         self._terminals.pop(terminal, None)
+        self._unstored.discard(terminal)
         self._lessons.forget(terminal)
 
     def blockages(self, now_ms: int) -> dict[int, tuple[Blockage, ...]]:
@@ -139,6 +162,25 @@ class Predictions:
             ahead.found_ms = now_ms
         return ahead.found
 
+    def habits(self, now_ms: int) -> dict[int, Habits]:
+        """Return the habits that have changed and are not stored yet."""
+        if now_ms - self._looked_ms >= _LOOK_MS:
+            self._looked_ms = now_ms
+            for terminal, ahead in self._terminals.items():
+                track = ahead.predictor.track
+                # A vehicle that is switched off where it parks does not say that it stands.
+                if track.driven and track.last and now_ms - track.last.time_ms >= ENDED_SILENT_MS:
+                    ahead.predictor.end_drive()
+                    self._unstored.add(terminal)
+        return {terminal: self._terminals[terminal].predictor.habits for terminal in self._unstored}
+
+    def habits_stored(self, stored: Mapping[int, Habits]) -> None:
+        """Take in that these habits are stored."""
+        for terminal, habits in stored.items():
+            ahead = self._terminals.get(terminal)
+            if ahead is not None and ahead.predictor.habits is habits:
+                self._unstored.discard(terminal)
+
     def lessons(self) -> list[Lesson]:
         """Return what was learned and is not stored yet, by the process that plans the beam."""
         return self._lessons.unstored()
@@ -151,6 +193,10 @@ class Predictions:
         """Return what is kept of a terminal's track."""
         ahead = self._terminals.get(terminal)
         return None if ahead is None else ahead.predictor.track
+
+    def _most_roads(self) -> int:
+        """Return how many roads are remembered of each terminal at most."""
+        return min(_MOST_ROADS // max(len(self._terminals), 1), MOST_DRIVES * MOST_ROADS)
 
     def _of(self, terminal: int) -> _Ahead:
         ahead = self._terminals.get(terminal)
@@ -171,3 +217,9 @@ class Predictions:
         if announcement.obstruction_id in self._map.obstructions:
             return announcement
         return replace(announcement, obstruction_id=None)
+
+
+def _made_again(obstructions: ObstructionMap, ahead: _Ahead) -> Predictor:
+    """Return a predictor that goes on from a terminal's state with another map or route."""
+    predictor = ahead.predictor
+    return Predictor(obstructions, predictor.track, ahead.route, predictor.habits)

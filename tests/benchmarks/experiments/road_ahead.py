@@ -1,4 +1,4 @@
-"""Blockages predicted on the roads of real maps, by kind of drive, with and without the route."""
+"""Blockages predicted on the roads of real maps, by kind of drive: by map, by route, again."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ _DRIVES = 200
 def run(settings: Settings) -> Result:
     """Predict along drives over each extract, and compare with what came."""
     result = Result("road-ahead")
-    result.told["underpass"] = "the map and each fix as it comes; the route where that is said"
+    result.told["underpass"] = (
+        "the map and each fix as it comes; the route, or one drive before, where that is said"
+    )
     if result.left_out(field.missing(*field.EXTRACTS.values())):
         return result
     for name, file in field.EXTRACTS.items():
         extract = read_extract(field.FIELD / file)
         made = list(drives_over(extract, settings.runs or _DRIVES, settings.seed))
-        for way, with_route in (("map", False), ("route", True)):
+        for way in ("map", "route", "again"):
             began = time.process_time()
-            outcomes = judge_all(extract, made, with_route=with_route)
+            outcomes = judge_all(
+                extract, made, with_route=way == "route", driven_before=way == "again"
+            )
             taken_us = 1e6 * (time.process_time() - began)
             fixes = sum(len(drive.drive.fixes) for drive in made)
             _measure(result, f"road-ahead.{name}.{way}", outcomes[""], taken_us / fixes)

@@ -21,7 +21,7 @@ from underpass_control.storage.models.ledger import (
 )
 from underpass_control.storage.models.links import LinkState, LinkUsage
 from underpass_control.storage.models.planning import Acknowledgement, CapacityStep, Lease, Plan
-from underpass_control.storage.models.positions import PositionReport, Route
+from underpass_control.storage.models.positions import PositionReport, RememberedDrive, Route
 from underpass_control.storage.models.registry import Beam, Terminal
 from underpass_control.storage.models.tokens import Token
 
@@ -43,6 +43,7 @@ __all__ = [
     "Plan",
     "PositionReport",
     "PredictedBlockage",
+    "RememberedDrive",
     "Route",
     "Settled",
     "SettledUsage",

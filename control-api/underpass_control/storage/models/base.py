@@ -25,7 +25,12 @@ class Base(DeclarativeBase):
     """All tables."""
 
     metadata = MetaData(naming_convention=_NAMES)
-    type_annotation_map = {int: BigInteger, float: Float(53), dict[str, Any]: JSON}  # noqa: RUF012
+    type_annotation_map = {  # noqa: RUF012
+        int: BigInteger,
+        float: Float(53),
+        dict[str, Any]: JSON,
+        list[str]: JSON,
+    }
 
 
 class OfTerminalLink:

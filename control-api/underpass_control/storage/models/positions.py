@@ -48,3 +48,20 @@ class PositionReport(Base):
 
     # Pruned by age, whoever reported.
     __table_args__ = (Index("ix_position_report_time_ms", "time_ms"),)
+
+
+class RememberedDrive(Base):
+    """A drive that a terminal has made: the roads of the map that it took, in order."""
+
+    __tablename__ = "remembered_drive"
+
+    terminal: Mapped[int] = mapped_column(
+        ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    roads: Mapped[list[str]]
+    # How often it has been made, as of the last time: what is long ago counts less.
+    times: Mapped[float]
+    last_ms: Mapped[int]
+
+    __table_args__ = (Index("ix_remembered_drive_last_ms", "last_ms"),)

@@ -1,0 +1,81 @@
+"""The drives that are remembered of terminals."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import delete, insert, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from dama.prediction import ObstructionMap
+from dama.prediction.habits import MOST_DRIVES, Habits, RememberedDrive, TurnCounts
+from underpass_control.storage.models import RememberedDrive as Table
+from underpass_control.storage.models import Terminal
+
+_COLUMNS = (Table.terminal, Table.roads, Table.times, Table.last_ms)
+
+
+async def put(connection: AsyncConnection, habits: Mapping[int, Habits]) -> None:
+    """Set what is remembered of terminals; those that are not known are left out."""
+    known = select(Terminal.node).where(Terminal.node.in_(habits))
+    for terminal in (await connection.execute(known)).scalars().all():
+        await connection.execute(delete(Table).where(Table.terminal == terminal))
+        rows = [
+            {
+                "terminal": terminal,
+                "number": number,
+                "roads": list(drive.roads),
+                "times": drive.times,
+                "last_ms": drive.last_ms,
+            }
+            for number, drive in enumerate(habits[terminal].drives)
+        ]
+        if rows:
+            await connection.execute(insert(Table), rows)
+
+
+async def of_beam(connection: AsyncConnection, beam: str) -> dict[int, Habits]:
+    """Return what is remembered of a beam's terminals."""
+    rows = await connection.execute(
+        select(*_COLUMNS)
+        .join(Terminal, Terminal.node == Table.terminal)
+        .where(Terminal.beam_id == beam)
+        .order_by(Table.terminal, Table.number)
+    )
+    return dict(_habits(rows))
+
+
+async def turned(connection: AsyncConnection, drawn: ObstructionMap, now_ms: int) -> ObstructionMap:
+    """Return a map with the turns that all terminals are remembered to have taken on it."""
+    rows = (
+        await connection.execute(select(*_COLUMNS).order_by(Table.terminal, Table.number))
+    ).all()
+    return await asyncio.to_thread(_turned, rows, drawn, now_ms)
+
+
+def _turned(rows: Iterable[Any], drawn: ObstructionMap, now_ms: int) -> ObstructionMap:
+    counts = TurnCounts()
+    for _, habits in _habits(rows):
+        counts.add(habits, now_ms, drawn.turn)
+    return drawn.turned(counts) if any(counts) else drawn
+
+
+async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Delete at most `limit` drives that were last made before a time; return how many."""
+    key = (Table.terminal, Table.number)
+    old = select(*key).where(Table.last_ms < before_ms).limit(limit)
+    return (await connection.execute(delete(Table).where(tuple_(*key).in_(old)))).rowcount
+
+
+def _habits(rows: Iterable[Any]) -> Iterable[tuple[int, Habits]]:
+    for terminal, drives in groupby(rows, key=lambda row: row.terminal):
+        # Many vehicles drive the same roads: each id is kept once.
+        found = (
+            RememberedDrive(tuple(map(sys.intern, row.roads)), row.times, row.last_ms)
+            for row in drives
+        )
+        yield terminal, Habits(tuple(found)[:MOST_DRIVES])

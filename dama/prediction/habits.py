@@ -1,0 +1,187 @@
+"""What a vehicle has driven before, and how probably it drives so again.
+
+A remembered drive is the roads of the map that it took, in order. Where a vehicle goes on is a
+mixture: each remembered drive that has passed here goes on as it did, and what is left goes where
+the map says that traffic goes. Each turn taken as on a remembered drive speaks for it, the more the
+fewer of the others would have taken it; so a drive made once is recognised after a few junctions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import NamedTuple
+
+# What is remembered of one vehicle, at most: drives, and roads of each.
+MOST_DRIVES = 16
+MOST_ROADS = 256
+# A drive that is cut at the bound goes on with its last roads.
+OVERLAP = 64
+# What is seen once counts half after so long, and is forgotten when it counts less than this.
+_HALVED_MS = 30 * 86_400_000
+_FORGOTTEN = 0.1
+# Two drives of which this part is the same, in order, are the same drive.
+_SAME = 0.9
+# What speaks for any other way, where a drive made once speaks with 1; and how surely a vehicle on
+# a remembered drive takes its next turn, and all of those that are told ahead.
+_FREE = 0.5
+_KEPT = 0.97
+_MOST = 0.98
+# Who came to the same road from another one is as likely as not on another drive.
+_JOINED = 0.5
+# No turn is taken by fewer than this part, as far as the map can tell; so many are looked at.
+_LEAST_TURN = 0.05
+_MOST_TURNS = 48
+
+Turn = Callable[[str, str], float | None]
+"""The part of the traffic that goes on from a road to another one; None: nobody can."""
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedDrive:
+    """Roads driven in this order, and how often, as of the last time."""
+
+    roads: tuple[str, ...]
+    times: float
+    last_ms: int
+
+    def weight(self, now_ms: int) -> float:
+        """Return how much it counts: what is long ago counts less."""
+        return self.times * float(0.5 ** (max(now_ms - self.last_ms, 0) / _HALVED_MS))
+
+
+class Continuation(NamedTuple):
+    """The roads of a remembered drive from here on, and how probably they are driven again."""
+
+    roads: tuple[str, ...]
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """The drives that are remembered of one vehicle; a value."""
+
+    drives: tuple[RememberedDrive, ...] = ()
+
+    def after(
+        self, roads: Sequence[str], now_ms: int, most_roads: int = MOST_DRIVES * MOST_ROADS
+    ) -> Habits:
+        """Return the habits after a further drive.
+
+        One that was made before counts once more. Beyond the bounds, on drives and on the roads of
+        all together, what counts least goes.
+        """
+        if len(roads) < 2:
+            return self
+        made = tuple(roads)[-MOST_ROADS:]
+        times, others = 1.0, []
+        for drive in self.drives:
+            if _same_part(made, drive.roads) < _SAME:
+                others.append(drive)
+                continue
+            times += drive.weight(now_ms)
+            if len(drive.roads) > len(made):
+                made = drive.roads
+        kept = [one for one in others if one.weight(now_ms) >= _FORGOTTEN]
+        kept.append(RememberedDrive(made, times, now_ms))
+        kept.sort(key=lambda one: (-one.weight(now_ms), -one.last_ms))
+        left = most_roads
+        for number, one in enumerate(kept[:MOST_DRIVES]):
+            left -= len(one.roads)
+            if left < 0:
+                return Habits(tuple(kept[:number]))
+        return Habits(tuple(kept[:MOST_DRIVES]))
+
+    def continuations(
+        self, driven: Sequence[str], road_id: str, now_ms: int, turn: Turn
+    ) -> list[Continuation]:
+        """Return how remembered drives go on from a road, for a vehicle that has driven so.
+
+        What their probabilities leave to 1 goes where the traffic goes.
+        """
+        history = driven if driven and driven[-1] == road_id else (*driven, road_id)
+        found = [
+            (
+                drive.roads[place:],
+                drive.weight(now_ms) * _likeness(history, drive.roads, place, turn),
+            )
+            for drive in self.drives
+            for place in _places(drive.roads, road_id)
+        ]
+        # A vehicle that goes round and round has not ended its drive yet.
+        found += [
+            (tuple(history[place:]), _likeness(history, history, place, turn))
+            for place in _places(history, road_id)
+        ]
+        total = sum(weight for _, weight in found)
+        kept = min(total / (total + _FREE), _MOST)
+        return [Continuation(roads, kept * weight / total) for roads, weight in found]
+
+
+def _places(roads: Sequence[str], road_id: str) -> Iterator[int]:
+    """Yield where a road is in a drive that went on from there."""
+    if road_id in roads:
+        for place, one in enumerate(roads[:-1]):
+            if one == road_id:
+                yield place
+
+
+def _likeness(history: Sequence[str], roads: Sequence[str], place: int, turn: Turn) -> float:
+    """Return how the way that led here speaks for a drive that passed here, against any other."""
+    odds = 1.0
+    for back in range(1, min(len(history), place + 1, _MOST_TURNS)):
+        before, after = history[-1 - back], history[-back]
+        if roads[place - back] != before:
+            return odds * _JOINED
+        part = turn(before, after)
+        if part is not None:
+            odds *= max(_KEPT / max(part, _LEAST_TURN), 1.0)
+    return odds
+
+
+def _same_part(one: Sequence[str], other: Sequence[str]) -> float:
+    """Return which part of the shorter of two drives is in the other one, in the same order."""
+    shorter = min(len(one), len(other))
+    if not shorter or set(one).isdisjoint(other):
+        return 0.0
+    blocks = SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    return sum(block.size for block in blocks) / shorter
+
+
+class TurnCounts:
+    """How often the vehicles of a fleet take which turn: each junction counts a vehicle once.
+
+    A vehicle's turns from one road add up to 1 at most, however often it drives there, so none can
+    teach the others more than it is worth. None stands for a way that is not on the map.
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[str, dict[str | None, float]] = {}
+
+    def add(self, habits: Habits, now_ms: int, turn: Turn) -> None:
+        """Count the turns of a vehicle in."""
+        mine: dict[str, dict[str | None, float]] = {}
+        for drive in habits.drives:
+            weight = drive.weight(now_ms)
+            for road_id, following in _turns(drive.roads, turn):
+                counts = mine.setdefault(road_id, {})
+                counts[following] = counts.get(following, 0.0) + weight
+        for road_id, counts in mine.items():
+            total = max(sum(counts.values()), 1.0)
+            taken = self._taken.setdefault(road_id, {})
+            for following, count in counts.items():
+                taken[following] = taken.get(following, 0.0) + count / total
+
+    def of(self, road_id: str) -> dict[str | None, float]:
+        """Return how many vehicles, or parts of them, go on from a road to which others."""
+        return self._taken.get(road_id, {})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._taken)
+
+
+def _turns(roads: Sequence[str], turn: Turn) -> Iterator[tuple[str, str | None]]:
+    for here, there in pairwise(roads):
+        yield here, None if turn(here, there) is None else there

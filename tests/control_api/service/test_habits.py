@@ -1,0 +1,90 @@
+"""What is remembered of drives is stored, recalled, counted for all, and deleted with age."""
+
+from __future__ import annotations
+
+import pytest
+from underpass_control.demand import Demands
+from underpass_control.prediction import Predictions
+from underpass_control.pruning import prune
+from underpass_control.storage import habits
+from underpass_control.takeover import recall
+
+from dama.prediction import ObstructionMap
+from dama.prediction.habits import Habits, RememberedDrive
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+from tests.dama.prediction.test_habits import crossing, drive
+
+NOBODY = 4_711
+
+
+def put(api: Api, remembered: dict[int, Habits]) -> None:
+    async def run() -> None:
+        async with api.database.transaction() as connection:
+            await habits.put(connection, remembered)
+
+    api.run(run())
+
+
+def stored(api: Api) -> dict[int, Habits]:
+    async def run() -> dict[int, Habits]:
+        async with api.database.reading() as connection:
+            return await habits.of_beam(connection, "ku-1")
+
+    return api.run(run())
+
+
+def turned(api: Api, at_ms: int) -> ObstructionMap:
+    async def run() -> ObstructionMap:
+        async with api.database.reading() as connection:
+            return await habits.turned(connection, crossing(), at_ms)
+
+    return api.run(run())
+
+
+def drives(*names: str, last_ms: int) -> Habits:
+    return Habits(tuple(RememberedDrive(tuple(one), 2.0, last_ms) for one in names))
+
+
+def test_what_is_stored_is_what_was_remembered_last(api: Api) -> None:
+    at = now_ms()
+    put(api, {FIRST: drives("abc", "abx", last_ms=at), NOBODY: drives("ab", last_ms=at)})
+    put(api, {SECOND: drives("abc", last_ms=at)})
+    put(api, {FIRST: drives("abcd", last_ms=at)})
+    assert stored(api) == {
+        FIRST: drives("abcd", last_ms=at),
+        SECOND: drives("abc", last_ms=at),
+    }
+    put(api, {FIRST: Habits()})
+    assert list(stored(api)) == [SECOND]
+    assert api.call("DELETE", f"/v1/terminals/{SECOND}").status == 204
+    assert stored(api) == {}
+
+
+def test_a_new_planner_knows_the_habits(api: Api) -> None:
+    at = now_ms()
+    put(api, {FIRST: drives("abcdte", last_ms=at)})
+    predictions = Predictions(crossing())
+
+    async def run() -> None:
+        async with api.database.reading() as connection:
+            await recall(connection, "ku-1", predictions, Demands(), at)
+
+    api.run(run())
+    for one in drive(-400.0, day=10_000):
+        predictions.feed(FIRST, one)
+    (blockage,) = predictions.blockages_of(FIRST, one.time_ms)
+    assert blockage.confidence > 0.8
+
+
+def test_the_turns_of_all_terminals_are_counted_on_the_map(api: Api) -> None:
+    at = now_ms()
+    assert turned(api, at).turn("c", "d") == 0.3
+    put(api, {one: drives("abcd", last_ms=at) for one in (FIRST, SECOND)})
+    assert turned(api, at).turn("c", "d") == pytest.approx((4 * 0.3 + 2) / 6)
+
+
+def test_drives_not_made_for_long_are_deleted(api: Api) -> None:
+    at = now_ms()
+    put(api, {FIRST: drives("abc", last_ms=at - 1_000), SECOND: drives("abc", last_ms=at)})
+    assert api.run(prune(api.database, habits.prune, at - 500)) == 1
+    assert list(stored(api)) == [SECOND]
