@@ -205,6 +205,12 @@ class Metrics:
             buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5),
             registry=self.registry,
         )
+        self.positions_to_predictions_seconds = Histogram(
+            "underpass_control_positions_to_predictions_seconds",
+            "Time from stored positions, or other news, to what is predicted by them",
+            buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10, 20),
+            registry=self.registry,
+        )
         self.planning_failures = Counter(
             "underpass_control_planning_failures",
             "Plans that could not be made or stored, by why",

@@ -31,6 +31,8 @@ _KEPT = 0.97
 _MOST = 0.98
 # Who came to the same road from another one is as likely as not on another drive.
 _JOINED = 0.5
+# Who comes to a road again after fewer others has missed an exit, and does not go round and round.
+_LEAST_ROUND = 24
 # No turn is taken by fewer than this part, as far as the map can tell; so many are looked at.
 _LEAST_TURN = 0.05
 _MOST_TURNS = 48
@@ -113,7 +115,7 @@ class Habits:
         # A vehicle that goes round and round has not ended its drive yet.
         found += [
             (tuple(history[place:]), _likeness(history, history, place, turn))
-            for place in _places(history, road_id)
+            for place in _places(history[:-_LEAST_ROUND], road_id)
         ]
         total = sum(weight for _, weight in found)
         kept = min(total / (total + _FREE), _MOST)

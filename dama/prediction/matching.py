@@ -7,7 +7,7 @@ forward only, with one hypothesis more: that the vehicle is on no road of the ma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dama.prediction.places import Position, turn_deg
@@ -83,7 +83,8 @@ def match(
     What their weights leave to 1 is the probability of being off the map's roads.
     """
     known = [hypothesis for hypothesis in before if hypothesis.road_id in on]
-    radius_m = min(4.0 * sighting.noise_m, 120.0)
+    noise_m = sighting.noise_m
+    radius_m = min(4.0 * noise_m, 120.0)
     places = on.near(sighting.place, radius_m)
     if not places:
         return ()
@@ -97,9 +98,10 @@ def match(
     off = max(off_before, 0.0) * (1.0 - coming) + left / 2.0
     each = (max(off_before, 0.0) * coming + left / 2.0) / len(places)
     news = min(1.0, _NEWS_PER_S * sighting.elapsed_s)
+    logs = _log_likelihoods(on, places, sighting, noise_m)
     weights = [
-        ((1.0 - leaving) * prior + each) * math.exp(_log_likelihood(on, place, sighting))
-        for place, prior in zip(places, continued, strict=True)
+        ((1.0 - leaving) * prior + each) * math.exp(log)
+        for log, prior in zip(logs, continued, strict=True)
     ]
     total = math.fsum(weights) + off * math.exp(news * -0.5 * _OFF_DEVIATIONS**2)
     found = [
@@ -145,14 +147,19 @@ def _continued(
     return prior, matched
 
 
-def _log_likelihood(on: ObstructionMap, place: Near, sighting: Sighting) -> float:
-    """Return the logarithm of a place's likelihood, as far as the sighting is news."""
-    log = max(-0.5 * (place.foot.lateral_m / sighting.noise_m) ** 2, _LEAST_LOG)
-    if on.cover(place.road_id):
-        log += _COVERED_LOG
-    log *= min(1.0, _NEWS_PER_S * sighting.elapsed_s)
-    if sighting.heading_deg is not None:
-        turned = turn_deg(place.foot.heading_deg, sighting.heading_deg)
-        aligned = max(-0.5 * (turned / _HEADING_NOISE_DEG) ** 2, _LEAST_LOG)
-        log += aligned * min(1.0, _HEADING_NEWS_PER_S * sighting.elapsed_s)
-    return log
+def _log_likelihoods(
+    on: ObstructionMap, places: Iterable[Near], sighting: Sighting, noise_m: float
+) -> Iterator[float]:
+    """Yield the logarithm of each place's likelihood, as far as the sighting is news."""
+    news = min(1.0, _NEWS_PER_S * sighting.elapsed_s)
+    heading_news = min(1.0, _HEADING_NEWS_PER_S * sighting.elapsed_s)
+    heading = sighting.heading_deg
+    for road_id, (_, lateral_m, heading_deg) in places:
+        log = max(-0.5 * (lateral_m / noise_m) ** 2, _LEAST_LOG)
+        if on.cover(road_id):
+            log += _COVERED_LOG
+        log *= news
+        if heading is not None:
+            turned = turn_deg(heading_deg, heading)
+            log += heading_news * max(-0.5 * (turned / _HEADING_NOISE_DEG) ** 2, _LEAST_LOG)
+        yield log

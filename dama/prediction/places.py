@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Position: TypeAlias = tuple[float, float]
 """Longitude and latitude in degrees, WGS 84."""
@@ -73,8 +72,7 @@ def turn_deg(before: float, after: float) -> float:
     return abs((after - before + 540.0) % 360.0 - 180.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Foot:
+class Foot(NamedTuple):
     """Where a perpendicular meets a course."""
 
     offset_m: float
@@ -115,24 +113,39 @@ class Course:
 
     def foot(self, position: Position, first: int, last: int) -> Foot:
         """Return the nearest place on the segments from vertex `first` to vertex `last`."""
-        if self._segments is None:
+        found = self.foot_within(position, first, last, math.inf)
+        assert found is not None, "every place is nearer than that"
+        return found
+
+    def foot_within(self, position: Position, first: int, last: int, most_m: float) -> Foot | None:
+        """Return the same, or None where that is further away than so."""
+        segments = self._segments
+        if segments is None:
             # Beginning, extent, and square of the length: most roads are never asked for a foot.
-            self._segments = [
+            segments = self._segments = [
                 (x0, y0, x1 - x0, y1 - y0, (x1 - x0) ** 2 + (y1 - y0) ** 2)
                 for (x0, y0), (x1, y1) in self._pairs(0, len(self._points) - 1)
             ]
         px, py = self.plane.xy(position)
-        best, nearest, which = math.inf, 0.0, first
+        best, nearest, which = math.inf, 0.0, -1
         for number in range(first, last):
-            x0, y0, dx, dy, square = self._segments[number]
-            part = ((px - x0) * dx + (py - y0) * dy) / square if square else 0.0
-            part = 0.0 if part < 0.0 else min(part, 1.0)
-            x, y = x0 + part * dx - px, y0 + part * dy - py
+            x0, y0, dx, dy, square = segments[number]
+            x, y = px - x0, py - y0
+            along = x * dx + y * dy
+            if along <= 0.0 or not square:
+                part = 0.0
+            else:
+                part = along / square if along < square else 1.0
+                x -= part * dx
+                y -= part * dy
             away = x * x + y * y
             if away < best:
                 best, nearest, which = away, part, number
-        at = self._at[which] + nearest * math.sqrt(self._segments[which][4])
-        return Foot(at, math.sqrt(best), self._headings[which])
+        lateral_m = math.sqrt(best)
+        if lateral_m > most_m:
+            return None
+        at = self._at[which] + nearest * math.sqrt(segments[which][4])
+        return Foot(at, lateral_m, self._headings[which])
 
     def at(self, offset_m: float) -> tuple[Position, float]:
         """Return place and heading so far along the course, held within its ends."""

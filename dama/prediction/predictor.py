@@ -417,7 +417,8 @@ def _mixed(
         left -= probability
         for passage in on.along(roads):
             by_way = passages.setdefault(passage.obstruction_id, {})
-            by_way[passage.profile] = by_way.get(passage.profile, 0.0) + probability
+            known = by_way.get(passage.profile, 0.0)
+            by_way[passage.profile] = known + probability * passage.probability
     if left == 1.0:
         return by_map
     for into in by_map:

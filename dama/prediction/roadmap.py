@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import shapely
@@ -29,18 +29,29 @@ _ALL = 0.999
 # What is reached is kept for so many roads, and for so many distances from each.
 _MOST_REACHES = 10_000
 _MOST_DISTANCES = 6
+# What is near is looked up once for each cell of so many degrees, with all that is so near to it
+# as good receivers need; for so many cells it is kept.
+_CELL_DEG = 5e-4
+_AROUND_M = 40.0
+_MOST_CELLS = 50_000
 # How far ahead is looked.
 HORIZON_M = 5_000.0
 # Profiles are kept for so many ways.
 _MOST_PROFILES = 20_000
 # Roads looked at to find what was driven between two others.
-_MOST_BETWEEN = 48
+_MOST_BETWEEN = 256
+# A way is extended by so many roads, as long as so many go that way.
+_MOST_ADDED = 24
+_LEAST_ADDED = 0.2
 # What the map says of a junction counts as so many vehicles.
 _GUESS = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
+_Chunk: TypeAlias = tuple[float, float, float, float, str, Course, int, int]
+"""A part of a road: least and most longitude and latitude, and between which of its vertices."""
+
+
+class Near(NamedTuple):
     """A road near a position."""
 
     road_id: str
@@ -140,6 +151,7 @@ class ObstructionMap:
         self._into: dict[str, tuple[Into, ...]] = {}
         self._reaches: dict[str, tuple[_Reach, ...]] = {}
         self._chunks, self._tree = self._index()
+        self._cells: dict[tuple[int, int], list[_Chunk]] = {}
         covered = [road for road in self._roads.values() if road.covered_by]
         self._cover_tree = shapely.STRtree([shapely.LineString(road.line) for road in covered])
         self._areas = [o for o in self.obstructions.values() if o.area]
@@ -158,16 +170,15 @@ class ObstructionMap:
             onward=tuple(Onward(*item) for item in onward.items()),
         )
 
-    def _index(self) -> tuple[list[tuple[str, int, int]], shapely.STRtree]:
-        chunks: list[tuple[str, int, int]] = []
-        boxes: list[tuple[float, float, float, float]] = []
+    def _index(self) -> tuple[list[_Chunk], shapely.STRtree]:
+        chunks: list[_Chunk] = []
         for road in self._roads.values():
             for first in range(0, len(road.line) - 1, _CHUNK):
                 last = min(first + _CHUNK, len(road.line) - 1)
                 lons, lats = zip(*road.line[first : last + 1], strict=True)
-                chunks.append((road.id, first, last))
-                boxes.append((min(lons), min(lats), max(lons), max(lats)))
-        edges = np.array(boxes).reshape(-1, 4).T
+                box = min(lons), min(lats), max(lons), max(lats)
+                chunks.append((*box, road.id, self._courses[road.id], first, last))
+        edges = np.array([chunk[:4] for chunk in chunks]).reshape(-1, 4).T
         return chunks, shapely.STRtree(shapely.box(*edges))
 
     def __contains__(self, road_id: str) -> bool:
@@ -200,14 +211,45 @@ class ObstructionMap:
     def near(self, place: Position, radius_m: float) -> list[Near]:
         """Return the roads within so many metres, the nearest first, at most `MAX_NEAR`."""
         best: dict[str, Foot] = {}
-        for entry in self._tree.query(_box(place, radius_m)):
-            road_id, first, last = self._chunks[entry]
-            foot = self._courses[road_id].foot(place, first, last)
-            known = best.get(road_id)
-            if foot.lateral_m <= radius_m and (not known or foot.lateral_m < known.lateral_m):
-                best[road_id] = foot
-        ordered = sorted(best.items(), key=lambda item: (item[1].lateral_m, item[0]))
-        return [Near(*item) for item in ordered[:MAX_NEAR]]
+        lon, lat = place
+        north = radius_m / METRES_PER_DEGREE
+        east = north / max(math.cos(math.radians(lat)), 1e-3)
+        chunks = self._cell(place) if radius_m <= _AROUND_M else self._within(_box(place, radius_m))
+        west, south, east, north = lon - east, lat - north, lon + east, lat + north
+        for least_lon, least_lat, most_lon, most_lat, road_id, course, first, last in chunks:
+            if least_lon > east or most_lon < west or least_lat > north or most_lat < south:
+                continue
+            foot = course.foot_within(place, first, last, radius_m)
+            if foot is not None:
+                known = best.get(road_id)
+                if known is None or foot.lateral_m < known.lateral_m:
+                    best[road_id] = foot
+        found = [Near(road_id, foot) for road_id, foot in best.items()]
+        found.sort(key=_nearness)
+        return found[:MAX_NEAR]
+
+    def _cell(self, place: Position) -> list[_Chunk]:
+        """Return what may be near to any place of the cell that a place is in."""
+        column, row = math.floor(place[0] / _CELL_DEG), math.floor(place[1] / _CELL_DEG)
+        found = self._cells.get((column, row))
+        if found is None:
+            middle = (column + 0.5) * _CELL_DEG, (row + 0.5) * _CELL_DEG
+            # The box is as wide as its end that is nearer to a pole needs.
+            lat = min(abs(middle[1]) + _CELL_DEG, 90.0)
+            north = _CELL_DEG / 2 + _AROUND_M / METRES_PER_DEGREE
+            east = _CELL_DEG / 2 + _AROUND_M / METRES_PER_DEGREE / max(
+                math.cos(math.radians(lat)), 1e-3
+            )
+            box = shapely.box(
+                middle[0] - east, middle[1] - north, middle[0] + east, middle[1] + north
+            )
+            if len(self._cells) >= _MOST_CELLS:
+                self._cells.clear()
+            found = self._cells[column, row] = self._within(box)
+        return found
+
+    def _within(self, box: shapely.Geometry) -> list[_Chunk]:
+        return [self._chunks[entry] for entry in self._tree.query(box)]
 
     def areas_within(self, place: Position, radius_m: float) -> Iterator[Obstruction]:
         """Return the obstructions with an area that may reach within so many metres."""
@@ -331,23 +373,28 @@ class ObstructionMap:
                     )
         return None
 
-    def along(self, roads: Sequence[str]) -> Iterator[Passage]:
-        """Yield the passages of obstructions on a way that is surely driven, up to the horizon.
+    def along(self, roads: Sequence[str]) -> list[Passage]:
+        """Return the passages of obstructions on a way that is surely driven, up to the horizon.
 
-        Of each obstruction the first one; the way ends where the map has a gap.
+        Of each obstruction the first one. Where the way ends, or the map has a gap, most go on as
+        the map says: behind a portal it often has no roads.
         """
         way = self._unbroken(roads)
-        passed: set[str] = set()
+        found: dict[str, Passage] = {}
+        probability = 1.0
+        if not any(self._roads[road_id].covered_by for road_id in way):
+            probability = self._go_on(way)
         begins = 0
         while begins < len(way):
             cover = self._roads[way[begins]].covered_by
             ends = begins + 1
             while cover and ends < len(way) and self._roads[way[ends]].covered_by == cover:
                 ends += 1
-            if cover and cover not in passed:
-                passed.add(cover)
-                yield Passage(cover, 1.0, self._profile(way[:begins], way[begins:ends]))
+            if cover and cover not in found:
+                profile = self._profile(way[:begins], way[begins:ends])
+                found[cover] = Passage(cover, probability, profile)
             begins = ends
+        return list(found.values())
 
     def _unbroken(self, roads: Sequence[str]) -> list[str]:
         """Return the roads of a way up to the horizon, or to its exit there, or to a gap."""
@@ -362,6 +409,33 @@ class ObstructionMap:
             way.append(road_id)
             done_m += self._courses[road_id].length_m
         return way
+
+    def _go_on(self, way: list[str]) -> float:
+        """Extend a way as most of the traffic goes, through one cover; return how probable it is.
+
+        Where few get to a cover so, the way stays as it is.
+        """
+        added: list[str] = []
+        probability, is_inside = 1.0, False
+        here = way[-1] if way else None
+        while here is not None and len(added) < _MOST_ADDED:
+            onward = [one for one in self._roads[here].onward if one.road_id in self._roads]
+            best = max(onward, key=lambda one: one.probability, default=None)
+            covered = best is not None and bool(self._roads[best.road_id].covered_by)
+            if best is None or (is_inside and not covered) or best.road_id in added:
+                break
+            if not is_inside:
+                # How a tunnel branches inside takes nothing from whether it is entered.
+                probability *= best.probability
+                if probability < _LEAST_ADDED:
+                    return 1.0
+            is_inside = is_inside or covered
+            added.append(best.road_id)
+            here = best.road_id
+        if not is_inside:
+            return 1.0
+        way += added
+        return probability
 
     def into(self, road_id: str) -> tuple[Into, ...]:
         """Return the same by obstruction."""
@@ -483,6 +557,10 @@ def _drawings(obstructions: Iterable[Obstruction]) -> dict[str, str]:
                 members[name] += members.pop(small)
             names[road_id] = name
     return names
+
+
+def _nearness(near: Near) -> tuple[float, str]:
+    return near.foot.lateral_m, near.road_id
 
 
 def _box(place: Position, radius_m: float) -> shapely.Geometry:

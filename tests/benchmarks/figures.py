@@ -421,6 +421,36 @@ _ALL = [
     Figure("sky.told-mean", "The same, the mean of all tenths by metres", "1"),
     *(
         Figure(
+            f"moving-vehicles.{name}.{part}",
+            f"{title}, map of {which}",
+            unit,
+            target=target,
+            more_is_better=part == "vehicles",
+        )
+        for name, which in (("town", "a dense town"), ("country", "100,000 roads"))
+        for part, title, unit, target in (
+            (
+                "processor",
+                "Processors taken by the control service for 2,000 vehicles that move at 1 Hz",
+                "1",
+                1.0,
+            ),
+            (
+                "vehicles",
+                "Moving vehicles that one processor would serve",
+                "1",
+                2_000.0,
+            ),
+            (
+                "delay",
+                "From a fix to what is predicted by it, 99th percentile",
+                "s",
+                1.0,
+            ),
+        )
+    ),
+    *(
+        Figure(
             f"position-reports.{database}",
             "Position reports stored, batches of 100 over HTTP with a token, one process that "
             f"plans for 1,000 reporting terminals meanwhile, {name}",

@@ -8,7 +8,7 @@ from underpass_control.prediction import Lesson, Predictions
 from dama.prediction import Announcement, Blockage, Fix, ObstructionMap
 from dama.prediction.habits import Habits
 from dama.prediction.learning import Learned
-from tests.dama.prediction.test_laws import MAP, START_MS, at, eastwards, fix
+from tests.dama.prediction.test_laws import MAP, START_MS, after, at, eastwards, fix
 
 VAN, BUS = 10, 11
 
@@ -240,3 +240,14 @@ def test_what_is_stored_is_not_set_over_what_is_not() -> None:
     made.set_route(BUS, None)
     made.forget(VAN)
     assert made.habits(0) == {}
+
+
+def test_between_fixes_what_is_told_of_a_moving_vehicle_is_what_its_predictor_says() -> None:
+    fixes = eastwards(-400.0, 20.0)
+    made = driving(fixes)
+    told = [made.blockages_of(VAN, ms(30) + later) for later in range(0, 90_000, 250)]
+    predictor = after(fixes)
+    said = [predictor.blockages(ms(30) + later) for later in range(0, 90_000, 250)]
+    for number, found in enumerate(told):
+        # What changes with time alone is looked at twice a second.
+        assert found in said[max(number - 2, 0) : number + 1]

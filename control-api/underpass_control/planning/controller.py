@@ -42,6 +42,9 @@ _GATHER_S = 0.01
 # How often to look for what changes with time alone, and to settle.
 _TICK_S = 1.0
 _AGAIN_S = 0.5
+# Planning takes this part of the time at most: on a beam of thousands, news come faster than plans
+# can be made, and reports must be taken in meanwhile.
+_PLANNING_PART = 0.15
 # Changes that may wait. Beyond, they are dropped, and everything is read from the database again.
 _MOST_WAITING = 20_000
 
@@ -96,6 +99,8 @@ class BeamController:
         self._heard: float | None = None
         self._stale_terms = self._stale_reports = True
         self._demands_told = 0.0
+        # When the next plan may be made.
+        self._rested = 0.0
         self._expected: dict[int, tuple[Blockage, ...]] = {}
 
     def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
@@ -140,7 +145,7 @@ class BeamController:
                     await self._lost(error)
                     continue
                 try:
-                    async with asyncio.timeout(_TICK_S):
+                    async with asyncio.timeout(self._until_look_s()):
                         await self._wake.wait()
                 except TimeoutError:
                     continue
@@ -152,6 +157,11 @@ class BeamController:
             await keeping
             self._settler.close()
             self._forget_metrics()
+
+    def _until_look_s(self) -> float:
+        """Return after which time to look for plans that are due, if nothing is heard meanwhile."""
+        rest_s = self._rested - time.monotonic()
+        return min(rest_s, _TICK_S) if rest_s > 0.0 else _TICK_S
 
     async def _lost(self, error: DatabaseLostError) -> None:
         # Nodes keep following their plans, which last longer than a restart takes.
@@ -175,6 +185,9 @@ class BeamController:
                 await self._knowledge.recall(connection, now_ms)
         self._take_waiting()
         await self._knowledge.tell_blockages(self._planner, now_ms)
+        if heard is not None:
+            predicted = self._tools.metrics.positions_to_predictions_seconds
+            predicted.observe(time.monotonic() - heard)
         if time.monotonic() - self._demands_told >= _TICK_S:
             self._demands_told = time.monotonic()
             self._knowledge.tell_demands(self._planner, now_ms)
@@ -182,7 +195,10 @@ class BeamController:
         if self.beam not in self._tools.held():
             # The lease may have run out. Nothing is planned until it is renewed.
             return True
+        if time.monotonic() < self._rested:
+            return True
         due = self._planner.due(now_ms)
+        began = time.monotonic()
         # If one link fails, the other one's work is still waited for.
         ends = await asyncio.gather(
             *(self._plan(link, reason, heard) for link, reason in due.items()),
@@ -191,6 +207,9 @@ class BeamController:
         for end in ends:
             if end is not None:
                 raise end
+        if due:
+            taken_s = time.monotonic() - began
+            self._rested = began + taken_s / _PLANNING_PART
         return True
 
     async def _read_terms(self) -> bool:

@@ -22,6 +22,8 @@ from underpass_control.prediction import Predictions
 from underpass_control.storage import announcements, blockages, links, positions
 from underpass_control.takeover import fix_of, recall
 
+# What is ahead of terminals without news is looked at again after this time.
+_LOOK_AGAIN_MS = 500
 # Other tasks get a turn after this time.
 _AT_ONCE_S = 0.01
 
@@ -38,6 +40,7 @@ class Knowledge:
         # Terminals with new reports, and terminals with a blockage ahead.
         self._changed: set[int] = set()
         self._ahead: set[int] = set()
+        self._looked_ms = 0
 
     @property
     def nodes(self) -> frozenset[int]:
@@ -116,8 +119,11 @@ class Knowledge:
             self._changed.add(terminal)
 
     async def tell_blockages(self, planner: BeamPlanner, now_ms: int) -> None:
-        """Tell the blockages of all terminals that have reported or have one ahead."""
-        changed, self._changed = self._changed | self._ahead, set()
+        """Tell the blockages of all terminals that have reported, or have one ahead for a while."""
+        changed, self._changed = self._changed, set()
+        if not 0 <= now_ms - self._looked_ms < _LOOK_AGAIN_MS:
+            self._looked_ms = now_ms
+            changed |= self._ahead
         began = time.monotonic()
         for terminal in changed & self._nodes:
             expected = self.predictions.blockages_of(terminal, now_ms)

@@ -23,8 +23,10 @@ from underpass_control.prediction.observed import ObservedBlockage, as_observed,
 
 # Announcements of a terminal that are kept: the latest, while they are not over.
 _MOST_ANNOUNCEMENTS = 32
-# Without a new report, blockages are worked out again after this time.
+# Without a new report, blockages are worked out again after this time; those of a vehicle that
+# moved at its last fix stay what they were, and are looked at again less often.
 _FRESH_MS = 500
+_STEADY_MS = 5_000
 # Roads that are remembered of all terminals together: each has an equal part, some 10 bytes a road.
 _MOST_ROADS = 4_000_000
 # So often it is looked which terminals have been silent since the end of their drive.
@@ -42,6 +44,17 @@ class _Ahead:
     # What was found last, and when; None: something has changed since.
     found: tuple[Blockage, ...] = ()
     found_ms: int | None = None
+
+    def is_fresh(self, now_ms: int) -> bool:
+        """Tell whether what was found last still holds."""
+        if self.found_ms is None or not 0 <= now_ms - self.found_ms < _STEADY_MS:
+            return False
+        if now_ms - self.found_ms < _FRESH_MS:
+            return True
+        # Waits, announcements, and blockages that have begun, change with time alone.
+        changes = self.predictor.track.standing_since_ms is not None or self.announcements
+        lasts = self.observed is not None and self.observed.exit_ms is None
+        return not changes and not lasts and all(one.entry_ms > now_ms for one in self.found)
 
 
 class Predictions:
@@ -152,7 +165,7 @@ class Predictions:
         ahead = self._terminals.get(terminal)
         if ahead is None:
             return ()
-        if ahead.found_ms is None or not 0 <= now_ms - ahead.found_ms < _FRESH_MS:
+        if not ahead.is_fresh(now_ms):
             ahead.announcements = [
                 one for one in ahead.announcements if one.entry_ms + one.duration_ms > now_ms
             ]

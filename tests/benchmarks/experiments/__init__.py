@@ -26,6 +26,7 @@ from tests.benchmarks.experiments import (
     jitter,
     kills,
     loopback,
+    moving_vehicles,
     objects,
     on_demand,
     pep_and_cc,
@@ -107,6 +108,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "planner": planner.run,
     "sky": sky.run,
     "position-reports": position_reports.run,
+    "moving-vehicles": moving_vehicles.run,
     "report-to-plan": report_to_plan.run,
     "control-loss": control_loss.run,
 }

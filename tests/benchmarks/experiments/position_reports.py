@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
 import aiohttp
 from underpass_control.instants import moment_of, rfc3339
 
 from tests.benchmarks.bench import Settings, say
+from tests.benchmarks.control_service import (
+    ControlService,
+    control_service,
+    put_beam,
+    put_terminals,
+    until_ready,
+)
 from tests.benchmarks.records import Result, record
 from tests.control_api import postgresql
 
-_ROOT = Path(__file__).parents[3]
 _TERMINALS = 1_000
 _BATCH = 100
 _SENDERS = 16
@@ -62,7 +61,7 @@ def run(settings: Settings) -> Result:
 
 
 def _measure(result: Result, database: str, url: str, settings: Settings) -> None:
-    with _service(url) as service:
+    with control_service(url) as service:
         values, plans = asyncio.run(_runs(service, settings.runs or 5))
     if not plans:
         raise RuntimeError("the service planned nothing meanwhile, so it was not busy")
@@ -72,56 +71,16 @@ def _measure(result: Result, database: str, url: str, settings: Settings) -> Non
     say(f"{made.id}: {made.median:.0f} {made.unit}")
 
 
-@dataclass(frozen=True)
-class _Service:
-    """Where it is, and a token for each who asks."""
-
-    port: int
-    operator: str
-    gateway: str
-
-
-@contextmanager
-def _service(url: str) -> Iterator[_Service]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = os.environ | {
-        "UNDERPASS_DATABASE": url,
-        "PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}",
-        # The planner's matrices are small: more threads only wait for each other.
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-m", "underpass_control"]
-    subprocess.run([*command, "migrate"], env=environment, check=True)
-
-    def token(role: str) -> str:
-        create = [*command, "token", "create", role, "--role", role]
-        made = subprocess.run(create, env=environment, check=True, capture_output=True, text=True)
-        return made.stdout.strip()
-
-    operator, gateway = token("operator"), token("gateway")
-    serve = [*command, "serve", "--port", str(port), "--no-migrate"]
-    with subprocess.Popen(serve, env=environment) as process:
-        try:
-            yield _Service(port, operator, gateway)
-        finally:
-            process.terminate()
-
-
-async def _runs(service: _Service, runs: int) -> tuple[list[float], int]:
+async def _runs(service: ControlService, runs: int) -> tuple[list[float], int]:
     """Return the rates, and how many plans were made while they were measured."""
-    base = f"http://127.0.0.1:{service.port}"
     async with (
-        aiohttp.ClientSession(base, headers=_headers(service.operator)) as session,
-        aiohttp.ClientSession(base, headers=_headers(service.gateway)) as gateway,
+        service.session(service.operator) as session,
+        service.session(service.gateway) as gateway,
     ):
-        await _ready(session)
-        await _put_beam(session, 0)
-        for first in range(1, _TERMINALS + 1, _BATCH):
-            nodes = range(first, min(first + _BATCH, _TERMINALS + 1))
-            await asyncio.gather(*(_put_terminal(session, node) for node in nodes))
-        await _put_beam(session, _BEAM_BPS)
+        await until_ready(session)
+        await put_beam(session, "beam", 0)
+        await put_terminals(session, "beam", range(1, _TERMINALS + 1), _GATEWAY)
+        await put_beam(session, "beam", _BEAM_BPS)
         start_ms = time.time_ns() // 1_000_000 - 86_400_000
         bodies = _bodies(start_ms)
         beside = asyncio.create_task(_report_links(gateway))
@@ -135,26 +94,6 @@ async def _runs(service: _Service, runs: int) -> tuple[list[float], int]:
         finally:
             beside.cancel()
         return rates, plans
-
-
-async def _put_beam(session: aiohttp.ClientSession, forward_bps: int) -> None:
-    beam = {
-        "name": "beam",
-        "forward_capacity_bps": forward_bps,
-        "return_capacity_bps": forward_bps // 10,
-    }
-    async with session.put("/v1/beams/beam", json=beam) as answer:
-        answer.raise_for_status()
-
-
-async def _put_terminal(session: aiohttp.ClientSession, node: int) -> None:
-    terminal = {"beam": "beam", "name": str(node), "gateway": _GATEWAY}
-    async with session.put(f"/v1/terminals/{node}", json=terminal) as answer:
-        answer.raise_for_status()
-
-
-def _headers(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
 
 async def _newest_plan(session: aiohttp.ClientSession) -> int:
@@ -211,17 +150,6 @@ async def _report_links(gateway: aiohttp.ClientSession) -> None:
             if refused:
                 raise RuntimeError(f"the service refuses reports: {refused[0]}")
         await asyncio.sleep(max(0.0, began_s + since_s + 1.0 - time.monotonic()))
-
-
-async def _ready(session: aiohttp.ClientSession) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                async with session.get("/ready") as answer:
-                    if answer.ok:
-                        return
-            except aiohttp.ClientConnectionError:
-                await asyncio.sleep(0.05)
 
 
 def _bodies(start_ms: int) -> Iterator[bytes]:

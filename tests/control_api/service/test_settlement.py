@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import delete, insert, update
 from underpass_control.planning.lease import FencedError
 from underpass_control.settings import Settings
+from underpass_control.settlement import evidence
 from underpass_control.settlement.check import audit
 from underpass_control.settlement.evidence import Records
 from underpass_control.storage import ledger as stored
@@ -364,6 +365,32 @@ def test_a_plan_that_begins_before_the_last_one_known_counts_from_its_begin(
             assert (await known.gather(connection, *period)).shares == (
                 await Records(BEAM).gather(connection, *period)
             ).shares
+
+    over(sqlite_url, run)
+
+
+def test_what_plans_gave_many_is_what_they_gave_each(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(database: Database) -> None:
+        beam = SettledBeam(database, AS_EXPECTED)
+        await beam.begin()
+        for now_s in (0, 5, 10, 15):
+            await beam.plan(now_s)
+        records, found = Records(BEAM), []
+        async with database.reading() as connection:
+            period = (Link.RETURN, START_MS + 10_000, START_MS + 20_000)
+            known = await records.gather(connection, *period)
+            times = {one: [(known.start_ms, known.end_ms - 3_000)] for one in known.shares}
+            times[DRIVER].append((known.end_ms - 1_000, known.end_ms))
+            for most_lines in (0, 100):
+                monkeypatch.setattr(evidence, "_MOST_LINES", most_lines)
+                found.append(await records.planned_within(connection, Link.RETURN, known, times))
+        together, each = found
+        assert together.keys() == each.keys() == times.keys()
+        assert all(bits > 0 for bits in each.values())
+        # Each piece of a plan may round by a bit.
+        assert all(abs(together[one] - each[one]) <= 4 for one in times)
 
     over(sqlite_url, run)
 

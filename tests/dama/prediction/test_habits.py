@@ -81,6 +81,13 @@ def test_the_second_time_a_drive_is_recognised_before_the_turn_that_few_take() -
     assert blockage.entry_ms - fixes[-1].time_ms == pytest.approx(20_000, abs=2_000)
 
 
+def test_where_what_is_remembered_ends_most_go_on_as_the_map_says() -> None:
+    # Behind many a portal the map has no roads, so nobody has seen the tunnel driven.
+    (passage,) = crossing().along("abcd")
+    assert (passage.obstruction_id, passage.probability) == ("t", 1.0)
+    assert crossing().along("abc") == crossing().along("abcx") == []
+
+
 def test_who_leaves_a_remembered_drive_is_no_longer_expected_on_it() -> None:
     known = Predictor(crossing(), habits=made_before(3))
     for one in drive(-300.0, day=4):
@@ -129,8 +136,11 @@ def test_the_way_that_led_here_says_which_drive_it_is() -> None:
 
 
 def test_who_goes_round_and_round_is_recognised_within_one_drive() -> None:
-    found = Habits().continuations("abcdab", "b", 0, turn)
-    assert [one.roads for one in found] == [tuple("bcdab")]
+    lap = [f"r{number}" for number in range(40)]
+    found = Habits().continuations([*lap, *lap[:3]], "r2", 0, turn)
+    assert [one.roads for one in found] == [(*lap[2:], *lap[:3])]
+    # In a roundabout, whoever has missed an exit looks for it again.
+    assert Habits().continuations("abcdab", "b", 0, turn) == []
 
 
 roads = st.text("abcdefgh", min_size=1, max_size=40)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
+from itertools import pairwise
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from dama.prediction import Obstruction, ObstructionMap, Onward, Road
 from dama.prediction.places import Plane, Position
@@ -47,3 +51,26 @@ def test_what_is_ahead_by_obstruction_is_all_that_is_ahead() -> None:
         (into,) = known.into(road)
         assert into.passages == of_all
         assert into.probability == pytest.approx(sum(one.probability for one in of_all))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(-300, 300), st.floats(-300, 300)), min_size=4, max_size=30),
+    st.tuples(st.floats(-300, 300), st.floats(-300, 300)),
+    st.floats(1.0, 80.0),
+)
+def test_near_are_the_roads_within_the_radius_and_no_others(
+    corners: list[tuple[float, float]], place: tuple[float, float], radius_m: float
+) -> None:
+    roads = tuple(
+        Road(f"r{n}", (at(*here), at(*there)), covered_by=None if n else "t")
+        for n, (here, there) in enumerate(pairwise(corners))
+        if math.dist(here, there) > 1.0
+    )
+    assume(roads and roads[0].covered_by)
+    known = ObstructionMap([Obstruction("t", roads=roads)])
+    away = {one.id: known.course(one.id).foot(at(*place), 0, 1) for one in roads}
+    near = {road_id: foot for road_id, foot in away.items() if foot.lateral_m <= radius_m}
+    found = known.near(at(*place), radius_m)
+    assert [one.foot.lateral_m for one in found] == sorted(f.lateral_m for f in near.values())[:24]
+    assert all(near[one.road_id] == one.foot for one in found)
