@@ -54,8 +54,8 @@ _LINK_SPEED = 0.6
 # A slip road draws this part of what its road does.
 _LINK = 0.25
 # The same name or number goes on; and a turn of so many degrees costs a factor e.
-_SAME_ROAD = 4.0
-_TURN_DEG = 45.0
+_SAME_ROAD = 12.0
+_TURN_DEG = 30.0
 # How traffic divides differs from junction to junction: this part of it may go anywhere.
 _ANYWHERE = 0.1
 # At a dead end so many turn round; the others stay, or go where the map has no road.

@@ -122,34 +122,38 @@ def _road_ahead() -> Iterator[Figure]:
                     target_p90=target_p90,
                     more_is_better=part.endswith("-within"),
                 )
-        for part, title, unit, target in (
-            ("false-certain", "Told at 0.9 or more 10 s before, and not come", "%", 5.0),
-            ("false", "Told at 0.5 or more 10 s before, and not come", "%", None),
-            (
-                "unreliable",
-                "Distance of the part that came from the confidence, mean over tenths",
-                "1",
-                0.05,
-            ),
-            (
-                "unreliable-by-chance",
-                "The same, on average, of so many blockages that come as probably as was told",
-                "1",
-                None,
-            ),
-            (
-                "miscalibrated",
-                "Distance of the part of the drivers who come from the confidence, over tenths",
-                "1",
-                0.05,
-            ),
+        for way, how in (
+            ("free", "drives that nothing steers past a portal"),
+            ("fleet", "the same, with the turns of 300 other vehicles"),
         ):
-            yield Figure(
-                f"road-ahead.{name}.free.{part}",
-                f"{title}, roads of {name.capitalize()}, drives that nothing steers past a portal",
-                unit,
-                target=target,
-            )
+            for part, title, unit, target in (
+                ("false-certain", "Told at 0.9 or more 10 s before, and not come", "%", 5.0),
+                ("false", "Told at 0.5 or more 10 s before, and not come", "%", None),
+                (
+                    "unreliable",
+                    "Distance of the part that came from the confidence, mean over tenths",
+                    "1",
+                    0.05,
+                ),
+                (
+                    "unreliable-by-chance",
+                    "The same, on average, of so many blockages that come as probably as was told",
+                    "1",
+                    None,
+                ),
+                (
+                    "miscalibrated",
+                    "Distance of the part of the drivers who come from the confidence, over tenths",
+                    "1",
+                    0.05,
+                ),
+            ):
+                yield Figure(
+                    f"road-ahead.{name}.{way}.{part}",
+                    f"{title}, roads of {name.capitalize()}, {how}",
+                    unit,
+                    target=target,
+                )
 
 
 _KCPTUN_AND_CO = "kcptun and warm tuic 1.0; no proxy, PEPsal, hysteria 2.0"

@@ -119,8 +119,8 @@ CAMPAIGN = (
     Entry("beside-bulk", 120.0, fixed_s=0.0, between_s=0.0, share=0.1),
     Entry("highway", 125.0, 125.0, _RIVALS, ours_times=2, share=_V),
     Entry("fallback", 34.0, 38.0, _MOST, share=_V),
-    # A drive over each map, with and without its route, and again.
-    Entry("road-ahead", 2.0, fixed_s=60.0, between_s=0.0, runs_at_least=200, share=0.25),
+    # A drive over each map, with and without its route, and again, and some of a fleet.
+    Entry("road-ahead", 2.5, fixed_s=60.0, between_s=0.0, runs_at_least=200, share=0.25),
     Entry("shared-hop", 34.0, 34.0, _MOST, 2, 2, fixed_s=2 * _AROUND_S, share=_V),
     Entry("object-8mb-vehicle", 2.5, 6.0, tuple(subjects.NAMES), between_s=1.5, share=_V),
     Entry("upload", 44.0, 55.0, _RIVALS, share=_V),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
+from dama.prediction import ObstructionMap
+from dama.prediction.habits import TurnCounts
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.records import Result, record
 from tests.drives import field
-from tests.drives.extract import read_extract
+from tests.drives.extract import Extract, read_extract
 from tests.drives.kinds import FREE, drives_over
-from tests.drives.road_ahead import CERTAIN, TOLD, Outcome, judge_all
+from tests.drives.road_ahead import CERTAIN, TOLD, Outcome, habits_of, judge_all
 
 _DRIVES = 200
+_FLEET = 300
+_FLEET_SEED = 100_000
 
 
 def run(settings: Settings) -> Result:
@@ -38,22 +43,38 @@ def run(settings: Settings) -> Result:
                     result.notes[f"{name}, {way}, {kind}: {_SUMMARY}"] = _summary(outcome)
             result.notes[f"{name}, {way}: {_RELIABILITY}"] = _reliability(outcomes[""])
         # Only drives that nothing steers past a portal show how often what is told comes.
-        free = judge_all(
-            extract, drives_over(extract, settings.runs or _DRIVES, settings.seed, FREE)
-        )[""]
-        _record(
-            result,
-            f"road-ahead.{name}.free",
-            {
-                "false-certain": [free.false_percent(CERTAIN)],
-                "false": [free.false_percent(TOLD)],
-                "unreliable": [free.unreliability()],
-                "unreliable-by-chance": [free.unreliability_by_chance()],
-                "miscalibrated": [free.miscalibration()],
-            },
-        )
-        result.notes[f"{name}, driven freely: {_RELIABILITY}"] = _reliability(free)
+        free = list(drives_over(extract, settings.runs or _DRIVES, settings.seed, FREE))
+        _measure_reliability(result, name, "free", judge_all(extract, free)[""])
+        turned = _turned(extract, settings)
+        many = [replace(one, known=turned) for one in free]
+        _measure_reliability(result, name, "fleet", judge_all(extract, many)[""])
+    result.notes["fleet"] = (
+        f"with the turns of {_FLEET} other vehicles, each of which was driven freely once"
+    )
     return result
+
+
+def _turned(extract: Extract, settings: Settings) -> ObstructionMap:
+    """Return the map with the turns of a fleet that has driven on it."""
+    counts = TurnCounts()
+    for made in drives_over(extract, _FLEET, settings.seed + _FLEET_SEED, FREE):
+        counts.add(habits_of(extract.known, [made.drive]), 0, extract.known.turn)
+    return extract.known.turned(counts)
+
+
+def _measure_reliability(result: Result, name: str, how: str, free: Outcome) -> None:
+    _record(
+        result,
+        f"road-ahead.{name}.{how}",
+        {
+            "false-certain": [free.false_percent(CERTAIN)],
+            "false": [free.false_percent(TOLD)],
+            "unreliable": [free.unreliability()],
+            "unreliable-by-chance": [free.unreliability_by_chance()],
+            "miscalibrated": [free.miscalibration()],
+        },
+    )
+    result.notes[f"{name}, {how}: {_RELIABILITY}"] = _reliability(free)
 
 
 _RELIABILITY = "told, came, part of the drivers who come, how many; by tenths of confidence"

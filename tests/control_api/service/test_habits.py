@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 from underpass_control.demand import Demands
 from underpass_control.prediction import Predictions
@@ -10,8 +13,11 @@ from underpass_control.storage import habits
 from underpass_control.takeover import recall
 
 from dama.prediction import ObstructionMap
+from dama.prediction.geojson import to_feature
 from dama.prediction.habits import Habits, RememberedDrive
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+from tests.control_api.service.test_plans import planned
+from tests.control_api.service.test_positions import position, report
 from tests.dama.prediction.test_habits import crossing, drive
 
 NOBODY = 4_711
@@ -88,3 +94,32 @@ def test_drives_not_made_for_long_are_deleted(api: Api) -> None:
     put(api, {FIRST: drives("abc", last_ms=at - 1_000), SECOND: drives("abc", last_ms=at)})
     assert api.run(prune(api.database, habits.prune, at - 500)) == 1
     assert list(stored(api)) == [SECOND]
+
+
+def test_a_drive_that_is_reported_is_remembered(api: Api) -> None:
+    features = [to_feature(one) for one in crossing().obstructions.values()]
+    collection = {"type": "FeatureCollection", "features": features}
+    assert api.call("POST", "/v1/obstructions", collection).status == 200
+    planned(api)
+    # The map is read in the background.
+    api.run(asyncio.sleep(1.0))
+    made = drive(1_400.0)
+    shift_ms = now_ms() - 3_600_000 - made[-1].time_ms
+    # An hour later it begins another one.
+    times = [*(fix.time_ms + shift_ms for fix in made), now_ms() - 1]
+    batch = [
+        position(
+            time_ms,
+            longitude=fix.lon,
+            latitude=fix.lat,
+            speed_mps=fix.speed_mps,
+            heading_deg=fix.heading_deg,
+        )
+        for time_ms, fix in zip(times, [*made, made[0]], strict=True)
+    ]
+    assert report(api, *batch).status == 202
+    until = time.monotonic() + 20
+    while not (found := stored(api)):
+        assert time.monotonic() < until
+        api.run(asyncio.sleep(0.05))
+    assert [one.roads for one in found[FIRST].drives] == [tuple("abcdte")]
