@@ -16,7 +16,7 @@ import aiohttp
 
 _ROOT = Path(__file__).parents[2]
 # Terminals that are registered at once.
-_AT_ONCE = 100
+_AT_ONCE = 20
 
 
 @dataclass(frozen=True)
