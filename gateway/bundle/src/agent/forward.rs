@@ -85,6 +85,14 @@ impl Agent {
         self.offer(now, id, payload)
     }
 
+    /// A key for a transfer that the agent does not follow, such as that of a
+    /// copy.
+    pub fn spare_key(&mut self) -> u64 {
+        let key = self.next_key;
+        self.next_key += 1;
+        key
+    }
+
     /// Whether a bundle waits to be offered.
     pub fn is_queued(&self, id: BundleId) -> bool {
         let stored = self.bundles.get(&id);
