@@ -283,6 +283,12 @@ impl Schedule {
                 ..link(paths, links[beside].ends)
             };
             links.push(second);
+            // Nodes announce a quarter of their store: a relay with two
+            // neighbours has no room for a bundle as large as nearly all of it.
+            let least = nodes.iter().map(|node| node.store_bytes / 4).min();
+            for link in &mut links {
+                link.mru_bytes = link.mru_bytes.min(least.unwrap_or(link.mru_bytes));
+            }
             link_faults(paths, links.len() - 1, &mut faults);
             policies = policies_of(paths, [beside, links.len() - 1]);
         }
