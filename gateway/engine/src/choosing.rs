@@ -19,7 +19,7 @@ use crate::transfers::Session;
 /// A hop that lets others go first is asked again after so long at the least,
 /// and at the most: rates and backlogs change meanwhile.
 const ASKED_AFTER: Duration = Duration::from_millis(2);
-const ASKED_WITHIN: Duration = Duration::from_millis(50);
+pub(crate) const ASKED_WITHIN: Duration = Duration::from_millis(50);
 
 /// Where another hop can carry what one has in flight, silence of a round trip
 /// and this tells that it is blocked.
@@ -32,6 +32,10 @@ const REPAIRED_WITHIN: Duration = Duration::from_millis(100);
 /// Of so many nodes behind a neighbour the backlog counts; those beyond only let
 /// the hop of less delay carry a little more.
 const COUNTED_PEERS: usize = 64;
+
+/// What is sealed ahead for a hop at most, while one of longer delay takes what
+/// lies behind.
+const MOST_LEAD_BYTES: u64 = 16 << 20;
 
 /// Second copies of a class that wait on a hop at most; the oldest go first.
 const MOST_COPIES: usize = 64;
@@ -72,6 +76,23 @@ impl Engine {
         let own = candidates.swap_remove(own).way;
         let others: Vec<Way> = candidates.iter().map(|other| other.way).collect();
         own.turn(&others, self.waiting_bytes(neighbour, class))
+    }
+
+    /// What lies before the bundle that a hop is to take: the hop that takes it,
+    /// and how many bytes. None if the hop delivers its own before all others.
+    pub(crate) fn lead(&self, now: Instant, id: HopId, class: Class) -> Option<(HopId, u64)> {
+        let neighbour = self.hops.get(&id)?.config.neighbour;
+        let bonded = self.policy(class).uses == PathUse::Bonded;
+        if !bonded || self.ways.hops_to(neighbour).len() < 2 {
+            return None;
+        }
+        let mut candidates = self.candidates(now, neighbour, class);
+        let own = candidates.iter().position(|one| one.id == id)?;
+        let own = candidates.swap_remove(own).way;
+        let nearest = candidates.iter().min_by_key(|one| one.way.delay)?.id;
+        let others: Vec<Way> = candidates.iter().map(|other| other.way).collect();
+        let bytes = own.lead(&others, self.waiting_bytes(neighbour, class));
+        (bytes > 0).then_some((nearest, bytes.min(MOST_LEAD_BYTES)))
     }
 
     /// When a hop is asked again whose turn it was not.

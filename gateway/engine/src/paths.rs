@@ -52,6 +52,19 @@ impl Way {
         }
     }
 
+    /// How many bytes the ways that deliver their next bundle before this one does
+    /// deliver until then: what it takes lies behind these, so that it arrives
+    /// when its turn in a stream has come.
+    pub fn lead(&self, others: &[Way], waiting_bytes: u64) -> u64 {
+        let arrives = self.delivers_first(waiting_bytes);
+        let ahead = others.iter().map(|other| {
+            let time = arrives.saturating_sub(other.delivers_first(waiting_bytes));
+            let bits = time.as_nanos() * u128::from(other.rate_bps.unwrap_or(u64::MAX));
+            u64::try_from(bits / 8_000_000_000).unwrap_or(u64::MAX)
+        });
+        ahead.fold(0, u64::saturating_add)
+    }
+
     /// When it delivers its next bundle.
     fn delivers_first(&self, waiting_bytes: u64) -> Duration {
         let bytes = self.bundle_bytes.min(waiting_bytes);
@@ -175,6 +188,14 @@ mod tests {
         // 800 Mbit: 10 (t - 0.015) + 40 (t - 0.265) = 800.
         assert!(last < Duration::from_millis(16_215 + 61), "{last:?}");
         assert!(carried[1] > 79_000_000 && carried[1] < 81_000_000);
+    }
+
+    #[test]
+    fn a_slow_way_takes_what_lies_behind_that_of_the_fast_one() {
+        let [terrestrial, satellite] = pair();
+        // 325 ms less 75 ms, at 10 Mbit/s.
+        assert_eq!(satellite.lead(&[terrestrial], 10_000_000), 312_500);
+        assert_eq!(terrestrial.lead(&[satellite], 10_000_000), 0);
     }
 
     #[test]

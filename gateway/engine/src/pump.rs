@@ -10,6 +10,7 @@ use underpass_scheduler::{Decision, Leaf};
 use underpass_streams::{Peer, Sealed, StreamId};
 use underpass_work::each;
 
+use crate::choosing::ASKED_WITHIN;
 use crate::engine::{Action, Carried, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 
@@ -71,7 +72,11 @@ impl Engine {
             return None;
         }
         self.agent.set_resumes(to, leaf.class, resumes);
-        let (offer, sparse) = self.take(now, id, leaf.class, max_bytes.min(mru), mru)?;
+        let max_bytes = max_bytes.min(mru);
+        let (offer, sparse) = match self.lead(now, id, leaf.class) {
+            Some(lead) => self.take_behind(now, id, leaf.class, lead, max_bytes, mru),
+            None => self.take(now, id, leaf.class, max_bytes, mru),
+        }?;
         self.copy_to_another(now, id, leaf.class, offer.id, &offer.chunks);
         let transfer = Transfer {
             key: offer.key,
@@ -175,6 +180,38 @@ impl Engine {
             return None;
         }
         let (id, sparse) = self.seal(now, hop, class, max)?;
+        Some((self.agent.next_of(now, id, mru)?, sparse))
+    }
+
+    /// As [`Engine::take`], of what lies behind so many bytes that another hop is
+    /// to take: these are sealed for that one, as far as they are not yet.
+    fn take_behind(
+        &mut self,
+        now: Instant,
+        hop: HopId,
+        class: Class,
+        (near, bytes): (HopId, u64),
+        max: u64,
+        mru: u64,
+    ) -> Option<(Offer, bool)> {
+        let to = NeighbourId(self.hops.get(&hop)?.config.neighbour);
+        if self.agent.is_loading(to, class) {
+            return None;
+        }
+        let behind = self.agent.queued_behind(to, class, bytes);
+        if let Some(id) = behind {
+            return Some((self.agent.next_of(now, id, mru)?, false));
+        }
+        let size = self.scheduler.max_bundle_bytes(near.terminal()).min(mru);
+        while self.agent.backlog_bytes(to, class) < bytes
+            && self.seal(now, near, class, size).is_some()
+        {}
+        let sealed = self.seal(now, hop, class, max);
+        if sealed.is_none() {
+            // The other hop has all that waits; it may be held up.
+            self.ask_again(now, hop, ASKED_WITHIN);
+        }
+        let (id, sparse) = sealed?;
         Some((self.agent.next_of(now, id, mru)?, sparse))
     }
 

@@ -94,6 +94,22 @@ fn what_is_short_goes_by_the_hop_of_least_delay_and_much_by_both() {
 }
 
 #[test]
+fn a_far_hop_takes_what_lies_behind_all_that_the_near_one_delivers_until_then() {
+    let (mut terminal, _) = two_paths(&[]);
+    let key = terminal.open(1, BULK);
+    let room = terminal.engine.send_capacity(key);
+    terminal.write(key, room.min(1_500_000));
+    assert_eq!(by_hop(&terminal.offers()), [1, 1]);
+    let stored = terminal.engine.stored_bundles(terminal.now, 100);
+    let (sent, waiting): (Vec<_>, Vec<_>) = stored.iter().partition(|one| one.in_transmission);
+    let far = sent.iter().map(|one| one.id).max().expect("two were sent");
+    assert!(waiting.iter().all(|one| one.id < far), "{waiting:?}");
+    // 250 ms at 10 Mbit/s, in bundles of 75 kB.
+    let ahead: u64 = waiting.iter().map(|one| one.bytes).sum();
+    assert!((250_000..450_000).contains(&ahead), "{ahead}");
+}
+
+#[test]
 fn signalling_goes_by_the_hop_of_least_delay_and_by_another_when_that_is_blocked() {
     let (mut terminal, mut hub) = two_paths(&[]);
     let key = terminal.open(1, URGENT);
