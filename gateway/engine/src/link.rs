@@ -21,6 +21,11 @@ pub const SILENCE: Duration = Duration::from_millis(500);
 /// plan's times are those of sending) and as long as queues delay it.
 const QUEUES: Duration = Duration::from_millis(200);
 
+/// Kernels tell to some milliseconds when a session heard its peer: asked again,
+/// they may name a little later a time for the same sign. The next one comes
+/// later by more than this, since silence was longer.
+const SAME_SIGN: Duration = Duration::from_millis(50);
+
 /// Planned blockages kept of a hop.
 pub const MAX_PLANNED: usize = 1024;
 
@@ -303,7 +308,10 @@ impl LinkState {
             self.released = now;
         }
         let silent = self.is_silent(now);
-        self.found_silent = silent.then(|| self.counted());
+        self.found_silent = match silent {
+            true => self.found_silent.or(Some(self.counted())),
+            false => None,
+        };
         let source = told.or(silent.then_some(Source::Probing));
         let change = match (self.state, source) {
             (None, Some(source)) => Some(LinkChange::Blocked(source)),
@@ -320,8 +328,11 @@ impl LinkState {
 
     /// Whether nothing was heard for so long that it tells of a blockage.
     pub fn is_silent(&self, now: Instant) -> bool {
-        let still = self.probed && self.found_silent == Some(self.counted());
-        still || self.silent_at().is_some_and(|at| at <= now)
+        let counted = self.counted();
+        let still = self
+            .found_silent
+            .is_some_and(|sign| counted < sign + SAME_SIGN);
+        self.probed && still || self.silent_at().is_some_and(|at| at <= now)
     }
 
     /// From when on silence counts.
