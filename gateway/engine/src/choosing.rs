@@ -36,6 +36,11 @@ const COUNTED_PEERS: usize = 64;
 /// What is sealed ahead for a hop at most, while one of longer delay takes what
 /// lies behind.
 const MOST_LEAD_BYTES: u64 = 16 << 20;
+/// A hop that begins to carry takes what lies so far behind that nobody waits for
+/// it. Within this time it comes to take what is next: clients are then behind
+/// by the difference of the delays, without a gap, and have as much to receive
+/// when the other hop dies.
+const LEAD_FADES: Duration = Duration::from_secs(5);
 
 /// Second copies of a class that wait on a hop at most; the oldest go first.
 const MOST_COPIES: usize = 64;
@@ -79,7 +84,8 @@ impl Engine {
     }
 
     /// What lies before the bundle that a hop is to take: the hop that takes it,
-    /// and how many bytes. None if the hop delivers its own before all others.
+    /// and how many bytes. None if the hop delivers its own before all others, or
+    /// has carried for long.
     pub(crate) fn lead(&self, now: Instant, id: HopId, class: Class) -> Option<(HopId, u64)> {
         let neighbour = self.hops.get(&id)?.config.neighbour;
         let bonded = self.policy(class).uses == PathUse::Bonded;
@@ -92,7 +98,14 @@ impl Engine {
         let nearest = candidates.iter().min_by_key(|one| one.way.delay)?.id;
         let others: Vec<Way> = candidates.iter().map(|other| other.way).collect();
         let bytes = own.lead(&others, self.waiting_bytes(neighbour, class));
-        (bytes > 0).then_some((nearest, bytes.min(MOST_LEAD_BYTES)))
+        let carried = match self.is_in_flight(id) {
+            true => now.saturating_duration_since(self.hops.get(&id)?.in_flight_since),
+            false => Duration::ZERO,
+        };
+        let left = LEAD_FADES.saturating_sub(carried).as_millis();
+        let bytes = u128::from(bytes.min(MOST_LEAD_BYTES)) * left / LEAD_FADES.as_millis();
+        let bytes = u64::try_from(bytes).unwrap_or(MOST_LEAD_BYTES);
+        (bytes > 0).then_some((nearest, bytes))
     }
 
     /// When a hop is asked again whose turn it was not.

@@ -59,8 +59,12 @@ impl Way {
         let arrives = self.delivers_first(waiting_bytes);
         let ahead = others.iter().map(|other| {
             let time = arrives.saturating_sub(other.delivers_first(waiting_bytes));
+            if time.is_zero() {
+                return 0;
+            }
             let bits = time.as_nanos() * u128::from(other.rate_bps.unwrap_or(u64::MAX));
-            u64::try_from(bits / 8_000_000_000).unwrap_or(u64::MAX)
+            let more = u64::try_from(bits / 8_000_000_000).unwrap_or(u64::MAX);
+            more.saturating_add(other.bundle_bytes.min(waiting_bytes))
         });
         ahead.fold(0, u64::saturating_add)
     }
@@ -193,8 +197,8 @@ mod tests {
     #[test]
     fn a_slow_way_takes_what_lies_behind_that_of_the_fast_one() {
         let [terrestrial, satellite] = pair();
-        // 325 ms less 75 ms, at 10 Mbit/s.
-        assert_eq!(satellite.lead(&[terrestrial], 10_000_000), 312_500);
+        // A bundle in 75 ms, and 10 Mbit/s until 325 ms.
+        assert_eq!(satellite.lead(&[terrestrial], 10_000_000), 387_500);
         assert_eq!(terrestrial.lead(&[satellite], 10_000_000), 0);
     }
 

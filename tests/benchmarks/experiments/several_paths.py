@@ -174,8 +174,12 @@ def _known_tunnel(on: Bench, result: Result) -> None:
     for subject, transfers in zip(ours, done, strict=True):
         beyond = []
         for transfer in transfers:
-            before = _longest_gap_ms(transfer, _FAILS_AT_S - _BEFORE_S, _FAILS_AT_S)
-            after = _longest_gap_ms(transfer, _FAILS_AT_S, _FAILS_AT_S + _TUNNEL_S)
+            # The nodes move to the other path a round trip and more before the entry, and back a
+            # round trip behind the exit.
+            moves_s = _FAILS_AT_S - 2 * _SATELLITE.rtt_s
+            back_s = _FAILS_AT_S + _TUNNEL_S + 2 * _SATELLITE.rtt_s
+            before = _longest_gap_ms(transfer, moves_s - _BEFORE_S, moves_s)
+            after = _longest_gap_ms(transfer, moves_s, back_s)
             say(f"black-hole: {before:.0f} ms before a known tunnel, {after:.0f} ms in it")
             beyond.append(after - before)
         result.records.append(record("black-hole.known", subject.name, beyond))
