@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tests.benchmarks.changing_links import CHANGING_LINKS
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.many_terminals import MANY_TERMINALS
+from tests.benchmarks.several_paths import SEVERAL_PATHS
 
 
 def _allocation() -> Iterator[Figure]:
@@ -331,6 +332,7 @@ _ALL = [
     ),
     *MANY_TERMINALS,
     *CHANGING_LINKS,
+    *SEVERAL_PATHS,
     Figure(
         "pep-and-cc.after-5s",
         "iperf3 of 1 GB, profile G: bytes after 5 s",

@@ -13,7 +13,7 @@ from typing import Self
 from tests.testbed import addresses, ports
 from tests.testbed.namespace import Namespace, instance_prefix
 from tests.testbed.process import Process
-from tests.testbed.profile import PERFECT
+from tests.testbed.profile import PERFECT, Profile
 from tests.testbed.programs import origin_argv
 from tests.testbed.topology import Terminal, listens
 
@@ -22,6 +22,7 @@ class Loopback:
     """Terminal, hub and origin on the loopback of one namespace, by the test bed's addresses."""
 
     profile = PERFECT
+    terrestrial_profile: Profile | None = None
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()

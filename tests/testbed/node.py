@@ -41,6 +41,10 @@ class Bed(Protocol):
     def profile(self) -> Profile:
         """Return what the hop is like."""
 
+    @property
+    def terrestrial_profile(self) -> Profile | None:
+        """Return what the hop beside it is like, if there is one."""
+
     def start(self, name: str, argv: Sequence[str], namespace: Namespace | None = None) -> Process:
         """Start a program that ends with it."""
 
@@ -89,11 +93,17 @@ class LocalApi:
         """Switch the node's interception on or off; open connections live on."""
         self.request("PATCH", "/v1/edge", {"interception": {"enabled": enabled}})
 
-    def plan_blockages(self, blockages: Sequence[tuple[float, float]]) -> None:
-        """Replace the plan of every path: entries in s since the Unix epoch, and durations, s."""
+    def plan_blockages(
+        self, blockages: Sequence[tuple[float, float]], path: str | None = None
+    ) -> None:
+        """Replace the plan of a path, or of every one.
+
+        Entries are in s since the Unix epoch, durations in s.
+        """
         table = [{"entry": _utc(at), "exit": _utc(at + length)} for at, length in blockages]
-        for path in self.get("/v1/status")["paths"]:
-            self.request("PUT", f"/v1/paths/{path['name']}/blockages", {"blockages": table})
+        names = [path] if path else [each["name"] for each in self.get("/v1/status")["paths"]]
+        for name in names:
+            self.request("PUT", f"/v1/paths/{name}/blockages", {"blockages": table})
 
     def announce(self, *, in_s: float, duration_s: float, confidence: float) -> None:
         """Announce a blockage to the control service, as an integrator on board does."""
@@ -167,6 +177,7 @@ class Node:
 # What nodes are told of a hop: its rates as ceilings and its round trip, its rates as hints that
 # measuring begins with, or nothing.
 Told = Literal["rates", "hints", "nothing"]
+PathName = Literal["satellite", "terrestrial"]
 # A container's rights by default, as far as a node wants more.
 _PLAIN_CONTAINER = "-net_admin,-sys_admin,-bpf,-perfmon,-sys_resource,-sys_nice"
 _PLAIN_RIGHTS = (
@@ -183,6 +194,8 @@ class Options:
     # What carries the sessions; without it, the default.
     convergence_layer: Literal["tcpcl", "quic"] | None = None
     told: Told = "rates"
+    # The paths between terminals and hub, over the test bed's hops of these names.
+    paths: Sequence[PathName] = ("satellite",)
     # Whether the nodes have the rights of a plain container alone: no BPF, no CAP_NET_ADMIN.
     unprivileged: bool = False
     # What starts the program of each terminal, as `Node` takes it.
@@ -297,11 +310,12 @@ class Pair(Generic[B]):
     def wait_until_ready(self, timeout_s: float = 30.0) -> None:
         """Wait until every session is up on both sides."""
         # The hub first: one that was started again knows no session of before, a terminal may.
+        paths = len(self._options.paths)
         self.hub.process.wait_until(
-            lambda: self.hub.carries(len(self.terminals)), timeout_s=timeout_s
+            lambda: self.hub.carries(paths * len(self.terminals)), timeout_s=timeout_s
         )
         for node in self.terminals:
-            node.process.wait_until(functools.partial(node.carries, 1), timeout_s=timeout_s)
+            node.process.wait_until(functools.partial(node.carries, paths), timeout_s=timeout_s)
 
     def socks5(self, index: int = 0) -> Route:
         """Return the way through a terminal's SOCKS5 proxy."""
@@ -315,13 +329,29 @@ class Pair(Generic[B]):
         """Return the way through a terminal's HTTP proxy, by forwarded requests."""
         return Route("forward", (addresses.terminal_lan(index), HTTP_PORT + self._offset))
 
-    def plan_blockages(self, blockages: Sequence[tuple[float, float]]) -> None:
-        """Tell all nodes when the terminals will be blocked: s since the Unix epoch, durations."""
+    def plan_blockages(
+        self, blockages: Sequence[tuple[float, float]], path: PathName | None = None
+    ) -> None:
+        """Tell all nodes when the terminals will be blocked, on one path or on all.
+
+        Entries are in s since the Unix epoch, durations in s.
+        """
         for node in self.terminals:
-            node.api.plan_blockages(blockages)
+            node.api.plan_blockages(blockages, path)
         # A plan's times are those of sending, and what the hub sends arrives later.
-        delay_s = self.testbed.profile.forward.delay_ms / 1000
-        self.hub.api.plan_blockages([(at - delay_s, length) for at, length in blockages])
+        delay_s = self._profile(path or "satellite").forward.delay_ms / 1000
+        sent = [(at - delay_s, length) for at, length in blockages]
+        if path is None:
+            self.hub.api.plan_blockages(sent)
+            return
+        for terminal in self.testbed.terminals:
+            self.hub.api.plan_blockages(sent, self.hub_path(path, terminal.index))
+
+    def hub_path(self, path: PathName, index: int = 0) -> str:
+        """Return the hub's name of a terminal's path."""
+        own, *_ = self._options.paths
+        name = f"terminal-{terminal_node(index)}"
+        return name if path == own else f"{name}-{_listener_of(path)}"
 
     def _make_certificates(self) -> None:
         underpass = built("underpass")
@@ -345,7 +375,7 @@ class Pair(Generic[B]):
         }
 
     def _hub_config(self) -> dict[str, object]:
-        profile = self.testbed.profile
+        own, *others = self._options.paths
         return merged(
             {
                 **self._shared(HUB_NODE, "hub"),
@@ -353,21 +383,20 @@ class Pair(Generic[B]):
                 "edge": {
                     "dial": {"allow_networks": [addresses.WAN_NETWORK, addresses.WAN_NETWORK6]}
                 },
-                "listener": [
-                    {
-                        "name": "beam",
-                        "listen": f"{addresses.HUB_SAT}:{TCPCL_PORT + self._offset}",
-                        "convergence_layer": self._options.convergence_layer,
-                    },
-                ],
+                "listener": [self._listener(path) for path in self._options.paths],
                 "terminal": [
                     {
                         "node": terminal_node(terminal.index),
-                        **self._told(profile.forward.rate_bps, profile.return_.rate_bps),
+                        **self._told_at_hub(own),
                         "networks": [
                             addresses.client_network(terminal.index),
                             addresses.client_network6(terminal.index),
                         ],
+                        "path": [
+                            {"listener": _listener_of(path), **self._told_at_hub(path)}
+                            for path in others
+                        ]
+                        or None,
                     }
                     for terminal in self.testbed.terminals
                 ],
@@ -375,7 +404,31 @@ class Pair(Generic[B]):
             self._options.hub,
         )
 
-    def _told(self, send_bps: int | None, receive_bps: int | None) -> dict[str, object]:
+    def _profile(self, path: PathName) -> Profile:
+        beside = self.testbed.terrestrial_profile
+        profile = self.testbed.profile if path == "satellite" else beside
+        assert profile is not None, "the test bed has no terrestrial hop"
+        return profile
+
+    def _remote(self, path: PathName) -> str:
+        sat = path == "satellite"
+        hub = addresses.HUB_SAT if sat else addresses.HUB_TERRESTRIAL
+        return f"{hub}:{TCPCL_PORT + self._offset}"
+
+    def _listener(self, path: PathName) -> dict[str, object]:
+        return {
+            "name": _listener_of(path),
+            "listen": self._remote(path),
+            "convergence_layer": self._options.convergence_layer,
+        }
+
+    def _told_at_hub(self, path: PathName) -> dict[str, object]:
+        profile = self._profile(path)
+        return self._told(profile, profile.forward.rate_bps, profile.return_.rate_bps)
+
+    def _told(
+        self, profile: Profile, send_bps: int | None, receive_bps: int | None
+    ) -> dict[str, object]:
         if self._options.told == "nothing":
             return {}
         if self._options.told == "hints":
@@ -383,23 +436,28 @@ class Pair(Generic[B]):
         return {
             "send_rate_bps": send_bps,
             "receive_rate_bps": receive_bps,
-            "rtt_ms": max(1, round(self.testbed.profile.rtt_ms)),
+            "rtt_ms": max(1, round(profile.rtt_ms)),
+        }
+
+    def _path(self, path: PathName, index: int) -> dict[str, object]:
+        profile = self._profile(path)
+        sat = path == "satellite"
+        own = addresses.terminal_sat(index) if sat else addresses.terminal_terrestrial(index)
+        return {
+            "name": path,
+            "neighbour": HUB_NODE,
+            "remote": self._remote(path),
+            "local": own if len(self._options.paths) > 1 else None,
+            "convergence_layer": self._options.convergence_layer,
+            **self._told(profile, profile.return_.rate_bps, profile.forward.rate_bps),
+            "guaranteed_rate_bps": self._options.return_rate_bps if sat else None,
         }
 
     def _terminal_config(self, terminal: Terminal) -> dict[str, object]:
-        profile = self.testbed.profile
-        satellite = {
-            "name": "satellite",
-            "neighbour": HUB_NODE,
-            "remote": f"{addresses.HUB_SAT}:{TCPCL_PORT + self._offset}",
-            "convergence_layer": self._options.convergence_layer,
-            **self._told(profile.return_.rate_bps, profile.forward.rate_bps),
-            "guaranteed_rate_bps": self._options.return_rate_bps,
-        }
         return merged(
             {
                 **self._shared(terminal_node(terminal.index), "terminal"),
-                "path": [satellite],
+                "path": [self._path(path, terminal.index) for path in self._options.paths],
                 "outlet": [{"node": HUB_NODE}],
                 "edge": {
                     "client_networks": [addresses.CLIENT_NETWORKS, addresses.CLIENT_NETWORKS6],
@@ -412,6 +470,11 @@ class Pair(Generic[B]):
             },
             merged(self._options.terminal, self._options.only.get(terminal.index, {})),
         )
+
+
+def _listener_of(path: PathName) -> str:
+    """Return the name of the hub's listener for a path."""
+    return "beam" if path == "satellite" else path
 
 
 def _utc(since_epoch_s: float) -> str:

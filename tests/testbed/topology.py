@@ -75,7 +75,7 @@ class Testbed:
         self._stack = contextlib.ExitStack()
         self._terminal_count = terminals
         self._shared = shared
-        self._terrestrial_profile = terrestrial
+        self.terrestrial_profile = terrestrial
         self._wan_profile = wan
         self._origin_congestion_control = origin_congestion_control
         self._sysctls = dict(sysctls or {})
@@ -147,9 +147,9 @@ class Testbed:
         self.satlink = self._start_hop(
             "satlink", _SAT_DEVICE, self.profile, shared=self._shared, default_route=True
         )
-        if self._terrestrial_profile:
+        if self.terrestrial_profile:
             self.terrestrial = self._start_hop(
-                "terrestrial", _TERRESTRIAL_DEVICE, self._terrestrial_profile
+                "terrestrial", _TERRESTRIAL_DEVICE, self.terrestrial_profile
             )
         origin = self.start("origin", origin_argv(), self.origin)
         origin.wait_until(lambda: listens(self.origin, ports.RESETTING))

@@ -92,8 +92,10 @@ impl Engine {
     /// A hop to `neighbour` is blocked, or free again.
     pub(crate) fn reconsider_reading(&mut self, now: Instant, neighbour: u64) {
         let hops = self.hops_to(neighbour);
-        let blocked = |id| self.hops.get(id).is_some_and(|hop| hop.blocked);
-        let all_blocked = !hops.is_empty() && hops.iter().all(blocked);
+        let hops: Vec<&Hop> = hops.iter().filter_map(|id| self.hops.get(id)).collect();
+        // A hop without sessions carries nothing either.
+        let carries = |hop: &&Hop| hop.is_up() && !hop.blocked;
+        let all_blocked = hops.iter().any(|hop| hop.blocked) && !hops.iter().any(carries);
         let reads = self.config.edge && self.agent.is_durable() && all_blocked;
         if reads {
             self.ahead.ages.entry(neighbour).or_default();
@@ -150,11 +152,12 @@ impl Engine {
     /// that holds up no way longer than any other bundle.
     fn largest_ahead(&self, peer: u64) -> Option<u64> {
         let hops = self.hops_to(self.neighbour_to(peer));
-        let largest = hops.iter().map(|id| {
+        // What one takes that was never up is not known.
+        let largest = hops.iter().filter_map(|id| {
             let line = self.scheduler.max_bundle_bytes(id.terminal());
             Some(self.hops.get(id)?.mru_bytes?.min(line))
         });
-        let least = largest.collect::<Option<Vec<_>>>()?.into_iter().min()?;
+        let least = largest.min()?;
         Some(least.saturating_sub(BUNDLE_OVERHEAD_BYTES))
     }
 

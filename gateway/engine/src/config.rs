@@ -1,5 +1,6 @@
 //! What an engine is made from.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use underpass_bundle as bundle;
@@ -9,6 +10,7 @@ use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
 use crate::hop::HopId;
+use crate::policy::Policy;
 
 /// What an engine is made from.
 #[derive(Clone, Debug)]
@@ -43,6 +45,8 @@ pub struct EngineConfig {
     pub reaches: Announcement,
     /// The class of bundles from peers that do not know classes.
     pub default_class: Class,
+    /// By which of several paths each class goes; by default bonded over all.
+    pub policies: BTreeMap<Class, Policy>,
 }
 
 /// A hop to a neighbour over one path.
@@ -52,6 +56,9 @@ pub struct HopConfig {
     pub id: HopId,
     /// The path's or terminal's name.
     pub name: String,
+    /// By what sessions and policies name it beside: at the side that dials
+    /// its path, at the side that accepts the listeners that it comes in by.
+    pub known_as: Vec<String>,
     /// The neighbour's ipn node number.
     pub neighbour: u64,
     /// Share of the beam while no plan says otherwise.
@@ -121,6 +128,18 @@ impl HopConfig {
         window_bytes(rate_bps, self.rtt)
     }
 
+    /// The same hop with another to the same neighbour beside it: the rates add
+    /// up, and the longer round trip counts.
+    pub(crate) fn beside(mut self, other: &HopConfig) -> HopConfig {
+        let sum = |one: Option<u64>, other: Option<u64>| {
+            one.zip(other).map(|(one, other)| one.saturating_add(other))
+        };
+        self.send_rate_bps = sum(self.send_rate_bps, other.send_rate_bps);
+        self.receive_rate_bps = sum(self.receive_rate_bps, other.receive_rate_bps);
+        self.rtt = self.rtt.max(other.rtt);
+        self
+    }
+
     /// Bytes one stream keeps before the link takes them: 100 ms of line time.
     pub fn send_buffer_bytes(&self) -> u64 {
         self.send_rate_bps
@@ -143,13 +162,14 @@ pub struct RouteEntry {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn hop(rate: Option<u64>) -> HopConfig {
+    pub fn hop(rate: Option<u64>) -> HopConfig {
         HopConfig {
             id: HopId(0),
             name: "sat".to_owned(),
+            known_as: Vec::new(),
             neighbour: 1,
             weight: 1,
             send_rate_bps: rate,

@@ -161,6 +161,7 @@ impl Engine {
             if was_blocked && !blocked {
                 self.link_unblocked(now, id);
             }
+            self.hops_have_changed(now, neighbour);
             self.reconsider_reading(now, neighbour);
             self.after_change(now);
         }

@@ -156,6 +156,9 @@ pub struct Engine {
     pub(crate) sharding: Sharding,
     /// When to look again whether another engine has freed room in the store.
     pub(crate) feed_at: Option<Instant>,
+    /// Hops that let others go first, and when they are asked again.
+    pub(crate) asked: BTreeSet<HopId>,
+    pub(crate) ask_at: Option<Instant>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
@@ -239,6 +242,8 @@ impl Engine {
             ahead: ReadAhead::default(),
             sharding,
             feed_at: None,
+            asked: BTreeSet::new(),
+            ask_at: None,
         })
     }
 
@@ -258,6 +263,7 @@ impl Engine {
         let links = self.link_times.first().map(|(at, _)| *at);
         let own = self.wake_at.into_iter().chain(links);
         let own = own.chain(self.ahead.next_timeout()).chain(self.feed_at);
+        let own = own.chain(self.ask_at);
         let own = own.chain(self.unchanged.until);
         let own = own.chain(self.peers.next_timeout());
         own.chain(self.agent.next_timeout()).min()
@@ -270,6 +276,7 @@ impl Engine {
         self.watch_links(now);
         self.read_ahead(now);
         self.look_at_due_peers(now);
+        self.ask_hops(now);
         self.after_change(now);
     }
 

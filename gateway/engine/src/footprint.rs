@@ -1,6 +1,6 @@
 //! How many entries everything has that can grow.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::engine::Engine;
 use crate::hop::Hop;
@@ -48,6 +48,8 @@ impl Engine {
             restored,
             sharding: _,
             feed_at: _,
+            asked,
+            ask_at: _,
         } = self;
         tell("configured hops", config.hops.len());
         tell("configured routes", config.routes.len());
@@ -61,6 +63,7 @@ impl Engine {
         tell("bundles of streams", carried.len());
         tell("starved hops", starved.len());
         tell("hops by time", link_times.len());
+        tell("hops to be asked again", asked.len());
         ahead.footprint(tell);
         tell("actions", actions.len());
         ways.footprint(tell);
@@ -92,6 +95,9 @@ impl Hop {
             draining: _,
             traffic: _,
             ready,
+            sent_by: _,
+            in_flight_since: _,
+            copies,
         } = self;
         let of_classes = sessions.iter().map(BTreeSet::len);
         tell(
@@ -100,5 +106,6 @@ impl Hop {
         );
         link.footprint(tell);
         tell("ready classes", ready.len());
+        tell("copies", copies.values().map(VecDeque::len).sum());
     }
 }

@@ -185,6 +185,8 @@ impl Engine {
             link_times: _,
             feed_at: _,
             wake_at: _,
+            asked: _,
+            ask_at: _,
         } = self;
         let carried: BTreeMap<_, _> = carried.into_iter().collect();
         let carried = carried.into_iter().map(|(bundle, (peer, epoch, ids))| {
@@ -285,15 +287,13 @@ impl Engine {
     ) -> Result<(), HandoverError> {
         ensure(!self.peers.contains(peer), "a peer is there twice")?;
         let neighbour = self.neighbour_to(peer);
-        let hops = self.hops_to(neighbour);
-        let hop = hops.first().and_then(|id| self.hops.get(id));
         // No way leads there any more, but one may again.
         let unreached = Config {
             max_streams: self.config.max_streams,
             bundle_lifetime: self.config.lifetime,
             ..Config::default()
         };
-        let config = hop.map_or(unreached, |hop| self.stream_config(&hop.ceiling));
+        let config = self.stream_config_to(neighbour).unwrap_or(unreached);
         let side = Side::of(self.config.node, peer);
         let mut streams = Peer::take_over(config, side, now, state)?;
         streams.set_announcement(self.config.reaches);

@@ -1,12 +1,13 @@
 //! Hops: the ways to the neighbours, and the sessions that serve them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use underpass_cla::{Class, SessionId};
 use underpass_plans::{Direction, Segment, State};
 use underpass_scheduler::{TcpWire, TerminalId};
 
+use crate::choosing::Copies;
 use crate::config::HopConfig;
 use crate::link::LinkState;
 use crate::measured::MeasuredLink;
@@ -96,6 +97,12 @@ pub(crate) struct Hop {
     /// Classes that the scheduler holds for ready, and whether it holds what
     /// they send next for sparse: it is told of changes only.
     pub ready: BTreeMap<Class, bool>,
+    /// When all that it was given has left at its rate.
+    pub sent_by: Instant,
+    /// Since when it has had something in flight, if it has.
+    pub in_flight_since: Instant,
+    /// What left by another hop and goes by this one, too.
+    pub copies: BTreeMap<Class, Copies>,
 }
 
 impl Hop {
@@ -125,6 +132,9 @@ impl Hop {
             draining: false,
             traffic: vec![HopTraffic::default(); classes],
             ready: BTreeMap::new(),
+            sent_by: now,
+            in_flight_since: now,
+            copies: BTreeMap::new(),
         };
         hop.paced_bps = hop.rate_bps();
         hop
@@ -238,6 +248,17 @@ impl Hop {
         // A stale measurement must not silence the sessions.
         let rate = self.rate_bps()?;
         Some(rate.saturating_sub(self.subtracted_bps).max(rate / 10))
+    }
+
+    /// The round trip without a queue: as measured, or as it was told.
+    pub fn round_trip(&self) -> Duration {
+        self.measured.base_rtt.unwrap_or(self.config.rtt)
+    }
+
+    /// Whether it has copies of bundles of a class to send.
+    pub fn has_copies(&self, class: Class) -> bool {
+        let copies = self.copies.get(&class);
+        copies.is_some_and(|copies| !copies.is_empty())
     }
 
     /// The session that carries `class` at present: its own or one without a

@@ -4,12 +4,15 @@
 //! Whatever may change that names the leaf ([`Engine::leaf_changed`]). Before
 //! the scheduler is asked it is told, once, how the named leaves are then.
 
+use std::time::Instant;
+
 use underpass_bundle::{Agent, NeighbourId};
 use underpass_cla::{Class, SessionId};
 use underpass_scheduler::{Leaf, LinkScheduler};
 
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId};
+use crate::paths::Turn;
 use crate::peers::Peers;
 use crate::transfers::Session;
 
@@ -86,24 +89,49 @@ impl Engine {
     }
 
     /// Tells the scheduler of the leaves that have changed.
-    pub(crate) fn update_leaves(&mut self) {
+    pub(crate) fn update_leaves(&mut self, now: Instant) {
         while let Some((neighbour, places)) = self.peers.pop_changed() {
             self.leaves_to_changed(neighbour, places);
         }
         while let Some((id, places)) = self.changed.pop() {
-            let Some(hop) = self.hops.get_mut(&id) else {
-                continue;
-            };
-            let neighbour = hop.config.neighbour;
             for place in places_in(places) {
                 let Some(class) = self.classes.get(place).copied() else {
                     break;
                 };
-                let carrier = hop.carrier(class).and_then(|id| self.sessions.get(id));
-                let ready = carrier.is_some_and(Session::is_ready)
-                    && is_backlogged(&self.agent, &self.peers, neighbour, class);
+                let ready = self.may_send(now, id, class);
+                let Some(hop) = self.hops.get_mut(&id) else {
+                    break;
+                };
+                let neighbour = hop.config.neighbour;
                 let ready = ready.then(|| self.peers.has_light(neighbour, class));
                 set_ready(&mut self.scheduler, hop, class, ready);
+            }
+        }
+    }
+
+    /// Whether a leaf has something to send, a session that can take it, and its
+    /// turn among the hops to its neighbour.
+    fn may_send(&mut self, now: Instant, id: HopId, class: Class) -> bool {
+        let Some(hop) = self.hops.get(&id) else {
+            return false;
+        };
+        let carrier = hop.carrier(class).and_then(|id| self.sessions.get(id));
+        if !carrier.is_some_and(Session::is_ready) {
+            return false;
+        }
+        hop.has_copies(class)
+            || is_backlogged(&self.agent, &self.peers, hop.config.neighbour, class)
+                && self.takes_turn(now, id, class)
+    }
+
+    /// Whether it is a leaf's turn among the hops to its neighbour; if not, it is
+    /// asked again.
+    pub(crate) fn takes_turn(&mut self, now: Instant, id: HopId, class: Class) -> bool {
+        match self.turn(now, id, class) {
+            Turn::Now => true,
+            Turn::Later(late) => {
+                self.ask_again(now, id, late);
+                false
             }
         }
     }

@@ -14,6 +14,7 @@
 //! networks of engines run in virtual time.
 
 mod ahead;
+mod choosing;
 mod config;
 mod control;
 mod engine;
@@ -25,8 +26,10 @@ mod leaves;
 mod link;
 mod links;
 mod measured;
+mod paths;
 mod peers;
 mod planned;
+mod policy;
 mod pump;
 mod reconfigure;
 mod restored;
@@ -47,6 +50,7 @@ pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, SILENCE, Sign, Source};
 pub use links::LinkSnapshot;
 pub use measured::{MeasuredLink, Sending};
 pub use planned::{HopPlan, PlanChange, PlanSnapshot};
+pub use policy::{PathUse, Policy};
 pub use services::Message;
 pub use snapshot::{
     HopDemand, HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals,

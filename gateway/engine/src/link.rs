@@ -21,6 +21,11 @@ pub const SILENCE: Duration = Duration::from_millis(500);
 /// plan's times are those of sending) and as long as queues delay it.
 const QUEUES: Duration = Duration::from_millis(200);
 
+/// Kernels tell to some milliseconds when a session heard its peer: asked again,
+/// they may name a little later a time for the same sign. The next one comes
+/// later by more than this, since silence was longer.
+const SAME_SIGN: Duration = Duration::from_millis(50);
+
 /// Planned blockages kept of a hop.
 pub const MAX_PLANNED: usize = 1024;
 
@@ -122,6 +127,15 @@ impl Utc {
     }
 }
 
+/// Answers to what is in flight are due, and their absence matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expectation {
+    /// Since then something has been in flight.
+    pub since: Instant,
+    /// Answers come within this, or not at all.
+    pub within: Duration,
+}
+
 /// One hop's link.
 #[derive(Debug)]
 pub(crate) struct LinkState {
@@ -140,6 +154,11 @@ pub(crate) struct LinkState {
     heard: Option<Instant>,
     /// Silence counts from here at the earliest.
     released: Instant,
+    /// Silence tells of a blockage sooner.
+    expected: Option<Expectation>,
+    /// The sign behind which it was found silent: it is so until the next one,
+    /// even if nothing is expected any more.
+    found_silent: Option<Instant>,
     /// Who says that it is blocked, and since when it is.
     state: Option<(Source, Instant)>,
 }
@@ -157,6 +176,8 @@ impl LinkState {
             probed: false,
             heard: None,
             released: now,
+            expected: None,
+            found_silent: None,
             state: None,
         }
     }
@@ -173,6 +194,8 @@ impl LinkState {
             probed: _,
             heard: _,
             released: _,
+            expected: _,
+            found_silent: _,
             state: _,
         } = self;
         let planned = plan.len() + by_operator.len() + by_control.len();
@@ -182,6 +205,20 @@ impl LinkState {
     /// Sets the round trip, by which silence is judged.
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
+    }
+
+    /// Sets whether answers are due whose absence matters.
+    pub fn expect(&mut self, expected: Option<Expectation>) {
+        self.expected = expected;
+    }
+
+    /// When the next planned blockage begins, if one is to come.
+    pub fn next_entry(&self, now: Instant, utc: Option<Utc>) -> Option<Instant> {
+        let utc = utc?;
+        let now_ms = utc.ms_at(now);
+        let mut planned = self.plan.iter();
+        let next = planned.find(|next| next.entry_ms > now_ms)?;
+        utc.instant_of(now, next.entry_ms)
     }
 
     /// Who says that the link is blocked, and since when it is.
@@ -271,6 +308,10 @@ impl LinkState {
             self.released = now;
         }
         let silent = self.is_silent(now);
+        self.found_silent = match silent {
+            true => self.found_silent.or(Some(self.counted())),
+            false => None,
+        };
         let source = told.or(silent.then_some(Source::Probing));
         let change = match (self.state, source) {
             (None, Some(source)) => Some(LinkChange::Blocked(source)),
@@ -287,13 +328,25 @@ impl LinkState {
 
     /// Whether nothing was heard for so long that it tells of a blockage.
     pub fn is_silent(&self, now: Instant) -> bool {
-        self.silent_at().is_some_and(|at| at <= now)
+        let counted = self.counted();
+        let still = self
+            .found_silent
+            .is_some_and(|sign| counted < sign + SAME_SIGN);
+        self.probed && still || self.silent_at().is_some_and(|at| at <= now)
+    }
+
+    /// From when on silence counts.
+    fn counted(&self) -> Instant {
+        self.heard.map_or(self.released, |at| at.max(self.released))
     }
 
     /// When silence becomes a blockage, if nothing is heard until then.
     fn silent_at(&self) -> Option<Instant> {
-        let counted = self.heard.map_or(self.released, |at| at.max(self.released));
-        self.probed.then(|| counted + self.rtt + SILENCE)
+        let counted = self.counted();
+        let patient = counted + self.rtt + SILENCE;
+        let due = self.expected.map(|e| counted.max(e.since) + e.within);
+        self.probed
+            .then(|| due.map_or(patient, |due| due.min(patient)))
     }
 
     /// Whether the plan holds the link now, and whether it was just found

@@ -88,6 +88,7 @@ impl Engine {
     /// Judges a link anew, and does what follows.
     pub(crate) fn judge(&mut self, now: Instant, id: HopId) {
         let utc = self.utc;
+        self.set_expectation(id);
         let Some(hop) = self.hops.get_mut(&id) else {
             return;
         };
@@ -106,7 +107,7 @@ impl Engine {
 
     /// Notes when a link is to be judged next; `held` is when it holds a
     /// connection too long.
-    fn watch(&mut self, now: Instant, id: HopId, held: Option<Instant>) {
+    pub(crate) fn watch(&mut self, now: Instant, id: HopId, held: Option<Instant>) {
         let utc = self.utc;
         let Some(hop) = self.hops.get_mut(&id) else {
             return;

@@ -10,6 +10,7 @@ use underpass_scheduler::{Decision, Leaf};
 use underpass_streams::{Peer, Sealed, StreamId};
 use underpass_work::each;
 
+use crate::choosing::ASKED_WITHIN;
 use crate::engine::{Action, Carried, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 
@@ -30,7 +31,7 @@ impl Engine {
     /// Sends all that may be sent now.
     pub(crate) fn pump(&mut self, now: Instant) {
         loop {
-            self.update_leaves();
+            self.update_leaves(now);
             match self.scheduler.next(now) {
                 Decision::Send { leaf, max_bytes } => self.grant(now, leaf, max_bytes),
                 Decision::Wait(until) => {
@@ -49,7 +50,7 @@ impl Engine {
         if self.offer(now, leaf, max_bytes).is_none() {
             // What seemed to be there is gone, or the store has no room for
             // it at present: whatever else has changed, this leaf waits.
-            self.update_leaves();
+            self.update_leaves(now);
             self.leaf_waits(HopId(leaf.terminal.0), leaf.class);
         }
     }
@@ -57,13 +58,26 @@ impl Engine {
     fn offer(&mut self, now: Instant, leaf: Leaf, max_bytes: u64) -> Option<()> {
         let id = HopId(leaf.terminal.0);
         let hop = self.hops.get(&id)?;
-        let wire = hop.wire;
         let session = hop.carrier(leaf.class)?;
         let info = &self.sessions.get(session)?.info;
         let (mru, resumes) = (info.transfer_mru_bytes, info.resumes);
         let to = NeighbourId(hop.config.neighbour);
+        if let Some(chunks) = self.next_copy(id, leaf.class, mru) {
+            let transfer = Transfer::new(self.agent.spare_key(), chunks);
+            self.give(now, leaf, session, transfer, true, None);
+            return Some(());
+        }
+        // Another hop may have taken some of what waited.
+        if !self.takes_turn(now, id, leaf.class) {
+            return None;
+        }
         self.agent.set_resumes(to, leaf.class, resumes);
-        let (offer, sparse) = self.take(now, id, leaf.class, max_bytes.min(mru), mru)?;
+        let max_bytes = max_bytes.min(mru);
+        let (offer, sparse) = match self.lead(now, id, leaf.class) {
+            Some(lead) => self.take_behind(now, id, leaf.class, lead, max_bytes, mru),
+            None => self.take(now, id, leaf.class, max_bytes, mru),
+        }?;
+        self.copy_to_another(now, id, leaf.class, offer.id, &offer.chunks);
         let transfer = Transfer {
             key: offer.key,
             chunks: offer.chunks,
@@ -75,18 +89,36 @@ impl Engine {
             false => None,
         };
         let session = express.unwrap_or(session);
-        let left_out = transfer.resume.map_or(0, |resume| resume.offset);
-        if let Some(hop) = self.hops.get_mut(&id) {
-            hop.count_sent(leaf.class, transfer.len(), offer.again, left_out);
-        }
-        self.scheduler
-            .sent(now, leaf, wire.ip_bytes(transfer.len() - left_out));
         let short_bytes = short.then(|| transfer.len());
+        self.give(now, leaf, session, transfer, offer.again, short_bytes);
+        Some(())
+    }
+
+    /// Gives a session of a leaf's hop a bundle; `again` if it was sent before,
+    /// `short_bytes` as [`Sessions::offered`](crate::transfers::Sessions) has it.
+    fn give(
+        &mut self,
+        now: Instant,
+        leaf: Leaf,
+        session: SessionId,
+        transfer: Transfer,
+        again: bool,
+        short_bytes: Option<u64>,
+    ) {
+        let id = HopId(leaf.terminal.0);
+        self.expect_answers(now, id);
+        let left_out = transfer.resume.map_or(0, |resume| resume.offset);
+        let mut ip_bytes = 0;
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.count_sent(leaf.class, transfer.len(), again, left_out);
+            ip_bytes = hop.wire.ip_bytes(transfer.len() - left_out);
+        }
+        self.scheduler.sent(now, leaf, ip_bytes);
+        self.note_given(now, id, ip_bytes);
         self.sessions.offered(session, transfer.key, short_bytes);
         self.actions.push_back(Action::Offer { session, transfer });
         self.leaf_changed(id, leaf.class);
         self.session_changed(session);
-        Some(())
     }
 
     /// The session for a short bundle of streams that begin or send seldom,
@@ -148,6 +180,38 @@ impl Engine {
             return None;
         }
         let (id, sparse) = self.seal(now, hop, class, max)?;
+        Some((self.agent.next_of(now, id, mru)?, sparse))
+    }
+
+    /// As [`Engine::take`], of what lies behind so many bytes that another hop is
+    /// to take: these are sealed for that one, as far as they are not yet.
+    fn take_behind(
+        &mut self,
+        now: Instant,
+        hop: HopId,
+        class: Class,
+        (near, bytes): (HopId, u64),
+        max: u64,
+        mru: u64,
+    ) -> Option<(Offer, bool)> {
+        let to = NeighbourId(self.hops.get(&hop)?.config.neighbour);
+        if self.agent.is_loading(to, class) {
+            return None;
+        }
+        let behind = self.agent.queued_behind(to, class, bytes);
+        if let Some(id) = behind {
+            return Some((self.agent.next_of(now, id, mru)?, false));
+        }
+        let size = self.scheduler.max_bundle_bytes(near.terminal()).min(mru);
+        while self.agent.backlog_bytes(to, class) < bytes
+            && self.seal(now, near, class, size).is_some()
+        {}
+        let sealed = self.seal(now, hop, class, max);
+        if sealed.is_none() {
+            // The other hop has all that waits; it may be held up.
+            self.ask_again(now, hop, ASKED_WITHIN);
+        }
+        let (id, sparse) = sealed?;
         Some((self.agent.next_of(now, id, mru)?, sparse))
     }
 

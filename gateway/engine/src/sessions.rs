@@ -11,11 +11,9 @@ use crate::link::Sign;
 
 impl Engine {
     /// The hop a session belongs to: the one of its path if it was dialled,
-    /// else the one to its neighbour.
+    /// else the one to its neighbour that comes in by its listener.
     pub fn hop_of(&self, neighbour: u64, path: &str) -> Option<HopId> {
-        let hops = self.hops_to(neighbour);
-        let named = self.hop_named(path).filter(|id| hops.contains(id));
-        named.or_else(|| hops.first().copied())
+        self.ways.hop_of(neighbour, path)
     }
 
     /// A session is up on `hop`.
@@ -43,6 +41,7 @@ impl Engine {
         // Its class may have been carried by another's until now.
         self.leaves_changed(hop);
         self.replace_old(now, hop, class, incarnation);
+        self.hops_have_changed(now, neighbour);
         if was_up {
             self.heard(now, hop, now, Sign::Session);
         } else {
@@ -96,6 +95,7 @@ impl Engine {
         hop.remove(session.info.class, id);
         let neighbour = hop.config.neighbour;
         self.leaves_changed(session.hop);
+        self.hops_have_changed(now, neighbour);
         let hops = self.hops_to(neighbour);
         let up = |id: &HopId| self.hops.get(id).is_some_and(Hop::is_up);
         if !hops.iter().any(up) {

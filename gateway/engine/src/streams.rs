@@ -27,6 +27,8 @@ pub struct StreamKey {
 /// All streams' send buffers together hold so many times what one may.
 const SEND_BUFFERS: u64 = 32;
 const LEAST_SEND_BUFFERS_BYTES: u64 = 64 << 20;
+/// A stream keeps no more than this for paths of longer delay.
+const MOST_AHEAD_BYTES: u64 = 16 << 20;
 
 impl Engine {
     /// Opens a stream to an edge node. Nothing is waited for: bytes may be
@@ -214,26 +216,43 @@ impl Engine {
             return true;
         }
         let neighbour = self.neighbour_to(peer);
-        let hops = self.hops_to(neighbour);
-        let Some(hop) = hops.first().and_then(|id| self.hops.get(id)) else {
+        let Some(config) = self.stream_config_to(neighbour) else {
             return false;
         };
-        let streams = self.new_peer(peer, &hop.ceiling);
+        let streams = self.new_peer(peer, config);
         self.peers.insert(peer, neighbour, streams);
         self.ways.add_peer(peer);
         true
     }
 
-    fn new_peer(&self, peer: u64, hop: &HopConfig) -> Peer {
-        let config = self.stream_config(hop);
+    fn new_peer(&self, peer: u64, config: underpass_streams::Config) -> Peer {
         let side = Side::of(self.config.node, peer);
         let mut streams = Peer::new(config, side, self.config.incarnation);
         streams.set_announcement(self.config.reaches);
         streams
     }
 
-    /// Windows and buffers of streams whose way is by `hop`.
-    pub(crate) fn stream_config(&self, hop: &HopConfig) -> underpass_streams::Config {
+    /// Windows and buffers of streams whose way is by a neighbour: they cover all
+    /// hops to it together, so that none waits for what another is still to
+    /// bring. None if no hop leads there.
+    pub(crate) fn stream_config_to(&self, neighbour: u64) -> Option<underpass_streams::Config> {
+        let hops = self.ways.hops_to(neighbour).iter();
+        let ceilings = hops.filter_map(|id| Some(&self.hops.get(id)?.ceiling));
+        let shortest = ceilings.clone().map(|hop| hop.rtt).min()?;
+        let all = ceilings.cloned().reduce(|all, hop| all.beside(&hop))?;
+        // A hop of long delay is used for what the others would deliver later
+        // still: so much has to wait here.
+        let apart = (all.rtt - shortest) / 2;
+        let ahead = all.send_rate_bps.map_or(0, |rate| {
+            let bytes = u128::from(rate) * apart.as_micros() / 8_000_000;
+            u64::try_from(bytes)
+                .unwrap_or(u64::MAX)
+                .min(MOST_AHEAD_BYTES)
+        });
+        Some(self.stream_config(&all, ahead))
+    }
+
+    fn stream_config(&self, hop: &HopConfig, ahead_bytes: u64) -> underpass_streams::Config {
         let window = self
             .config
             .window_bytes
@@ -241,7 +260,7 @@ impl Engine {
         let send_buffer = self
             .config
             .send_buffer_bytes
-            .unwrap_or_else(|| hop.send_buffer_bytes());
+            .unwrap_or_else(|| hop.send_buffer_bytes() + ahead_bytes);
         let total = (send_buffer * SEND_BUFFERS).max(LEAST_SEND_BUFFERS_BYTES);
         underpass_streams::Config {
             windows: Windows {
@@ -260,9 +279,7 @@ impl Engine {
 
     /// Puts what the configuration says of streams with a peer into force.
     pub(crate) fn apply_stream_limits(&mut self, peer: u64) {
-        let hops = self.hops_to(self.neighbour_to(peer));
-        let hop = hops.first().and_then(|id| self.hops.get(id));
-        let config = hop.map(|hop| self.stream_config(&hop.ceiling));
+        let config = self.stream_config_to(self.neighbour_to(peer));
         let reaches = self.config.reaches;
         let Some(config) = config else {
             return;
@@ -281,11 +298,9 @@ impl Engine {
             return;
         };
         let neighbour = hop.config.neighbour;
-        let config = self.stream_config(&hop.ceiling);
-        // Windows are those of the first hop to a peer, as at its start.
-        if self.hops_to(neighbour).first() != Some(&id) {
+        let Some(config) = self.stream_config_to(neighbour) else {
             return;
-        }
+        };
         for peer in self.peers_behind(neighbour) {
             self.change_streams(peer, |streams| {
                 streams.set_windows(config.windows);

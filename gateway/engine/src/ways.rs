@@ -14,6 +14,8 @@ use crate::hop::HopId;
 #[derive(Debug)]
 pub(crate) struct Ways {
     names: HashMap<String, HopId>,
+    /// By neighbour, and the path or listener that sessions come by.
+    known_as: HashMap<(u64, String), HopId>,
     /// By neighbour.
     hops: FastMap<u64, Arc<[HopId]>>,
     /// The neighbour that takes bundles for a node that is none.
@@ -28,9 +30,14 @@ impl Ways {
     /// Of routes to one node, the first rules.
     pub fn new(hops: &[HopConfig], routes: &[RouteEntry]) -> Ways {
         let mut names = HashMap::new();
+        let mut known_as = HashMap::new();
         let mut by_neighbour: FastMap<u64, Vec<HopId>> = FastMap::default();
         for hop in hops {
             names.entry(hop.name.clone()).or_insert(hop.id);
+            for way in [&hop.name].into_iter().chain(&hop.known_as) {
+                let way = (hop.neighbour, way.clone());
+                known_as.entry(way).or_insert(hop.id);
+            }
             by_neighbour.entry(hop.neighbour).or_default().push(hop.id);
         }
         let mut via = FastMap::default();
@@ -44,6 +51,7 @@ impl Ways {
         let hops = by_neighbour.into_iter();
         Ways {
             names,
+            known_as,
             hops: hops
                 .map(|(neighbour, hops)| (neighbour, hops.into()))
                 .collect(),
@@ -56,12 +64,14 @@ impl Ways {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Ways {
             names,
+            known_as,
             hops,
             via,
             routed,
             peers,
         } = self;
         tell("names of hops", names.len());
+        tell("ways of sessions", known_as.len());
         tell("neighbours with hops", hops.len());
         tell(
             "hops of neighbours",
@@ -96,6 +106,13 @@ impl Ways {
     /// The hop of a path or terminal.
     pub fn hop_named(&self, name: &str) -> Option<HopId> {
         self.names.get(name).copied()
+    }
+
+    /// The hop of a session with a neighbour that came by a path or listener;
+    /// by one that no hop is known by, the first.
+    pub fn hop_of(&self, neighbour: u64, way: &str) -> Option<HopId> {
+        let known = self.known_as.get(&(neighbour, way.to_owned()));
+        known.or_else(|| self.hops_to(neighbour).first()).copied()
     }
 
     /// The hops to a neighbour.

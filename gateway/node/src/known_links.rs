@@ -57,6 +57,10 @@ impl KnownLinks {
         }
         for terminal in &mut config.terminals {
             terminal.known = of(&terminal.name());
+            let names: Vec<String> = terminal.other_hops().map(|hop| hop.name).collect();
+            for (path, name) in terminal.paths.iter_mut().zip(names) {
+                path.known = of(&name);
+            }
         }
     }
 

@@ -118,6 +118,10 @@ CAMPAIGN = (
     Entry("upgrade", 330.0, fixed_s=0.0, between_s=0.0, share=0.25),
     Entry("beside-bulk", 120.0, fixed_s=0.0, between_s=0.0, share=0.1),
     Entry("highway", 125.0, 125.0, _RIVALS, ours_times=2, share=_V),
+    # A download by both paths and by each; the slowest alone takes 85 s.
+    Entry("bonding", 20.0, fixed_s=_AROUND_S + 10 * 115.0, share=_V),
+    Entry("outage", 45.0, share=_V),
+    Entry("black-hole", 45.0, ours_times=2, share=_V),
     Entry("fallback", 34.0, 38.0, _MOST, share=_V),
     # A drive over each map, with and without its route, and again, and some of a fleet.
     Entry("road-ahead", 2.5, fixed_s=60.0, between_s=0.0, runs_at_least=200, share=0.25),

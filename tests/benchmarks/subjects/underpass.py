@@ -9,7 +9,7 @@ from tests.benchmarks.subjects.direct import NoProxy, set_end_to_end
 from tests.benchmarks.subjects.subject import COLD, Access, Subject, UnavailableError
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
-from tests.testbed.node import Node, Options, Pair, Told, lone_hub, transparent
+from tests.testbed.node import Node, Options, Pair, PathName, Told, lone_hub, transparent
 from tests.testbed.programs import missing
 from tests.testbed.topology import Testbed
 
@@ -20,7 +20,13 @@ TOLD_HINT = "rate of both directions as a hint; warm: sessions up"
 # And where they are on one loopback, without a hop.
 TOLD_NOTHING = "nothing; warm: sessions up"
 
-_OFFSETS = {"underpass": 0, "underpass-hybla": 1, "underpass-quic": 2}
+_OFFSETS = {
+    "underpass": 0,
+    "underpass-hybla": 1,
+    "underpass-quic": 2,
+    "underpass-satellite": 3,
+    "underpass-terrestrial": 4,
+}
 _SINGLE_BOX_PORT = 4600
 
 
@@ -36,6 +42,7 @@ class Underpass(Subject):
         hub: Mapping[str, object] | None = None,
         told: Told = "rates",
         unprivileged: bool = False,
+        paths: Sequence[PathName] = ("satellite",),
     ) -> None:
         """Take what is laid over the hub's configuration too, and what the nodes are told."""
         self.name = name
@@ -46,6 +53,7 @@ class Underpass(Subject):
             hub=hub or {},
             told=told,
             unprivileged=unprivileged,
+            paths=paths,
         )
 
     def start(self, testbed: Testbed) -> None:

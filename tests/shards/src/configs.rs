@@ -45,6 +45,7 @@ pub fn engine(node: u64, neighbours: impl Iterator<Item = u64>) -> EngineConfig 
         edge: true,
         reaches: Announcement::default(),
         default_class: STREAMS,
+        policies: Default::default(),
     }
 }
 
@@ -52,6 +53,7 @@ fn hop(neighbour: u64) -> HopConfig {
     HopConfig {
         id: HopId(neighbour),
         name: format!("hop{neighbour}"),
+        known_as: Vec::new(),
         neighbour,
         weight: 1,
         send_rate_bps: Some(100_000_000_000),

@@ -17,6 +17,8 @@ use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
 
 /// Bundles that are looked at for one that the peer's MRU allows.
 const LOOK_AHEAD: usize = 64;
+/// Bundles that are looked at for one behind others.
+pub const DEEP: usize = 256;
 /// What a header may have beside the primary block and what is passed on.
 const REWRITTEN_BYTES: u64 = 256;
 
@@ -83,6 +85,32 @@ impl Agent {
         }
         let payload = self.fetch(now, id)?;
         self.offer(now, id, payload)
+    }
+
+    /// The first bundle that waits for a neighbour behind so many bytes of others,
+    /// in the order in which they are offered; only [`DEEP`] are looked at.
+    pub fn queued_behind(
+        &self,
+        neighbour: NeighbourId,
+        class: Class,
+        bytes: u64,
+    ) -> Option<BundleId> {
+        let queue = self.neighbours.get(&neighbour)?.queues.get(&class)?;
+        let mut before = 0;
+        let mut queued = each(queue.in_order()).take(DEEP);
+        queued.find(|id| {
+            let behind = before >= bytes;
+            before += self.bundles.get(id).map_or(0, |stored| stored.bytes);
+            behind
+        })
+    }
+
+    /// A key for a transfer that the agent does not follow, such as that of a
+    /// copy.
+    pub fn spare_key(&mut self) -> u64 {
+        let key = self.next_key;
+        self.next_key += 1;
+        key
     }
 
     /// Whether a bundle waits to be offered.

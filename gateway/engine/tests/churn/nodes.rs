@@ -53,6 +53,7 @@ fn hop(id: u64, neighbour: usize) -> HopConfig {
     HopConfig {
         id: HopId(id),
         name: format!("hop{neighbour}"),
+        known_as: Vec::new(),
         neighbour: number(neighbour),
         weight: 1,
         send_rate_bps: Some(2_000_000),
@@ -98,6 +99,7 @@ pub fn config(node: usize, incarnation: u64, hops: &[(u64, usize)]) -> EngineCon
         edge: true,
         reaches: Announcement::default(),
         default_class: Class(2),
+        policies: Default::default(),
     }
 }
 

@@ -30,6 +30,7 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
     let hop = |(number, neighbour): (usize, &u64)| HopConfig {
         id: HopId(number as u64),
         name: format!("hop{number}"),
+        known_as: Vec::new(),
         neighbour: *neighbour,
         weight: 1,
         send_rate_bps: None,
@@ -62,6 +63,7 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
         edge: true,
         reaches: Announcement::default(),
         default_class: BULK,
+        policies: Default::default(),
     }
 }
 

@@ -8,6 +8,7 @@ mod durable;
 mod handing_over;
 mod links;
 mod measured;
+mod paths;
 mod plans;
 mod reading_on;
 mod reconfiguring;

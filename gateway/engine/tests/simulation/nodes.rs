@@ -1,11 +1,12 @@
 //! The engines of a schedule.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use underpass_bundle::{self as bundle, MemoryStore, NeighbourId, Sharding, Store};
 use underpass_cla::{Class, SessionInfo};
-use underpass_engine::{Engine, EngineConfig, HopConfig, HopId, PlanLine, RouteEntry};
+use underpass_engine::{Engine, EngineConfig, HopConfig, HopId, PlanLine, Policy, RouteEntry};
 use underpass_plans::Direction;
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::Announcement;
@@ -64,6 +65,7 @@ pub fn config(schedule: &Schedule, node: usize, incarnation: u64) -> EngineConfi
             ipv6: false,
         },
         default_class: Class(1),
+        policies: policies(schedule, node),
     }
 }
 
@@ -105,6 +107,19 @@ fn classes(equal_priority: bool) -> Vec<ClassConfig> {
     (0..CLASSES).map(config).collect()
 }
 
+/// Policies are for the nodes that have the links which they name.
+fn policies(schedule: &Schedule, node: usize) -> BTreeMap<Class, Policy> {
+    let second = schedule.links.iter().find(|link| link.second);
+    let mut links = schedule.links.iter();
+    let only = second.is_some_and(|second| {
+        links.all(|link| !link.ends.contains(&node) || link.ends == second.ends)
+    });
+    match only {
+        true => schedule.policies.iter().cloned().collect(),
+        false => BTreeMap::new(),
+    }
+}
+
 fn hops(schedule: &Schedule, node: usize) -> Vec<HopConfig> {
     let links = schedule.links.iter().enumerate();
     links
@@ -120,22 +135,25 @@ fn hops(schedule: &Schedule, node: usize) -> Vec<HopConfig> {
                 terminal: schedule.nodes[link.ends[1]].number,
             };
             let neighbour = schedule.nodes[link.ends[1 - end]].number;
+            // Plans are of the first link between two nodes.
+            let line = (!link.second).then_some(line);
             Some(hop(number, link, neighbour, line))
         })
         .collect()
 }
 
-fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: PlanLine) -> HopConfig {
+fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: Option<PlanLine>) -> HopConfig {
     HopConfig {
         id: HopId(number as u64),
         name: format!("link{number}"),
+        known_as: Vec::new(),
         neighbour,
         weight: 1,
         send_rate_bps: link.rate_bps,
         rate_hint_bps: None,
         rtt_is_guess: false,
         guaranteed_rate_bps: None,
-        line: Some(line),
+        line,
         receive_rate_bps: link.rate_bps,
         rtt: link.delay * 2,
         mtu_bytes: 1500,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use underpass_cla::Class;
+use underpass_engine::{PathUse, Policy};
 use underpass_store::simulated::Crash;
 
 use crate::plans::{self, Push};
@@ -23,6 +24,8 @@ pub struct Schedule {
     pub streams: Vec<StreamPlan>,
     pub messages: Vec<MessagePlan>,
     pub faults: Vec<(Duration, Fault)>,
+    /// By which of several links each class goes; by default bonded.
+    pub policies: Vec<(Class, Policy)>,
     pub equal_priority: bool,
     pub beam_rate_bps: Option<u64>,
     pub relay_custody: bool,
@@ -90,6 +93,8 @@ pub struct LinkPlan {
     pub datagrams: bool,
     /// Of datagrams, as many are lost and as many doubled.
     pub loss_percent: u64,
+    /// It lies beside another one between the same nodes.
+    pub second: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -267,6 +272,26 @@ impl Schedule {
             }
         }
         let pushes = plans::draw(seed, &nodes, &links, &faults);
+        // Another source than that of the rest, as above.
+        let paths = &mut Random::new(seed ^ 0x7061_7468_7300_0000);
+        let mut policies = Vec::new();
+        if paths.chance(25) {
+            let beside = paths.between(0, links.len() as u64 - 1) as usize;
+            let second = LinkPlan {
+                mru_bytes,
+                second: true,
+                ..link(paths, links[beside].ends)
+            };
+            links.push(second);
+            // Nodes announce a quarter of their store: a relay with two
+            // neighbours has no room for a bundle as large as nearly all of it.
+            let least = nodes.iter().map(|node| node.store_bytes / 4).min();
+            for link in &mut links {
+                link.mru_bytes = link.mru_bytes.min(least.unwrap_or(link.mru_bytes));
+            }
+            link_faults(paths, links.len() - 1, &mut faults);
+            policies = policies_of(paths, [beside, links.len() - 1]);
+        }
         // Another source than that of the rest, which has its own seeds.
         let shards = &mut Random::new(seed ^ 0x7368_6172_6400_0000);
         for plan in &mut nodes {
@@ -280,6 +305,7 @@ impl Schedule {
             streams,
             messages,
             faults,
+            policies,
             equal_priority: random.chance(30),
             beam_rate_bps: random
                 .chance(30)
@@ -344,7 +370,28 @@ fn link(random: &mut Random, ends: [usize; 2]) -> LinkPlan {
         planned: Vec::new(),
         datagrams: random.chance(15),
         loss_percent: random.pick(&[0, 0, 2, 10]),
+        second: false,
     }
+}
+
+/// Policies over two links for some classes. None is pinned: of the nodes that
+/// have one link, some would wait for the other for ever.
+fn policies_of(random: &mut Random, links: [usize; 2]) -> Vec<(Class, Policy)> {
+    let uses = [PathUse::Bonded, PathUse::Failover, PathUse::Duplicated];
+    let classes = (0..CLASSES).filter(|_| random.chance(40));
+    let classes: Vec<u8> = classes.collect();
+    let policy = |class| {
+        let uses = random.pick(&uses);
+        let mut paths = links.map(|link| format!("link{link}")).to_vec();
+        if random.chance(50) {
+            paths.reverse();
+        }
+        if random.chance(30) {
+            paths.clear();
+        }
+        (Class(class), Policy { uses, paths })
+    };
+    classes.into_iter().map(policy).collect()
 }
 
 fn stream(random: &mut Random, terminal: usize) -> StreamPlan {

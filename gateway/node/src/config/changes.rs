@@ -50,7 +50,7 @@ impl Change {
                 ..,
             ]
             | ["log", "level"]
-            | ["class", _, "weight"]
+            | ["class", _, "weight" | "policy" | "paths"]
             | ["edge", "client_networks" | "rule"] => true,
             ["custody", key] => [
                 "quota_bytes",
@@ -315,6 +315,11 @@ mod tests {
             (
                 "class = [{ name = 'a', weight = 1 }]",
                 "class = [{ name = 'a', weight = 2 }]",
+                true,
+            ),
+            (
+                "class = [{ name = 'a' }]",
+                "class = [{ name = 'a', policy = 'failover', paths = ['b', 'c'] }]",
                 true,
             ),
             (

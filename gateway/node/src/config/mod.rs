@@ -38,15 +38,16 @@ pub use custody::{CustodyConfig, CustodyDialect, Durability};
 pub use deferred::DeferredConfig;
 pub use document::{Document, FRAGMENTS, Place};
 pub use link::{
-    BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig, QuicConfig,
-    QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig, TerminalConfig, TlsConfig,
+    AcceptedHop, BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig, QuicConfig,
+    QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig, TerminalConfig, TerminalPathConfig,
+    TlsConfig,
 };
 pub use modem::ModemConfig;
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
 pub use positions::{PositionsConfig, Source};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
-pub use traffic::{ClassSettings, StreamsConfig, class_named};
+pub use traffic::{ClassSettings, PathPolicy, StreamsConfig, class_named};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]
@@ -198,6 +199,10 @@ impl Config {
         let mut problems = Vec::new();
         self.node.check(&mut problems);
         traffic::check_classes(&self.classes, &mut problems);
+        let paths = self.paths.iter().map(|path| path.name.as_str());
+        let listeners = self.listeners.iter().map(|listener| listener.name.as_str());
+        let ways = paths.chain(listeners).collect();
+        traffic::check_policies(&self.classes, &ways, &mut problems);
         self.streams.check(&self.classes, &mut problems);
         self.custody.check(&mut problems);
         self.deferred.check(&mut problems);
@@ -263,10 +268,19 @@ impl Config {
         dialled.chain(accepted).collect()
     }
 
-    /// The names of the hops, in their order: of paths, then of terminals.
+    /// The names of the hops, in their order: of paths, then of terminals, then
+    /// of these' other paths.
     pub fn hop_names(&self) -> impl Iterator<Item = String> + '_ {
         let paths = self.paths.iter().map(|path| path.name.clone());
-        paths.chain(self.terminals.iter().map(TerminalConfig::name))
+        paths.chain(self.accepted_hops().map(|hop| hop.name))
+    }
+
+    /// The hops whose sessions are accepted: of terminals, then of these' other
+    /// paths.
+    pub fn accepted_hops(&self) -> impl Iterator<Item = AcceptedHop> + '_ {
+        let own = self.terminals.iter().map(|t| t.hop(self.beam.rate_bps));
+        let others = self.terminals.iter().flat_map(TerminalConfig::other_hops);
+        own.chain(others)
     }
 
     fn check_listeners(&self, problems: &mut Vec<String>) {
@@ -302,10 +316,13 @@ impl Config {
             if terminal.node == self.node.number {
                 problems.push(format!("terminal {} is this node", terminal.node));
             }
-            if !names.insert(terminal.name()) {
-                problems.push(format!("{:?} is there twice", terminal.name()));
+        }
+        for name in self.accepted_hops().map(|hop| hop.name) {
+            if !names.insert(name.clone()) {
+                problems.push(format!("{name:?} is there twice"));
             }
         }
+        self.check_terminal_paths(problems);
         for modem in &self.modems {
             if !self.paths.iter().any(|path| path.name == modem.path) {
                 problems.push(format!("modem: there is no [[path]] {:?}", modem.path));
@@ -317,6 +334,27 @@ impl Config {
         self.check_networks(problems);
         self.check_role(problems);
         self.check_routes(problems);
+    }
+
+    /// A terminal's own keys are of a path, too: a listener must be left for it.
+    fn check_terminal_paths(&self, problems: &mut Vec<String>) {
+        for terminal in &self.terminals {
+            let node = terminal.node;
+            for TerminalPathConfig { listener, .. } in &terminal.paths {
+                if !self.listeners.iter().any(|l| l.name == *listener) {
+                    problems.push(format!(
+                        "terminal {node}: path: there is no [[listener]] {listener:?}"
+                    ));
+                }
+            }
+            let own = terminal.hop(None);
+            let left = self.listeners.iter().any(|l| own.comes_by(&l.name));
+            if !left && !self.listeners.is_empty() {
+                problems.push(format!(
+                    "terminal {node}: every listener is that of a [[terminal.path]]; leave out that of one and give its keys to the terminal itself"
+                ));
+            }
+        }
     }
 
     /// A packet is counted for one hop, so its destination must be of one.

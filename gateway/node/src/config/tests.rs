@@ -261,6 +261,82 @@ fn positions_need_somebody_to_be_told() {
     assert!(error.contains("baud: not for source = \"gpsd\""), "{error}");
 }
 
+const HUB: &str = r#"
+[node]
+number = 1
+role = "hub"
+
+[tls]
+plain = true
+
+[[listener]]
+name = "beam"
+listen = "[::]:4556"
+
+[[listener]]
+name = "lte"
+listen = "[::]:4566"
+
+[[terminal]]
+node = 10
+"#;
+
+#[test]
+fn a_path_of_a_terminal_is_told_by_its_listener() {
+    let config = parse(&format!("{HUB}[[terminal.path]]\nlistener = \"lte\"\n")).unwrap();
+    let hops: Vec<AcceptedHop> = config.accepted_hops().collect();
+    let names: Vec<&str> = hops.iter().map(|hop| hop.name.as_str()).collect();
+    assert_eq!(names, ["terminal-10", "terminal-10-lte"]);
+    for (listener, own) in [("beam", 0), ("lte", 1)] {
+        let by = hops.iter().filter(|hop| hop.comes_by(listener));
+        let by: Vec<&str> = by.map(|hop| hop.name.as_str()).collect();
+        assert_eq!(by, [names[own]]);
+    }
+    for (path, problem) in [
+        ("listener = \"dsl\"", "there is no [[listener]] \"dsl\""),
+        (
+            "listener = \"lte\"\n[[terminal.path]]\nlistener = \"lte\"",
+            "\"terminal-10-lte\" is there twice",
+        ),
+        (
+            "listener = \"lte\"\n[[terminal.path]]\nlistener = \"beam\"",
+            "every listener is that of a [[terminal.path]]",
+        ),
+        ("listener = \"lte\"\nsend_rate_bps = 1", "send_rate_bps"),
+    ] {
+        let text = format!("{HUB}[[terminal.path]]\n{path}\n");
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.contains(problem), "{problem} is missing in:\n{error}");
+    }
+}
+
+#[test]
+fn policies_name_paths_that_there_are() {
+    let with = |keys: &str| {
+        let class = "[[class]]\nname = \"signalling\"\npriority = 0\n[[class]]\n\
+                     name = \"normal\"\npriority = 1\n";
+        parse(&format!("{HUB}{class}{keys}\n"))
+    };
+    let config = with("policy = \"failover\"\npaths = [\"lte\", \"beam\"]").unwrap();
+    assert_eq!(config.classes[1].policy, PathPolicy::Failover);
+    for (keys, problem) in [
+        (
+            "paths = [\"dsl\"]",
+            "there is no [[path]] or [[listener]] \"dsl\"",
+        ),
+        ("paths = [\"lte\", \"lte\"]", "one is there twice"),
+        ("policy = \"pinned\"", "needs one path"),
+        (
+            "policy = \"pinned\"\npaths = [\"lte\", \"beam\"]",
+            "needs one path",
+        ),
+        ("policy = \"fastest\"", "unknown variant"),
+    ] {
+        let error = with(keys).unwrap_err().to_string();
+        assert!(error.contains(problem), "{problem} is missing in:\n{error}");
+    }
+}
+
 #[test]
 fn the_examples_are_valid() {
     let examples = examples();

@@ -16,6 +16,30 @@ pub struct ClassSettings {
     /// Share among classes of equal priority. Default 1.
     #[serde(default = "default_weight")]
     pub weight: u32,
+    /// What is done with several paths to a neighbour: bonded, failover, pinned
+    /// or duplicated. Default bonded.
+    #[serde(default)]
+    pub policy: PathPolicy,
+    /// The paths that it may use, by the names of `[[path]]`s, and where
+    /// sessions are accepted of `[[listener]]`s; the preferred one first.
+    /// Default: all, in their order.
+    #[serde(default)]
+    pub paths: Vec<String>,
+}
+
+/// What a class does with several paths to a neighbour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathPolicy {
+    /// Each bundle goes by the path that delivers it first.
+    #[default]
+    Bonded,
+    /// All go by the first path that is there.
+    Failover,
+    /// All go by the one path that is named, and wait for it.
+    Pinned,
+    /// Each goes by the two paths that deliver it first.
+    Duplicated,
 }
 
 fn default_weight() -> u32 {
@@ -36,6 +60,8 @@ pub(super) fn default_classes() -> Vec<ClassSettings> {
         name: name.to_owned(),
         priority,
         weight,
+        policy: PathPolicy::Bonded,
+        paths: Vec::new(),
     })
     .collect()
 }
@@ -66,6 +92,37 @@ pub(super) fn check_classes(classes: &[ClassSettings], problems: &mut Vec<String
             problems.push(format!(
                 "class {:?} goes before the first class, which carries signalling",
                 class.name
+            ));
+        }
+    }
+}
+
+/// Checks the policies of classes against the names of what there is.
+pub(super) fn check_policies(
+    classes: &[ClassSettings],
+    ways: &BTreeSet<&str>,
+    problems: &mut Vec<String>,
+) {
+    for ClassSettings {
+        name,
+        policy,
+        paths,
+        ..
+    } in classes
+    {
+        let unknown = paths.iter().filter(|path| !ways.contains(path.as_str()));
+        for path in unknown {
+            problems.push(format!(
+                "class {name:?}: paths: there is no [[path]] or [[listener]] {path:?}"
+            ));
+        }
+        let named: BTreeSet<&String> = paths.iter().collect();
+        if named.len() < paths.len() {
+            problems.push(format!("class {name:?}: paths: one is there twice"));
+        }
+        if *policy == PathPolicy::Pinned && paths.len() != 1 {
+            problems.push(format!(
+                "class {name:?}: policy = \"pinned\" needs one path in paths"
             ));
         }
     }

@@ -8,7 +8,7 @@ use underpass_beacon::{Beacons, Endpoint, Key, PeerConfig, PeerId, SocketConfig,
 use underpass_engine::HopId;
 
 use super::RunError;
-use crate::config::{Config, PathConfig, TerminalConfig};
+use crate::config::{AcceptedHop, Config, PathConfig};
 use crate::shell::{BeaconReceiver, LinkBeacons, Shell};
 use crate::upgrade::Sockets;
 
@@ -70,9 +70,10 @@ impl Opener {
             };
             let beacons = self.start(config, &listener.name, &socket)?;
             tracing::info!(listener = listener.name, address = %beacons.local_addr(), "hearing beacons");
-            for terminal in &config.terminals {
-                if let Some(hop) = hop_of(&terminal.name()) {
-                    add_terminal(&beacons, config, terminal, hop, key.as_ref());
+            let accepted = config.accepted_hops();
+            for accepted in accepted.filter(|hop| hop.comes_by(&listener.name)) {
+                if let Some(hop) = hop_of(&accepted.name) {
+                    add_accepted(&beacons, config, &accepted, hop, key.as_ref());
                 }
             }
             opened.insert(&listener.name, beacons);
@@ -128,17 +129,17 @@ impl Opener {
     }
 }
 
-/// Hears the beacons of a terminal.
-pub(super) fn add_terminal(
+/// Hears the beacons of a terminal's hop.
+pub(super) fn add_accepted(
     beacons: &Beacons,
     config: &Config,
-    terminal: &TerminalConfig,
+    accepted: &AcceptedHop,
     hop: HopId,
     key: Option<&Key>,
 ) {
     let peer = PeerConfig {
-        node: number(terminal.node),
-        rtt: terminal.rtt(),
+        node: number(accepted.node),
+        rtt: accepted.rtt,
         address: None,
         patience: Duration::from_secs(config.tcp.hold_s),
     };

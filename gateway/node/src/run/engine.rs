@@ -9,13 +9,15 @@ use std::time::Duration;
 use underpass_bundle::{self as bundle, NeighbourId};
 use underpass_cla::Class;
 use underpass_edge::dial::Families;
-use underpass_engine::{EngineConfig, HopConfig, HopId, PlanLine, RouteEntry};
+use underpass_engine::{EngineConfig, HopConfig, HopId, PathUse, PlanLine, Policy, RouteEntry};
 use underpass_plans::Direction;
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, reports};
-use crate::config::{Config, CustodyDialect, RelayConfig, Role, class_named};
+use crate::config::{
+    ClassSettings, Config, CustodyDialect, PathPolicy, RelayConfig, Role, class_named,
+};
 
 /// The part of a rate that is granted, so that the queue before the hop stays
 /// empty; slightly more than the sessions pace to, so that a lone session
@@ -68,6 +70,7 @@ pub(in crate::run) fn configure_numbered(
             ipv6: families.ipv6,
         },
         default_class,
+        policies: policies(config),
     }
 }
 
@@ -136,6 +139,22 @@ fn classes(config: &Config) -> Vec<scheduler::ClassConfig> {
         .collect()
 }
 
+fn policies(config: &Config) -> BTreeMap<Class, Policy> {
+    let policy = |class: &ClassSettings| Policy {
+        uses: match class.policy {
+            PathPolicy::Bonded => PathUse::Bonded,
+            PathPolicy::Failover => PathUse::Failover,
+            PathPolicy::Pinned => PathUse::Pinned,
+            PathPolicy::Duplicated => PathUse::Duplicated,
+        },
+        paths: class.paths.clone(),
+    };
+    let classes = config.classes.iter().zip(0..);
+    classes
+        .map(|(class, number)| (Class(number), policy(class)))
+        .collect()
+}
+
 /// Hubs send on the forward link, terminals on the return link.
 fn line_of(config: &Config, link: Direction, terminal: u64) -> Option<PlanLine> {
     let sends_on = match config.node.role {
@@ -151,6 +170,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
     let paths = config.paths.iter().map(|path| HopConfig {
         id: HopId(0),
         name: path.name.clone(),
+        known_as: vec![path.name.clone()],
         neighbour: path.neighbour,
         weight: 1,
         send_rate_bps: path.send_rate_bps,
@@ -164,24 +184,34 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         ipv6: path.remote.ip().to_canonical().is_ipv6(),
         tls,
     });
-    let terminals = config.terminals.iter().map(|terminal| HopConfig {
-        id: HopId(0),
-        name: format!("terminal-{}", terminal.node),
-        neighbour: terminal.node,
-        weight: terminal.weight.into(),
-        send_rate_bps: terminal.send_rate_bps.or(config.beam.rate_bps),
-        rate_hint_bps: terminal.hint_bps(),
-        guaranteed_rate_bps: None,
-        line: line_of(config, Direction::Forward, terminal.node),
-        receive_rate_bps: terminal.receive_rate_bps,
-        rtt: terminal.rtt(),
-        rtt_is_guess: terminal.rtt_ms.is_none(),
-        mtu_bytes: terminal.mtu_bytes,
-        // Its sessions tell.
-        ipv6: false,
-        tls,
+    let accepted = config.accepted_hops().map(|hop| {
+        let listeners = config.listeners.iter().map(|listener| &listener.name);
+        let listeners = listeners.filter(|listener| hop.comes_by(listener));
+        HopConfig {
+            id: HopId(0),
+            known_as: listeners.cloned().collect(),
+            neighbour: hop.node,
+            weight: hop.weight.into(),
+            send_rate_bps: hop.send_rate_bps,
+            rate_hint_bps: hop.hint_bps,
+            guaranteed_rate_bps: None,
+            // Plans are of the beam, which a path by a listener of its own is no
+            // part of.
+            line: match hop.listener {
+                None => line_of(config, Direction::Forward, hop.node),
+                Some(_) => None,
+            },
+            receive_rate_bps: hop.receive_rate_bps,
+            rtt: hop.rtt,
+            rtt_is_guess: hop.rtt_is_guess,
+            mtu_bytes: hop.mtu_bytes,
+            // Its sessions tell.
+            ipv6: false,
+            tls,
+            name: hop.name,
+        }
     });
-    let numbered = paths.chain(terminals).filter_map(|hop| {
+    let numbered = paths.chain(accepted).filter_map(|hop| {
         let id = HopId(*numbers.get(&hop.name)?);
         Some(HopConfig { id, ..hop })
     });

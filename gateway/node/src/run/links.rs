@@ -19,7 +19,7 @@ use underpass_tcpcl::{
 use super::carriers::{PathDialer, SessionListener};
 use super::engine::window_of;
 use super::{RunError, quic_sessions};
-use crate::config::{self, Config, ControlConfig, ConvergenceLayer, PathConfig};
+use crate::config::{self, AcceptedHop, Config, ControlConfig, ConvergenceLayer, PathConfig};
 use crate::privileged::Helper;
 use crate::security::{Certified, Security};
 use crate::upgrade::Sockets;
@@ -263,10 +263,12 @@ impl Sessions {
 
     fn accepted(&self, config: &Config, listener: &str) -> SessionDefaults {
         let mut session = self.defaults(config, listener);
-        let terminals = config.terminals.iter();
-        session.accepted_peers = Some(terminals.map(|t| format!("ipn:{}.0", t.node)).collect());
-        session.segment_bytes = segment_bytes(fastest_terminal(config));
-        session.socket = accepted_socket(config);
+        let hops = config.accepted_hops();
+        let hops: Vec<AcceptedHop> = hops.filter(|hop| hop.comes_by(listener)).collect();
+        let peers = hops.iter().map(|hop| format!("ipn:{}.0", hop.node));
+        session.accepted_peers = Some(peers.collect());
+        session.segment_bytes = segment_bytes(fastest(&hops));
+        session.socket = accepted_socket(config, &hops);
         session
     }
 }
@@ -274,7 +276,7 @@ impl Sessions {
 /// Connections for the sessions of all terminals, old ones included that are
 /// still dying while new ones come.
 pub(super) fn connections(config: &Config) -> usize {
-    config.terminals.len() * config.classes.len() * 2 * 2
+    config.accepted_hops().count() * config.classes.len() * 2 * 2
 }
 
 /// Connections beyond those.
@@ -363,11 +365,9 @@ fn segment_bytes(rate_bps: Option<u64>) -> u64 {
     })
 }
 
-/// The highest rate to a terminal; none where one has no limit.
-fn fastest_terminal(config: &Config) -> Option<u64> {
-    let rates = config.terminals.iter();
-    let rates = rates.map(|terminal| terminal.send_rate_bps.or(config.beam.rate_bps));
-    let rates: Option<Vec<u64>> = rates.collect();
+/// The highest rate of these; none where one has no limit.
+fn fastest(hops: &[AcceptedHop]) -> Option<u64> {
+    let rates: Option<Vec<u64>> = hops.iter().map(|hop| hop.send_rate_bps).collect();
     rates?.into_iter().max()
 }
 
@@ -394,15 +394,11 @@ fn dialled_socket(config: &Config, path: &PathConfig) -> SocketOptions {
 /// memory is used as bytes are in flight, not as windows allow. Of a terminal
 /// whose rate is not told, the system bounds what is received: it is the
 /// terminal that fills this.
-fn accepted_socket(config: &Config) -> SocketOptions {
-    let terminals = config.terminals.iter();
-    let send = terminals.clone().map(|terminal| {
-        let rate_bps = terminal.send_rate_bps.or(config.beam.rate_bps);
-        window_of(rate_bps, terminal.rtt())
-    });
-    let received = terminals.map(|terminal| {
-        let rate_bps = terminal.receive_rate_bps?;
-        Some(window_of(Some(rate_bps), terminal.rtt()))
+fn accepted_socket(config: &Config, hops: &[AcceptedHop]) -> SocketOptions {
+    let send = hops.iter().map(|hop| window_of(hop.send_rate_bps, hop.rtt));
+    let received = hops.iter().map(|hop| {
+        let rate_bps = hop.receive_rate_bps?;
+        Some(window_of(Some(rate_bps), hop.rtt))
     });
     let received: Option<Vec<u32>> = received.collect();
     SocketOptions {
@@ -513,11 +509,12 @@ pub fn advice(config: &Config) -> Vec<String> {
         }
     }
     lines.push(super::custody::choose(config).to_string());
+    let hops: Vec<AcceptedHop> = config.accepted_hops().collect();
     let needed = config
         .paths
         .iter()
         .map(|path| dialled_socket(config, path))
-        .chain((!config.listeners.is_empty()).then(|| accepted_socket(config)));
+        .chain((!config.listeners.is_empty()).then(|| accepted_socket(config, &hops)));
     let largest = needed
         .flat_map(|socket| [socket.receive_buffer_bytes, socket.send_buffer_bytes])
         .flatten()

@@ -75,13 +75,13 @@ pub(super) fn dialled(sessions: &Sessions, config: &Config, path: &PathConfig) -
 /// the smallest packets count.
 pub(super) fn accepted(sessions: &Sessions, config: &Config, listener: &str) -> SessionDefaults {
     let mut session = defaults(sessions, config, listener);
-    let terminals = || config.terminals.iter();
-    session.accepted_peers = Some(terminals().map(|t| format!("ipn:{}.0", t.node)).collect());
-    let windows = terminals().map(|t| window(t.receive_rate_bps, t.rtt()));
+    let hops = || config.accepted_hops().filter(|hop| hop.comes_by(listener));
+    session.accepted_peers = Some(hops().map(|hop| format!("ipn:{}.0", hop.node)).collect());
+    let windows = hops().map(|hop| window(hop.receive_rate_bps, hop.rtt));
     session.receive_window_bytes = windows.max().unwrap_or(UNKNOWN_WINDOW_BYTES.into());
     let usual = (session.rtt, session.mtu_bytes);
-    session.rtt = terminals().map(|t| t.rtt()).max().unwrap_or(usual.0);
-    session.mtu_bytes = terminals().map(|t| t.mtu_bytes).min().unwrap_or(usual.1);
+    session.rtt = hops().map(|hop| hop.rtt).max().unwrap_or(usual.0);
+    session.mtu_bytes = hops().map(|hop| hop.mtu_bytes).min().unwrap_or(usual.1);
     session
 }
 

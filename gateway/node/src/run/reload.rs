@@ -24,7 +24,7 @@ use super::inbound::NamedClients;
 use super::links::Links;
 use super::{RunError, beacons, custody, engine};
 use crate::config::{
-    Change, Config, ConfigError, Current, Document, Durability, PathConfig, between,
+    AcceptedHop, Change, Config, ConfigError, Current, Document, Durability, PathConfig, between,
 };
 use crate::interception::Interceptor;
 use crate::logging::Level;
@@ -294,27 +294,28 @@ impl Reloader {
         }
         for listener in &config.listeners {
             all.at(&listener.name, |beacons| {
-                for terminal in &running.terminals {
-                    let name = terminal.name();
-                    if !hops.numbers.contains_key(&name)
-                        && let Some(number) = state.numbers.get(&name)
-                    {
+                let comes_by = |hop: &AcceptedHop| hop.comes_by(&listener.name);
+                let mut was: BTreeMap<String, u64> = BTreeMap::new();
+                for before in running.accepted_hops().filter(comes_by) {
+                    let Some(number) = state.numbers.get(&before.name).copied() else {
+                        continue;
+                    };
+                    was.insert(before.name, number);
+                }
+                let is: Vec<AcceptedHop> = config.accepted_hops().filter(comes_by).collect();
+                for (name, number) in &was {
+                    if !is.iter().any(|hop| hop.name == *name) {
                         beacons.remove_peer(PeerId(*number));
                     }
                 }
-                for terminal in &config.terminals {
-                    let name = terminal.name();
-                    let number = hops.numbers[&name];
-                    let rtt = terminal.rtt();
-                    match state.numbers.contains_key(&name) {
-                        true => beacons.set_rtt(PeerId(number), rtt),
-                        false => beacons::add_terminal(
-                            beacons,
-                            config,
-                            terminal,
-                            HopId(number),
-                            key.as_ref(),
-                        ),
+                for hop in is {
+                    let number = hops.numbers[&hop.name];
+                    match was.contains_key(&hop.name) {
+                        true => beacons.set_rtt(PeerId(number), hop.rtt),
+                        false => {
+                            let id = HopId(number);
+                            beacons::add_accepted(beacons, config, &hop, id, key.as_ref());
+                        }
                     }
                 }
             });
@@ -332,6 +333,11 @@ fn retain_known_links(config: &mut Config, running: &Config) {
         let mut known = running.terminals.iter();
         let before = known.find(|before| before.node == terminal.node);
         terminal.known = before.map(|before| before.known).unwrap_or_default();
+        for path in &mut terminal.paths {
+            let mut paths = before.into_iter().flat_map(|before| &before.paths);
+            let before = paths.find(|before| before.listener == path.listener);
+            path.known = before.map(|before| before.known).unwrap_or_default();
+        }
     }
 }
 

@@ -50,10 +50,10 @@ impl Restarter {
                 expect(path.neighbour, self.shell.read_hop(hop, classes));
             }
         }
-        for terminal in &config.terminals {
-            if let Some(hop) = self.shell.hop_named(&terminal.name()) {
+        for accepted in config.accepted_hops() {
+            if let Some(hop) = self.shell.hop_named(&accepted.name) {
                 let end = |engine: &mut Engine, now| engine.end_standbys(now, hop);
-                expect(terminal.node, self.shell.with_hop(hop, end));
+                expect(accepted.node, self.shell.with_hop(hop, end));
             }
         }
         sessions.retain(|_, count| *count > 0);

@@ -89,6 +89,7 @@ pub fn engine(config: &Config, node: u64) -> EngineConfig {
         hops: vec![HopConfig {
             id: HOP,
             name: "satellite".to_owned(),
+            known_as: Vec::new(),
             neighbour: config.hub_node,
             weight: 1,
             send_rate_bps: config.send_rate_bps,
@@ -111,6 +112,7 @@ pub fn engine(config: &Config, node: u64) -> EngineConfig {
         edge: true,
         reaches: Announcement::default(),
         default_class: NORMAL,
+        policies: Default::default(),
     }
 }
 

@@ -1,0 +1,340 @@
+//! Several hops to one neighbour: which of them takes what waits, and what
+//! becomes of what one had that is blocked.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_bundle::{BundleId, NeighbourId};
+use underpass_cla::Class;
+use underpass_work::each;
+
+use crate::engine::Engine;
+use crate::hop::{Hop, HopId};
+use crate::link::Expectation;
+use crate::paths::{Turn, Way};
+use crate::policy::{PathUse, Policy};
+use crate::transfers::Session;
+
+/// A hop that lets others go first is asked again after so long at the least,
+/// and at the most: rates and backlogs change meanwhile.
+const ASKED_AFTER: Duration = Duration::from_millis(2);
+pub(crate) const ASKED_WITHIN: Duration = Duration::from_millis(50);
+
+/// Where another hop can carry what one has in flight, silence of a round trip
+/// and this tells that it is blocked.
+pub(crate) const IMPATIENCE: Duration = Duration::from_millis(200);
+
+/// Before a planned blockage a hop takes nothing that would not be acknowledged
+/// by then: a round trip and this before, for bundles that are repaired.
+const REPAIRED_WITHIN: Duration = Duration::from_millis(100);
+
+/// Of so many nodes behind a neighbour the backlog counts; those beyond only let
+/// the hop of less delay carry a little more.
+const COUNTED_PEERS: usize = 64;
+
+/// What is sealed ahead for a hop at most, while one of longer delay takes what
+/// lies behind.
+const MOST_LEAD_BYTES: u64 = 16 << 20;
+/// A hop that begins to carry takes what lies so far behind that nobody waits for
+/// it. Within this time it comes to take what is next: clients are then behind
+/// by the difference of the delays, without a gap, and have as much to receive
+/// when the other hop dies.
+const LEAD_FADES: Duration = Duration::from_secs(5);
+
+/// Second copies of a class that wait on a hop at most; the oldest go first.
+const MOST_COPIES: usize = 64;
+
+const ANOTHER_CARRIES_ON: &str = "another path carries on what this one had";
+
+/// Bundles of one class that have left by another hop and go by this one, too.
+pub(crate) type Copies = VecDeque<(BundleId, Vec<Bytes>)>;
+
+/// A hop that a class may use now.
+struct Candidate {
+    id: HopId,
+    place: usize,
+    way: Way,
+    /// A planned blockage is near.
+    leaving: bool,
+}
+
+impl Engine {
+    /// Whether it is a hop's turn to take what waits for its neighbour in a
+    /// class. Of a neighbour with one hop it always is, if the class may use it.
+    pub(crate) fn turn(&self, now: Instant, id: HopId, class: Class) -> Turn {
+        let Some(hop) = self.hops.get(&id) else {
+            return Turn::Now;
+        };
+        let policy = self.policy(class);
+        if policy.place_of(&hop.config).is_none() {
+            return Turn::Later(Duration::MAX);
+        }
+        let neighbour = hop.config.neighbour;
+        if self.ways.hops_to(neighbour).len() < 2 {
+            return Turn::Now;
+        }
+        let mut candidates = self.candidates(now, neighbour, class);
+        let Some(own) = candidates.iter().position(|one| one.id == id) else {
+            return Turn::Later(Duration::MAX);
+        };
+        let own = candidates.swap_remove(own).way;
+        let others: Vec<Way> = candidates.iter().map(|other| other.way).collect();
+        own.turn(&others, self.waiting_bytes(neighbour, class))
+    }
+
+    /// What lies before the bundle that a hop is to take: the hop that takes it,
+    /// and how many bytes. None if the hop delivers its own before all others, or
+    /// has carried for long.
+    pub(crate) fn lead(&self, now: Instant, id: HopId, class: Class) -> Option<(HopId, u64)> {
+        let neighbour = self.hops.get(&id)?.config.neighbour;
+        let bonded = self.policy(class).uses == PathUse::Bonded;
+        if !bonded || self.ways.hops_to(neighbour).len() < 2 {
+            return None;
+        }
+        let mut candidates = self.candidates(now, neighbour, class);
+        let own = candidates.iter().position(|one| one.id == id)?;
+        let own = candidates.swap_remove(own).way;
+        let nearest = candidates.iter().min_by_key(|one| one.way.delay)?.id;
+        let others: Vec<Way> = candidates.iter().map(|other| other.way).collect();
+        let bytes = own.lead(&others, self.waiting_bytes(neighbour, class));
+        let carried = match self.is_in_flight(id) {
+            true => now.saturating_duration_since(self.hops.get(&id)?.in_flight_since),
+            false => Duration::ZERO,
+        };
+        let left = LEAD_FADES.saturating_sub(carried).as_millis();
+        let bytes = u128::from(bytes.min(MOST_LEAD_BYTES)) * left / LEAD_FADES.as_millis();
+        let bytes = u64::try_from(bytes).unwrap_or(MOST_LEAD_BYTES);
+        (bytes > 0).then_some((nearest, bytes))
+    }
+
+    /// When a hop is asked again whose turn it was not.
+    pub(crate) fn ask_again(&mut self, now: Instant, id: HopId, late: Duration) {
+        if late < Duration::MAX {
+            let at = now + late.clamp(ASKED_AFTER, ASKED_WITHIN);
+            self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
+            self.asked.insert(id);
+        }
+    }
+
+    /// Asks the hops again whose turn it was not, when it is time.
+    pub(crate) fn ask_hops(&mut self, now: Instant) {
+        if self.ask_at.is_some_and(|at| at <= now) {
+            self.ask_at = None;
+            for id in std::mem::take(&mut self.asked) {
+                self.leaves_changed(id);
+            }
+        }
+    }
+
+    pub(crate) fn policy(&self, class: Class) -> &Policy {
+        const DEFAULT: &Policy = &Policy {
+            uses: PathUse::Bonded,
+            paths: Vec::new(),
+        };
+        self.config.policies.get(&class).unwrap_or(DEFAULT)
+    }
+
+    /// The hops that a class may use now, as its policy chooses.
+    fn candidates(&self, now: Instant, neighbour: u64, class: Class) -> Vec<Candidate> {
+        let policy = self.policy(class);
+        let hops = self.ways.hops_to(neighbour).iter();
+        let able = hops.filter_map(|id| {
+            let hop = self.hops.get(id)?;
+            let place = policy.place_of(&hop.config)?;
+            let way = self.way(now, hop, class)?;
+            let needed = hop.round_trip() + way.busy + REPAIRED_WITHIN;
+            let entry = hop.link.next_entry(now, self.utc);
+            Some(Candidate {
+                id: *id,
+                place,
+                way,
+                leaving: entry.is_some_and(|at| at <= now + needed),
+            })
+        });
+        let mut able: Vec<Candidate> = able.collect();
+        if able.iter().any(|one| !one.leaving) {
+            able.retain(|one| !one.leaving);
+        }
+        if policy.uses == PathUse::Failover {
+            let first = able.iter().map(|one| one.place).min();
+            able.retain(|one| Some(one.place) == first);
+            // Of several that are equal, the one of the configuration's order.
+            if policy.paths.is_empty() {
+                able.truncate(1);
+            }
+        }
+        able
+    }
+
+    /// A hop as it can carry a class; none if it cannot.
+    fn way(&self, now: Instant, hop: &Hop, class: Class) -> Option<Way> {
+        let rate_bps = hop.usable_bps();
+        let session = self.sessions.get(hop.carrier(class)?)?;
+        if hop.blocked || rate_bps == Some(0) {
+            return None;
+        }
+        // One that should have taken the next bundle by now is held up: nobody
+        // knows for how much longer, so for as long again.
+        let held_up = match session.is_ready() {
+            true => Duration::ZERO,
+            false => now.saturating_duration_since(hop.sent_by),
+        };
+        Some(Way {
+            delay: hop.round_trip() / 2 + hop.measured.queue,
+            rate_bps,
+            busy: hop.sent_by.saturating_duration_since(now) + held_up,
+            bundle_bytes: self.scheduler.max_bundle_bytes(hop.config.id.terminal()),
+        })
+    }
+
+    /// What waits for a neighbour in a class, and in those that go before it.
+    fn waiting_bytes(&self, neighbour: u64, class: Class) -> u64 {
+        let classes = &self.config.scheduler.classes;
+        let priority = classes.iter().find(|of| of.class == class);
+        let priority = priority.map_or(0, |of| of.priority);
+        let before = classes.iter().filter(|of| of.priority <= priority);
+        let to = NeighbourId(neighbour);
+        let bytes = before.map(|of| {
+            let behind = self.ways.peers_behind(neighbour).take(COUNTED_PEERS);
+            let streams = behind.filter_map(|peer| self.peers.get(peer));
+            let unsealed = streams.map(|streams| streams.backlog(of.class).bytes);
+            self.agent.backlog_bytes(to, of.class) + unsealed.sum::<u64>()
+        });
+        bytes.sum::<u64>().max(1)
+    }
+
+    /// Notes that a hop was given so many bytes of IP.
+    pub(crate) fn note_given(&mut self, now: Instant, id: HopId, ip_bytes: u64) {
+        let Some(hop) = self.hops.get_mut(&id) else {
+            return;
+        };
+        let nanos = hop.usable_bps().map_or(0, |rate| {
+            u128::from(ip_bytes) * 8_000_000_000 / u128::from(rate.max(1))
+        });
+        let time = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        hop.sent_by = hop.sent_by.max(now) + time;
+    }
+
+    /// Notes, before a hop is given a bundle, that answers are to be expected
+    /// from now on, if it had nothing in flight.
+    pub(crate) fn expect_answers(&mut self, now: Instant, id: HopId) {
+        let neighbour = self.neighbour_of(id).unwrap_or_default();
+        if self.ways.hops_to(neighbour).len() < 2 || self.is_in_flight(id) {
+            return;
+        }
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.in_flight_since = now;
+        }
+        if self.has_another(id) {
+            // The bundle itself is not there yet.
+            self.expect(id, true);
+            self.watch(now, id, None);
+        }
+    }
+
+    /// How soon a hop's silence is to tell of a blockage: sooner where answers
+    /// are due and another hop could carry what it has.
+    pub(crate) fn set_expectation(&mut self, id: HopId) {
+        let matters = self.has_another(id) && self.is_in_flight(id);
+        self.expect(id, matters);
+    }
+
+    fn expect(&mut self, id: HopId, matters: bool) {
+        if let Some(hop) = self.hops.get_mut(&id) {
+            let expectation = matters.then(|| Expectation {
+                since: hop.in_flight_since,
+                within: hop.round_trip() + hop.measured.queue + IMPATIENCE,
+            });
+            hop.link.expect(expectation);
+        }
+    }
+
+    fn is_in_flight(&self, id: HopId) -> bool {
+        let hop = self.hops.get(&id);
+        let mut sessions = hop.into_iter().flat_map(Hop::all_sessions);
+        sessions.any(|id| {
+            let session = self.sessions.get(id);
+            session.is_some_and(Session::has_in_flight)
+        })
+    }
+
+    /// Whether another hop to the same neighbour can carry something.
+    fn has_another(&self, id: HopId) -> bool {
+        let Some(hop) = self.hops.get(&id) else {
+            return false;
+        };
+        let hops = self.ways.hops_to(hop.config.neighbour).iter();
+        let able = |hop: &Hop| hop.is_up() && !hop.blocked;
+        hops.filter(|other| **other != id)
+            .any(|other| self.hops.get(other).is_some_and(able))
+    }
+
+    /// A hop has come, gone, or was blocked or given free: it is asked anew which
+    /// of those to its neighbour take what waits, and what blocked ones have in
+    /// flight goes by the others.
+    pub(crate) fn hops_have_changed(&mut self, now: Instant, neighbour: u64) {
+        let hops = self.hops_to(neighbour);
+        if hops.len() < 2 {
+            return;
+        }
+        for id in each(hops.iter().copied()) {
+            let blocked = self.hops.get(&id).is_some_and(|hop| hop.blocked);
+            if blocked && self.has_another(id) {
+                let hop = &self.hops[&id];
+                let sessions: Vec<_> = hop.all_sessions().collect();
+                for session in sessions {
+                    let state = self.sessions.get(session);
+                    if state.is_some_and(Session::has_in_flight) {
+                        self.give_up_session(now, session, ANOTHER_CARRIES_ON);
+                    }
+                }
+            }
+            self.leaves_changed(id);
+        }
+    }
+
+    /// Has a bundle that leaves by one hop go by another one, too, where its
+    /// class wants it.
+    pub(crate) fn copy_to_another(
+        &mut self,
+        now: Instant,
+        id: HopId,
+        class: Class,
+        bundle: BundleId,
+        chunks: &[Bytes],
+    ) {
+        if self.policy(class).uses != PathUse::Duplicated {
+            return;
+        }
+        let Some(neighbour) = self.neighbour_of(id) else {
+            return;
+        };
+        let candidates = self.candidates(now, neighbour, class).into_iter();
+        let others = candidates.filter(|one| one.id != id);
+        let second = others.min_by_key(|one| one.way.busy + one.way.delay);
+        let hop = second.and_then(|one| self.hops.get_mut(&one.id));
+        if let Some(hop) = hop {
+            let copies = hop.copies.entry(class).or_default();
+            if copies.len() >= MOST_COPIES {
+                copies.pop_front();
+            }
+            copies.push_back((bundle, chunks.to_vec()));
+            let id = hop.config.id;
+            self.leaf_changed(id, class);
+        }
+    }
+
+    /// The next copy that a hop is to send, of a bundle that no custodian has
+    /// acknowledged.
+    pub(crate) fn next_copy(&mut self, id: HopId, class: Class, mru: u64) -> Option<Vec<Bytes>> {
+        let copies = self.hops.get_mut(&id)?.copies.get_mut(&class)?;
+        while let Some((bundle, chunks)) = copies.pop_front() {
+            let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+            if self.agent.has_bundle(bundle) && bytes <= mru {
+                return Some(chunks);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,71 @@
+//! By which of the paths to its neighbour a class goes.
+
+use crate::config::HopConfig;
+
+/// What is done with several paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathUse {
+    /// Each bundle goes by the one that delivers it first.
+    #[default]
+    Bonded,
+    /// All go by the first that can take them.
+    Failover,
+    /// All go by the first, and wait for it.
+    Pinned,
+    /// Each goes by the two that deliver it first.
+    Duplicated,
+}
+
+/// A class's policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// What is done with them.
+    pub uses: PathUse,
+    /// Paths and listeners by their names, the preferred ones first; none are
+    /// all, in the order of the configuration.
+    pub paths: Vec<String>,
+}
+
+impl Policy {
+    /// How many go before a hop; `None` if nothing goes by it at all.
+    pub(crate) fn place_of(&self, hop: &HopConfig) -> Option<usize> {
+        if self.paths.is_empty() {
+            return Some(0);
+        }
+        let names = || [&hop.name].into_iter().chain(&hop.known_as);
+        let place = self
+            .paths
+            .iter()
+            .position(|path| names().any(|name| name == path))?;
+        (self.uses != PathUse::Pinned || place == 0).then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(uses: PathUse, paths: &[&str], known_as: &str) -> Option<usize> {
+        let policy = Policy {
+            uses,
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        };
+        let hop = HopConfig {
+            name: "terminal-10".to_owned(),
+            known_as: vec![known_as.to_owned()],
+            ..crate::config::tests::hop(None)
+        };
+        policy.place_of(&hop)
+    }
+
+    #[test]
+    fn a_path_that_is_not_named_is_not_used() {
+        let both = ["lte", "sat"];
+        assert_eq!(place(PathUse::Bonded, &[], "lte"), Some(0));
+        assert_eq!(place(PathUse::Bonded, &["lte"], "sat"), None);
+        assert_eq!(place(PathUse::Failover, &both, "sat"), Some(1));
+        assert_eq!(place(PathUse::Pinned, &both, "lte"), Some(0));
+        assert_eq!(place(PathUse::Pinned, &both, "sat"), None);
+        assert_eq!(place(PathUse::Duplicated, &["terminal-10"], "sat"), Some(0));
+    }
+}

@@ -1,0 +1,263 @@
+//! Several hops to one neighbour: which takes what, and what becomes of what one
+//! had that is blocked.
+
+use std::time::Duration;
+
+use underpass_cla::Class;
+use underpass_engine::{
+    EngineConfig, HopId, LinkChange, PathUse, PlannedBlockage, Policy, SILENCE, Sign, Source,
+};
+use underpass_streams::Event;
+
+use crate::bench::{BULK, CONTROL, MRU, Node, Offered, URGENT, config, exchange, live, pair_of};
+
+/// Terrestrial, and by satellite.
+const NEAR: HopId = HopId(0);
+const FAR: HopId = HopId(1);
+const MS: Duration = Duration::from_millis(1);
+
+fn two_hops(node: u64, neighbour: u64) -> EngineConfig {
+    let mut both = config(node, &[neighbour, neighbour]);
+    for (hop, (rate, rtt)) in both.hops.iter_mut().zip([(10, 30), (40, 530)]) {
+        hop.send_rate_bps = Some(rate * 1_000_000);
+        hop.receive_rate_bps = Some(rate * 1_000_000);
+        hop.rtt = Duration::from_millis(rtt);
+    }
+    both
+}
+
+/// A terminal, 10, and a hub, 1, with both hops up.
+fn two_paths(policies: &[(Class, PathUse, &[&str])]) -> (Node, Node) {
+    let with = |mut config: EngineConfig| {
+        for (class, uses, paths) in policies {
+            let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+            config
+                .policies
+                .insert(*class, Policy { uses: *uses, paths });
+        }
+        config
+    };
+    let (mut terminal, mut hub) = pair_of(with(two_hops(10, 1)), with(two_hops(1, 10)));
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    (terminal, hub)
+}
+
+/// How many of these are of sessions of each hop.
+fn by_hop(offers: &[Offered]) -> [usize; 2] {
+    let far = offers.iter().filter(|(session, _)| session.0 >= 200);
+    let far = far.count();
+    [offers.len() - far, far]
+}
+
+fn hear(node: &mut Node) {
+    for hop in [NEAR, FAR] {
+        node.engine.heard(node.now, hop, node.now, Sign::Beacon);
+    }
+}
+
+/// Takes what is offered for a while, as a link would that only sends.
+fn drain(node: &mut Node, time: Duration) -> Vec<Offered> {
+    let (end, mut all) = (node.now + time, Vec::new());
+    while node.now < end {
+        for offered in node.offers() {
+            node.ready(offered.0);
+            all.push(offered);
+        }
+        node.pass(node.now + 5 * MS);
+    }
+    all
+}
+
+#[test]
+fn what_is_short_goes_by_the_hop_of_least_delay_and_much_by_both() {
+    let (mut terminal, _) = two_paths(&[]);
+    let key = terminal.open(1, URGENT);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 50 * MS)), [1, 0]);
+
+    let bulk = terminal.open(1, BULK);
+    let mut sent = [0, 0];
+    for _ in 0..40 {
+        let room = terminal.engine.send_capacity(bulk).min(200_000);
+        terminal.write(bulk, room);
+        let offers = drain(&mut terminal, 25 * MS);
+        for (session, transfer) in offers {
+            sent[usize::from(session.0 >= 200)] += transfer.len();
+        }
+    }
+    // A second at 10 and at 40 Mbit/s.
+    assert!(sent[0] > 1_000_000 && sent[0] < 1_400_000, "{sent:?}");
+    assert!(sent[1] > 4_000_000 && sent[1] < 5_600_000, "{sent:?}");
+}
+
+#[test]
+fn a_far_hop_takes_what_lies_behind_all_that_the_near_one_delivers_until_then() {
+    let (mut terminal, _) = two_paths(&[]);
+    let key = terminal.open(1, BULK);
+    let room = terminal.engine.send_capacity(key);
+    terminal.write(key, room.min(1_500_000));
+    assert_eq!(by_hop(&terminal.offers()), [1, 1]);
+    let stored = terminal.engine.stored_bundles(terminal.now, 100);
+    let (sent, waiting): (Vec<_>, Vec<_>) = stored.iter().partition(|one| one.in_transmission);
+    let far = sent.iter().map(|one| one.id).max().expect("two were sent");
+    assert!(waiting.iter().all(|one| one.id < far), "{waiting:?}");
+    // A bundle of 75 kB, and 250 ms at 10 Mbit/s, in such bundles.
+    let ahead: u64 = waiting.iter().map(|one| one.bytes).sum();
+    assert!((300_000..550_000).contains(&ahead), "{ahead}");
+}
+
+#[test]
+fn signalling_goes_by_the_hop_of_least_delay_and_by_another_when_that_is_blocked() {
+    let (mut terminal, mut hub) = two_paths(&[]);
+    let key = terminal.open(1, URGENT);
+    terminal.write(key, 100);
+    let offered = drain(&mut terminal, 50 * MS);
+    hub.pass(terminal.now);
+    for offered in offered {
+        let _ = hub.receive(offered.0, offered.1.chunks.concat().into());
+    }
+    let signal = |hub: &mut Node| {
+        let offers = drain(hub, 150 * MS).into_iter();
+        let of_control = offers.filter(|(session, _)| session.0 % 100 == u64::from(CONTROL.0));
+        of_control.collect::<Vec<_>>()
+    };
+    assert_eq!(by_hop(&signal(&mut hub)), [1, 0]);
+    // What was offered and never acknowledged goes by the other.
+    hub.engine.block(hub.now, NEAR, true);
+    assert_eq!(by_hop(&signal(&mut hub)), [0, 1]);
+}
+
+#[test]
+fn what_a_blocked_hop_has_in_flight_goes_by_the_other_at_once() {
+    let (mut terminal, mut hub) = two_paths(&[]);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    let lost = terminal.offers();
+    assert_eq!(by_hop(&lost), [1, 0]);
+    terminal.engine.block(terminal.now, NEAR, true);
+    let again = terminal.offers();
+    assert_eq!(by_hop(&again), [0, 1]);
+    assert_eq!(terminal.aborted, [lost[0].0]);
+    terminal.put_back(again);
+    hub.pass(terminal.now);
+    exchange(&mut terminal, &mut hub);
+    assert!(hub.has(|event| matches!(event, Event::Readable(_))));
+}
+
+#[test]
+fn silence_tells_sooner_where_another_hop_can_carry_what_is_in_flight() {
+    let (mut terminal, _) = two_paths(&[]);
+    hear(&mut terminal);
+    let heard = terminal.now;
+    // Nothing in flight: the silence of an idle link is not that telling.
+    terminal.pass(heard + 300 * MS);
+    assert_eq!(terminal.changes, []);
+    hear(&mut terminal);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&terminal.offers()), [1, 0]);
+    let sent = terminal.now;
+    terminal.pass(sent + 229 * MS);
+    assert_eq!(terminal.changes, []);
+    terminal.pass(sent + 231 * MS);
+    assert_eq!(by_hop(&terminal.offers()), [0, 1]);
+    assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
+    // There is no third hop, so the last one is given all its time.
+    terminal.pass(sent + Duration::from_millis(530) + SILENCE - MS);
+    assert_eq!(terminal.changes.len(), 1);
+}
+
+#[test]
+fn bundles_move_before_a_blockage_that_is_known() {
+    let (mut terminal, _) = two_paths(&[]);
+    hear(&mut terminal);
+    let noon = 1_800_000_000_000;
+    terminal.engine.set_utc(terminal.now, Some(noon));
+    let blockage = PlannedBlockage {
+        entry_ms: noon + 100,
+        exit_ms: noon + 30_000,
+    };
+    let now = terminal.now;
+    terminal.engine.plan_blockages(now, NEAR, vec![blockage]);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [0, 1]);
+}
+
+#[test]
+fn a_class_that_is_pinned_waits_for_its_hop() {
+    let (mut terminal, mut hub) = two_paths(&[(BULK, PathUse::Pinned, &["hop1"])]);
+    terminal.engine.block(terminal.now, FAR, true);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert!(drain(&mut terminal, Duration::from_secs(5)).is_empty());
+    terminal.engine.block(terminal.now, FAR, false);
+    let offers = drain(&mut terminal, 60 * MS);
+    assert_eq!(by_hop(&offers), [0, 1]);
+    terminal.put_back(offers);
+    hub.pass(terminal.now);
+    exchange(&mut terminal, &mut hub);
+    assert!(hub.has(|event| matches!(event, Event::Readable(_))));
+}
+
+#[test]
+fn failover_takes_the_first_that_is_there_and_another_order_at_once() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Failover, &["hop1", "hop0"])]);
+    let key = terminal.open(1, BULK);
+    let sent = |terminal: &mut Node| {
+        terminal.write(key, 5_000);
+        by_hop(&drain(terminal, 60 * MS))
+    };
+    assert_eq!(sent(&mut terminal), [0, 1]);
+    terminal.engine.block(terminal.now, FAR, true);
+    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
+    assert_eq!(sent(&mut terminal), [1, 0]);
+    terminal.engine.block(terminal.now, FAR, false);
+    // That of before had something in flight.
+    terminal.session(1, 302, Some(BULK), MRU);
+    assert_eq!(sent(&mut terminal), [0, 1]);
+    let mut config = two_hops(10, 1);
+    let policy = Policy {
+        uses: PathUse::Failover,
+        paths: vec!["hop0".to_owned(), "hop1".to_owned()],
+    };
+    config.policies.insert(BULK, policy);
+    let now = terminal.now;
+    terminal
+        .engine
+        .reconfigure(now, config)
+        .expect("the same classes");
+    assert_eq!(sent(&mut terminal), [1, 0]);
+}
+
+#[test]
+fn a_duplicated_bundle_goes_by_two_hops_and_arrives_once() {
+    let (mut terminal, mut hub) = two_paths(&[(URGENT, PathUse::Duplicated, &[])]);
+    let key = terminal.open(1, URGENT);
+    terminal.write(key, 500);
+    let offers = drain(&mut terminal, 60 * MS);
+    assert_eq!(by_hop(&offers), [1, 1]);
+    hub.pass(terminal.now);
+    for offered in offers {
+        terminal.carry(offered, &mut hub);
+    }
+    exchange(&mut terminal, &mut hub);
+    let readable = hub.events.iter();
+    let readable = readable.filter(|(_, event)| matches!(event, Event::Readable(_)));
+    assert_eq!(readable.count(), 1);
+    live(&mut terminal, &mut hub, Duration::from_secs(1));
+    assert!(terminal.destinations().is_empty());
+}
+
+#[test]
+fn a_session_belongs_to_the_hop_of_its_listener() {
+    let mut hub = two_hops(1, 10);
+    hub.hops[1].known_as = vec!["lte".to_owned()];
+    let (_, hub) = pair_of(two_hops(10, 1), hub);
+    assert_eq!(hub.engine.hop_of(10, "lte"), Some(FAR));
+    assert_eq!(hub.engine.hop_of(10, "beam"), Some(NEAR));
+    assert_eq!(hub.engine.hop_of(11, "lte"), None);
+}

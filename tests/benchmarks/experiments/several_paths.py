@@ -1,0 +1,196 @@
+"""A terminal with a terrestrial path and a satellite: bonded, and while one of them fails."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from tests.benchmarks.bench import OURS, WIDE_WINDOWS, Bench, Series, Settings, say
+from tests.benchmarks.experiments.downloads import seconds, transfer_record, typical_curve
+from tests.benchmarks.records import Result, record
+from tests.benchmarks.subjects import Access
+from tests.benchmarks.subjects.underpass import Underpass
+from tests.testbed.client.transfer import Transfer
+from tests.testbed.node import PathName
+from tests.testbed.profile import Link, Profile
+from tests.testbed.satlink import Satlink
+from tests.testbed.topology import Testbed
+
+_MB = 1_000_000
+# The hops of Bujari et al., A Virtual PEP for Web Optimization over a Satellite-Terrestrial
+# Backhaul: a terrestrial buffer of 590 kB.
+_TERRESTRIAL = Profile(
+    "terrestrial",
+    Link(rate_bps=10_000_000, delay_ms=15.0, queue_ms=472.0),
+    Link(rate_bps=1_000_000, delay_ms=15.0, queue_ms=472.0),
+)
+_SATELLITE = Profile(
+    "satellite",
+    Link(rate_bps=40_000_000, delay_ms=265.0, queue_ms=1000.0),
+    Link(rate_bps=2_000_000, delay_ms=265.0, queue_ms=1000.0),
+)
+_BOTH: Sequence[PathName] = ("satellite", "terrestrial")
+_BONDED_BYTES = 100 * _MB
+_FAILING_BYTES = 200 * _MB
+_FAILS_AT_S = 15.0
+# A road tunnel that is known so long before, and how long it is.
+_KNOWN_S, _TUNNEL_S = 10.0, 5.0
+# The gaps of this time before a failure are what its own is compared with.
+_BEFORE_S = 5.0
+
+
+def run_bonding(settings: Settings) -> Result:
+    """Download 100 MB by both paths, and by each alone."""
+    result = Result("bonding")
+    with _both_hops(settings) as on:
+        for name, paths in (
+            (OURS, _BOTH),
+            ("underpass-satellite", _BOTH[:1]),
+            ("underpass-terrestrial", _BOTH[1:]),
+        ):
+            on.add(Underpass(name, None, paths=paths))
+
+        def one(access: Access, seed: int, deadline_s: float) -> Transfer:
+            return access.download(_BONDED_BYTES, seed, deadline_s)
+
+        done = on.in_turn([Series(subject, one) for subject in on.subjects], 3)
+        for subject, transfers in zip(on.subjects, done, strict=True):
+            result.records.append(
+                transfer_record(
+                    "bonding.rate",
+                    subject,
+                    transfers,
+                    lambda t: t.bytes * 8 / seconds(on, t) / 1e6,
+                )
+            )
+            curves = result.curves.setdefault("received, MB over s", {})
+            curves[subject.name] = typical_curve(transfers)
+        result.notes |= on.notes()
+        result.told |= on.told()
+    return result
+
+
+def run_outage(settings: Settings) -> Result:
+    """Cut the terrestrial path at 15 s of a bonded download of 200 MB."""
+    result = Result("outage")
+    with _both_hops(settings) as on:
+        on.add(Underpass(OURS, None, paths=_BOTH))
+        _failures(on, result, "outage", lambda hop, terminal: hop.block(terminal))
+    return result
+
+
+def run_black_hole(settings: Settings) -> Result:
+    """Have a path drop all that it is given, by surprise and known 10 s before."""
+    result = Result("black-hole")
+    with _both_hops(settings) as on:
+        on.add(Underpass(OURS, None, paths=_BOTH))
+        _failures(on, result, "black-hole", _drop_everything)
+        _known_tunnel(on, result)
+    return result
+
+
+@contextmanager
+def _both_hops(settings: Settings) -> Iterator[Bench]:
+    with Testbed(
+        _SATELLITE, terrestrial=_TERRESTRIAL, sysctls=WIDE_WINDOWS, seed=settings.seed
+    ) as testbed:
+        yield Bench(testbed, settings)
+
+
+def _terrestrial(on: Bench) -> Satlink:
+    assert on.testbed.terrestrial is not None
+    return on.testbed.terrestrial
+
+
+def _drop_everything(hop: Satlink, _: str) -> None:
+    hop.set_loss(1.0)
+
+
+def _mend(hop: Satlink, terminal: str) -> None:
+    hop.unblock(terminal)
+    hop.set_loss(0.0)
+
+
+def _failures(on: Bench, result: Result, name: str, fail: Callable[[Satlink, str], None]) -> None:
+    """Download while the terrestrial path fails, and take the longest gap from then on."""
+    hop, terminal = _terrestrial(on), on.testbed.terminal.name
+
+    def one(access: Access, seed: int, deadline_s: float) -> Transfer:
+        timer = threading.Timer(_FAILS_AT_S, fail, (hop, terminal))
+        timer.start()
+        try:
+            return access.download(_FAILING_BYTES, seed, deadline_s)
+        finally:
+            timer.cancel()
+            timer.join()
+            _mend(hop, terminal)
+
+    done = on.in_turn([Series(subject, one) for subject in on.subjects], 3)
+    for subject, transfers in zip(on.subjects, done, strict=True):
+        gaps = [_longest_gap_ms(t, _FAILS_AT_S, t.curve[-1][0]) for t in transfers]
+        result.records.append(
+            record(
+                f"{name}.gap",
+                subject.name,
+                gaps,
+                censored_bytes=[t.bytes for t in transfers if not t.complete],
+            )
+        )
+        say(f"{name}: longest gaps {', '.join(f'{gap:.0f}' for gap in gaps)} ms")
+        curves = result.curves.setdefault("received, MB over s", {})
+        curves[subject.name] = typical_curve(transfers)
+    result.notes |= on.notes()
+    result.told |= on.told()
+
+
+def _known_tunnel(on: Bench, result: Result) -> None:
+    """Block the satellite for some seconds that both nodes have known 10 s before."""
+    terminal = on.testbed.terminal.name
+
+    def one(subject: Underpass, access: Access, seed: int, deadline_s: float) -> Transfer:
+        start, since_epoch = time.monotonic(), time.time()
+        entry = _FAILS_AT_S
+        on.testbed.satlink.schedule(terminal, [(start + entry, _TUNNEL_S)])
+        tell = threading.Timer(
+            entry - _KNOWN_S,
+            subject.pair.plan_blockages,
+            ([(since_epoch + entry, _TUNNEL_S)],),
+            {"path": "satellite"},
+        )
+        tell.start()
+        try:
+            return access.download(_FAILING_BYTES, seed, deadline_s)
+        finally:
+            tell.join()
+            on.testbed.satlink.schedule(terminal, [])
+            subject.pair.plan_blockages([], path="satellite")
+
+    ours = [subject for subject in on.subjects if isinstance(subject, Underpass)]
+    done = on.in_turn([Series(subject, partial(one, subject)) for subject in ours], 3)
+    for subject, transfers in zip(ours, done, strict=True):
+        beyond = []
+        for transfer in transfers:
+            # The nodes move to the other path a round trip and more before the entry, and back a
+            # round trip behind the exit.
+            moves_s = _FAILS_AT_S - 2 * _SATELLITE.rtt_s
+            back_s = _FAILS_AT_S + _TUNNEL_S + 2 * _SATELLITE.rtt_s
+            before = _longest_gap_ms(transfer, moves_s - _BEFORE_S, moves_s)
+            after = _longest_gap_ms(transfer, moves_s, back_s)
+            say(f"black-hole: {before:.0f} ms before a known tunnel, {after:.0f} ms in it")
+            beyond.append(after - before)
+        result.records.append(record("black-hole.known", subject.name, beyond))
+
+
+def _longest_gap_ms(transfer: Transfer, begin_s: float, end_s: float) -> float:
+    """Return the longest time without a new byte that ends within a span."""
+    times = [at for at, _ in transfer.curve]
+    gaps = [
+        later - earlier
+        for earlier, later in itertools.pairwise(times)
+        if begin_s <= later and earlier <= end_s
+    ]
+    return 1000 * max(gaps, default=0.0)

@@ -1,0 +1,39 @@
+"""The figures of a terminal with a terrestrial path and a satellite."""
+
+from __future__ import annotations
+
+from tests.benchmarks.figure import Figure
+
+# A round trip by the satellite, and 150 ms.
+_GAP_MS = 530.0 + 150.0
+
+SEVERAL_PATHS = [
+    Figure(
+        "bonding.rate",
+        "100 MB over terrestrial 10 Mbit/s, 30 ms and satellite 40 Mbit/s, 530 ms",
+        "Mbit/s",
+        45.0,
+        more_is_better=True,
+        elsewhere="Bujari et al.: 80 s terrestrial, 50 s satellite (16 Mbit/s), 30 Mbit/s by MPTCP",
+    ),
+    Figure(
+        "outage.gap",
+        "200 MB over both, the terrestrial path cut at 15 s: the longest gap from then on",
+        "ms",
+        _GAP_MS,
+    ),
+    Figure(
+        "black-hole.gap",
+        "200 MB over both, the terrestrial path drops all from 15 s on: the longest gap",
+        "ms",
+        _GAP_MS,
+        elsewhere="OpenMPTCProuter: 15 to 30 s",
+    ),
+    Figure(
+        "black-hole.known",
+        "200 MB over both, the satellite blocked for 5 s, known 10 s before: longest gap beyond "
+        "that of the 5 s before",
+        "ms",
+        20.0,
+    ),
+]

@@ -1,0 +1,163 @@
+"""Several paths to one hub: both carry, one fails, and what a class may not use stays empty."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.e2e.conftest import StartPair
+from tests.testbed import addresses
+from tests.testbed.client.transfer import Transfer, download, upload
+from tests.testbed.node import Node, Options, Pair
+from tests.testbed.profile import Link, symmetric
+from tests.testbed.satlink import Satlink
+from tests.testbed.topology import Testbed
+
+pytestmark = pytest.mark.node
+
+_TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
+_SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
+_SIZE = 10_000_000
+
+
+def _start(
+    start_pair: StartPair, policies: Mapping[str, Mapping[str, object]] | None = None
+) -> Pair[Testbed]:
+    """Start a pair with both paths; `policies` are keys of classes, for terminal and hub alike."""
+    classes = [
+        {"name": name, "priority": priority, **(policies or {}).get(name, {})}
+        for name, priority in (("signalling", 0), ("interactive", 1), ("normal", 2), ("bulk", 2))
+    ]
+    at_hub = [{**each, "paths": _at_hub(each.get("paths"))} for each in classes]
+    options = Options(
+        paths=("satellite", "terrestrial"),
+        terminal={"class": classes},
+        hub={"class": at_hub},
+    )
+    return start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+
+
+def _at_hub(paths: object) -> list[object] | None:
+    """Name paths as the hub does, by its listeners."""
+    if not isinstance(paths, list):
+        return None
+    return ["beam" if path == "satellite" else path for path in paths]
+
+
+def _terrestrial(pair: Pair[Testbed]) -> Satlink:
+    assert pair.testbed.terrestrial is not None
+    return pair.testbed.terrestrial
+
+
+def _sent_bytes(node: Node, path: str, class_name: str = "normal") -> float:
+    labels = f'path="{path}",class="{class_name}"'
+    return node.api.metrics().get(f"underpass_path_sent_bundle_bytes_total{{{labels}}}", 0.0)
+
+
+@pytest.mark.parametrize("transfer", [download, upload])
+def test_both_paths_carry_a_transfer(
+    start_pair: StartPair, transfer: Callable[..., Transfer]
+) -> None:
+    pair = _start(start_pair)
+    assert {path["name"] for path in pair.terminal.status()["paths"]} == {
+        "satellite",
+        "terrestrial",
+    }
+    done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+    assert done.error is None
+    names: list[str]
+    if transfer is download:
+        sender, names = pair.hub, [pair.hub_path("satellite"), pair.hub_path("terrestrial")]
+    else:
+        sender, names = pair.terminal, ["satellite", "terrestrial"]
+    sent = [_sent_bytes(sender, name) for name in names]
+    assert min(sent) > _SIZE / 10, sent
+    assert sum(sent) < 1.1 * _SIZE
+
+
+@pytest.mark.parametrize("path", ["terrestrial", "satellite"])
+@pytest.mark.parametrize("transfer", [download, upload])
+def test_what_a_path_had_goes_by_the_other_when_it_dies(
+    start_pair: StartPair, transfer: Callable[..., Transfer], path: str
+) -> None:
+    pair = _start(start_pair)
+    hop = _terrestrial(pair) if path == "terrestrial" else pair.testbed.satlink
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(transfer, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+        time.sleep(1.0)
+        assert not running.done()
+        hop.block(pair.testbed.terminal.name)
+        done = running.result(60)
+    assert done.error is None
+    assert done.complete
+
+
+def test_a_path_that_flaps_breaks_no_stream(start_pair: StartPair) -> None:
+    pair, over = _start(start_pair), threading.Event()
+
+    def flap() -> None:
+        while not over.wait(1.0):
+            _terrestrial(pair).block(pair.testbed.terminal.name, for_s=0.5)
+
+    with ThreadPoolExecutor(1) as pool:
+        flapping = pool.submit(flap)
+        try:
+            for transfer in (download, upload):
+                done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+                assert done.error is None
+                assert done.complete
+        finally:
+            over.set()
+            flapping.result(10)
+
+
+def test_a_class_that_is_pinned_leaves_the_other_path_empty(start_pair: StartPair) -> None:
+    pinned = {"normal": {"policy": "pinned", "paths": ["satellite"]}}
+    pair = _start(start_pair, pinned)
+    for transfer in (download, upload):
+        assert transfer(pair.client, addresses.ORIGIN, 2_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, pair.hub_path("terrestrial")) == 0
+    assert _sent_bytes(pair.terminal, "terrestrial") == 0
+    with ThreadPoolExecutor(1) as pool:
+        pair.testbed.satlink.block(pair.testbed.terminal.name)
+        running = pool.submit(download, pair.client, addresses.ORIGIN, 100_000, route=pair.socks5())
+        time.sleep(2.0)
+        assert not running.done()
+        pair.testbed.satlink.unblock(pair.testbed.terminal.name)
+        assert running.result(30).complete
+    assert _sent_bytes(pair.hub, pair.hub_path("terrestrial")) == 0
+
+
+def test_failover_goes_by_the_first_and_then_by_the_second(start_pair: StartPair) -> None:
+    policy = {"normal": {"policy": "failover", "paths": ["terrestrial", "satellite"]}}
+    pair = _start(start_pair, policy)
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, pair.hub_path("satellite")) == 0
+    _terrestrial(pair).block(pair.testbed.terminal.name)
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, pair.hub_path("satellite")) >= 1_000_000
+
+
+def test_duplicated_bundles_go_by_both_and_arrive_once(start_pair: StartPair) -> None:
+    policy = {"normal": {"policy": "duplicated"}}
+    pair = _start(start_pair, policy)
+    assert download(pair.client, addresses.ORIGIN, 500_000, route=pair.socks5()).complete
+    by_satellite = _sent_bytes(pair.hub, pair.hub_path("satellite"))
+    by_terrestrial = _sent_bytes(pair.hub, pair.hub_path("terrestrial"))
+    assert by_terrestrial >= 400_000
+    assert by_satellite >= 100_000
+
+
+def test_a_half_closed_exchange_lives_through_the_death_of_a_path(start_pair: StartPair) -> None:
+    pair = _start(start_pair)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            download, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5(), half_close=True
+        )
+        time.sleep(1.0)
+        _terrestrial(pair).block(pair.testbed.terminal.name)
+        assert running.result(60).complete
