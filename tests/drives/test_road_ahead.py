@@ -73,9 +73,9 @@ def test_the_second_time_on_a_way_is_as_good_as_the_route(
 
 def test_the_turns_of_many_vehicles_come_near_to_how_traffic_divides() -> None:
     # Here the map's own guess is often wrong.
-    town = read_extract(field.FIELD / field.EXTRACTS["krems"])
+    town = read_extract(field.FIELD / field.ANDORRA)
     counts = TurnCounts()
-    for made in drives_over(town, 100, 5_000, FREE):
+    for made in drives_over(town, 80, 5_000, FREE):
         counts.add(habits_of(town.known, [made.drive]), 0, town.known.turn)
     turned = town.known.turned(counts)
 
