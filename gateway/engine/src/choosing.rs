@@ -42,8 +42,10 @@ const MOST_LEAD_BYTES: u64 = 16 << 20;
 /// when the other hop dies.
 const LEAD_FADES: Duration = Duration::from_secs(5);
 
-/// Second copies of a class that wait on a hop at most; the oldest go first.
+/// Second copies of a class that wait on a hop at most, and their bytes; the oldest
+/// go first. The store no longer counts their bytes once the bundle is released.
 const MOST_COPIES: usize = 64;
+const MOST_COPIED_BYTES: u64 = 4 << 20;
 
 const ANOTHER_CARRIES_ON: &str = "another path carries on what this one had";
 
@@ -316,10 +318,12 @@ impl Engine {
         let hop = second.and_then(|one| self.hops.get_mut(&one.id));
         if let Some(hop) = hop {
             let copies = hop.copies.entry(class).or_default();
-            if copies.len() >= MOST_COPIES {
-                copies.pop_front();
-            }
             copies.push_back((bundle, chunks.to_vec()));
+            let mut bytes: u64 = copies.iter().map(|(_, chunks)| length(chunks)).sum();
+            while copies.len() > MOST_COPIES || bytes > MOST_COPIED_BYTES {
+                let oldest = copies.pop_front();
+                bytes -= oldest.map_or(bytes, |(_, chunks)| length(&chunks));
+            }
             let id = hop.config.id;
             self.leaf_changed(id, class);
         }
@@ -330,11 +334,14 @@ impl Engine {
     pub(crate) fn next_copy(&mut self, id: HopId, class: Class, mru: u64) -> Option<Vec<Bytes>> {
         let copies = self.hops.get_mut(&id)?.copies.get_mut(&class)?;
         while let Some((bundle, chunks)) = copies.pop_front() {
-            let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-            if self.agent.has_bundle(bundle) && bytes <= mru {
+            if self.agent.has_bundle(bundle) && length(&chunks) <= mru {
                 return Some(chunks);
             }
         }
         None
     }
+}
+
+fn length(chunks: &[Bytes]) -> u64 {
+    chunks.iter().map(|chunk| chunk.len() as u64).sum()
 }

@@ -253,6 +253,33 @@ fn a_duplicated_bundle_goes_by_two_hops_and_arrives_once() {
 }
 
 #[test]
+fn copies_that_their_hop_does_not_take_hold_little_memory() {
+    let (mut terminal, _hub) = two_paths(&[(URGENT, PathUse::Duplicated, &[])]);
+    let key = terminal.open(1, URGENT);
+    let (mut by_near, mut largest) = (0, 0);
+    for _ in 0..400 {
+        if terminal.engine.send_capacity(key) >= 160_000 {
+            terminal.write(key, 160_000);
+        }
+        for (session, transfer) in terminal.offers() {
+            // The far hop's sessions take one bundle each, and no more.
+            if session.0 < 200 {
+                by_near += transfer.len();
+                largest = largest.max(transfer.len());
+                terminal.ready(session);
+            }
+        }
+        hear(&mut terminal);
+        terminal.pass(terminal.now + 20 * MS);
+    }
+    let entries = terminal.engine.footprint();
+    let copies = entries["copies"];
+    assert!(by_near > 8 << 20, "{by_near} bytes left");
+    assert!(copies > 0 && copies <= 64, "{copies} of {largest} bytes");
+    assert!(copies as u64 * largest <= (4 << 20) + largest);
+}
+
+#[test]
 fn a_session_belongs_to_the_hop_of_its_listener() {
     let mut hub = two_hops(1, 10);
     hub.hops[1].known_as = vec!["lte".to_owned()];

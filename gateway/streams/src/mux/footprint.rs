@@ -52,8 +52,8 @@ impl Mux {
             writers_retry: _,
             writers_told: _,
             events,
-            // By class, whose number is bounded.
             sent_bytes: _,
+            // By class, whose number is bounded.
             counters: _,
         } = self;
         tell("streams", streams.len());
