@@ -288,8 +288,9 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// Sets how far apart beacons are that go to a peer beside other traffic,
-    /// because it wants them.
+    /// Sets how far apart, by this end's rate, beacons are that go to a peer: as far
+    /// where it wants them beside other traffic, and on an idle link as far as the
+    /// time after which its silence is a blockage allows.
     pub fn set_pace(&mut self, id: PeerId, pace: Duration) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.timing.set_pace(pace);

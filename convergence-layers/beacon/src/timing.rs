@@ -13,6 +13,11 @@ pub const SILENCE: Duration = Duration::from_millis(500);
 /// three beacons lost in a row do not make one by mistake.
 const SIGNS_PER_SILENCE: u32 = 5;
 
+/// Where the rate is small, beacons of an idle link are this part of that time
+/// apart at most: two that are lost in a row do not make a blockage by mistake,
+/// and the third may be late by a seventh of it.
+const SPARING: (u32, u32) = (2, 7);
+
 /// Time from one beacon to the next at most, to a peer that has been away for
 /// long: 500 of them take 45 kbit/s.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(8);
@@ -26,9 +31,13 @@ const CALLS_PER_ABSENCE: u32 = 16;
 const WISH: Duration = Duration::from_secs(1);
 const WISH_COUNTS: Duration = Duration::from_secs(4);
 
-/// How long an end sends nothing, by any way, before a beacon.
-pub fn idle_pause(rtt: Duration) -> Duration {
-    ((rtt + SILENCE) / SIGNS_PER_SILENCE).max(INTERVAL)
+/// How long an end sends nothing, by any way, before a beacon: longer where its
+/// rate sets its beacons further apart.
+fn idle_pause(rtt: Duration, pace: Duration) -> Duration {
+    let silence = rtt + SILENCE;
+    let usual = (silence / SIGNS_PER_SILENCE).max(INTERVAL);
+    let (part, of) = SPARING;
+    usual.max(pace.min(silence * part / of))
 }
 
 /// What was sent and heard on one path.
@@ -44,10 +53,11 @@ pub(crate) struct Timing {
     beaconed: Option<Instant>,
     /// The peer hears nothing.
     asked: bool,
-    /// Until when the peer's beacons are wanted beside other traffic, until when
-    /// the peer wants this end's, and how far apart those are.
+    /// Until when the peer's beacons are wanted beside other traffic, and until
+    /// when the peer wants this end's.
     wants_until: Option<Instant>,
     wanted_until: Option<Instant>,
+    /// How far apart this end's beacons are by its rate.
     pace: Duration,
 }
 
@@ -111,7 +121,7 @@ impl Timing {
         } else if holds(self.wants_until) {
             WISH
         } else {
-            idle_pause(self.rtt)
+            idle_pause(self.rtt, self.pace)
         }
     }
 
@@ -128,7 +138,7 @@ impl Timing {
 
     /// When the next beacon is due.
     pub fn due(&self) -> Instant {
-        let idle = self.sent + idle_pause(self.rtt);
+        let idle = self.sent + idle_pause(self.rtt, self.pace);
         let Some(beaconed) = self.beaconed else {
             return self.sent;
         };

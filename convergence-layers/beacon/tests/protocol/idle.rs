@@ -99,6 +99,29 @@ fn three_beacons_lost_in_a_row_are_no_blockage() {
 }
 
 #[test]
+fn at_a_small_rate_an_idle_link_carries_fewer_beacons_and_two_lost_in_a_row_are_no_blockage() {
+    let sent_in_20_s = |pace: Option<Duration>, losses| {
+        let mut hop = Hop::new(GEO);
+        for end in &mut hop.ends {
+            pace.into_iter().for_each(|pace| end.set_pace(PEER, pace));
+        }
+        hop.run(5 * SECOND);
+        hop.losses = losses;
+        let (since, before) = (hop.now, hop.sent[TERMINAL].len());
+        hop.run(20 * SECOND);
+        for end in [TERMINAL, HUB] {
+            assert!(hop.longest_silence(end, since) < GEO + SILENCE);
+        }
+        hop.sent[TERMINAL].len() - before
+    };
+    let usual = sent_in_20_s(None, 0);
+    let sparing = sent_in_20_s(Some(800 * MS), 0);
+    assert!(4 * sparing <= 3 * usual, "{sparing} of {usual}");
+    // Two of each end, whoever sends first.
+    sent_in_20_s(Some(800 * MS), 4);
+}
+
+#[test]
 fn a_link_in_use_carries_no_beacons() {
     let mut hop = Hop::new(GEO);
     hop.run(5 * SECOND);
