@@ -248,7 +248,7 @@ impl Endpoint {
         if peer.config.address.is_some() {
             peer.key = Some(name.0);
             peer.key_since = now;
-            peer.timing = Timing::new(now, peer.config.rtt, peer.config.patience);
+            peer.timing.restart(now);
         }
         // One that is known keeps its number, or its beacons would count again.
         self.keys.entry(name).or_insert_with(|| {

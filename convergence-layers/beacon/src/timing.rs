@@ -77,6 +77,13 @@ impl Timing {
         }
     }
 
+    /// Begins anew, at the pace that is set.
+    pub fn restart(&mut self, now: Instant) {
+        let pace = self.pace;
+        *self = Timing::new(now, self.rtt, self.patience);
+        self.pace = pace;
+    }
+
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
     }

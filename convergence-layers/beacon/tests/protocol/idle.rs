@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use underpass_beacon::{BEACON_BYTES, INTERVAL, SILENCE, Signs};
 
-use super::hop::{HUB, Hop, PATIENCE, PEER, TERMINAL};
+use super::hop::{HUB, Hop, PATIENCE, PEER, TERMINAL, key};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -104,6 +104,8 @@ fn at_a_small_rate_an_idle_link_carries_fewer_beacons_and_two_lost_in_a_row_are_
         let mut hop = Hop::new(GEO);
         for end in &mut hop.ends {
             pace.into_iter().for_each(|pace| end.set_pace(PEER, pace));
+            // A session that begins anew changes nothing of it.
+            end.add_key(hop.now, PEER, key(2));
         }
         hop.run(5 * SECOND);
         hop.losses = losses;
