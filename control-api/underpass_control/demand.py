@@ -26,8 +26,9 @@ from underpass_control.storage.links import LinkState
 _WINDOW_MS = 5_000
 _LEAST_WINDOW_MS = 900
 _HEADROOM = Fraction(5, 4)
-# What a terminal sends by itself in that time, its reports above all, is no demand: they come in
+# What a terminal sends by itself is no demand. Beacons and keepalives have a rate; reports come in
 # bursts, and all terminals of a beam have some at once when its plan is a new one.
+_SIGNS_BPS = 2_500
 _REPORTS_BYTES = 3_000
 # A backlog that the rate clears within this time is only passing through. A gateway lets 100 ms of
 # the link's ceiling wait before it stops reading a stream, so a lone greedy one is seen.
@@ -95,7 +96,8 @@ class _Reported:
         lasting_ms = state.uptime_ms - began_ms
         if lasting_ms >= _LEAST_WINDOW_MS:
             recent_bytes = max(0, state.sent_bytes - sent)
-            wanted_bytes = recent_bytes if recent_bytes > _REPORTS_BYTES else 0
+            own_bytes = _REPORTS_BYTES + _SIGNS_BPS * lasting_ms // 8_000
+            wanted_bytes = recent_bytes if recent_bytes > own_bytes else 0
             self.rate_bps = 8_000 * wanted_bytes // lasting_ms
         cleared_bps = state.rate_bps if state.rate_bps is not None else self.rate_bps or 0
         passing_bytes = max(_PASSING_BYTES, cleared_bps * _CLEARED_WITHIN_MS // 8_000)

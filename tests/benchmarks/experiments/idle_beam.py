@@ -17,6 +17,7 @@ import json
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ _EMULATED = _IDLE - (_REAL - 1)
 # Until plans follow the demand that is there, and what is measured then.
 _SETTLED_AFTER_S, _MEASURED_S = 25.0, 40.0
 _EACH_S = 0.25
-# What the meter's link has carried is sent for the others within the 10 s of their reports.
+# What the meter's link has carried is sent for the others, evenly over the 10 s of their reports.
 _SPREAD_S = 10.0
 _SINK_PORT = 9
 # A report's size, less the headers of IPv4 and UDP.
@@ -220,16 +221,14 @@ def _carried(testbed: Testbed) -> Iterator[None]:
         sock.connect((addresses.HUB_SAT, _SINK_PORT))
         meter = testbed.terminals[_METER].name
         packet = bytes(_PACKET_BYTES - _HEADER_BYTES)
-        known = _sent(testbed)[meter]
+        lately = deque([_sent(testbed)[meter]], maxlen=round(_SPREAD_S / _EACH_S) + 1)
         owed = 0.0
 
         def send() -> None:
-            nonlocal known, owed
-            now = _sent(testbed)[meter]
-            owed += (now - known) * _EMULATED
-            known = now
-            due = owed * _EACH_S / _SPREAD_S
-            for _ in range(round(due / _PACKET_BYTES)):
+            nonlocal owed
+            lately.append(_sent(testbed)[meter])
+            owed += (lately[-1] - lately[0]) * _EMULATED * _EACH_S / _SPREAD_S
+            for _ in range(int(owed // _PACKET_BYTES)):
                 sock.send(packet)
                 owed -= _PACKET_BYTES
 
