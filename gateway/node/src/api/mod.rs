@@ -53,7 +53,7 @@ use routes::Routes;
 
 pub use announcements::Announced;
 pub use edge::{EdgeSwitches, SwitchView};
-pub use server::{ApiError, Servers, check, serve};
+pub use server::{ApiError, Servers, check, serve, unix_socket};
 pub use view::Status;
 
 /// What the handlers share.
