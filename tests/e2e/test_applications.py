@@ -151,6 +151,19 @@ def test_bundles_wait_for_their_application_through_a_kill() -> None:
         assert sorted(received) == sorted(payloads)
 
 
+def test_an_upgrade_keeps_socket_and_bundles(pair: Pair[Testbed]) -> None:
+    payloads = [_payload(1_000, seed) for seed in range(5)]
+    asyncio.run(_send(pair.terminal, "ipn:1.50", payloads))
+    pair.terminal.process.wait_until(
+        lambda: pair.terminal.api.get("/v1/custody")["bundles"] == 0, timeout_s=30
+    )
+    pair.hub.upgrade()
+    received = asyncio.run(_received(pair.hub, 50, len(payloads)))
+    assert sorted(received) == sorted(payloads)
+    *_, summary = bp(pair.terminal, "ping", "-c", "1", _ECHO)
+    assert summary["received"] == 1
+
+
 def test_what_is_not_acknowledged_comes_again(pair: Pair[Testbed]) -> None:
     async def twice() -> tuple[bytes, bytes]:
         await _send(pair.terminal, "ipn:1.44", [b"once"])

@@ -63,9 +63,10 @@ pub struct Sending {
     /// The service of this node that sends it. Default: one that is free.
     #[arg(long)]
     pub service: Option<u64>,
-    /// For how long it is of use, s.
-    #[arg(long, default_value_t = 3600.0)]
-    pub lifetime: f64,
+    /// For how long it is of use, s. Default: 3600; of pings and traces, how long
+    /// they are waited for.
+    #[arg(long)]
+    pub lifetime: Option<f64>,
     /// Send it without custody.
     #[arg(long)]
     pub no_custody: bool,

@@ -16,6 +16,9 @@ use crate::client;
 /// The largest payload that a node delivers, bytes.
 const MOST_PAYLOAD_BYTES: u32 = 64 << 20;
 
+/// For how long a bundle is of use that does not say it, s.
+const LIFETIME_S: f64 = 3600.0;
+
 /// How soon a bundle for which there was no room is tried again.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
@@ -89,7 +92,7 @@ impl Connection {
         reports: &[Reported],
         payload: &[u8],
     ) -> Result<Option<(u64, u64)>, BpError> {
-        let lifetime = seconds("lifetime", sending.lifetime)?;
+        let lifetime = seconds("lifetime", sending.lifetime.unwrap_or(LIFETIME_S))?;
         let until = Instant::now() + seconds("wait", sending.wait)?;
         self.check_size(payload.len() as u64)?;
         loop {

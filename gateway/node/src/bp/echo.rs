@@ -7,16 +7,16 @@ use super::command::{EchoCommand, Sending};
 use super::connection::Connection;
 use super::error::BpError;
 
-/// What is sent back is of no use for longer, s.
-const LIFETIME_S: f64 = 3600.0;
+/// How long to wait for room for an answer, s.
+const WAIT_S: f64 = 3600.0;
 
 pub async fn execute(command: EchoCommand) -> Result<(), BpError> {
     let mut connection = Connection::open(&command.common, Some(command.service)).await?;
     let sending = Sending {
         service: None,
-        lifetime: LIFETIME_S,
+        lifetime: None,
         no_custody: false,
-        wait: LIFETIME_S,
+        wait: WAIT_S,
     };
     let mut left = command.count.unwrap_or(u64::MAX);
     while left > 0 {

@@ -15,9 +15,11 @@ use super::error::BpError;
 /// The run and the number in front of each payload.
 const HEAD_BYTES: usize = 16;
 
-pub async fn execute(command: PingCommand) -> Result<(), BpError> {
+pub async fn execute(mut command: PingCommand) -> Result<(), BpError> {
     let interval = seconds("interval", command.interval)?;
     let timeout = seconds("timeout", command.timeout)?;
+    // Nobody waits for it any longer.
+    command.sending.lifetime.get_or_insert(command.timeout);
     if command.size < HEAD_BYTES {
         return Err(BpError::Usage(format!(
             "--size {}: must be at least {HEAD_BYTES}",

@@ -18,8 +18,10 @@ const ALL: [Reported; 4] = [
     Reported::Deleted,
 ];
 
-pub async fn execute(command: TraceCommand) -> Result<(), BpError> {
+pub async fn execute(mut command: TraceCommand) -> Result<(), BpError> {
     let timeout = seconds("timeout", command.timeout)?;
+    // Nobody waits for it any longer.
+    command.sending.lifetime.get_or_insert(command.timeout);
     let mut connection = Connection::open(&command.common, command.sending.service).await?;
     let begun = Instant::now();
     let destination = &command.destination;
