@@ -186,7 +186,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         rtt_is_guess: path.rtt_ms.is_none(),
         mtu_bytes: path.mtu_bytes,
         ipv6: path.remote.ip().to_canonical().is_ipv6(),
-        tls,
+        tls: tls && !path.plain,
     });
     let accepted = config.accepted_hops().map(|hop| {
         let listeners = config.listeners.iter().map(|listener| &listener.name);

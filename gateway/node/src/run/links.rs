@@ -347,7 +347,7 @@ fn dialer(
 ) -> DialerConfig {
     let mut dialer = DialerConfig::new(path.remote, session);
     dialer.local = path.local.map(|address| SocketAddr::new(address, 0));
-    dialer.tls = security.client();
+    dialer.tls = security.client().filter(|_| !path.plain);
     dialer.classes = classes(config);
     dialer.standby = config.tcp.standby;
     dialer.backoff = backoff(config);
