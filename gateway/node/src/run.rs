@@ -438,6 +438,10 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         reports_sent,
         reports,
         config: current,
+        without_items: {
+            let links = links.clone();
+            Box::new(move |path| links.is_without_items(path))
+        },
         security,
         reload: Box::new(move || reloader.reload()),
         upgrade: {

@@ -88,6 +88,8 @@ pub struct ApiState {
     pub reports: Option<Arc<Intake>>,
     /// The configuration in force.
     pub config: Arc<Current>,
+    /// Whether a path is dialled without extension items.
+    pub without_items: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// The certificates.
     pub security: Security,
     /// Reads the configuration again.
