@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust skipped test-python test-images images lint format bench fuzz explore lock clean
+.PHONY: help setup build demo test test-rust skipped test-python test-images images lint format bench fuzz interop explore lock clean
 
 PYTHON := .venv/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -37,6 +37,7 @@ help:
 	@echo "make images  the container images of gateway, control service and PostgreSQL (docker/)"
 	@echo "make test-images   builds them and runs the composed system (minutes; its engine: root)"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
+	@echo "make interop installs the other implementations that Cargo has, and runs the tests with them (root)"
 	@echo "make explore the simulations and laws over seeds of the day, EXPLORE_SECONDS=$(EXPLORE_SECONDS) or so"
 	@echo "make setup   only install what is missing"
 	@echo "make lock    renew requirements.lock from pyproject.toml"
@@ -67,7 +68,12 @@ test-python: build
 	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile,-m "$(ON_TEST_BEDS)"))
 
 # Not part of `test`: building the images takes minutes.
-test-images: build
+test-# Not part of `test`: it fetches and builds a foreign program (minutes, once).
+interop: build
+	$(call timed,installing dtn7 0.21.0 into .tools,cargo install --quiet dtn7 --version 0.21.0 --locked --root .tools)
+	$(call timed,tests with other implementations,$(PYTHON) -m pytest tests/interop)
+
+images: build
 	@.ci/setup --images
 	$(call timed,building the images and running them,UNDERPASS_TEST_IMAGES=1 $(PYTHON) -m pytest tests/images)
 

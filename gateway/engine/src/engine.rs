@@ -28,7 +28,7 @@ use crate::transfers::Sessions;
 use crate::ways::Ways;
 
 /// The ipn service of streams; 1 to 127 are for private use.
-pub(crate) const STREAM_SERVICE: u64 = 80;
+pub const STREAM_SERVICE: u64 = 80;
 
 /// What is to be done outside, in order.
 #[derive(Debug)]
@@ -82,6 +82,8 @@ pub enum Action {
     },
     /// A message for a service of this node other than streams.
     Message(Message),
+    /// A bundle for an application of this node.
+    Application(bundle::Delivery),
     /// Give this to [`Engine::take_passed`] of another engine of the node, in
     /// order.
     Passed {

@@ -70,6 +70,9 @@ impl Engine {
                 bundle::Event::Deliver(delivery) if delivery.service == STREAM_SERVICE => {
                     self.deliver(now, delivery);
                 }
+                bundle::Event::Deliver(delivery) if self.is_of_application(delivery.service) => {
+                    self.actions.push_back(Action::Application(delivery));
+                }
                 bundle::Event::Deliver(delivery) => self.deliver_message(delivery),
                 bundle::Event::Restored {
                     id,

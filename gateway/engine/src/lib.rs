@@ -14,6 +14,7 @@
 //! networks of engines run in virtual time.
 
 mod ahead;
+mod applications;
 mod choosing;
 mod config;
 mod control;
@@ -42,8 +43,9 @@ mod takeover;
 mod transfers;
 mod ways;
 
+pub use applications::SentBundle;
 pub use config::{EngineConfig, HopConfig, PlanLine, RouteEntry, window_bytes};
-pub use engine::{Action, Engine, EngineError};
+pub use engine::{Action, Engine, EngineError, STREAM_SERVICE};
 pub use handover::{NodeState, TakeOverError};
 pub use hop::{HopId, HopTraffic};
 pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, SILENCE, Sign, Source};

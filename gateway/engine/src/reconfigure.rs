@@ -80,6 +80,9 @@ impl Engine {
         // Services cannot change: messages for them may be in custody.
         agent.services.clone_from(&self.config.agent.services);
         agent.confirming.clone_from(&self.config.agent.confirming);
+        agent
+            .applications
+            .clone_from(&self.config.agent.applications);
         self.config = EngineConfig { agent, ..config };
         self.peers.set_default_class(self.config.default_class);
 

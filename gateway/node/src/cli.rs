@@ -8,6 +8,8 @@ use ipnet::IpNet;
 use underpass_edge::config::PortRange;
 use underpass_pki::Authority;
 
+use crate::bp::BpCommand;
+
 /// The command that a node starts itself.
 pub const HELPER: &str = "privileged-helper";
 
@@ -79,6 +81,9 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Send, receive and look at bundles.
+    #[command(subcommand)]
+    Bp(BpCommand),
     /// Read a password from standard input, and print its hash for the configuration.
     HashPassword,
     /// Make and manage the nodes' certificates.

@@ -3,6 +3,7 @@
 
 mod allocator;
 mod api;
+mod bp;
 mod cli;
 mod client;
 mod clock;
@@ -81,6 +82,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Reload { socket } => Ok(reload::execute(&socket)?),
         Command::Upgrade { socket } => Ok(upgrade::command::execute(&socket)?),
         Command::Switch(command) => Ok(switch::execute(&command)?),
+        Command::Bp(command) => Ok(bp::execute(command)?),
         Command::HashPassword => Ok(password::print_hash()?),
         Command::Pki(command) => Ok(pki::execute(command)?),
     }

@@ -1,5 +1,6 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
+mod applications;
 mod beacons;
 mod carriers;
 pub(crate) mod control;
@@ -271,6 +272,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     if let Some(custody) = custody {
         open_custody.set(custody, &shell);
     }
+    let services = engine_config.agent.applications.as_ref();
+    let application_service = applications::open(&config, services, &shell)?;
     let (deferred, exchanges) = deferred::start(&config, &shell, &dialler)?.unzip();
     tasks.extend(exchanges);
     let started = Instant::now();
@@ -373,6 +376,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             interceptor: interceptor.clone(),
             log,
             incarnation,
+            applications: engine_config.agent.applications.clone(),
         },
     );
     tasks.push(background(reach::follow(followed, shell.clone())));
@@ -386,6 +390,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         reloader: reloader.clone(),
         current: current.clone(),
     };
+    if let Some(service) = &application_service {
+        tasks.extend(applications::serve(&config, service, &shell, &sockets)?);
+    }
     let reporter = reporting.reporter.clone();
     let reports_sent = reporting.sending.as_ref().map(reports::Sending::sent);
     let reports = reporting.intake.clone();
@@ -395,6 +402,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         reporting: reporting.clone(),
         follower: Mutex::new(follower),
         deferred: deferred.clone(),
+        applications: application_service.clone(),
         api: Mutex::default(),
     });
     let hand_over = HandOver::new(upgrade::Parts {
@@ -430,6 +438,10 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         reports_sent,
         reports,
         config: current,
+        without_items: {
+            let links = links.clone();
+            Box::new(move |path| links.is_without_items(path))
+        },
         security,
         reload: Box::new(move || reloader.reload()),
         upgrade: {
@@ -501,6 +513,12 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     }
     if let Some((custody, _watch)) = open_custody.take() {
         custody.close(&shell).await;
+    }
+    if let Some(service) = &application_service {
+        service.close();
+    }
+    if let Some(applications) = &config.applications {
+        let _ = std::fs::remove_file(&applications.socket);
     }
     let _ = std::fs::remove_file(&config.api.socket);
     tracing::info!("stopped");

@@ -14,6 +14,7 @@ use underpass_identity::{ClientTls, Registry};
 
 use super::SessionDefaults;
 use super::lane::Lane;
+use super::offering::Offering;
 
 /// What a dialer is to do.
 #[derive(Clone, Debug)]
@@ -83,6 +84,9 @@ pub struct LaneStatus {
 pub struct DialerStatus {
     /// By class; `None` where no classes are configured.
     pub lanes: BTreeMap<Option<Class>, LaneStatus>,
+    /// Whether the peer ends sessions that offer extension items, so that it
+    /// has one for all classes, which offers none.
+    pub without_items: bool,
 }
 
 /// Keeps sessions to one peer over one path. Dropping it stops dialling;
@@ -103,6 +107,8 @@ pub(super) struct Shared {
     pub(super) stop: CancellationToken,
     /// Whether the peer knows classes; `None` until it was asked.
     pub(super) peer_has_classes: watch::Sender<Option<bool>>,
+    /// Whether the peer is offered extension items.
+    pub(super) offering: Mutex<Offering>,
     /// Nobody answers: each class dials, lest one after the other should when
     /// the link is back.
     pub(super) dark: watch::Sender<bool>,
@@ -145,6 +151,7 @@ impl Dialer {
             registry: Arc::new(Registry::default()),
             stop: CancellationToken::new(),
             peer_has_classes: watch::Sender::new(None),
+            offering: Mutex::default(),
             dark: watch::Sender::new(false),
             held: watch::Sender::new(false),
             status: Mutex::default(),
@@ -172,7 +179,9 @@ impl Dialer {
 
     /// How far the sessions are.
     pub fn status(&self) -> DialerStatus {
-        self.shared.status.lock().unwrap().clone()
+        let mut status = self.shared.status.lock().unwrap().clone();
+        status.without_items = !self.shared.offering.lock().unwrap().has_items();
+        status
     }
 
     /// As [`super::Listener::close_where`].

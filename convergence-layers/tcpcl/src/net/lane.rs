@@ -1,6 +1,7 @@
 //! The sessions of one class at the side that dials: one active, one standby.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -20,6 +21,9 @@ use crate::session::Established;
 /// How long a class waits for the first session. The peer waits for SESS_INIT
 /// a little longer.
 const CLASSES_TIME: Duration = Duration::from_secs(20);
+
+/// A peer that ends a session for its extension items does so within this time.
+const REFUSED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Tells the lane how an attempt fares.
 enum Notice {
@@ -232,6 +236,22 @@ impl Lane {
     }
 }
 
+/// Learns from the end of a session what the next one is to offer. A peer may
+/// have sent its own SESS_INIT before it reads ours, so that the session was up
+/// for a moment; one that has answered items knows them.
+fn note_end(shared: &Shared, knows_items: bool, lived: Duration) {
+    let mut offering = shared.offering.lock().unwrap();
+    if knows_items || lived >= REFUSED_WITHIN {
+        offering.ended();
+    } else if offering.refused() {
+        let (path, offered) = (&shared.config.session.path, offering.has_items());
+        info!(
+            path,
+            offered, "the peer has ended sessions at their SESS_INIT: extension items"
+        );
+    }
+}
+
 /// One session, from the dial to its end.
 struct Dial {
     class: Option<Class>,
@@ -246,13 +266,19 @@ struct Dial {
 impl Dial {
     async fn run(self, shared: &Arc<Shared>) -> Result<Ended, ContactFailure> {
         let defaults = shared.session();
-        let class = self.class.map(|class| (class, self.standby));
+        let offers = !self.decides || shared.offering.lock().unwrap().has_items();
+        let class = self.class.filter(|_| offers);
+        let class = class.map(|class| (class, self.standby));
         let contact = attempts::dial(shared, class, |failure| (self.silent)(failure));
         let Some(contact) = shared.stop.run_until_cancelled(contact).await else {
             return Err(ContactFailure::Stopped);
         };
         let (contact, core) = contact?;
         self.await_classes(shared).await?;
+        let tells_items = self.decides && self.class.is_some();
+        let begun = now();
+        let knows_items = Arc::new(AtomicBool::new(false));
+        let answered = knows_items.clone();
         let deciding = shared.clone();
         let around = Surroundings {
             id: defaults.next_id(),
@@ -261,9 +287,16 @@ impl Dial {
             exported_key: contact.exported_key(),
             partial: defaults.partial.clone(),
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
-            on_up: Box::new(move |established| self.on_up(&deciding, established)),
+            on_up: Box::new(move |established| {
+                answered.store(established.class.is_some(), Ordering::Relaxed);
+                self.on_up(&deciding, established)
+            }),
         };
-        Ok(task::run(contact, core, around, &shared.registry).await)
+        let ended = task::run(contact, core, around, &shared.registry).await;
+        if tells_items && !shared.stop.is_cancelled() {
+            note_end(shared, knows_items.load(Ordering::Relaxed), now() - begun);
+        }
+        Ok(ended)
     }
 
     /// In the dark every class has dialled: the first session tells whether

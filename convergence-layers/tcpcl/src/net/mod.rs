@@ -14,6 +14,7 @@ mod kernel;
 mod lane;
 mod listener;
 mod nudge;
+mod offering;
 mod output;
 mod pacing;
 mod partial;

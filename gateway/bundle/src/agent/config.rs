@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use underpass_backoff::Backoff;
 
 use super::accounts::Division;
+use super::applications::Applications;
 use super::authority::Relaying;
 use super::quota::Amount;
 use crate::wire::{CodePoints, CrcKind, DecodeLimits, names_node};
@@ -116,6 +118,9 @@ pub struct Config {
     /// Those among them that confirm when a bundle is safe with them: until
     /// [`crate::Agent::confirm`] it stays in custody upstream.
     pub confirming: BTreeSet<u64>,
+    /// Services that belong to applications; they confirm, too. The same for
+    /// all agents of a node.
+    pub applications: Option<Arc<Applications>>,
     /// Code points and signal shape that are sent.
     pub codes: CodePoints,
     /// CRC of the payload block that is sent.
@@ -170,6 +175,19 @@ impl Config {
         self.routes.iter().map(|route| route.neighbour).collect()
     }
 
+    /// Whether bundles for a service of this node are delivered.
+    pub(super) fn delivers(&self, service: u64) -> bool {
+        let applications = self.applications.as_ref();
+        self.services.contains(&service) || applications.is_some_and(|all| all.serves(service))
+    }
+
+    /// The applications' services, if this is one whose bundles wait.
+    pub(super) fn keeping(&self, service: u64) -> Option<&Applications> {
+        self.applications
+            .as_deref()
+            .filter(|all| all.keeps(service))
+    }
+
     /// A node's configuration with the defaults.
     pub fn new(node: u64, run_nonce: u64) -> Config {
         Config {
@@ -177,6 +195,7 @@ impl Config {
             run_nonce,
             services: BTreeSet::new(),
             confirming: BTreeSet::new(),
+            applications: None,
             codes: CodePoints::default(),
             payload_crc: CrcKind::default(),
             aggregate: Duration::from_millis(100),

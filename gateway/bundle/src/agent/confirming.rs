@@ -121,7 +121,8 @@ impl Agent {
         service: u64,
         name: &WireName,
     ) -> Result<Option<u64>, Reject> {
-        if !self.config.confirming.contains(&service) {
+        let confirms = self.config.confirming.contains(&service);
+        if !confirms && self.config.keeping(service).is_none() {
             return Ok(None);
         }
         let Some((way, cteb)) = self.owed(arrival) else {

@@ -8,11 +8,16 @@ use super::Agent;
 use super::event::{DeleteReason, Delivery, Event, Reject};
 use super::quota::Reservation;
 use super::receive::Arrival;
-use crate::wire::{Malformed, Record, decode_record, is_null};
+use crate::wire::{Eid, Malformed, Record, decode_record, ipn_parts, is_null};
 
 /// Events that wait for the node at most, where they come from strangers and
 /// nothing depends on them; more are dropped.
 pub(super) const MAX_WAITING_EVENTS: usize = 65_536;
+
+/// The number of the node that an endpoint is of; 0 where it has none.
+pub(super) fn source_node(source: &Eid) -> u64 {
+    ipn_parts(source).map_or(0, |(node, _)| node)
+}
 
 impl Agent {
     /// Delivers a bundle once; a duplicate's custodian is only told again.
@@ -40,7 +45,20 @@ impl Agent {
         let bytes = arrival.bundle.payload.len() as u64;
         let room = self.usage.reserve_undelivered(bytes);
         let room = room.ok_or(Reject::NoResources)?;
-        let ticket = self.await_confirmation(&arrival, service, &name)?;
+        let node = source_node(&arrival.bundle.primary.source);
+        if let Some(keeping) = self.config.keeping(service)
+            && !keeping.reserve(service, node, bytes)
+        {
+            self.refuse(now, &arrival, DeleteReason::DepletedStorage);
+            return Ok(());
+        }
+        let awaited = self.await_confirmation(&arrival, service, &name);
+        let ticket = awaited.inspect_err(|_| {
+            if let Some(keeping) = self.config.keeping(service) {
+                keeping.stored(bytes);
+                keeping.free(service, node, bytes);
+            }
+        })?;
         if named {
             self.seen.insert(now, name.group, name.sequence);
         }
@@ -57,6 +75,7 @@ impl Agent {
             class: arrival.class,
             from: Some(arrival.from),
             age: Duration::from_millis(arrival.age_ms),
+            left: arrival.expires.saturating_duration_since(now),
             ticket,
             payload: arrival.bundle.payload,
         };
@@ -65,7 +84,7 @@ impl Agent {
     }
 
     fn undeliverable(&self, arrival: &Arrival, service: u64) -> Option<DeleteReason> {
-        if !self.config.services.contains(&service) {
+        if !self.config.delivers(service) {
             return Some(DeleteReason::DestinationUnavailable);
         }
         // Neither reassembly nor decryption is done here.

@@ -155,6 +155,8 @@ pub struct Delivery {
     pub from: Option<NeighbourId>,
     /// Its age on arrival.
     pub age: Duration,
+    /// How much of its lifetime is left.
+    pub left: Duration,
     /// To be given to [`crate::Agent::confirm`] once the bundle is safe, where
     /// its custodian waits for that.
     pub ticket: Option<u64>,

@@ -1,6 +1,7 @@
 //! The bundle protocol agent: one state machine, one verb per file.
 
 mod accounts;
+mod applications;
 mod authority;
 mod config;
 mod confirming;
@@ -39,6 +40,7 @@ use std::time::Instant;
 use underpass_cla::Class;
 use underpass_work::FastMap;
 
+pub use applications::Applications;
 pub use authority::{Forgery, Relaying};
 pub use config::{Config, CustodyTimer, DuplicateLimits, NeighbourId, Route};
 pub use event::{
@@ -247,6 +249,11 @@ impl Agent {
     pub fn free_bytes(&self, via: NeighbourId) -> u64 {
         let free = self.usage.free_bytes(via);
         free.min(self.store.free_bytes())
+    }
+
+    /// As [`Agent::free_bytes`], but for what the store can take at the moment.
+    pub fn quota_left_bytes(&self, via: NeighbourId) -> u64 {
+        self.usage.free_bytes(via)
     }
 
     /// Has [`Event::Woken`] follow once something is gone that was stored for a

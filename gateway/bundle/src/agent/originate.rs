@@ -127,6 +127,18 @@ impl Agent {
         }
     }
 
+    /// The creation timestamp of a stored bundle: DTN time, ms, and sequence
+    /// number.
+    pub fn created(&self, id: BundleId) -> Option<(u64, u64)> {
+        let timestamp = &self.bundles.get(&id)?.primary.creation_timestamp;
+        Some((timestamp.dtntime(), timestamp.seqno()))
+    }
+
+    /// Whether custody is taken on the way to a node.
+    pub fn takes_custody_to(&self, node: u64) -> bool {
+        self.route(node).is_none_or(|(_, custody)| custody)
+    }
+
     /// The class of a stored bundle.
     pub fn class_of(&self, id: BundleId) -> Option<Class> {
         Some(self.bundles.get(&id)?.class)
@@ -149,11 +161,16 @@ impl Agent {
         service: u64,
         bytes: u64,
     ) -> Result<BundleId, SendError> {
-        if !self.config.services.contains(&service) {
+        if !self.config.delivers(service) {
             return Err(SendError::NoRoute);
         }
         let room = self.usage.reserve_undelivered(bytes);
         let room = room.ok_or(SendError::NoRoom)?;
+        if let Some(keeping) = self.config.keeping(service)
+            && !keeping.reserve(service, self.config.node, bytes)
+        {
+            return Err(SendError::NoRoom);
+        }
         let id = self.common.new_id();
         let payload = match <[Bytes; 1]>::try_from(send.payload) {
             Ok([whole]) => whole,
@@ -167,6 +184,7 @@ impl Agent {
             class: send.class,
             from: None,
             age: Duration::ZERO,
+            left: send.lifetime.unwrap_or(self.config.lifetime),
             ticket: None,
             payload,
         };
@@ -213,7 +231,7 @@ pub(super) fn expiry(now: Instant, lifetime: Duration, age_ms: u64) -> Option<In
 }
 
 fn report_flags(request: &ReportRequest) -> Flags {
-    [
+    let asked = [
         (request.reception, Flags::BUNDLE_STATUS_REQUEST_RECEPTION),
         (request.forwarding, Flags::BUNDLE_STATUS_REQUEST_FORWARD),
         (request.delivery, Flags::BUNDLE_STATUS_REQUEST_DELIVERY),
@@ -221,5 +239,10 @@ fn report_flags(request: &ReportRequest) -> Flags {
     ]
     .into_iter()
     .filter(|(asked, _)| *asked)
-    .fold(Flags::empty(), |all, (_, flag)| all | flag)
+    .fold(Flags::empty(), |all, (_, flag)| all | flag);
+    // Whoever asks who has it wants to know since when.
+    match asked.is_empty() {
+        true => asked,
+        false => asked | Flags::BUNDLE_REQUEST_STATUS_TIME,
+    }
 }

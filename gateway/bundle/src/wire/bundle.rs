@@ -223,7 +223,7 @@ pub(crate) fn decode_primary(raw: &Bytes) -> Result<PrimaryBlock, Malformed> {
 }
 
 /// Reads the primary block and verifies its CRC.
-fn read_primary(
+pub(super) fn read_primary(
     reader: &mut Reader<'_>,
     raw: &Bytes,
 ) -> Result<(PrimaryBlock, CrcKind), Malformed> {
@@ -360,12 +360,13 @@ pub(super) struct Block<'a> {
     pub kind: u64,
     pub number: u64,
     pub flags: u64,
+    pub crc: CrcKind,
     pub data: &'a [u8],
     start: usize,
     data_at: usize,
 }
 
-fn read_block<'a>(
+pub(super) fn read_block<'a>(
     reader: &mut Reader<'a>,
     raw: &Bytes,
     limits: &DecodeLimits,
@@ -392,6 +393,7 @@ fn read_block<'a>(
         kind,
         number,
         flags,
+        crc,
         data,
         start,
         data_at,

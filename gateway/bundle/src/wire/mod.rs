@@ -6,6 +6,7 @@ mod crc;
 mod custody;
 mod eid;
 mod extensions;
+mod inspect;
 mod record;
 mod seal;
 
@@ -20,6 +21,7 @@ pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
 pub use eid::{Eid, ipn, ipn_parts, is_null, names_node};
 pub(crate) use eid::{read_eid, write_eid};
 pub(crate) use extensions::whole;
+pub use inspect::{Block, Inspection, inspect};
 pub use record::{
     ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,
     decode_record, encode_signal, encode_status_report,

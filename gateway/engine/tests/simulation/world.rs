@@ -422,6 +422,9 @@ impl World {
                 };
                 self.count(what, 1);
             }
+            Action::Application(delivery) => {
+                panic!("node {node} has no applications: {delivery:?}")
+            }
             Action::BadPayload { peer, error } => panic!("node {node} from {peer}: {error}"),
         }
     }

@@ -53,7 +53,7 @@ use routes::Routes;
 
 pub use announcements::Announced;
 pub use edge::{EdgeSwitches, SwitchView};
-pub use server::{ApiError, Servers, check, serve};
+pub use server::{ApiError, Servers, check, serve, unix_socket};
 pub use view::Status;
 
 /// What the handlers share.
@@ -88,6 +88,8 @@ pub struct ApiState {
     pub reports: Option<Arc<Intake>>,
     /// The configuration in force.
     pub config: Arc<Current>,
+    /// Whether a path is dialled without extension items.
+    pub without_items: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// The certificates.
     pub security: Security,
     /// Reads the configuration again.

@@ -40,16 +40,18 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Error)]
 pub enum ApiError {
     /// The Unix socket cannot be made.
-    #[error("api.socket {path}: {source}")]
+    #[error("{key} {path}: {source}")]
     Socket {
+        /// What gives its path.
+        key: &'static str,
         /// The socket's path.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
     /// Another process answers at the socket.
-    #[error("api.socket {0}: another node is running there")]
-    Taken(PathBuf),
+    #[error("{0} {1}: another node is running there")]
+    Taken(&'static str, PathBuf),
     /// The TCP address cannot be bound.
     #[error("api.listen {address}: {source}")]
     Listen {
@@ -102,7 +104,7 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
     let config = state.config.get().api.clone();
     let sockets = state.sockets.clone();
     let app = router(state);
-    let unix = unix_socket(&config.socket, &sockets)?;
+    let unix = unix_socket("api.socket", &config.socket, &sockets)?;
     let local = app.clone().layer(Extension(ApiRole::Operate));
     let mut servers = Servers {
         tcp: None,
@@ -191,29 +193,38 @@ where
 
 /// The Unix socket: that of the process before, if it is at this path, else
 /// another one.
-fn unix_socket(path: &Path, sockets: &Sockets) -> Result<UnixListener, ApiError> {
-    let name = format!("api {}", path.display());
+///
+/// # Errors
+/// When it cannot be made; `key` is what gives its path.
+pub fn unix_socket(
+    key: &'static str,
+    path: &Path,
+    sockets: &Sockets,
+) -> Result<UnixListener, ApiError> {
+    let name = format!("{} {}", key.trim_end_matches(".socket"), path.display());
     let failed = |source| ApiError::Socket {
+        key,
         path: path.to_owned(),
         source,
     };
     if let Some(bound) = sockets.inherit(&name).map_err(failed)? {
         return UnixListener::from_std(bound.into()).map_err(failed);
     }
-    let socket = bind_unix(path)?;
+    let socket = bind_unix(key, path)?;
     sockets.keep(&name, &socket).map_err(failed)?;
     Ok(socket)
 }
 
 /// Binds the socket, over the leftover of a process that is gone.
-fn bind_unix(path: &Path) -> Result<UnixListener, ApiError> {
+fn bind_unix(key: &'static str, path: &Path) -> Result<UnixListener, ApiError> {
     let failed = |source| ApiError::Socket {
+        key,
         path: path.to_owned(),
         source,
     };
     if path.exists() {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(ApiError::Taken(path.to_owned()));
+            return Err(ApiError::Taken(key, path.to_owned()));
         }
         fs::remove_file(path).map_err(failed)?;
     }

@@ -123,6 +123,7 @@ impl World {
             interceptor: None,
             deferred: Some(deferred),
             config: current,
+            without_items: Box::new(|_| false),
             security: Security::Plain,
             reload: Box::new(|| tokio::spawn(async { Ok(Vec::new()) })),
             upgrade: Box::new(|| tokio::spawn(async { Ok(4711) })),

@@ -162,6 +162,10 @@ fn paths(paths: &[PathView]) -> Table {
             }
             _ => state.to_owned(),
         };
+        let state = match hop.without_items {
+            true => format!("{state}, without extension items"),
+            false => state,
+        };
         table.row([
             hop.name.clone(),
             format!("ipn:{}.0", hop.neighbour),

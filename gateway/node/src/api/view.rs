@@ -78,6 +78,10 @@ pub struct HopFields {
     pub up: bool,
     /// Whether the link is blocked.
     pub blocked: bool,
+    /// Whether its sessions offer no extension items, since the neighbour ends
+    /// those that do.
+    #[serde(default)]
+    pub without_items: bool,
     /// What is known of the link.
     pub link: LinkView,
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
@@ -394,6 +398,7 @@ impl ApiState {
         PathView {
             sessions: sessions.collect(),
             hop: HopFields {
+                without_items: (self.without_items)(&hop.name),
                 name: hop.name,
                 neighbour: hop.neighbour,
                 up: hop.up,

@@ -162,6 +162,11 @@ pub struct PathConfig {
     /// tcpcl or quic, as the neighbour's listener. Default tcpcl.
     #[serde(default)]
     pub convergence_layer: ConvergenceLayer,
+    /// true: no TLS on this path, whatever `[tls]` says; the neighbour is not
+    /// authenticated. For implementations without TLS, on a network that you
+    /// trust. Default false.
+    #[serde(default)]
+    pub plain: bool,
     /// Local address to dial from. Default: as routing decides.
     pub local: Option<IpAddr>,
     /// Interface to dial from. Default: as routing decides.
@@ -244,7 +249,7 @@ impl PathConfig {
         let way = |path: &PathConfig| {
             let from = (path.local, path.interface.clone());
             let (name, layer) = (path.name.clone(), path.convergence_layer);
-            (name, path.neighbour, path.remote, layer, from)
+            (name, path.neighbour, path.remote, layer, path.plain, from)
         };
         way(self) == way(other)
     }
@@ -272,6 +277,9 @@ impl PathConfig {
             problems.push(format!(
                 "{at}: convergence_layer = \"quic\" needs mtu_bytes of at least {LEAST_QUIC_MTU_BYTES}"
             ));
+        }
+        if self.plain && self.convergence_layer == ConvergenceLayer::Quic {
+            problems.push(format!("{at}: plain = true: there is no plain QUIC"));
         }
         if let Some(local) = self.local
             && local.is_ipv4() != self.remote.is_ipv4()

@@ -5,6 +5,7 @@
 //! reads and validates exactly what `run` does.
 
 mod api;
+mod applications;
 mod beacons;
 mod changes;
 mod control;
@@ -30,6 +31,7 @@ use thiserror::Error;
 use underpass_edge::classify::{Classifier, UnknownClass};
 
 pub use api::{ApiConfig, ApiRole};
+pub use applications::ApplicationsConfig;
 pub use beacons::BeaconsConfig;
 pub use changes::{Change, between};
 pub use control::ControlConfig;
@@ -146,6 +148,9 @@ pub struct Config {
     /// HTTP requests that are kept for later.
     #[serde(default)]
     pub deferred: DeferredConfig,
+    /// Programs that send and receive bundles.
+    #[serde(default)]
+    pub applications: Option<ApplicationsConfig>,
     /// What this node says of itself to another.
     #[serde(default)]
     pub reports: Option<ReportsConfig>,
@@ -206,6 +211,9 @@ impl Config {
         self.streams.check(&self.classes, &mut problems);
         self.custody.check(&mut problems);
         self.deferred.check(&mut problems);
+        if let Some(applications) = &self.applications {
+            applications.check(&self.classes, &mut problems);
+        }
         if !self.paths.is_empty() || !self.listeners.is_empty() {
             self.tls.check(&mut problems);
         }

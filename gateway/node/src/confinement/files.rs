@@ -107,6 +107,7 @@ fn writable(config: &Config) -> Vec<PathBuf> {
         Some(config.api.socket.clone()),
         Some(config.deferred.settings(state_dir).path),
         spool,
+        config.applications.as_ref().map(|a| a.socket.clone()),
     ];
     let folders = files.into_iter().flatten().map(|file| folder_of(&file));
     folders

@@ -105,7 +105,8 @@ impl Opener {
             // for it.
             patience: Duration::MAX,
         };
-        add(&beacons, hop, peer, key);
+        // A neighbour that speaks no TLS is no Underpass: it knows no beacons.
+        add(&beacons, hop, peer, key.filter(|_| !path.plain));
         Ok(beacons)
     }
 

@@ -27,6 +27,15 @@ impl PathDialer {
         }
     }
 
+    /// Whether it offers no extension items, since the peer ends sessions that
+    /// do.
+    pub fn is_without_items(&self) -> bool {
+        match self {
+            PathDialer::Tcpcl(dialer) => dialer.status().without_items,
+            PathDialer::Quic(_) => false,
+        }
+    }
+
     pub fn close_revoked(&self, is_revoked: &IsRevoked) -> usize {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.close_where(|serial| is_revoked(serial)),

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use underpass_bundle::{self as bundle, NeighbourId};
@@ -90,6 +91,9 @@ fn agent(config: &Config) -> bundle::Config {
     agent.store_bytes = config.custody.quota_bytes;
     agent.store_bundles = config.custody.quota_bundles;
     agent.guaranteed_percent = config.custody.guaranteed_percent;
+    if let Some(applications) = &config.applications {
+        agent.applications = Some(Arc::new(applications.applications()));
+    }
     if deferred::takes_part(config) {
         agent.services.insert(underpass_deferred::wire::SERVICE);
     }
@@ -182,7 +186,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         rtt_is_guess: path.rtt_ms.is_none(),
         mtu_bytes: path.mtu_bytes,
         ipv6: path.remote.ip().to_canonical().is_ipv6(),
-        tls,
+        tls: tls && !path.plain,
     });
     let accepted = config.accepted_hops().map(|hop| {
         let listeners = config.listeners.iter().map(|listener| &listener.name);

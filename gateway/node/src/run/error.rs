@@ -42,6 +42,9 @@ pub enum RunError {
     /// The custody store cannot be used.
     #[error("custody: {0}")]
     Custody(#[from] OpenError),
+    /// The mailbox of applications cannot be used.
+    #[error(transparent)]
+    Mailbox(#[from] underpass_applications::MailboxError),
     /// Rates, classes or custody contradict themselves.
     #[error(transparent)]
     Engine(#[from] EngineError),

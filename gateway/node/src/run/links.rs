@@ -154,6 +154,12 @@ impl Links {
         }
     }
 
+    /// Whether a path is dialled without extension items.
+    pub fn is_without_items(&self, path: &str) -> bool {
+        let dialers = self.dialers();
+        dialers.get(path).is_some_and(PathDialer::is_without_items)
+    }
+
     /// Ends all sessions in order.
     pub async fn shutdown(&self) {
         for (_, listener) in &*self.listeners() {
@@ -347,7 +353,7 @@ fn dialer(
 ) -> DialerConfig {
     let mut dialer = DialerConfig::new(path.remote, session);
     dialer.local = path.local.map(|address| SocketAddr::new(address, 0));
-    dialer.tls = security.client();
+    dialer.tls = security.client().filter(|_| !path.plain);
     dialer.classes = classes(config);
     dialer.standby = config.tcp.standby;
     dialer.backoff = backoff(config);

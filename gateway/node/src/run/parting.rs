@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
+use underpass_applications as applications;
 use underpass_control_client::Follower;
 use underpass_deferred as deferred;
 
@@ -20,11 +21,19 @@ pub struct Parting {
     pub(super) reporting: Arc<Mutex<Option<Reporting>>>,
     pub(super) follower: Mutex<Option<Follower>>,
     pub(super) deferred: Option<deferred::Handle>,
+    pub(super) applications: Option<applications::Service>,
     /// Callers from now on are the other process'.
     pub(super) api: Mutex<Option<Servers>>,
 }
 
 impl Parting {
+    /// What keeps [`Parting::end`] from being called, if anything does.
+    pub fn obstacle(&self) -> Option<&'static str> {
+        let applications = self.applications.as_ref();
+        let busy = applications.is_some_and(|applications| !applications.is_idle());
+        busy.then_some("bundles for applications are not on the disk yet")
+    }
+
     /// Ends them. Blocks.
     pub fn end(&self, runtime: &Handle) {
         drop(self.api.lock().unwrap().take());
@@ -39,6 +48,9 @@ impl Parting {
         }
         if let Some(deferred) = &self.deferred {
             deferred.close();
+        }
+        if let Some(applications) = &self.applications {
+            applications.close();
         }
     }
 }

@@ -15,6 +15,7 @@ use thiserror::Error;
 use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 use underpass_beacon::{Beacons, PeerId};
+use underpass_bundle::Applications;
 use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::Dialler;
 use underpass_edge::{Edge, EdgeError};
@@ -77,6 +78,8 @@ pub(super) struct Parts {
     pub interceptor: Option<Arc<Interceptor>>,
     pub log: Level,
     pub incarnation: u64,
+    /// What waits is counted on through all configurations.
+    pub applications: Option<Arc<Applications>>,
 }
 
 /// Takes another configuration over.
@@ -136,8 +139,9 @@ impl Reloader {
         let parts = &self.parts;
         let families = parts.dialler.families();
         let config = self.current.get();
-        let engine =
+        let mut engine =
             engine::configure_numbered(&config, parts.incarnation, families, &state.numbers);
+        engine.agent.applications.clone_from(&parts.applications);
         HeldConfig {
             engine,
             _state: state,

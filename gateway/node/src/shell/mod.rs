@@ -12,6 +12,7 @@
 //! theirs, streams remember it, and the [`Directory`] tells it of hops and
 //! nodes. What concerns the whole node goes to one shard after the other.
 
+mod applications;
 mod beacons;
 mod conduit;
 mod directory;
@@ -41,6 +42,7 @@ use underpass_bundle::Sharding;
 use underpass_engine::{Engine, EngineConfig, HopId, StreamKey};
 use underpass_streams::Open;
 
+pub use applications::ApplicationDesk;
 pub use beacons::{BeaconReceiver, LinkBeacons};
 pub use directory::Directory;
 pub use figures::{SessionReading, watch as watch_figures};
@@ -220,6 +222,8 @@ impl Shell {
             Effect::Abort(session, reason) => session.abort(reason),
             Effect::Wake(waker) => waker.wake(),
             Effect::Message(service, message) => service.message(message),
+            Effect::Application(desk, delivery) => desk.bundle(*delivery),
+            Effect::ApplicationReport(desk, report) => desk.report(report),
             Effect::Restarted(service, peer) => service.peer_restarted(peer),
             // The receiver lives as long as the node runs; while it shuts
             // down, streams are reset by their conduits' absence.

@@ -6,11 +6,13 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, broadcast};
+use underpass_applications::Report;
 use underpass_bundle as bundle;
 use underpass_bundle::{Passed, Sharding};
 use underpass_cla::{Session, SessionId, Transfer};
 use underpass_engine::{Action, Engine, Message, PlanChange};
 
+use super::applications::ApplicationDesk;
 use super::links::{LinkEvent, LinkLedger};
 use super::services::Service;
 use super::streams::StreamTable;
@@ -39,6 +41,8 @@ pub(super) struct Inner {
     pub sessions: HashMap<SessionId, Arc<dyn Session>>,
     /// Services of this node other than streams.
     pub services: HashMap<u64, Arc<dyn Service>>,
+    /// Who takes what comes for applications.
+    pub applications: Option<Arc<dyn ApplicationDesk>>,
     /// What the timer is set to.
     pub armed: Option<Instant>,
     /// Counts for metrics.
@@ -63,6 +67,8 @@ pub(super) enum Effect {
     Inbound(Inbound),
     Message(Arc<dyn Service>, Message),
     Restarted(Arc<dyn Service>, u64),
+    Application(Arc<dyn ApplicationDesk>, Box<bundle::Delivery>),
+    ApplicationReport(Arc<dyn ApplicationDesk>, Report),
     /// For the shard of this number.
     Passed(usize, Passed),
 }
@@ -77,6 +83,7 @@ impl Shard {
             streams: StreamTable::default(),
             sessions: HashMap::new(),
             services: HashMap::new(),
+            applications: None,
             armed: None,
             counts: Counts::default(),
             transport: TransportLedger::default(),
@@ -148,7 +155,13 @@ impl Inner {
                     self.stream_event(peer, epoch, event, &mut effects);
                 }
                 Action::Message(message) => self.message(message, &mut effects),
-                Action::Bundle(event) => self.bundle_event(event),
+                Action::Application(delivery) => {
+                    self.application_bundle(delivery, &mut effects);
+                }
+                Action::Bundle(event) => {
+                    self.application_report(&event, &mut effects);
+                    self.bundle_event(event);
+                }
                 Action::BadPayload { peer, error } => {
                     self.counts.bad_payloads += 1;
                     tracing::warn!(peer, %error, "payload of streams refused");

@@ -283,7 +283,8 @@ impl HandOver {
         let until = Instant::now() + SETTLE;
         loop {
             let stopped = self.parts.shell.stop();
-            let Some(obstacle) = stopped.obstacle() else {
+            let waits = || self.parts.parting.obstacle();
+            let Some(obstacle) = stopped.obstacle().or_else(waits) else {
                 return Ok(stopped);
             };
             drop(stopped);

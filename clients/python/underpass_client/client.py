@@ -1,0 +1,230 @@
+"""The connection to a node, and the endpoints that it has there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+from collections.abc import AsyncIterator, Collection
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from underpass_client import frames
+from underpass_client.errors import ConnectionLostError, refusal
+from underpass_client.messages import Bundle, Event, Report, Sent
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection. The node gives an endpoint to one connection at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._ids = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._endpoints: dict[int, Endpoint] = {}
+        # What has come for an endpoint before its registration was answered.
+        self._early: list[tuple[dict[str, Any], bytes]] = []
+        self._lost: ConnectionLostError | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.node = 0
+        self.max_payload_bytes = 0
+
+    @classmethod
+    async def connect(cls, path: str | PathLike[str]) -> Self:
+        """Connect to a node's socket of applications; raise `OSError` where none answers."""
+        client = cls(*await asyncio.open_unix_connection(path))
+        try:
+            hello, _ = await frames.read(client._reader)
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionLostError("the node ended the connection") from error
+        if hello["type"] == "error":
+            client._writer.close()
+            raise refusal(hello["code"], hello["message"])
+        client.node = hello["node"]
+        client.max_payload_bytes = hello["max_payload_bytes"]
+        client._task = asyncio.create_task(client._read())
+        return client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection; bundles that are not acknowledged wait for the next one."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def register(self, service: int | None = None) -> Endpoint:
+        """Have the bundles for a service of the node, any that is free if none is named.
+
+        Raise `RefusedError` if another client has it, or no application may.
+        """
+        answer = await self._ask({"type": "register", "service": service})
+        endpoint = Endpoint(self, answer["service"], answer["endpoint"])
+        self._endpoints[endpoint.service] = endpoint
+        early, self._early = self._early, []
+        for head, payload in early:
+            self._deliver(head, payload)
+        return endpoint
+
+    async def _ask(self, head: dict[str, object], payload: bytes = b"") -> dict[str, Any]:
+        number = next(self._ids)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            await self._write({**head, "id": number}, payload)
+            return await answer
+        finally:
+            del self._answers[number]
+
+    async def _write(self, head: dict[str, object], payload: bytes = b"") -> None:
+        if self._lost is not None:
+            raise self._lost
+        self._writer.write(frames.encode(head, payload))
+        await self._writer.drain()
+
+    async def _read(self) -> None:
+        lost = "the node ended the connection"
+        try:
+            while True:
+                head, payload = await frames.read(self._reader)
+                if head["type"] == "error" and head["id"] is None:
+                    lost = head["message"]
+                    break
+                self._take(head, payload)
+        except (asyncio.IncompleteReadError, OSError) as error:
+            lost = f"{lost} ({error})"
+        finally:
+            self._lost = ConnectionLostError(lost)
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_exception(self._lost)
+            for endpoint in self._endpoints.values():
+                endpoint._end(self._lost)
+
+    def _take(self, head: dict[str, Any], payload: bytes) -> None:
+        if head["type"] not in ("registered", "sent", "error"):
+            self._deliver(head, payload)
+            return
+        answer = self._answers.get(head["id"])
+        if answer is None or answer.done():
+            return
+        if head["type"] == "error":
+            answer.set_exception(refusal(head["code"], head["message"]))
+        else:
+            answer.set_result(head)
+
+    def _deliver(self, head: dict[str, Any], payload: bytes) -> None:
+        endpoint = self._endpoints.get(head["service"])
+        if endpoint is None:
+            # No more than the node gives before the first is acknowledged.
+            self._early.append((head, payload))
+        else:
+            endpoint._take(head, payload)
+
+
+class Endpoint:
+    """An endpoint of the node, `name`: what is sent from it, and what comes for it.
+
+    Iterating over it gives each bundle as it comes. The node gives no more than a few before the
+    first of them is acknowledged.
+    """
+
+    def __init__(self, client: Client, service: int, name: str) -> None:
+        self._client = client
+        self.service = service
+        self.name = name
+        self._bundles: asyncio.Queue[Bundle | ConnectionLostError] = asyncio.Queue()
+        self._reports: asyncio.Queue[Report | ConnectionLostError] = asyncio.Queue()
+
+    async def send(
+        self,
+        destination: str,
+        payload: bytes,
+        *,
+        lifetime_s: float | None = None,
+        custody: bool = True,
+        reports: Collection[Event] = (),
+    ) -> Sent:
+        """Send a bundle; return once the node has taken it.
+
+        Raise `NoRoomError` while the node has no room, `RefusedError` if it cannot be sent.
+        `reports` come to `report`.
+        """
+        head = {
+            "type": "send",
+            "service": self.service,
+            "destination": destination,
+            "lifetime_ms": None if lifetime_s is None else round(lifetime_s * 1000),
+            "custody": custody,
+            "reports": list(reports),
+        }
+        answer = await self._client._ask(head, payload)
+        return Sent(answer["source"], answer["time_ms"], answer["sequence"])
+
+    async def receive(self) -> Bundle:
+        """Return the next bundle; raise `ConnectionLostError` once the connection has ended."""
+        return _or_raise(await self._bundles.get(), self._bundles)
+
+    async def report(self) -> Report:
+        """Return the next status report on a bundle of this endpoint."""
+        return _or_raise(await self._reports.get(), self._reports)
+
+    async def __aiter__(self) -> AsyncIterator[Bundle]:
+        while True:
+            yield await self.receive()
+
+    async def _acknowledge(self, delivery: int) -> None:
+        await self._client._write({"type": "acknowledge", "delivery": delivery})
+
+    def _take(self, head: dict[str, Any], payload: bytes) -> None:
+        if head["type"] == "bundle":
+            acknowledge = functools.partial(self._acknowledge, head["delivery"])
+            bundle = Bundle(
+                head["source"],
+                head["time_ms"],
+                head["sequence"],
+                head["age_ms"],
+                payload,
+                acknowledge,
+            )
+            self._bundles.put_nowait(bundle)
+        else:
+            report = Report(
+                head["reporter"],
+                head["time_ms"],
+                head["sequence"],
+                tuple(head["events"]),
+                head["at_ms"],
+                head["reason"],
+            )
+            self._reports.put_nowait(report)
+
+    def _end(self, lost: ConnectionLostError) -> None:
+        self._bundles.put_nowait(lost)
+        self._reports.put_nowait(lost)
+
+
+def _or_raise(item: T | ConnectionLostError, queue: asyncio.Queue[T | ConnectionLostError]) -> T:
+    if isinstance(item, ConnectionLostError):
+        # Whoever asks next is told, too.
+        queue.put_nowait(item)
+        raise item
+    return item

@@ -1,0 +1,50 @@
+"""What an application is given."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+# What status reports tell of a bundle.
+Event = Literal["received", "forwarded", "delivered", "deleted"]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A bundle that the node has taken: its source and creation timestamp.
+
+    `time_ms` is DTN time, ms since 2000-01-01 UTC. A bundle to the node itself has no timestamp.
+    """
+
+    source: str
+    time_ms: int | None
+    sequence: int | None
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that has come; it comes again on a later connection until it is acknowledged."""
+
+    source: str
+    time_ms: int
+    sequence: int
+    age_ms: int
+    payload: bytes
+    _acknowledge: Callable[[], Awaitable[None]] = field(repr=False, compare=False)
+
+    async def acknowledge(self) -> None:
+        """Tell the node that the bundle is safe here, or done with."""
+        await self._acknowledge()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A status report on the bundle of this timestamp; `at_ms` is the reporter's DTN time."""
+
+    reporter: str
+    time_ms: int
+    sequence: int
+    events: tuple[Event, ...]
+    at_ms: int | None
+    reason: int

@@ -1,0 +1,540 @@
+//! One client's connection.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout};
+use underpass_bundle::SendError;
+use underpass_bundle::wire::{Eid, ipn, names_node};
+
+use crate::desk::ClientId;
+use crate::mailbox::Stored;
+use crate::service::{Inlets, Service};
+use crate::wire::{
+    ErrorCode, Event, FrameError, FrameReader, Reported, Request, VERSION, encode_head,
+};
+
+/// How long a frame may take to come, and to be read by the client.
+const FRAME_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is read at once, bytes.
+const READ_BYTES: usize = 16 << 10;
+
+/// A client's acknowledgements that wait for the mailbox at most.
+const WAITING_ACKNOWLEDGEMENTS: usize = 64;
+
+/// A bundle that an application sends.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The service that sends it.
+    pub service: u64,
+    /// Where it goes.
+    pub destination: Eid,
+    /// For how long it is of use; the node's default if none.
+    pub lifetime: Option<Duration>,
+    /// Whether it is sent under custody, where the route takes it.
+    pub custody: bool,
+    /// Of what the service is sent status reports.
+    pub reports: Vec<Reported>,
+    /// What it says.
+    pub payload: Bytes,
+}
+
+/// The node that sends what applications give it. Its calls must not wait.
+pub trait Node: Send + Sync {
+    /// Its ipn node number.
+    fn number(&self) -> u64;
+
+    /// Sends a bundle; tells its creation timestamp, DTN time, ms, and
+    /// sequence number, if it leaves this node.
+    ///
+    /// # Errors
+    /// When it cannot be sent.
+    fn send(&self, bundle: Outgoing) -> Result<Option<(u64, u64)>, SendError>;
+}
+
+/// Why a connection ended early.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// The client has broken the protocol.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The connection failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The client is slow.
+    #[error("a frame took longer than {} s", FRAME_PATIENCE.as_secs())]
+    Slow,
+}
+
+/// Serves one client until it goes.
+///
+/// # Errors
+/// When the client breaks the protocol or the connection. What it has not
+/// acknowledged waits for the next client, in any case.
+pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: S,
+    service: &Service,
+    node: &dyn Node,
+    max_payload_bytes: u32,
+) -> Result<(), ClientError> {
+    let (id, inlets) = service.connect();
+    let mut client = Client {
+        id,
+        socket,
+        service,
+        node,
+        max_payload_bytes,
+        registered: BTreeSet::new(),
+        acknowledgements: Arc::new(Semaphore::new(WAITING_ACKNOWLEDGEMENTS)),
+    };
+    let ended = client.serve(inlets).await;
+    if let Err(ClientError::Frame(error)) = &ended {
+        // The client may have stopped reading; it is cut off anyway.
+        let _ = client
+            .refuse(None, ErrorCode::Protocol, &error.to_string())
+            .await;
+    }
+    ended
+}
+
+/// Tells a client that it is one too many.
+///
+/// # Errors
+/// When the connection fails.
+pub async fn turn_away(mut socket: impl AsyncWrite + Unpin) -> Result<(), ClientError> {
+    let event = Event::Error {
+        id: None,
+        code: ErrorCode::TooMany,
+        message: "the node has as many clients as it takes".to_owned(),
+    };
+    write(&mut socket, &event, b"").await
+}
+
+struct Client<'a, S> {
+    id: ClientId,
+    socket: S,
+    service: &'a Service,
+    node: &'a dyn Node,
+    max_payload_bytes: u32,
+    registered: BTreeSet<u64>,
+    acknowledgements: Arc<Semaphore>,
+}
+
+impl<S> Drop for Client<'_, S> {
+    fn drop(&mut self) {
+        self.service.disconnect(self.id);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
+    async fn serve(&mut self, mut inlets: Inlets) -> Result<(), ClientError> {
+        let hello = Event::Hello {
+            version: VERSION,
+            node: self.node.number(),
+            max_payload_bytes: self.max_payload_bytes.into(),
+        };
+        self.tell(&hello, b"").await?;
+        let mut frames = FrameReader::new(self.max_payload_bytes);
+        let mut due = Instant::now();
+        loop {
+            let begun = frames.is_inside();
+            frames.buffer().reserve(READ_BYTES);
+            tokio::select! {
+                read = self.socket.read_buf(frames.buffer()) => {
+                    if read? == 0 {
+                        return Ok(());
+                    }
+                    if !begun {
+                        due = Instant::now() + FRAME_PATIENCE;
+                    }
+                    while let Some((head, payload)) = frames.next_frame()? {
+                        due = Instant::now() + FRAME_PATIENCE;
+                        let request = Request::parse(&head, &payload)?;
+                        self.answer(request, payload).await?;
+                    }
+                }
+                bundle = inlets.bundles.recv() => match bundle {
+                    Some((number, stored)) => self.deliver(number, stored).await?,
+                    None => return self.refuse(None, ErrorCode::Closing, "the node ends").await,
+                },
+                report = inlets.reports.recv() => {
+                    if let Some(report) = report {
+                        self.tell(&report.into(), b"").await?;
+                    }
+                }
+                () = sleep_until(due), if begun => return Err(ClientError::Slow),
+            }
+        }
+    }
+
+    async fn answer(&mut self, request: Request, payload: Bytes) -> Result<(), ClientError> {
+        match request {
+            Request::Register { id, service } => self.register(id, service).await,
+            Request::Send {
+                id,
+                service,
+                destination,
+                lifetime_ms,
+                custody,
+                reports,
+            } => {
+                let Some(destination) = endpoint(&destination) else {
+                    let message = format!("{destination:?} is no endpoint ipn:NODE.SERVICE");
+                    return self
+                        .refuse(Some(id), ErrorCode::Destination, &message)
+                        .await;
+                };
+                let outgoing = Outgoing {
+                    service,
+                    destination,
+                    lifetime: lifetime_ms.map(Duration::from_millis),
+                    custody: custody.unwrap_or(true),
+                    reports,
+                    payload,
+                };
+                self.send(id, outgoing).await
+            }
+            Request::Acknowledge { delivery } => {
+                let permits = self.acknowledgements.clone();
+                // Never closed.
+                if let Ok(permit) = permits.acquire_owned().await {
+                    self.service.acknowledge(self.id, delivery, permit);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn register(&mut self, id: u64, service: Option<u64>) -> Result<(), ClientError> {
+        match self.service.register(self.id, service).await {
+            Ok(service) => {
+                self.registered.insert(service);
+                let registered = Event::Registered {
+                    id,
+                    service,
+                    endpoint: ipn(self.node.number(), service).to_string(),
+                };
+                self.tell(&registered, b"").await
+            }
+            Err(code) => {
+                let message = match code {
+                    ErrorCode::Taken if service.is_none() => "no service is free".to_owned(),
+                    ErrorCode::Taken => "another client has this service".to_owned(),
+                    ErrorCode::TooMany => "a client may have no more services".to_owned(),
+                    ErrorCode::NotAllowed => "no application may have this service".to_owned(),
+                    _ => "the node ends".to_owned(),
+                };
+                self.refuse(Some(id), code, &message).await
+            }
+        }
+    }
+
+    async fn send(&mut self, id: u64, outgoing: Outgoing) -> Result<(), ClientError> {
+        let service = outgoing.service;
+        if !self.registered.contains(&service) {
+            let message = format!("service {service} is not registered by this client");
+            return self.refuse(Some(id), ErrorCode::NotAllowed, &message).await;
+        }
+        match self.node.send(outgoing) {
+            Ok(created) => {
+                let sent = Event::Sent {
+                    id,
+                    source: ipn(self.node.number(), service).to_string(),
+                    time_ms: created.map(|(time_ms, _)| time_ms),
+                    sequence: created.map(|(_, sequence)| sequence),
+                };
+                self.tell(&sent, b"").await
+            }
+            Err(error) => {
+                let code = match error {
+                    SendError::NoRoom => ErrorCode::NoRoom,
+                    SendError::NoRoute => ErrorCode::NoRoute,
+                    SendError::Destination => ErrorCode::Destination,
+                    SendError::TooLarge => ErrorCode::TooLarge,
+                };
+                self.refuse(Some(id), code, &error.to_string()).await
+            }
+        }
+    }
+
+    async fn deliver(&mut self, number: u64, stored: Stored) -> Result<(), ClientError> {
+        let bundle = Event::Bundle {
+            delivery: number,
+            service: stored.service,
+            source: stored.source,
+            time_ms: stored.time_ms,
+            sequence: stored.sequence,
+            age_ms: stored.age_ms,
+        };
+        self.tell(&bundle, &stored.payload).await
+    }
+
+    async fn refuse(
+        &mut self,
+        id: Option<u64>,
+        code: ErrorCode,
+        message: &str,
+    ) -> Result<(), ClientError> {
+        let message = message.to_owned();
+        self.tell(&Event::Error { id, code, message }, b"").await
+    }
+
+    async fn tell(&mut self, event: &Event, payload: &[u8]) -> Result<(), ClientError> {
+        write(&mut self.socket, event, payload).await
+    }
+}
+
+/// Writes a frame; a client that does not read is given up.
+async fn write(
+    socket: &mut (impl AsyncWrite + Unpin),
+    event: &Event,
+    payload: &[u8],
+) -> Result<(), ClientError> {
+    let head = encode_head(event, payload.len());
+    let written = async {
+        socket.write_all(&head).await?;
+        socket.write_all(payload).await?;
+        socket.flush().await
+    };
+    let written = timeout(FRAME_PATIENCE, written).await;
+    Ok(written.map_err(|_| ClientError::Slow)??)
+}
+
+/// The endpoint of a text, `ipn:NODE.SERVICE` or `ipn:ALLOCATOR.NODE.SERVICE`
+/// (RFC 9758); none if it is another or names no node.
+pub fn endpoint(text: &str) -> Option<Eid> {
+    let numbers: Vec<&str> = text.strip_prefix("ipn:")?.split('.').collect();
+    let short = |text: &str| text.parse::<u32>().ok().map(u64::from);
+    let (node, service) = match numbers[..] {
+        [node, service] => (node.parse().ok()?, service),
+        [allocator, node, service] => (short(allocator)? << 32 | short(node)?, service),
+        _ => return None,
+    };
+    let service: u64 = service.parse().ok()?;
+    names_node(node).then(|| ipn(node, service))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+    use crate::service::tests::{applications, delivery};
+
+    #[derive(Default)]
+    struct Recorder {
+        sent: Mutex<Vec<Outgoing>>,
+        is_full: bool,
+    }
+
+    impl Node for Recorder {
+        fn number(&self) -> u64 {
+            1
+        }
+
+        fn send(&self, bundle: Outgoing) -> Result<Option<(u64, u64)>, SendError> {
+            if self.is_full {
+                return Err(SendError::NoRoom);
+            }
+            self.sent.lock().unwrap().push(bundle);
+            Ok(Some((1_000, 2)))
+        }
+    }
+
+    struct Served {
+        socket: DuplexStream,
+        frames: FrameReader,
+        service: Service,
+        task: tokio::task::JoinHandle<Result<(), ClientError>>,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Served {
+        fn with(node: Arc<Recorder>) -> Served {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("applications.sqlite");
+            let service = Service::start(&path, applications(100), Box::new(|_| {})).unwrap();
+            let (socket, theirs) = duplex(1 << 10);
+            let for_client = service.clone();
+            let task =
+                tokio::spawn(
+                    async move { serve_client(theirs, &for_client, &*node, 1 << 16).await },
+                );
+            Served {
+                socket,
+                frames: FrameReader::new(1 << 16),
+                service,
+                task,
+                _folder: folder,
+            }
+        }
+
+        async fn ask(&mut self, request: &Request, payload: &[u8]) {
+            let head = encode_head(request, payload.len());
+            self.socket.write_all(&head).await.unwrap();
+            self.socket.write_all(payload).await.unwrap();
+        }
+
+        async fn event(&mut self) -> (Event, Bytes) {
+            loop {
+                if let Some((head, payload)) = self.frames.next_frame().unwrap() {
+                    return (Event::parse(&head).unwrap(), payload);
+                }
+                let read = self.socket.read_buf(self.frames.buffer()).await.unwrap();
+                assert_ne!(read, 0, "the node has ended the connection");
+            }
+        }
+
+        async fn refusal(&mut self) -> ErrorCode {
+            match self.event().await.0 {
+                Event::Error { code, .. } => code,
+                other => panic!("no refusal but {other:?}"),
+            }
+        }
+    }
+
+    fn register(service: u64) -> Request {
+        Request::Register {
+            id: 1,
+            service: Some(service),
+        }
+    }
+
+    fn send_to(destination: &str) -> Request {
+        Request::Send {
+            id: 2,
+            service: 9,
+            destination: destination.to_owned(),
+            lifetime_ms: Some(5_000),
+            custody: None,
+            reports: vec![Reported::Delivered],
+        }
+    }
+
+    #[tokio::test]
+    async fn bundles_are_sent_and_delivered() {
+        let node = Arc::new(Recorder::default());
+        let mut served = Served::with(node.clone());
+        assert!(matches!(
+            served.event().await.0,
+            Event::Hello { node: 1, .. }
+        ));
+        served.ask(&send_to("ipn:10.40"), b"early").await;
+        assert_eq!(served.refusal().await, ErrorCode::NotAllowed);
+        served.ask(&register(9), b"").await;
+        let endpoint = "ipn:1.9".to_owned();
+        let registered = Event::Registered {
+            id: 1,
+            service: 9,
+            endpoint,
+        };
+        assert_eq!(served.event().await.0, registered);
+        let large = vec![7; 1 << 16];
+        served.ask(&send_to("ipn:10.40"), &large).await;
+        let Event::Sent {
+            id: 2, sequence, ..
+        } = served.event().await.0
+        else {
+            panic!("the bundle is not taken");
+        };
+        assert_eq!(sequence, Some(2));
+        let sent = node.sent.lock().unwrap().pop().unwrap();
+        assert_eq!(sent.payload, large);
+        assert!(sent.custody);
+        assert_eq!(sent.lifetime, Some(Duration::from_secs(5)));
+        served.service.arrived(delivery(ipn(10, 40), 0, b"answer"));
+        let (bundle, payload) = served.event().await;
+        assert!(
+            matches!(bundle, Event::Bundle { service: 9, .. }),
+            "{bundle:?}"
+        );
+        assert_eq!(&payload[..], b"answer");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_sent_is_refused_and_the_client_goes_on() {
+        let mut served = Served::with(Arc::new(Recorder {
+            is_full: true,
+            ..Recorder::default()
+        }));
+        served.event().await;
+        served.ask(&register(9), b"").await;
+        served.event().await;
+        for destination in [
+            "",
+            "ipn:1",
+            "dtn://x/y",
+            "ipn:0.5",
+            "ipn:1.2.3.4",
+            "ipn:a.b",
+        ] {
+            served.ask(&send_to(destination), b"x").await;
+            assert_eq!(
+                served.refusal().await,
+                ErrorCode::Destination,
+                "{destination}"
+            );
+        }
+        served.ask(&send_to("ipn:10.40"), b"x").await;
+        assert_eq!(served.refusal().await, ErrorCode::NoRoom);
+        served.ask(&register(80), b"").await;
+        assert_eq!(served.refusal().await, ErrorCode::NotAllowed);
+    }
+
+    #[tokio::test]
+    async fn a_length_that_lies_ends_the_connection_at_once() {
+        let mut served = Served::with(Arc::default());
+        served.event().await;
+        served
+            .socket
+            .write_all(&[0, 0, 0, 2, 0, 2, 0, 0])
+            .await
+            .unwrap();
+        assert_eq!(served.refusal().await, ErrorCode::Protocol);
+        let ended = (&mut served.task).await.unwrap();
+        assert!(matches!(ended, Err(ClientError::Frame(_))), "{ended:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_frame_is_waited_for_no_longer_than_its_time() {
+        let mut served = Served::with(Arc::default());
+        served.event().await;
+        served.socket.write_all(&[0, 0]).await.unwrap();
+        let begun = Instant::now();
+        let ended = (&mut served.task).await.unwrap();
+        assert!(matches!(ended, Err(ClientError::Slow)), "{ended:?}");
+        assert!(begun.elapsed() >= FRAME_PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_cut_off() {
+        let mut served = Served::with(Arc::default());
+        served.event().await;
+        let flood = async {
+            loop {
+                served.ask(&register(200), b"").await;
+            }
+        };
+        // The other end stops reading before this one has written much.
+        let stuck = timeout(Duration::from_secs(5), flood).await;
+        assert!(stuck.is_err());
+        let ended = (&mut served.task).await.unwrap();
+        assert!(matches!(ended, Err(ClientError::Slow)), "{ended:?}");
+    }
+
+    #[test]
+    fn endpoints_of_two_and_three_numbers() {
+        assert_eq!(endpoint("ipn:977000.64"), Some(ipn(977_000, 64)));
+        assert_eq!(endpoint("ipn:3.5.7"), Some(ipn(3 << 32 | 5, 7)));
+        assert_eq!(endpoint("ipn:4294967296.5.7"), None);
+        assert_eq!(endpoint("ipn:4294967295.7"), None);
+    }
+}

@@ -1,0 +1,452 @@
+//! Which client gets which bundle next: the state of the desk at which
+//! applications fetch their bundles, without I/O or clock.
+//!
+//! Bundles are known here by their number in the mailbox alone; their order is
+//! that of their coming. A client has a bounded number of bundles that it has
+//! not acknowledged. If it goes, they wait again, in their old order.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use crate::wire::ErrorCode;
+
+/// One connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(pub u64);
+
+/// Bundles that a client may have before it acknowledges the first.
+const MOST_UNACKNOWLEDGED: usize = 16;
+
+/// Bytes of these, beyond one bundle.
+const MOST_UNACKNOWLEDGED_BYTES: u64 = 1 << 20;
+
+/// Services that one client may have.
+const MOST_SERVICES: usize = 16;
+
+/// A bundle in the mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its number there; later ones are higher.
+    pub number: u64,
+    /// The service that it is for.
+    pub service: u64,
+    /// Its payload's bytes.
+    pub bytes: u64,
+    /// When its lifetime ends, on the mailbox's clock, ms.
+    pub expires_ms: u64,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Give a client a bundle.
+    Deliver {
+        /// The client.
+        client: ClientId,
+        /// The bundle's number.
+        number: u64,
+    },
+    /// Forget a bundle.
+    Forget {
+        /// Its number.
+        number: u64,
+        /// Whether its lifetime has ended; else it was acknowledged.
+        expired: bool,
+    },
+}
+
+/// Why a service is not given.
+pub type Taken = ErrorCode;
+
+#[derive(Debug, Default)]
+struct Endpoint {
+    client: Option<ClientId>,
+    waiting: BTreeMap<u64, u64>,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    services: BTreeSet<u64>,
+    /// Services that may have something for it, in their turn.
+    turns: VecDeque<u64>,
+    unacknowledged: BTreeSet<u64>,
+    unacknowledged_bytes: u64,
+}
+
+impl Client {
+    fn takes(&self, bytes: u64) -> bool {
+        let first = self.unacknowledged.is_empty();
+        let most = MOST_UNACKNOWLEDGED_BYTES;
+        self.unacknowledged.len() < MOST_UNACKNOWLEDGED
+            && (first || self.unacknowledged_bytes + bytes <= most)
+    }
+}
+
+/// The desk.
+#[derive(Debug, Default)]
+pub struct Desk {
+    items: HashMap<u64, (Item, Option<ClientId>)>,
+    endpoints: BTreeMap<u64, Endpoint>,
+    clients: HashMap<ClientId, Client>,
+    expiries: BTreeSet<(u64, u64)>,
+    outputs: VecDeque<Output>,
+}
+
+impl Desk {
+    /// The next thing to be done.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Desk::expire`] is to be called, on the mailbox's clock, ms.
+    pub fn next_expiry_ms(&self) -> Option<u64> {
+        self.expiries.first().map(|(at, _)| *at)
+    }
+
+    /// Bundles in the mailbox.
+    pub fn count(&self) -> usize {
+        self.items.len()
+    }
+
+    /// A bundle is in the mailbox now.
+    pub fn arrived(&mut self, item: Item) {
+        let Item {
+            number, service, ..
+        } = item;
+        self.items.insert(number, (item, None));
+        self.expiries.insert((item.expires_ms, number));
+        let endpoint = self.endpoints.entry(service).or_default();
+        endpoint.waiting.insert(number, item.bytes);
+        if let Some(client) = endpoint.client {
+            self.take_turn(client, service);
+            self.serve(client);
+        }
+    }
+
+    /// A client is there.
+    pub fn connect(&mut self, client: ClientId) {
+        self.clients.entry(client).or_default();
+    }
+
+    /// A client is gone: what it has not acknowledged waits again.
+    pub fn disconnect(&mut self, client: ClientId) {
+        let Some(gone) = self.clients.remove(&client) else {
+            return;
+        };
+        for number in gone.unacknowledged {
+            if let Some((item, with)) = self.items.get_mut(&number) {
+                *with = None;
+                let endpoint = self.endpoints.entry(item.service).or_default();
+                endpoint.waiting.insert(number, item.bytes);
+            }
+        }
+        for service in gone.services {
+            if let Some(endpoint) = self.endpoints.get_mut(&service) {
+                endpoint.client = None;
+            }
+            self.forget_empty(service);
+        }
+    }
+
+    /// Whether nobody has a service and nothing waits for it.
+    pub fn is_free(&self, service: u64) -> bool {
+        !self.endpoints.contains_key(&service)
+    }
+
+    /// Gives a client a service, and what waits for it.
+    ///
+    /// # Errors
+    /// When another client has it, or this one has too many.
+    pub fn register(&mut self, client: ClientId, service: u64) -> Result<(), Taken> {
+        let Some(of_client) = self.clients.get_mut(&client) else {
+            return Err(ErrorCode::Closing);
+        };
+        if of_client.services.contains(&service) {
+            return Ok(());
+        }
+        let endpoint = self.endpoints.get(&service);
+        if endpoint.is_some_and(|endpoint| endpoint.client.is_some()) {
+            return Err(ErrorCode::Taken);
+        }
+        if of_client.services.len() >= MOST_SERVICES {
+            return Err(ErrorCode::TooMany);
+        }
+        of_client.services.insert(service);
+        self.endpoints.entry(service).or_default().client = Some(client);
+        self.take_turn(client, service);
+        self.serve(client);
+        Ok(())
+    }
+
+    /// Whether a client has a service.
+    pub fn has(&self, client: ClientId, service: u64) -> bool {
+        let client = self.clients.get(&client);
+        client.is_some_and(|client| client.services.contains(&service))
+    }
+
+    /// Who has a service.
+    pub fn client_of(&self, service: u64) -> Option<ClientId> {
+        self.endpoints.get(&service)?.client
+    }
+
+    /// A client has acknowledged a bundle. One that it was not given, or whose
+    /// lifetime has ended, is ignored.
+    pub fn acknowledge(&mut self, client: ClientId, number: u64) {
+        let item = self.items.get(&number);
+        if item.is_some_and(|(_, with)| *with == Some(client)) {
+            self.remove(number, false);
+        }
+    }
+
+    /// Forgets what has outlived its lifetime.
+    pub fn expire(&mut self, now_ms: u64) {
+        while let Some((at, number)) = self.expiries.first().copied() {
+            if at > now_ms {
+                break;
+            }
+            self.remove(number, true);
+        }
+    }
+
+    fn remove(&mut self, number: u64, expired: bool) {
+        let Some((item, with)) = self.items.remove(&number) else {
+            return;
+        };
+        self.expiries.remove(&(item.expires_ms, number));
+        if let Some(endpoint) = self.endpoints.get_mut(&item.service) {
+            endpoint.waiting.remove(&number);
+        }
+        self.outputs.push_back(Output::Forget { number, expired });
+        match with {
+            Some(client) => {
+                if let Some(with) = self.clients.get_mut(&client) {
+                    with.unacknowledged.remove(&number);
+                    with.unacknowledged_bytes -= item.bytes;
+                }
+                self.serve(client);
+            }
+            None => self.forget_empty(item.service),
+        }
+    }
+
+    fn forget_empty(&mut self, service: u64) {
+        let endpoint = self.endpoints.get(&service);
+        if endpoint.is_some_and(|e| e.client.is_none() && e.waiting.is_empty()) {
+            self.endpoints.remove(&service);
+        }
+    }
+
+    fn take_turn(&mut self, client: ClientId, service: u64) {
+        if let Some(client) = self.clients.get_mut(&client)
+            && !client.turns.contains(&service)
+        {
+            client.turns.push_back(service);
+        }
+    }
+
+    /// Gives a client what it may have, one bundle of each service in turn.
+    fn serve(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        while let Some(service) = client.turns.front().copied() {
+            let endpoint = self.endpoints.get_mut(&service);
+            let first = endpoint.and_then(|endpoint| endpoint.waiting.first_entry());
+            let Some(first) = first else {
+                client.turns.pop_front();
+                continue;
+            };
+            let (number, bytes) = (*first.key(), *first.get());
+            if !client.takes(bytes) {
+                return;
+            }
+            first.remove();
+            client.turns.rotate_left(1);
+            client.unacknowledged.insert(number);
+            client.unacknowledged_bytes += bytes;
+            if let Some((_, with)) = self.items.get_mut(&number) {
+                *with = Some(id);
+            }
+            let client = id;
+            self.outputs.push_back(Output::Deliver { client, number });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ONE: ClientId = ClientId(1);
+    const TWO: ClientId = ClientId(2);
+
+    fn item(number: u64, service: u64) -> Item {
+        Item {
+            number,
+            service,
+            bytes: 100,
+            expires_ms: 1_000 + number,
+        }
+    }
+
+    fn delivered(desk: &mut Desk) -> Vec<(ClientId, u64)> {
+        let outputs = std::iter::from_fn(|| desk.poll());
+        let delivered = outputs.filter_map(|output| match output {
+            Output::Deliver { client, number } => Some((client, number)),
+            Output::Forget { .. } => None,
+        });
+        delivered.collect()
+    }
+
+    #[test]
+    fn what_came_before_its_application_is_delivered_in_order() {
+        let mut desk = Desk::default();
+        for number in [1, 2, 3] {
+            desk.arrived(item(number, 40));
+        }
+        assert_eq!(desk.poll(), None);
+        desk.connect(ONE);
+        assert_eq!(desk.register(ONE, 40), Ok(()));
+        assert_eq!(delivered(&mut desk), [(ONE, 1), (ONE, 2), (ONE, 3)]);
+    }
+
+    #[test]
+    fn what_a_client_has_not_acknowledged_goes_to_the_next() {
+        let mut desk = Desk::default();
+        desk.connect(ONE);
+        desk.connect(TWO);
+        desk.register(ONE, 40).unwrap();
+        for number in [1, 2, 3] {
+            desk.arrived(item(number, 40));
+        }
+        assert_eq!(delivered(&mut desk).len(), 3);
+        // An acknowledgement by another client counts for nothing.
+        desk.acknowledge(TWO, 1);
+        desk.acknowledge(ONE, 2);
+        assert_eq!(
+            desk.poll(),
+            Some(Output::Forget {
+                number: 2,
+                expired: false
+            })
+        );
+        assert_eq!(desk.register(TWO, 40), Err(ErrorCode::Taken));
+        desk.disconnect(ONE);
+        assert_eq!(desk.register(TWO, 40), Ok(()));
+        assert_eq!(delivered(&mut desk), [(TWO, 1), (TWO, 3)]);
+    }
+
+    #[test]
+    fn a_client_that_acknowledges_nothing_gets_no_more_than_its_window() {
+        let mut desk = Desk::default();
+        desk.connect(ONE);
+        desk.register(ONE, 40).unwrap();
+        for number in 0..100 {
+            desk.arrived(item(number, 40));
+        }
+        assert_eq!(delivered(&mut desk).len(), MOST_UNACKNOWLEDGED);
+        desk.acknowledge(ONE, 0);
+        assert_eq!(delivered(&mut desk), [(ONE, MOST_UNACKNOWLEDGED as u64)]);
+        let mut desk = Desk::default();
+        desk.connect(ONE);
+        desk.register(ONE, 40).unwrap();
+        for number in 0..4 {
+            let bytes = MOST_UNACKNOWLEDGED_BYTES * 2;
+            let large = Item {
+                bytes,
+                ..item(number, 40)
+            };
+            desk.arrived(large);
+        }
+        assert_eq!(delivered(&mut desk), [(ONE, 0)]);
+    }
+
+    #[test]
+    fn a_service_that_is_flooded_does_not_hold_up_another() {
+        let mut desk = Desk::default();
+        for number in 0..100 {
+            desk.arrived(item(number, 40));
+        }
+        desk.arrived(item(100, 41));
+        desk.connect(ONE);
+        desk.register(ONE, 40).unwrap();
+        assert_eq!(delivered(&mut desk).len(), MOST_UNACKNOWLEDGED);
+        desk.register(ONE, 41).unwrap();
+        desk.acknowledge(ONE, 0);
+        desk.acknowledge(ONE, 1);
+        let delivered = delivered(&mut desk);
+        assert!(delivered.contains(&(ONE, 100)), "{delivered:?}");
+    }
+
+    #[test]
+    fn what_outlives_its_lifetime_is_forgotten_wherever_it_is() {
+        let mut desk = Desk::default();
+        desk.connect(ONE);
+        desk.register(ONE, 40).unwrap();
+        desk.arrived(item(1, 40));
+        desk.arrived(item(2, 41));
+        assert_eq!(desk.next_expiry_ms(), Some(1_001));
+        desk.expire(1_000);
+        assert_eq!(desk.count(), 2);
+        desk.expire(1_002);
+        assert_eq!(desk.count(), 0);
+        assert!(desk.is_free(41));
+        // Its client does not know yet.
+        desk.acknowledge(ONE, 1);
+        assert_eq!(desk.next_expiry_ms(), None);
+    }
+
+    #[test]
+    fn one_client_cannot_take_all_services() {
+        let mut desk = Desk::default();
+        desk.connect(ONE);
+        let taken = (1..100).filter(|service| desk.register(ONE, *service).is_ok());
+        assert_eq!(taken.count(), MOST_SERVICES);
+    }
+
+    proptest! {
+        /// Whatever clients do, each bundle ends exactly once, is given to the
+        /// client of its service alone, and never to two at once.
+        #[test]
+        fn every_bundle_is_kept_until_it_is_acknowledged_or_expires(
+            steps in prop::collection::vec((0u8..6, 0u64..4, 0u64..3), 1..200)
+        ) {
+            let mut desk = Desk::default();
+            let mut next = 0;
+            let mut with: HashMap<u64, ClientId> = HashMap::new();
+            let mut ended = BTreeSet::new();
+            for (what, who, service) in steps {
+                let client = ClientId(who);
+                match what {
+                    0 => { desk.arrived(item(next, service)); next += 1; }
+                    1 => desk.connect(client),
+                    2 => { desk.disconnect(client); with.retain(|_, c| *c != client); }
+                    3 => drop(desk.register(client, service)),
+                    4 => {
+                        let of_client = with.iter().find(|(_, c)| **c == client);
+                        if let Some(number) = of_client.map(|(number, _)| *number) {
+                            desk.acknowledge(client, number);
+                        }
+                    }
+                    _ => desk.expire(1_000 + who),
+                }
+                while let Some(output) = desk.poll() {
+                    match output {
+                        Output::Deliver { client, number } => {
+                            prop_assert!(!ended.contains(&number));
+                            prop_assert_eq!(with.insert(number, client), None);
+                        }
+                        Output::Forget { number, .. } => {
+                            with.remove(&number);
+                            prop_assert!(ended.insert(number));
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(desk.count() as u64 + ended.len() as u64, next);
+            desk.expire(u64::MAX);
+            prop_assert_eq!(desk.count(), 0);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The echo service: what comes is sent back to whoever sent it.
+//!
+//! It never answers nobody, its own node or another echo, so that no bundle
+//! goes round and round; and no node gets more answers than its rate.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use underpass_bundle::wire::ipn_parts;
+use underpass_bundle::{Delivery, Send};
+
+/// Nodes whose answers are counted; a node that has been silent for a while
+/// makes room for another.
+const MOST_NODES: usize = 4096;
+
+/// Answers bundles to one service.
+#[derive(Debug)]
+pub struct Echo {
+    node: u64,
+    service: u64,
+    per_s: u32,
+    nodes: HashMap<u64, Allowance>,
+}
+
+/// A token bucket that holds the answers of one second.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    answers: f64,
+    at: Instant,
+}
+
+impl Echo {
+    /// The echo at a service of a node, which answers each other node `per_s`
+    /// times a second at most.
+    pub fn new(node: u64, service: u64, per_s: u32) -> Echo {
+        Echo {
+            node,
+            service,
+            per_s,
+            nodes: HashMap::new(),
+        }
+    }
+
+    /// The answer to a bundle, if it gets one.
+    pub fn answer(&mut self, now: Instant, bundle: Delivery) -> Option<Send> {
+        let (node, service) = ipn_parts(&bundle.source)?;
+        let loops = node == self.node || service == 0 || service == self.service;
+        if loops || bundle.left.is_zero() || !self.allows(now, node) {
+            return None;
+        }
+        Some(Send {
+            destination: bundle.source,
+            service: self.service,
+            class: bundle.class,
+            payload: vec![bundle.payload],
+            lifetime: Some(bundle.left),
+            custody: true,
+            last: false,
+            label: 0,
+            reports: None,
+        })
+    }
+
+    fn allows(&mut self, now: Instant, node: u64) -> bool {
+        let most = f64::from(self.per_s);
+        if !self.nodes.contains_key(&node) && self.nodes.len() >= MOST_NODES {
+            // Their buckets are full again: nothing is lost with them.
+            let second = Duration::from_secs(1);
+            self.nodes
+                .retain(|_, of| now.saturating_duration_since(of.at) < second);
+            if self.nodes.len() >= MOST_NODES {
+                return false;
+            }
+        }
+        let full = Allowance {
+            answers: most,
+            at: now,
+        };
+        let allowance = self.nodes.entry(node).or_insert(full);
+        let passed = now.saturating_duration_since(allowance.at).as_secs_f64();
+        allowance.answers = (allowance.answers + passed * most).min(most);
+        allowance.at = now;
+        let allowed = allowance.answers >= 1.0;
+        if allowed {
+            allowance.answers -= 1.0;
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use underpass_bundle::wire::{Eid, ipn};
+
+    use super::*;
+    use crate::service::tests::delivery;
+
+    #[test]
+    fn an_echo_goes_back_with_what_is_left_of_the_lifetime() {
+        let mut echo = Echo::new(1, 7, 10);
+        let bundle = delivery(ipn(10, 40), 0, b"ping");
+        let left = bundle.left;
+        let answer = echo.answer(Instant::now(), bundle).unwrap();
+        assert_eq!(answer.destination, ipn(10, 40));
+        assert_eq!(answer.service, 7);
+        assert_eq!(answer.lifetime, Some(left));
+        assert_eq!(answer.payload.concat(), b"ping");
+    }
+
+    #[test]
+    fn nobody_itself_and_other_echoes_get_no_answer() {
+        let mut echo = Echo::new(1, 7, 10);
+        for source in [Eid::none(), ipn(0, 5), ipn(1, 40), ipn(10, 7), ipn(10, 0)] {
+            let bundle = delivery(source.clone(), 0, b"ping");
+            assert!(echo.answer(Instant::now(), bundle).is_none(), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_flood_is_answered_at_its_rate_and_others_beside_it() {
+        let mut echo = Echo::new(1, 7, 10);
+        let now = Instant::now();
+        let mut answered = 0;
+        for step in 0..1_000 {
+            let bundle = delivery(ipn(10, 40), 0, b"ping");
+            let at = now + Duration::from_millis(step);
+            answered += u32::from(echo.answer(at, bundle).is_some());
+        }
+        // Those of one second at once, and those of the second that passes.
+        assert!((19..=20).contains(&answered), "{answered}");
+        let other = delivery(ipn(11, 40), 0, b"ping");
+        assert!(echo.answer(now, other).is_some());
+    }
+
+    #[test]
+    fn nodes_without_end_cost_no_memory_without_end() {
+        let mut echo = Echo::new(1, 7, 10);
+        let now = Instant::now();
+        for node in 0..2 * MOST_NODES as u64 {
+            echo.allows(now, 100 + node);
+        }
+        assert_eq!(echo.nodes.len(), MOST_NODES);
+        assert!(echo.allows(now + Duration::from_secs(2), 1 << 40));
+        assert_eq!(echo.nodes.len(), 1);
+    }
+}

@@ -1,0 +1,566 @@
+//! The mailbox and the desk on a thread of their own, where the mailbox may
+//! wait for the disk.
+//!
+//! What comes in while a commit is under way is done together and committed
+//! once. A mailbox that fails is tried again: what has come is in memory
+//! meanwhile, and its custodians are not told.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc as calls};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use underpass_bundle::wire::ipn_parts;
+use underpass_bundle::{Applications, Delivery};
+
+use crate::desk::{ClientId, Desk, Item, Output};
+use crate::mailbox::{Mailbox, MailboxError, Stored};
+use crate::wire::{ErrorCode, Event, Reported};
+
+/// Calls that are committed together at most.
+const TOGETHER: usize = 64;
+/// How long a mailbox that fails is left alone before it is tried again.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+/// While bundles wait, the mailbox's clock is saved this often: a crash
+/// lengthens their lifetimes by no more.
+const SAVE_CLOCK_AFTER: Duration = Duration::from_secs(60);
+/// Status reports that wait for one client; more are dropped.
+const WAITING_REPORTS: usize = 256;
+
+/// Tells that what came with a ticket is safe.
+pub type Confirm = Box<dyn Fn(u64) + Send>;
+
+/// A status report on a bundle of an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The service that has sent the bundle.
+    pub service: u64,
+    /// The node that reports.
+    pub reporter: String,
+    /// The bundle's creation timestamp, DTN time, ms.
+    pub time_ms: u64,
+    /// The timestamp's sequence number.
+    pub sequence: u64,
+    /// What has happened.
+    pub events: Vec<Reported>,
+    /// When, DTN time, ms, where the reporter says it.
+    pub at_ms: Option<u64>,
+    /// The reason code (RFC 9171 §9.5).
+    pub reason: u32,
+}
+
+impl Report {
+    /// Of what a bundle node tells; none if that is no report on an
+    /// application's bundle.
+    pub fn of(told: &underpass_bundle::Event) -> Option<Report> {
+        let underpass_bundle::Event::StatusReport { reporter, report } = told else {
+            return None;
+        };
+        let (_, service) = ipn_parts(&report.source_node)?;
+        let kinds = [
+            Reported::Received,
+            Reported::Forwarded,
+            Reported::Delivered,
+            Reported::Deleted,
+        ];
+        let items = report.status_information.iter().zip(kinds);
+        let asserted: Vec<_> = items.filter(|(item, _)| item.asserted).collect();
+        let timed = asserted.iter().find(|(item, _)| item.status_requested);
+        Some(Report {
+            service,
+            reporter: reporter.to_string(),
+            time_ms: report.timestamp.dtntime(),
+            sequence: report.timestamp.seqno(),
+            at_ms: timed.map(|(item, _)| item.time).filter(|at| *at > 0),
+            events: asserted.into_iter().map(|(_, kind)| kind).collect(),
+            reason: report.report_reason,
+        })
+    }
+}
+
+impl From<Report> for Event {
+    fn from(report: Report) -> Event {
+        Event::Report {
+            service: report.service,
+            reporter: report.reporter,
+            time_ms: report.time_ms,
+            sequence: report.sequence,
+            events: report.events,
+            at_ms: report.at_ms,
+            reason: report.reason,
+        }
+    }
+}
+
+enum Call {
+    Arrived(Delivery),
+    Report(Report),
+    Connect(ClientId, Outlets),
+    Register(
+        ClientId,
+        Option<u64>,
+        oneshot::Sender<Result<u64, ErrorCode>>,
+    ),
+    Acknowledge(ClientId, u64, OwnedSemaphorePermit),
+    Disconnect(ClientId),
+    Close,
+}
+
+/// What a client gets: its window bounds the bundles.
+struct Outlets {
+    bundles: mpsc::UnboundedSender<(u64, Stored)>,
+    reports: mpsc::Sender<Report>,
+}
+
+/// What a client's connection reads from.
+pub(crate) struct Inlets {
+    pub bundles: mpsc::UnboundedReceiver<(u64, Stored)>,
+    pub reports: mpsc::Receiver<Report>,
+}
+
+/// The thread, to be called from anywhere.
+#[derive(Clone)]
+pub struct Service {
+    calls: calls::Sender<Call>,
+    applications: Arc<Applications>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Bundles that have come and are not confirmed.
+    unconfirmed: AtomicUsize,
+    next_client: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Opens the mailbox and starts the thread. What waits is counted in
+    /// `applications`.
+    ///
+    /// # Errors
+    /// When the mailbox cannot be opened, or the thread not be started.
+    pub fn start(
+        path: &Path,
+        applications: Arc<Applications>,
+        confirm: Confirm,
+    ) -> Result<Service, MailboxError> {
+        let now = Instant::now();
+        let mailbox = Mailbox::open(path, now)?;
+        let mut desk = Desk::default();
+        for (item, node) in mailbox.items()? {
+            applications.restore(item.service, node, item.bytes);
+            desk.arrived(item);
+        }
+        if desk.count() > 0 {
+            tracing::info!(bundles = desk.count(), "bundles wait for applications");
+        }
+        let (sender, receiver) = calls::channel();
+        let shared = Arc::new(Shared {
+            unconfirmed: AtomicUsize::new(0),
+            next_client: AtomicU64::new(0),
+            thread: Mutex::default(),
+        });
+        let worker = Worker {
+            mailbox,
+            desk,
+            applications: applications.clone(),
+            confirm,
+            shared: shared.clone(),
+            outlets: HashMap::new(),
+            unstored: Vec::new(),
+            done: Vec::new(),
+            saved: now,
+        };
+        let thread = std::thread::Builder::new()
+            .name("applications".to_owned())
+            .spawn(move || worker.run(&receiver))?;
+        *shared.thread.lock().unwrap() = Some(thread);
+        Ok(Service {
+            calls: sender,
+            applications,
+            shared,
+        })
+    }
+
+    /// A bundle for an application has come; room was reserved for it.
+    pub fn arrived(&self, delivery: Delivery) {
+        self.shared.unconfirmed.fetch_add(1, Ordering::AcqRel);
+        self.call(Call::Arrived(delivery));
+    }
+
+    /// A status report has come.
+    pub fn report(&self, report: Report) {
+        self.call(Call::Report(report));
+    }
+
+    /// Whether all that has come is stored and confirmed.
+    pub fn is_idle(&self) -> bool {
+        self.shared.unconfirmed.load(Ordering::Acquire) == 0
+    }
+
+    /// Ends the thread and closes the mailbox: another process may open it.
+    /// Calls have no effect from then on. Blocks.
+    pub fn close(&self) {
+        self.call(Call::Close);
+        let thread = self.shared.thread.lock().unwrap().take();
+        if let Some(thread) = thread {
+            // A panic has ended the process.
+            let _ = thread.join();
+        }
+    }
+
+    pub(crate) fn connect(&self) -> (ClientId, Inlets) {
+        let id = ClientId(self.shared.next_client.fetch_add(1, Ordering::Relaxed));
+        let (bundle_sender, bundles) = mpsc::unbounded_channel();
+        let (report_sender, reports) = mpsc::channel(WAITING_REPORTS);
+        let outlets = Outlets {
+            bundles: bundle_sender,
+            reports: report_sender,
+        };
+        self.call(Call::Connect(id, outlets));
+        (id, Inlets { bundles, reports })
+    }
+
+    pub(crate) fn disconnect(&self, client: ClientId) {
+        self.call(Call::Disconnect(client));
+    }
+
+    pub(crate) async fn register(
+        &self,
+        client: ClientId,
+        service: Option<u64>,
+    ) -> Result<u64, ErrorCode> {
+        if service.is_some_and(|service| !self.applications.keeps(service)) {
+            return Err(ErrorCode::NotAllowed);
+        }
+        let (sender, answer) = oneshot::channel();
+        self.call(Call::Register(client, service, sender));
+        answer.await.unwrap_or(Err(ErrorCode::Closing))
+    }
+
+    /// `permit` bounds how many of a client's acknowledgements wait.
+    pub(crate) fn acknowledge(&self, client: ClientId, number: u64, permit: OwnedSemaphorePermit) {
+        self.call(Call::Acknowledge(client, number, permit));
+    }
+
+    fn call(&self, call: Call) {
+        // Fails once the service is closed: another process has the mailbox.
+        let _ = self.calls.send(call);
+    }
+}
+
+/// What was stored, in its order, none for what was there already; and what
+/// was forgotten, as [`Mailbox::remove`] tells it.
+type Changes = (Vec<Option<Item>>, Vec<(u64, u64, u64)>);
+
+struct Worker {
+    mailbox: Mailbox,
+    desk: Desk,
+    applications: Arc<Applications>,
+    confirm: Confirm,
+    shared: Arc<Shared>,
+    outlets: HashMap<ClientId, Outlets>,
+    /// To be stored.
+    unstored: Vec<Delivery>,
+    /// To be forgotten.
+    done: Vec<u64>,
+    /// When the clock was saved.
+    saved: Instant,
+}
+
+impl Worker {
+    fn run(mut self, calls: &calls::Receiver<Call>) {
+        loop {
+            let first = match calls.recv_timeout(self.wait()) {
+                Ok(call) => Some(call),
+                Err(calls::RecvTimeoutError::Timeout) => None,
+                Err(calls::RecvTimeoutError::Disconnected) => return,
+            };
+            let more = std::iter::from_fn(|| calls.try_recv().ok());
+            let mut closing = false;
+            for call in first.into_iter().chain(more.take(TOGETHER)) {
+                closing |= matches!(call, Call::Close);
+                self.take(call);
+            }
+            self.desk.expire(self.mailbox.clock_ms(Instant::now()));
+            self.carry_out();
+            self.store();
+            self.carry_out();
+            if closing {
+                return;
+            }
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        let Some(at_ms) = self.desk.next_expiry_ms() else {
+            return SAVE_CLOCK_AFTER;
+        };
+        let now_ms = self.mailbox.clock_ms(Instant::now());
+        Duration::from_millis(at_ms.saturating_sub(now_ms)).min(SAVE_CLOCK_AFTER)
+    }
+
+    fn take(&mut self, call: Call) {
+        match call {
+            Call::Arrived(delivery) => self.unstored.push(delivery),
+            Call::Report(report) => self.pass_report(report),
+            Call::Connect(client, outlets) => {
+                self.desk.connect(client);
+                self.outlets.insert(client, outlets);
+            }
+            Call::Register(client, service, answer) => {
+                let registered = self.register(client, service);
+                // A client that is gone wants no answer.
+                let _ = answer.send(registered);
+            }
+            Call::Acknowledge(client, number, permit) => {
+                self.desk.acknowledge(client, number);
+                drop(permit);
+            }
+            Call::Disconnect(client) => {
+                self.desk.disconnect(client);
+                self.outlets.remove(&client);
+            }
+            Call::Close => {}
+        }
+    }
+
+    fn register(&mut self, client: ClientId, service: Option<u64>) -> Result<u64, ErrorCode> {
+        let service = match service {
+            Some(service) => service,
+            None => {
+                let mut all = self.applications.highest_first();
+                let free = all.find(|service| self.desk.is_free(*service));
+                free.ok_or(ErrorCode::Taken)?
+            }
+        };
+        self.desk.register(client, service)?;
+        Ok(service)
+    }
+
+    fn pass_report(&self, report: Report) {
+        let client = self.desk.client_of(report.service);
+        let outlets = client.and_then(|client| self.outlets.get(&client));
+        if outlets.is_none_or(|outlets| outlets.reports.try_send(report).is_err()) {
+            tracing::debug!("no application takes this status report");
+        }
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(output) = self.desk.poll() {
+            match output {
+                Output::Deliver { client, number } => self.deliver(client, number),
+                Output::Forget { number, expired } => {
+                    if expired {
+                        tracing::info!(number, "a bundle outlived its lifetime in the mailbox");
+                    }
+                    self.done.push(number);
+                }
+            }
+        }
+    }
+
+    fn deliver(&self, client: ClientId, number: u64) {
+        let outlets = self.outlets.get(&client);
+        match (outlets, self.mailbox.load(number)) {
+            // Fails where the client is gone; its disconnection is on its way.
+            (Some(outlets), Ok(Some(stored))) => drop(outlets.bundles.send((number, stored))),
+            (_, Ok(_)) => {}
+            (_, Err(error)) => tracing::error!(%error, number, "a bundle cannot be read"),
+        }
+    }
+
+    /// Commits all changes, as often as it takes.
+    fn store(&mut self) {
+        let now = Instant::now();
+        let clock_due = self.desk.count() > 0 && now - self.saved >= SAVE_CLOCK_AFTER;
+        if self.unstored.is_empty() && self.done.is_empty() && !clock_due {
+            return;
+        }
+        let (added, removed) = loop {
+            match self.try_store(Instant::now()) {
+                Ok(changes) => break changes,
+                Err(error) => {
+                    tracing::error!(%error, "bundles for applications cannot be stored");
+                    self.mailbox.roll_back();
+                    std::thread::sleep(FAILURE_PAUSE);
+                }
+            }
+        };
+        self.saved = now;
+        for (delivery, item) in self.unstored.drain(..).zip(added) {
+            let bytes = delivery.payload.len() as u64;
+            self.applications.stored(bytes);
+            match item {
+                Some(item) => self.desk.arrived(item),
+                None => {
+                    let node = ipn_parts(&delivery.source).map_or(0, |(node, _)| node);
+                    self.applications.free(delivery.service, node, bytes);
+                }
+            }
+            if let Some(ticket) = delivery.ticket {
+                (self.confirm)(ticket);
+            }
+            self.shared.unconfirmed.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.done.clear();
+        for (service, node, bytes) in removed {
+            self.applications.free(service, node, bytes);
+        }
+    }
+
+    fn try_store(&mut self, now: Instant) -> Result<Changes, MailboxError> {
+        let mut added = Vec::new();
+        for delivery in &self.unstored {
+            added.push(self.mailbox.add(now, delivery)?);
+        }
+        let mut removed = Vec::new();
+        for number in &self.done {
+            removed.extend(self.mailbox.remove(*number)?);
+        }
+        self.mailbox.commit(now)?;
+        Ok((added, removed))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use bytes::Bytes;
+    use underpass_bundle::wire::{Eid, ipn};
+    use underpass_bundle::{Agent, Amount, Config, Event as Told, Send};
+
+    use super::*;
+
+    pub fn applications(bundles: u64) -> Arc<Applications> {
+        let most = Amount {
+            bytes: 1 << 24,
+            bundles,
+        };
+        let all = Applications::new(vec![1..=127], [80].into(), Some(7), most);
+        Arc::new(all)
+    }
+
+    /// A bundle as an agent delivers it.
+    pub fn delivery(source: Eid, sequence: u64, payload: &'static [u8]) -> Delivery {
+        let mut config = Config::new(1, 1);
+        config.services.insert(9);
+        let mut agent = Agent::new(config);
+        let now = Instant::now();
+        let send = Send {
+            destination: ipn(1, 9),
+            service: 9,
+            class: underpass_cla::Class(2),
+            payload: vec![Bytes::from_static(payload)],
+            lifetime: Some(Duration::from_secs(60)),
+            custody: false,
+            last: false,
+            label: 0,
+            reports: None,
+        };
+        for _ in 0..=sequence {
+            agent.send(now, send.clone()).unwrap();
+        }
+        let told = std::iter::from_fn(|| agent.poll_event());
+        let deliveries = told.filter_map(|event| match event {
+            Told::Deliver(delivery) => Some(delivery),
+            _ => None,
+        });
+        let last = deliveries.last().unwrap();
+        Delivery { source, ..last }
+    }
+
+    async fn bundle(inlets: &mut Inlets) -> (u64, Stored) {
+        let waiting = tokio::time::timeout(Duration::from_secs(60), inlets.bundles.recv());
+        waiting.await.expect("no bundle comes").unwrap()
+    }
+
+    fn permit() -> OwnedSemaphorePermit {
+        let permits = Arc::new(tokio::sync::Semaphore::new(1));
+        permits.try_acquire_owned().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_bundle_is_confirmed_once_it_is_stored_and_outlives_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("applications.sqlite");
+        let applications = applications(100);
+        let (confirmed, mut tickets) = mpsc::unbounded_channel();
+        let confirm = move |ticket| confirmed.send(ticket).unwrap();
+        let service = Service::start(&path, applications.clone(), Box::new(confirm)).unwrap();
+        assert!(applications.reserve(9, 10, 5));
+        let first = delivery(ipn(10, 40), 0, b"first");
+        let first = Delivery {
+            ticket: Some(3),
+            ..first
+        };
+        service.arrived(first);
+        assert_eq!(tickets.recv().await, Some(3));
+        service.close();
+        // The next process.
+        let all = self::applications(100);
+        let service = Service::start(&path, all.clone(), Box::new(|_| {})).unwrap();
+        assert_eq!(all.waiting().bundles, 1);
+        let (client, mut inlets) = service.connect();
+        assert_eq!(service.register(client, Some(9)).await, Ok(9));
+        let (number, stored) = bundle(&mut inlets).await;
+        assert_eq!(&stored.payload[..], b"first");
+        // Gone without a word: it comes again.
+        service.disconnect(client);
+        let (client, mut inlets) = service.connect();
+        assert_eq!(service.register(client, Some(9)).await, Ok(9));
+        assert_eq!(bundle(&mut inlets).await.0, number);
+        service.acknowledge(client, number, permit());
+        service.close();
+        assert_eq!(all.waiting(), Amount::default());
+    }
+
+    #[tokio::test]
+    async fn a_service_of_another_or_of_the_node_itself_is_not_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("applications.sqlite");
+        let service = Service::start(&path, applications(100), Box::new(|_| {})).unwrap();
+        let (one, _inlets) = service.connect();
+        let (two, _others) = service.connect();
+        assert_eq!(service.register(one, Some(9)).await, Ok(9));
+        assert_eq!(service.register(two, Some(9)).await, Err(ErrorCode::Taken));
+        for reserved in [0, 7, 80, 128] {
+            let refused = service.register(two, Some(reserved)).await;
+            assert_eq!(refused, Err(ErrorCode::NotAllowed), "{reserved}");
+        }
+        assert_eq!(service.register(two, None).await, Ok(127));
+        service.disconnect(one);
+        assert_eq!(service.register(two, Some(9)).await, Ok(9));
+        service.close();
+    }
+
+    #[tokio::test]
+    async fn reports_go_to_the_application_that_sent_the_bundle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("applications.sqlite");
+        let service = Service::start(&path, applications(100), Box::new(|_| {})).unwrap();
+        let (client, mut inlets) = service.connect();
+        service.register(client, Some(9)).await.unwrap();
+        let report = |service| Report {
+            service,
+            reporter: "ipn:1.0".to_owned(),
+            time_ms: 1,
+            sequence: 2,
+            events: vec![Reported::Delivered],
+            at_ms: Some(5),
+            reason: 0,
+        };
+        service.report(report(10));
+        service.report(report(9));
+        assert_eq!(inlets.reports.recv().await, Some(report(9)));
+        service.close();
+    }
+}

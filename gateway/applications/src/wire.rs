@@ -1,0 +1,404 @@
+//! The protocol of the applications' socket: frames of a JSON head and a
+//! payload.
+//!
+//! A frame is the head's length and the payload's, each a 32-bit number in
+//! network order, then both. Which payload a head has is its kind's to say.
+
+use bytes::{Buf, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The version that the node's greeting names.
+pub const VERSION: u32 = 1;
+
+/// Bytes of a head at most.
+pub const MAX_HEAD_BYTES: u32 = 4096;
+
+/// The lengths in front of each frame.
+const LENGTHS_BYTES: usize = 8;
+
+/// Events that status reports are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reported {
+    /// A node has received the bundle.
+    Received,
+    /// A node has forwarded it.
+    Forwarded,
+    /// It was delivered.
+    Delivered,
+    /// It was deleted.
+    Deleted,
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Have the bundles for a service of this node.
+    Register {
+        /// Named in the answer.
+        id: u64,
+        /// The ipn service number; none for any that is free.
+        #[serde(default)]
+        service: Option<u64>,
+    },
+    /// Send the payload as a bundle.
+    Send {
+        /// Named in the answer.
+        id: u64,
+        /// A service that this client has registered; the bundle's source.
+        service: u64,
+        /// Where it goes, `ipn:NODE.SERVICE`.
+        destination: String,
+        /// For how long it is of use, ms.
+        #[serde(default)]
+        lifetime_ms: Option<u64>,
+        /// Whether it is sent under custody, where the route takes it.
+        /// Default true.
+        #[serde(default)]
+        custody: Option<bool>,
+        /// The events of which this endpoint is sent status reports.
+        #[serde(default)]
+        reports: Vec<Reported>,
+    },
+    /// A bundle is safe with the application, or done with.
+    Acknowledge {
+        /// The delivery's number.
+        delivery: u64,
+    },
+}
+
+/// Why a request is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// The frame is none of this protocol; the connection ends.
+    Protocol,
+    /// Another client has the service.
+    Taken,
+    /// No application may have the service, or this client has not registered it.
+    NotAllowed,
+    /// A client may have no more services, or the node no more clients.
+    TooMany,
+    /// The destination is no endpoint that bundles can be sent to.
+    Destination,
+    /// No route leads to the destination.
+    NoRoute,
+    /// There is no room at present: to be tried again later.
+    NoRoom,
+    /// The payload is larger than the node takes.
+    TooLarge,
+    /// The node ends.
+    Closing,
+}
+
+/// What the node says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Event {
+    /// The first frame of a connection.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// The node's ipn node number.
+        node: u64,
+        /// The largest payload it takes, bytes.
+        max_payload_bytes: u64,
+    },
+    /// The client has the service now.
+    Registered {
+        /// The request's.
+        id: u64,
+        /// Its number.
+        service: u64,
+        /// The endpoint.
+        endpoint: String,
+    },
+    /// The node has taken the bundle.
+    Sent {
+        /// The request's.
+        id: u64,
+        /// The endpoint that it is from.
+        source: String,
+        /// Its creation timestamp, DTN time, ms; none for a bundle to this
+        /// node itself.
+        time_ms: Option<u64>,
+        /// The timestamp's sequence number.
+        sequence: Option<u64>,
+    },
+    /// A request was refused.
+    Error {
+        /// The request's; none if the frame could not be read.
+        id: Option<u64>,
+        /// Why.
+        code: ErrorCode,
+        /// The same in words.
+        message: String,
+    },
+    /// A bundle, with its payload. It comes again on a later connection until
+    /// it is acknowledged.
+    Bundle {
+        /// Its number, to be acknowledged.
+        delivery: u64,
+        /// The service that it is for.
+        service: u64,
+        /// Who sent it.
+        source: String,
+        /// Its creation timestamp, DTN time, ms.
+        time_ms: u64,
+        /// The timestamp's sequence number.
+        sequence: u64,
+        /// Its age when it came to this node, ms.
+        age_ms: u64,
+    },
+    /// A status report on a bundle that this endpoint has sent.
+    Report {
+        /// The endpoint's service.
+        service: u64,
+        /// The node that reports.
+        reporter: String,
+        /// The creation timestamp of the bundle, DTN time, ms.
+        time_ms: u64,
+        /// The timestamp's sequence number.
+        sequence: u64,
+        /// What has happened.
+        events: Vec<Reported>,
+        /// When, DTN time, ms, where the reporter says it.
+        at_ms: Option<u64>,
+        /// The reason code (RFC 9171 §9.5).
+        reason: u32,
+    },
+}
+
+/// A frame is none of this protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// A head above [`MAX_HEAD_BYTES`].
+    #[error("a head of {0} bytes is above {MAX_HEAD_BYTES}")]
+    Head(u32),
+    /// A payload above the node's limit.
+    #[error("a payload of {bytes} bytes is above {most}")]
+    Payload {
+        /// Its length.
+        bytes: u32,
+        /// The limit.
+        most: u32,
+    },
+    /// The head is no JSON of this protocol.
+    #[error("the head is not understood: {0}")]
+    Malformed(String),
+    /// A payload where none is due.
+    #[error("a payload follows a head that has none")]
+    Unexpected,
+}
+
+/// Encodes a frame's lengths and head; the payload is to follow.
+pub fn encode_head(head: &impl Serialize, payload_bytes: usize) -> Vec<u8> {
+    // The types of this module serialise whatever they hold.
+    let json = serde_json::to_vec(head).unwrap_or_default();
+    let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes();
+    let mut frame = Vec::with_capacity(LENGTHS_BYTES + json.len());
+    frame.extend(length(json.len()));
+    frame.extend(length(payload_bytes));
+    frame.extend(json);
+    frame
+}
+
+/// Takes a stream of bytes apart into frames. It holds no more than one frame
+/// of the largest size, and what was read behind it.
+#[derive(Debug)]
+pub struct FrameReader {
+    max_payload_bytes: u32,
+    buffer: BytesMut,
+}
+
+impl FrameReader {
+    /// Reads frames with payloads up to `max_payload_bytes`.
+    pub fn new(max_payload_bytes: u32) -> FrameReader {
+        FrameReader {
+            max_payload_bytes,
+            buffer: BytesMut::new(),
+        }
+    }
+
+    /// Where what is read next is appended.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// Whether a frame has begun and not ended.
+    pub fn is_inside(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    /// The next frame, once it is whole: its head and payload.
+    ///
+    /// # Errors
+    /// When a length is above its limit, as soon as that is read. The stream
+    /// is of no use then.
+    pub fn next_frame(&mut self) -> Result<Option<(Bytes, Bytes)>, FrameError> {
+        let Some((lengths, _)) = self.buffer.split_first_chunk::<LENGTHS_BYTES>() else {
+            return Ok(None);
+        };
+        let [a, b, c, d, e, f, g, h] = *lengths;
+        let head = u32::from_be_bytes([a, b, c, d]);
+        let payload = u32::from_be_bytes([e, f, g, h]);
+        if head > MAX_HEAD_BYTES {
+            return Err(FrameError::Head(head));
+        }
+        if payload > self.max_payload_bytes {
+            return Err(FrameError::Payload {
+                bytes: payload,
+                most: self.max_payload_bytes,
+            });
+        }
+        let (head, payload) = (head as usize, payload as usize);
+        if self.buffer.len() < LENGTHS_BYTES + head + payload {
+            return Ok(None);
+        }
+        self.buffer.advance(LENGTHS_BYTES);
+        let head = self.buffer.split_to(head).freeze();
+        let payload = self.buffer.split_to(payload).freeze();
+        // What is left of the memory goes with the frame, not with the client.
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+        }
+        Ok(Some((head, payload)))
+    }
+}
+
+impl Request {
+    /// Reads a request with its payload.
+    ///
+    /// # Errors
+    /// When the head is not understood, or has a payload it should not have.
+    pub fn parse(head: &[u8], payload: &[u8]) -> Result<Request, FrameError> {
+        let parsed = serde_json::from_slice(head);
+        let request = parsed.map_err(|error| FrameError::Malformed(error.to_string()))?;
+        match request {
+            Request::Send { .. } => {}
+            Request::Register { .. } | Request::Acknowledge { .. } if payload.is_empty() => {}
+            _ => return Err(FrameError::Unexpected),
+        }
+        Ok(request)
+    }
+}
+
+impl Event {
+    /// Reads what the node says.
+    ///
+    /// # Errors
+    /// When the head is not understood.
+    pub fn parse(head: &[u8]) -> Result<Event, FrameError> {
+        let parsed = serde_json::from_slice(head);
+        parsed.map_err(|error| FrameError::Malformed(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame(head: u32, payload: u32, bytes: &[u8]) -> Vec<u8> {
+        [&head.to_be_bytes()[..], &payload.to_be_bytes(), bytes].concat()
+    }
+
+    #[test]
+    fn a_length_that_lies_is_refused_before_its_bytes_come() {
+        for (head, payload) in [(MAX_HEAD_BYTES + 1, 0), (u32::MAX, u32::MAX), (2, 101)] {
+            let mut reader = FrameReader::new(100);
+            reader.buffer().extend(frame(head, payload, b""));
+            assert!(reader.next_frame().is_err(), "{head} {payload}");
+            assert!(reader.buffer.capacity() < 1024);
+        }
+    }
+
+    #[test]
+    fn requests_read_back() {
+        let requests = [
+            Request::Register {
+                id: 1,
+                service: None,
+            },
+            Request::Acknowledge { delivery: u64::MAX },
+            Request::Send {
+                id: 2,
+                service: 40,
+                destination: "ipn:1.7".to_owned(),
+                lifetime_ms: Some(5),
+                custody: Some(false),
+                reports: vec![Reported::Received, Reported::Deleted],
+            },
+        ];
+        for request in requests {
+            let bytes = encode_head(&request, 0);
+            let mut reader = FrameReader::new(0);
+            reader.buffer().extend(bytes);
+            let (head, payload) = reader.next_frame().unwrap().unwrap();
+            assert_eq!(Request::parse(&head, &payload), Ok(request));
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        let deep = "[".repeat(4000);
+        for head in [
+            "",
+            "{}",
+            "null",
+            "[1]",
+            r#"{"type":"register"}"#,
+            r#"{"type":"register","id":-1}"#,
+            r#"{"type":"register","id":1,"service":"x"}"#,
+            r#"{"type":"register","id":1,"colour":1}"#,
+            r#"{"type":"other","id":1}"#,
+            &deep,
+        ] {
+            assert!(Request::parse(head.as_bytes(), b"").is_err(), "{head}");
+        }
+        let register = br#"{"type":"register","id":1}"#;
+        assert_eq!(Request::parse(register, b"x"), Err(FrameError::Unexpected));
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_out_whatever_pieces_they_come_in(
+            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8),
+            cuts in prop::collection::vec(1usize..50, 1..100),
+        ) {
+            let mut stream = Vec::new();
+            for (number, payload) in payloads.iter().enumerate() {
+                let request = Request::Acknowledge { delivery: number as u64 };
+                stream.extend(encode_head(&request, payload.len()));
+                stream.extend(payload);
+            }
+            let mut reader = FrameReader::new(200);
+            let mut cuts = cuts.iter().cycle();
+            let mut seen = Vec::new();
+            let mut rest = &stream[..];
+            while !rest.is_empty() {
+                let (piece, others) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
+                reader.buffer().extend(piece);
+                rest = others;
+                while let Some((_, payload)) = reader.next_frame().unwrap() {
+                    seen.push(payload.to_vec());
+                }
+            }
+            prop_assert_eq!(seen, payloads);
+            prop_assert!(!reader.is_inside());
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut reader = FrameReader::new(100);
+            reader.buffer().extend(&bytes);
+            while let Ok(Some((head, payload))) = reader.next_frame() {
+                let _ = Request::parse(&head, &payload);
+                let _ = Event::parse(&head);
+            }
+        }
+    }
+}

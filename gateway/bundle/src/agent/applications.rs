@@ -1,0 +1,225 @@
+//! Services of this node that belong to applications, and how much may wait
+//! for them.
+//!
+//! An application may be absent for long: its bundles are kept meanwhile. Room
+//! is taken here before a bundle is accepted, and given back by whoever keeps
+//! the bundles when one is gone, so that the custodian before this node hears
+//! at once that there is none.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::quota::Amount;
+
+/// What a bundle costs beside its payload, bytes.
+const BESIDE_PAYLOAD_BYTES: u64 = 512;
+
+/// Bytes that wait in memory to be stored on the disk at most: where it is
+/// slower than the link, no more is taken in.
+const MOST_UNSTORED_BYTES: u64 = 32 << 20;
+
+/// The services that belong to applications, with what waits for them. Shared
+/// by all agents of a node: it is locked once for each of their bundles, and
+/// by no others.
+#[derive(Debug)]
+pub struct Applications {
+    endpoints: Vec<RangeInclusive<u64>>,
+    reserved: BTreeSet<u64>,
+    echo: Option<u64>,
+    most: Amount,
+    waiting: Mutex<Waiting>,
+}
+
+/// What waits, in all and of each side.
+#[derive(Debug, Default)]
+struct Waiting {
+    all: Amount,
+    /// Of this, what is not on the disk yet, bytes.
+    unstored_bytes: u64,
+    /// By service.
+    to: HashMap<u64, Amount>,
+    /// By the node that sent it; 0 where that has no number.
+    from: HashMap<u64, Amount>,
+}
+
+impl Applications {
+    /// Applications may have these services, but not the reserved ones; what
+    /// waits for all of them is `most` at most. Bundles for `echo` are
+    /// delivered and do not wait.
+    pub fn new(
+        endpoints: Vec<RangeInclusive<u64>>,
+        reserved: BTreeSet<u64>,
+        echo: Option<u64>,
+        most: Amount,
+    ) -> Applications {
+        Applications {
+            endpoints,
+            reserved,
+            echo,
+            most,
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Whether bundles for a service are an application's or the echo's.
+    pub fn serves(&self, service: u64) -> bool {
+        self.echo == Some(service) || self.keeps(service)
+    }
+
+    /// Whether an application may have a service.
+    pub fn keeps(&self, service: u64) -> bool {
+        let taken = self.echo == Some(service) || self.reserved.contains(&service);
+        !taken && self.endpoints.iter().any(|range| range.contains(&service))
+    }
+
+    /// The services that applications may have, highest first.
+    pub fn highest_first(&self) -> impl Iterator<Item = u64> + '_ {
+        let each = self.endpoints.iter().flat_map(|range| range.clone().rev());
+        each.filter(|service| self.keeps(*service))
+    }
+
+    /// Takes room for a payload of a node to a service. Neither a service nor
+    /// a node may have more waiting than it leaves free: one that is flooded,
+    /// or floods, leaves room for the others.
+    pub fn reserve(&self, service: u64, node: u64, bytes: u64) -> bool {
+        let mut waiting = self.lock();
+        let more = Amount {
+            bytes: bytes.saturating_add(BESIDE_PAYLOAD_BYTES),
+            bundles: 1,
+        };
+        let free = Amount {
+            bytes: self.most.bytes.saturating_sub(waiting.all.bytes),
+            bundles: self.most.bundles.saturating_sub(waiting.all.bundles),
+        };
+        let fits = |own: Option<&Amount>| {
+            let own = own.copied().unwrap_or_default();
+            own.bytes.saturating_add(more.bytes) <= free.bytes
+                && own.bundles + more.bundles <= free.bundles
+        };
+        let unstored = waiting.unstored_bytes.saturating_add(more.bytes);
+        let room = unstored <= MOST_UNSTORED_BYTES
+            && fits(waiting.to.get(&service))
+            && fits(waiting.from.get(&node));
+        if room {
+            waiting.add(service, node, more);
+            waiting.unstored_bytes = unstored;
+        }
+        room
+    }
+
+    /// Counts what an earlier run has left, whether or not there is room.
+    pub fn restore(&self, service: u64, node: u64, bytes: u64) {
+        let amount = Amount {
+            bytes: bytes.saturating_add(BESIDE_PAYLOAD_BYTES),
+            bundles: 1,
+        };
+        self.lock().add(service, node, amount);
+    }
+
+    /// A bundle for which room was reserved is on the disk, or will never be.
+    pub fn stored(&self, bytes: u64) {
+        let mut waiting = self.lock();
+        let stored = bytes.saturating_add(BESIDE_PAYLOAD_BYTES);
+        waiting.unstored_bytes = waiting.unstored_bytes.saturating_sub(stored);
+    }
+
+    /// Gives the room of one bundle back.
+    pub fn free(&self, service: u64, node: u64, bytes: u64) {
+        let mut waiting = self.lock();
+        let Waiting { all, to, from, .. } = &mut *waiting;
+        let bytes = bytes.saturating_add(BESIDE_PAYLOAD_BYTES);
+        subtract(all, bytes);
+        for (amounts, key) in [(to, service), (from, node)] {
+            if let Some(amount) = amounts.get_mut(&key) {
+                subtract(amount, bytes);
+                if amount.bundles == 0 {
+                    amounts.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// What waits.
+    pub fn waiting(&self) -> Amount {
+        self.lock().all
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing that runs with the lock can panic half-way.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, service: u64, node: u64, more: Amount) {
+        let to = self.to.entry(service).or_default();
+        let from = self.from.entry(node).or_default();
+        for amount in [&mut self.all, to, from] {
+            amount.bytes = amount.bytes.saturating_add(more.bytes);
+            amount.bundles += more.bundles;
+        }
+    }
+}
+
+fn subtract(amount: &mut Amount, bytes: u64) {
+    amount.bytes = amount.bytes.saturating_sub(bytes);
+    amount.bundles = amount.bundles.saturating_sub(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applications(bytes: u64, bundles: u64) -> Applications {
+        let reserved = BTreeSet::from([80]);
+        let most = Amount { bytes, bundles };
+        Applications::new(vec![1..=127], reserved, Some(7), most)
+    }
+
+    #[test]
+    fn reserved_services_and_the_echo_are_no_applications() {
+        let applications = applications(1 << 20, 100);
+        assert!(applications.keeps(1) && applications.keeps(127));
+        for service in [0, 7, 80, 128] {
+            assert!(!applications.keeps(service), "{service}");
+        }
+        assert!(applications.serves(7));
+        assert_eq!(applications.highest_first().count(), 125);
+    }
+
+    #[test]
+    fn a_flooded_service_leaves_room_for_the_others() {
+        let applications = applications(u64::MAX, 1_000);
+        let mut taken = 0;
+        while applications.reserve(1, 10, 1_000) {
+            taken += 1;
+        }
+        assert_eq!(taken, 500);
+        // The same node has its share already, whatever the service.
+        assert!(!applications.reserve(2, 10, 1_000));
+        assert!(applications.reserve(2, 11, 1_000));
+    }
+
+    #[test]
+    fn what_is_not_on_the_disk_yet_is_bounded_apart() {
+        let applications = applications(1 << 40, 100);
+        let half = MOST_UNSTORED_BYTES / 2;
+        assert!(applications.reserve(1, 10, half));
+        assert!(!applications.reserve(2, 11, half));
+        applications.stored(half);
+        assert!(applications.reserve(2, 11, half));
+    }
+
+    #[test]
+    fn what_is_freed_can_be_taken_again() {
+        let applications = applications(1 << 20, 100);
+        assert!(!applications.reserve(1, 10, 1 << 20));
+        assert!(!applications.reserve(1, 10, u64::MAX));
+        assert!(applications.reserve(1, 10, 400_000));
+        assert!(!applications.reserve(1, 10, 400_000));
+        applications.free(1, 10, 400_000);
+        assert_eq!(applications.waiting(), Amount::default());
+        assert!(applications.reserve(1, 10, 400_000));
+    }
+}

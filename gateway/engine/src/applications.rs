@@ -1,0 +1,61 @@
+//! Bundles of this node's applications.
+//!
+//! They go through store, custody and scheduler as those of streams do, in a
+//! class of the caller's choice.
+
+use std::time::Instant;
+
+use underpass_bundle::{self as bundle, BundleId, NeighbourId, SendError};
+
+use crate::engine::Engine;
+
+/// Applications leave this part (1/n) of what may be stored for a neighbour
+/// free: streams and signals must find room while an application floods.
+const PART_LEFT_FREE: u64 = 4;
+
+/// A bundle that was taken from an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentBundle {
+    /// In the store.
+    pub id: BundleId,
+    /// Its creation timestamp: DTN time, ms, and sequence number. None for one
+    /// to this node itself, which has none on any wire.
+    pub created: Option<(u64, u64)>,
+}
+
+impl Engine {
+    /// Sends a bundle for an application. It has custody only where the route
+    /// takes it: a neighbour that knows no custody would never signal.
+    ///
+    /// # Errors
+    /// As [`bundle::Agent::send`]; [`SendError::NoRoom`] also while what is
+    /// stored for that neighbour leaves too little for streams.
+    pub fn send_for_application(
+        &mut self,
+        now: Instant,
+        mut send: bundle::Send,
+    ) -> Result<SentBundle, SendError> {
+        let (node, _) = bundle::wire::ipn_parts(&send.destination).ok_or(SendError::Destination)?;
+        send.class = self.known(send.class);
+        send.custody &= self.agent.takes_custody_to(node);
+        if node != self.config.agent.node {
+            let via = NeighbourId(self.neighbour_to(node));
+            let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
+            let left = self.agent.quota_left_bytes(via).saturating_sub(bytes);
+            if left < self.agent.most_bytes(via) / PART_LEFT_FREE {
+                return Err(SendError::NoRoom);
+            }
+        }
+        let sent = self.agent.send(now, send).map(|id| SentBundle {
+            id,
+            created: self.agent.created(id),
+        });
+        self.after_change(now);
+        sent
+    }
+
+    pub(crate) fn is_of_application(&self, service: u64) -> bool {
+        let applications = self.config.agent.applications.as_ref();
+        applications.is_some_and(|applications| applications.serves(service))
+    }
+}

@@ -1,0 +1,222 @@
+//! A connection to the applications' socket of a node.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout_at};
+use underpass_applications::wire::{ErrorCode, Event, FrameReader, Reported, Request, encode_head};
+
+use super::command::{Common, Sending};
+use super::error::BpError;
+use crate::client;
+
+/// The largest payload that a node delivers, bytes.
+const MOST_PAYLOAD_BYTES: u32 = 64 << 20;
+
+/// For how long a bundle is of use that does not say it, s.
+const LIFETIME_S: f64 = 3600.0;
+
+/// How soon a bundle for which there was no room is tried again.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection on which a service is registered.
+pub struct Connection {
+    socket: UnixStream,
+    frames: FrameReader,
+    /// What has come while an answer was waited for.
+    early: VecDeque<(Event, Bytes)>,
+    next_id: u64,
+    json: bool,
+    /// The largest payload that the node takes.
+    pub max_payload_bytes: u64,
+    /// The service.
+    pub service: u64,
+    /// Its endpoint.
+    pub endpoint: String,
+}
+
+/// A duration of so many seconds.
+pub fn seconds(name: &str, seconds: f64) -> Result<Duration, BpError> {
+    let wrong = || BpError::Usage(format!("--{name} {seconds}: must be a time in s"));
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+impl Connection {
+    /// Connects and registers a service, any that is free if none is named.
+    pub async fn open(common: &Common, service: Option<u64>) -> Result<Connection, BpError> {
+        let socket = UnixStream::connect(&common.socket).await;
+        let socket = socket.map_err(|source| BpError::Connect {
+            socket: common.socket.clone(),
+            source,
+        })?;
+        let mut connection = Connection {
+            socket,
+            frames: FrameReader::new(MOST_PAYLOAD_BYTES),
+            early: VecDeque::new(),
+            next_id: 0,
+            json: common.json,
+            max_payload_bytes: 0,
+            service: 0,
+            endpoint: String::new(),
+        };
+        match connection.read().await?.0 {
+            Event::Hello {
+                max_payload_bytes, ..
+            } => connection.max_payload_bytes = max_payload_bytes,
+            other => return Err(unexpected(other)),
+        }
+        let id = connection.id();
+        let register = Request::Register { id, service };
+        match connection.ask(id, &register, b"").await? {
+            Event::Registered {
+                service, endpoint, ..
+            } => {
+                connection.service = service;
+                connection.endpoint = endpoint;
+            }
+            other => return Err(unexpected(other)),
+        }
+        Ok(connection)
+    }
+
+    /// Sends a bundle; waits while there is no room for it. Tells its creation
+    /// timestamp, DTN time, ms, and sequence number; none if it is for this
+    /// node.
+    pub async fn send(
+        &mut self,
+        destination: &str,
+        sending: &Sending,
+        reports: &[Reported],
+        payload: &[u8],
+    ) -> Result<Option<(u64, u64)>, BpError> {
+        let lifetime = seconds("lifetime", sending.lifetime.unwrap_or(LIFETIME_S))?;
+        let until = Instant::now() + seconds("wait", sending.wait)?;
+        self.check_size(payload.len() as u64)?;
+        loop {
+            let id = self.id();
+            let request = Request::Send {
+                id,
+                service: self.service,
+                destination: destination.to_owned(),
+                lifetime_ms: Some(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX)),
+                custody: Some(!sending.no_custody),
+                reports: reports.to_vec(),
+            };
+            match self.ask(id, &request, payload).await {
+                Ok(Event::Sent {
+                    time_ms, sequence, ..
+                }) => return Ok(time_ms.zip(sequence)),
+                Err(BpError::Refused {
+                    code: ErrorCode::NoRoom,
+                    ..
+                }) if Instant::now() < until => sleep(ROOM_PAUSE).await,
+                Ok(other) => return Err(unexpected(other)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Refuses a payload that the node would refuse.
+    pub fn check_size(&self, bytes: u64) -> Result<(), BpError> {
+        let most = self.max_payload_bytes;
+        match bytes > most {
+            true => Err(BpError::TooLarge { bytes, most }),
+            false => Ok(()),
+        }
+    }
+
+    /// What comes next; none if nothing does until then.
+    pub async fn next(
+        &mut self,
+        until: Option<Instant>,
+    ) -> Result<Option<(Event, Bytes)>, BpError> {
+        if let Some(early) = self.early.pop_front() {
+            return Ok(Some(early));
+        }
+        let Some(until) = until else {
+            return Ok(Some(self.read().await?));
+        };
+        match timeout_at(until, self.read()).await {
+            Ok(read) => Ok(Some(read?)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Lets the node forget a bundle.
+    pub async fn acknowledge(&mut self, delivery: u64) -> Result<(), BpError> {
+        let head = encode_head(&Request::Acknowledge { delivery }, 0);
+        Ok(self.socket.write_all(&head).await?)
+    }
+
+    /// Prints a line of text, or the same as JSON.
+    pub fn tell(&self, json: &serde_json::Value, text: &str) -> Result<(), BpError> {
+        let line = match self.json {
+            true => format!("{json}\n"),
+            false => format!("{text}\n"),
+        };
+        Ok(client::print(&line)?)
+    }
+
+    /// Whether JSON is printed.
+    pub fn tells_json(&self) -> bool {
+        self.json
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    async fn ask(
+        &mut self,
+        asked: u64,
+        request: &Request,
+        payload: &[u8],
+    ) -> Result<Event, BpError> {
+        let head = encode_head(request, payload.len());
+        self.socket.write_all(&head).await?;
+        self.socket.write_all(payload).await?;
+        loop {
+            let (event, payload) = self.read().await?;
+            match event {
+                Event::Registered { id, .. } | Event::Sent { id, .. } if id == asked => {
+                    return Ok(event);
+                }
+                Event::Error {
+                    id: Some(id),
+                    code,
+                    message,
+                } if id == asked => return Err(BpError::Refused { code, message }),
+                other => self.early.push_back((other, payload)),
+            }
+        }
+    }
+
+    /// The next frame. Nothing is lost if it is not waited for.
+    async fn read(&mut self) -> Result<(Event, Bytes), BpError> {
+        loop {
+            if let Some((head, payload)) = self.frames.next_frame()? {
+                return match Event::parse(&head)? {
+                    Event::Error {
+                        id: None,
+                        code,
+                        message,
+                    } => Err(BpError::Refused { code, message }),
+                    event => Ok((event, payload)),
+                };
+            }
+            if self.socket.read_buf(self.frames.buffer()).await? == 0 {
+                let ended = std::io::ErrorKind::UnexpectedEof;
+                return Err(std::io::Error::from(ended).into());
+            }
+        }
+    }
+}
+
+fn unexpected(event: Event) -> BpError {
+    use underpass_applications::wire::FrameError;
+    FrameError::Malformed(format!("{event:?} is not due")).into()
+}

@@ -1,0 +1,87 @@
+//! `underpass bp receive`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::Instant;
+use underpass_applications::wire::Event;
+
+use super::command::ReceiveCommand;
+use super::connection::{Connection, seconds};
+use super::error::BpError;
+
+pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
+    let timeout = command.timeout.map(|s| seconds("timeout", s)).transpose()?;
+    let mut connection = Connection::open(&command.common, Some(command.service)).await?;
+    let mut left = command.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let Some((event, payload)) = connection.next(until).await? else {
+            break;
+        };
+        let Event::Bundle {
+            delivery,
+            source,
+            time_ms,
+            sequence,
+            age_ms,
+            ..
+        } = event
+        else {
+            continue;
+        };
+        let file = write(&command, delivery, &payload)?;
+        let bytes = payload.len();
+        let received = json!({
+            "source": source, "time_ms": time_ms, "sequence": sequence, "age_ms": age_ms,
+            "bytes": bytes, "file": file,
+        });
+        let at = file.map_or_else(String::new, |file| format!(": {}", file.display()));
+        if connection.tells_json() || command.folder.is_some() {
+            connection.tell(&received, &format!("{bytes} bytes from {source}{at}"))?;
+        }
+        // Only what is safe is done with.
+        connection.acknowledge(delivery).await?;
+        left -= 1;
+    }
+    Ok(())
+}
+
+/// Writes a payload to where it is wanted; its file, if it has one.
+fn write(
+    command: &ReceiveCommand,
+    delivery: u64,
+    payload: &Bytes,
+) -> Result<Option<PathBuf>, BpError> {
+    let Some(folder) = &command.folder else {
+        if !command.common.json {
+            let mut out = std::io::stdout().lock();
+            let written = out.write_all(payload).and_then(|()| out.flush());
+            written.map_err(|source| BpError::File {
+                path: "standard output".into(),
+                source,
+            })?;
+        }
+        return Ok(None);
+    };
+    let path = folder.join(format!("bundle-{delivery}"));
+    let written = safely(folder, &path, payload);
+    written.map_err(|source| BpError::File {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(Some(path))
+}
+
+/// Writes a file that is whole, and on the disk, once it has its name.
+fn safely(folder: &Path, path: &Path, payload: &[u8]) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let part = path.with_extension("part");
+    let mut file = std::fs::File::create(&part)?;
+    file.write_all(payload)?;
+    file.sync_all()?;
+    std::fs::rename(&part, path)?;
+    std::fs::File::open(folder)?.sync_all()
+}

@@ -1,0 +1,214 @@
+//! Applications that send and receive bundles.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use underpass_bundle::{Amount, Applications};
+use underpass_engine::STREAM_SERVICE;
+
+use super::traffic::{ClassSettings, class_named};
+
+/// The highest ipn service number that an application may have.
+const HIGHEST_SERVICE: u64 = u32::MAX as u64;
+
+/// Services that an application may have at most.
+const MOST_SERVICES: u64 = 65_536;
+
+/// `[applications]`: programs on this machine send and receive bundles over a
+/// Unix socket.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplicationsConfig {
+    /// The socket's path; owner and group may use it (mode 0660).
+    pub socket: PathBuf,
+    /// The ipn services of this node that applications may have, each a number
+    /// or a range such as "64-79"; those of the node itself are left out.
+    /// Default ["1-127"], the private ones.
+    #[serde(default = "default_services")]
+    pub services: Vec<String>,
+    /// The service at which this node answers pings; 0 for none. Default 7.
+    #[serde(default = "default_echo")]
+    pub echo: u64,
+    /// Pings of one node that are answered in a second at most. Default 10.
+    #[serde(default = "default_echo_per_s")]
+    pub echo_per_s: u32,
+    /// The class of applications' bundles. Default: the lowest.
+    pub class: Option<String>,
+    /// Clients at once. Default 32.
+    #[serde(default = "default_clients")]
+    pub max_clients: usize,
+    /// Largest payload of a bundle that a client sends, bytes, 1 to 16 MiB.
+    /// Default 1 MiB.
+    #[serde(default = "default_payload_bytes")]
+    pub max_payload_bytes: u32,
+    /// Bytes of bundles that wait for applications, on disk. Default 256 MiB.
+    #[serde(default = "default_quota_bytes")]
+    pub quota_bytes: u64,
+    /// Bundles that wait for applications. Default 65,536.
+    #[serde(default = "default_quota_bundles")]
+    pub quota_bundles: u64,
+}
+
+fn default_services() -> Vec<String> {
+    vec!["1-127".to_owned()]
+}
+
+fn default_echo() -> u64 {
+    7
+}
+
+fn default_echo_per_s() -> u32 {
+    10
+}
+
+fn default_clients() -> usize {
+    32
+}
+
+fn default_payload_bytes() -> u32 {
+    1 << 20
+}
+
+fn default_quota_bytes() -> u64 {
+    256 << 20
+}
+
+fn default_quota_bundles() -> u64 {
+    65_536
+}
+
+/// The services that the node itself has.
+fn reserved() -> BTreeSet<u64> {
+    BTreeSet::from([
+        0,
+        STREAM_SERVICE,
+        underpass_deferred::wire::SERVICE,
+        underpass_reports::SERVICE,
+        underpass_plans::SERVICE,
+    ])
+}
+
+fn range(text: &str) -> Option<RangeInclusive<u64>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let range = number(first)?..=number(last)?;
+    let fits = *range.start() > 0 && range.start() <= range.end();
+    (fits && *range.end() <= HIGHEST_SERVICE).then_some(range)
+}
+
+impl ApplicationsConfig {
+    pub(super) fn check(&self, classes: &[ClassSettings], problems: &mut Vec<String>) {
+        let mut services = 0;
+        for text in &self.services {
+            match range(text) {
+                Some(range) => services += range.end() - range.start() + 1,
+                None => problems.push(format!(
+                    "applications.services: {text:?} is no service number or range of 1 to {HIGHEST_SERVICE}"
+                )),
+            }
+        }
+        if services == 0 || services > MOST_SERVICES {
+            problems.push(format!(
+                "applications.services: must be 1 to {MOST_SERVICES} services"
+            ));
+        }
+        if self.echo > 0 && reserved().contains(&self.echo) {
+            problems.push(format!(
+                "applications.echo = {}: this service is the node's own",
+                self.echo
+            ));
+        }
+        if let Some(class) = &self.class
+            && class_named(classes, class).is_none()
+        {
+            problems.push(format!(
+                "applications.class: there is no [[class]] {class:?}"
+            ));
+        }
+        if !(1..=16 << 20).contains(&self.max_payload_bytes) {
+            problems.push("applications.max_payload_bytes: must be 1 to 16777216".to_owned());
+        }
+        if self.quota_bytes / 4 < self.max_payload_bytes.into() {
+            problems.push(
+                "applications.quota_bytes: must be four times max_payload_bytes at least"
+                    .to_owned(),
+            );
+        }
+        let positive = [
+            ("max_clients", self.max_clients as u64),
+            ("quota_bundles", self.quota_bundles),
+        ];
+        for (key, value) in positive {
+            if value == 0 {
+                problems.push(format!("applications.{key} = 0: must be at least 1"));
+            }
+        }
+    }
+
+    /// The services that belong to applications.
+    pub fn applications(&self) -> Applications {
+        let services = self.services.iter().filter_map(|text| range(text));
+        let most = Amount {
+            bytes: self.quota_bytes,
+            bundles: self.quota_bundles,
+        };
+        Applications::new(services.collect(), reserved(), self.echo(), most)
+    }
+
+    /// The service that answers pings.
+    pub fn echo(&self) -> Option<u64> {
+        (self.echo > 0).then_some(self.echo)
+    }
+
+    /// Where bundles wait.
+    pub fn mailbox(&self, state_dir: &Path) -> PathBuf {
+        state_dir.join("applications.sqlite")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(keys: &str) -> Vec<String> {
+        let config: ApplicationsConfig =
+            toml::from_str(&format!("socket = \"/run/x.sock\"\n{keys}")).unwrap();
+        let mut problems = Vec::new();
+        let classes = super::super::traffic::default_classes();
+        config.check(&classes, &mut problems);
+        problems
+    }
+
+    #[test]
+    fn the_defaults_fit_together() {
+        assert_eq!(problems(""), Vec::<String>::new());
+        assert_eq!(
+            problems("class = \"bulk\"\nservices = [\"64-79\", \"2047\"]"),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        for (keys, told) in [
+            ("services = [\"0-5\"]", "0-5"),
+            ("services = [\"9-5\"]", "9-5"),
+            ("services = [\"x\"]", "\"x\""),
+            ("services = []", "1 to 65536"),
+            ("services = [\"1-4294967295\"]", "1 to 65536"),
+            ("echo = 80", "echo = 80"),
+            ("class = \"none\"", "\"none\""),
+            ("max_payload_bytes = 0", "max_payload_bytes"),
+            ("max_clients = 0", "max_clients"),
+            ("quota_bytes = 1000", "quota_bytes"),
+        ] {
+            let problems = problems(keys);
+            assert!(
+                problems.iter().any(|problem| problem.contains(told)),
+                "{keys}: {problems:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The applications of this node: their socket, their bundles, the echo.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::net::UnixListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+use underpass_applications::wire::Reported;
+use underpass_applications::{
+    Echo, MailboxError, Node, Outgoing, Report, Service, serve_client, turn_away,
+};
+use underpass_bundle::wire::{ipn, ipn_parts};
+use underpass_bundle::{Applications, Delivery, ReportRequest, Send, SendError};
+use underpass_cla::Class;
+
+use crate::api::{ApiError, unix_socket};
+use crate::config::{ApplicationsConfig, Config, class_named};
+use crate::shell::{ApplicationDesk, Shell};
+use crate::upgrade::Sockets;
+
+/// How long nothing is accepted after that has failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Opens the mailbox and takes what comes from now on, if this node has
+/// applications: `services` are those of the engines.
+///
+/// # Errors
+/// When the mailbox cannot be opened.
+pub(super) fn open(
+    config: &Config,
+    services: Option<&Arc<Applications>>,
+    shell: &Arc<Shell>,
+) -> Result<Option<Service>, MailboxError> {
+    let (Some(of), Some(services)) = (&config.applications, services) else {
+        return Ok(None);
+    };
+    let confirming = shell.clone();
+    let confirm = Box::new(move |ticket| confirming.confirm(ticket));
+    let mailbox = of.mailbox(&config.node.state_dir);
+    let service = Service::start(&mailbox, services.clone(), confirm)?;
+    let number = config.node.number;
+    let echo = of.echo().map(|echo| Echo::new(number, echo, of.echo_per_s));
+    let desk: Arc<dyn ApplicationDesk> = Arc::new(Desk {
+        shell: shell.clone(),
+        service: service.clone(),
+        class: class(config, of),
+        echo: of.echo(),
+        answers: Mutex::new(echo),
+    });
+    shell.attach_applications(&desk);
+    Ok(Some(service))
+}
+
+/// Serves the socket until dropped.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub(super) fn serve(
+    config: &Config,
+    service: &Service,
+    shell: &Arc<Shell>,
+    sockets: &Sockets,
+) -> Result<Option<AbortOnDropHandle<()>>, ApiError> {
+    let Some(of) = &config.applications else {
+        return Ok(None);
+    };
+    let listener = unix_socket("applications.socket", &of.socket, sockets)?;
+    let sender = Arc::new(Sender {
+        shell: shell.clone(),
+        node: config.node.number,
+        class: class(config, of),
+    });
+    let clients = Clients {
+        service: service.clone(),
+        sender,
+        limit: Arc::new(Semaphore::new(of.max_clients)),
+        max_payload_bytes: of.max_payload_bytes,
+    };
+    Ok(Some(super::background(clients.accept(listener))))
+}
+
+fn class(config: &Config, of: &ApplicationsConfig) -> Class {
+    let named = of.class.as_ref();
+    let named = named.and_then(|name| class_named(&config.classes, name));
+    named.unwrap_or_else(|| super::engine::lowest_class(config))
+}
+
+struct Clients {
+    service: Service,
+    sender: Arc<Sender>,
+    limit: Arc<Semaphore>,
+    max_payload_bytes: u32,
+}
+
+impl Clients {
+    /// Clients end with this task.
+    async fn accept(self, listener: UnixListener) {
+        let mut clients = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = clients.join_next() => continue,
+            };
+            let socket = match accepted {
+                Ok((socket, _)) => socket,
+                Err(error) => {
+                    tracing::warn!(%error, "no application can connect");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(permit) = self.limit.clone().try_acquire_owned() else {
+                // Does not wait: an empty socket takes so short a frame.
+                let _ = tokio::time::timeout(ACCEPT_PAUSE, turn_away(socket)).await;
+                continue;
+            };
+            let (service, sender) = (self.service.clone(), self.sender.clone());
+            let most = self.max_payload_bytes;
+            clients.spawn(async move {
+                if let Err(error) = serve_client(socket, &service, &*sender, most).await {
+                    tracing::debug!(%error, "an application is cut off");
+                }
+                drop(permit);
+            });
+        }
+    }
+}
+
+/// Sends what applications give.
+struct Sender {
+    shell: Arc<Shell>,
+    node: u64,
+    class: Class,
+}
+
+impl Node for Sender {
+    fn number(&self) -> u64 {
+        self.node
+    }
+
+    fn send(&self, bundle: Outgoing) -> Result<Option<(u64, u64)>, SendError> {
+        let (node, _) = ipn_parts(&bundle.destination).ok_or(SendError::Destination)?;
+        let asked = |kind| bundle.reports.contains(&kind);
+        let reports = (!bundle.reports.is_empty()).then(|| ReportRequest {
+            to: ipn(self.node, bundle.service),
+            reception: asked(Reported::Received),
+            forwarding: asked(Reported::Forwarded),
+            delivery: asked(Reported::Delivered),
+            deletion: asked(Reported::Deleted),
+        });
+        let send = Send {
+            destination: bundle.destination,
+            service: bundle.service,
+            class: self.class,
+            payload: vec![bundle.payload],
+            lifetime: bundle.lifetime,
+            custody: bundle.custody,
+            last: false,
+            label: 0,
+            reports,
+        };
+        let sent = self.shell.send_for_application(node, send)?;
+        Ok(sent.created)
+    }
+}
+
+/// Takes what comes for applications.
+struct Desk {
+    shell: Arc<Shell>,
+    service: Service,
+    class: Class,
+    echo: Option<u64>,
+    answers: Mutex<Option<Echo>>,
+}
+
+impl ApplicationDesk for Desk {
+    fn bundle(&self, delivery: Delivery) {
+        if self.echo != Some(delivery.service) {
+            self.service.arrived(delivery);
+            return;
+        }
+        let now = Instant::now();
+        let mut answers = self.answers.lock().unwrap();
+        let answer = answers.as_mut().and_then(|echo| echo.answer(now, delivery));
+        drop(answers);
+        let Some(mut answer) = answer else {
+            return;
+        };
+        answer.class = self.class;
+        let Some((node, _)) = ipn_parts(&answer.destination) else {
+            return;
+        };
+        if let Err(error) = self.shell.send_for_application(node, answer) {
+            tracing::debug!(node, %error, "a ping is not answered");
+        }
+    }
+
+    fn report(&self, report: Report) {
+        self.service.report(report);
+    }
+}

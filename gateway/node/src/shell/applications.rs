@@ -1,0 +1,56 @@
+//! Bundles of this node's applications.
+
+use std::sync::Arc;
+
+use underpass_applications::Report;
+use underpass_bundle::{Delivery, Event, Send, SendError};
+use underpass_engine::SentBundle;
+
+use super::directory::outside;
+use super::{Effect, Inner, Shell};
+
+/// Who takes what comes for applications. Its calls come from whatever task
+/// the engine was called on, so they must not wait.
+pub trait ApplicationDesk: std::marker::Send + Sync {
+    /// A bundle for an application, or the echo.
+    fn bundle(&self, delivery: Delivery);
+
+    /// A status report on a bundle of an application.
+    fn report(&self, report: Report);
+}
+
+impl Shell {
+    /// Gives what comes for applications to `desk` from now on.
+    pub fn attach_applications(&self, desk: &Arc<dyn ApplicationDesk>) {
+        for shard in self.numbers() {
+            self.lock(shard).applications = Some(desk.clone());
+        }
+    }
+
+    /// Sends a bundle of an application to a node.
+    ///
+    /// # Errors
+    /// When there is no room for it at present, or no way at all.
+    pub fn send_for_application(&self, node: u64, send: Send) -> Result<SentBundle, SendError> {
+        let shard = self.directory().of_peer(node);
+        self.with_inner(shard, |inner, now| {
+            inner.engine.send_for_application(now, send)
+        })
+    }
+}
+
+impl Inner {
+    pub(super) fn application_bundle(&self, mut delivery: Delivery, effects: &mut Vec<Effect>) {
+        delivery.ticket = delivery.ticket.map(|ticket| outside(self.own, ticket));
+        if let Some(desk) = &self.applications {
+            effects.push(Effect::Application(desk.clone(), Box::new(delivery)));
+        }
+    }
+
+    pub(super) fn application_report(&self, event: &Event, effects: &mut Vec<Effect>) {
+        let report = Report::of(event);
+        if let Some((desk, report)) = self.applications.clone().zip(report) {
+            effects.push(Effect::ApplicationReport(desk, report));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+"""A daemon of dtn7-rs 0.21.0 and its tools, where they are installed (`make interop`)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.testbed.namespace import Namespace
+from tests.testbed.node import Bed
+from tests.testbed.process import Process
+from tests.testbed.programs import installed
+from tests.testbed.topology import listens
+
+NODE = 20
+SERVICE = 5
+# What it announces as its transfer MRU, bytes: the largest bundle that is sent to it.
+TRANSFER_MRU_BYTES = 64_000
+TCPCL_PORT = 4557
+_WEB_PORT = 3000
+
+
+def program(name: str) -> Path | None:
+    """Return the path of one of its programs, from DTN7_BIN or .tools/bin; None if not there."""
+    folder = os.environ.get("DTN7_BIN")
+    if folder is None:
+        return installed(name)
+    path = Path(folder) / name
+    return path if path.exists() else None
+
+
+class Dtn7:
+    """A daemon that is node 20, with an endpoint `ipn:20.5`."""
+
+    def __init__(self, bed: Bed, namespace: Namespace) -> None:
+        self._bed = bed
+        self._namespace = namespace
+        self.start()
+
+    def start(self) -> None:
+        """Start it, or start it again; what it had in memory is gone."""
+        argv = [
+            str(program("dtnd")),
+            *("--nodeid", str(NODE), "--endpoint", str(SERVICE)),
+            *("--cla", f"tcp:port={TCPCL_PORT}:bind=127.0.0.1", "--routing", "epidemic"),
+            *("--db", "mem", "--workdir", str(self._bed.dir), "--web-port", str(_WEB_PORT)),
+            # A peer that has dialled is forgotten after this time, whatever it sends.
+            *("--disable_nd", "--peer-timeout", "1day", "--janitor", "1s"),
+        ]
+        self.process: Process = self._bed.start("dtnd", argv, self._namespace)
+        self.process.wait_until(lambda: listens(self._namespace, TCPCL_PORT))
+        self.process.wait_until(lambda: listens(self._namespace, _WEB_PORT))
+
+    def send(self, destination: str, payload: bytes) -> None:
+        """Send a payload from its endpoint."""
+        source = f"ipn:{NODE}.{SERVICE}"
+        self._tool("dtnsend", "--sender", source, "--receiver", destination, stdin=payload)
+
+    def receive(self) -> bytes | None:
+        """Return the payload of the next bundle for its endpoint; None if there is none."""
+        path = self._bed.dir / "received"
+        path.unlink(missing_ok=True)
+        self._tool("dtnrecv", "--endpoint", str(SERVICE), "--outfile", str(path))
+        return path.read_bytes() if path.exists() else None
+
+    def _tool(self, name: str, *args: str, stdin: bytes = b"") -> bytes:
+        argv = self._namespace.argv(str(program(name)), "--port", str(_WEB_PORT), *args)
+        done = subprocess.run(argv, input=stdin, capture_output=True, timeout=20, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{name}: {done.stderr.decode()}{done.stdout.decode()}")
+        return done.stdout

@@ -1,0 +1,161 @@
+"""Bundles between Underpass and a daemon of dtn7-rs 0.21.0, over TCPCLv4 without TLS."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from tests.interop import dtn7
+from tests.testbed.applications import applications, bp
+from tests.testbed.namespace import Namespace, command, instance_prefix
+from tests.testbed.node import Node
+from tests.testbed.process import Process
+from tests.testbed.profile import PERFECT, Profile
+from tests.testbed.programs import built
+from tests.testbed.topology import Terminal
+
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.skipif(
+        dtn7.program("dtnd") is None,
+        reason="dtn7-rs is not installed: `make interop` does so, or set DTN7_BIN",
+    ),
+]
+
+_NODE = 1
+_DTN7 = f"ipn:{dtn7.NODE}.{dtn7.SERVICE}"
+_SIZES = (1, 100, 10_000, 60_000)
+
+
+class World:
+    """One namespace with a node of ours that dials the daemon."""
+
+    profile = PERFECT
+    terrestrial_profile: Profile | None = None
+    terminals: list[Terminal]
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self.terminals = []
+        self.dir = Path(tempfile.mkdtemp(prefix="underpass-dtn7-"))
+
+    def __enter__(self) -> Self:
+        self.hub = Namespace(instance_prefix() + "dtn7", forwarding=False)
+        self._stack.callback(self.hub.delete)
+        self.daemon = dtn7.Dtn7(self, self.hub)
+        pki = self.dir / "pki"
+        command([built("underpass"), "pki", "init", "--dir", str(pki)])
+        command([built("underpass"), "pki", "issue", "--dir", str(pki), "--node", str(_NODE)])
+        self.node = Node(
+            self,
+            "underpass",
+            self.hub,
+            {
+                "node": {"number": _NODE, "role": "relay", "state_dir": self.dir / "state"},
+                "tls": {"pki_dir": pki / "nodes" / str(_NODE)},
+                "path": [
+                    {
+                        "name": "dtn7",
+                        "neighbour": dtn7.NODE,
+                        "remote": f"127.0.0.1:{dtn7.TCPCL_PORT}",
+                        "plain": True,
+                    }
+                ],
+                "route": [{"node": dtn7.NODE, "via": dtn7.NODE, "custody": False}],
+                **applications(self.dir, "underpass"),
+            },
+        )
+        self.wait_until_up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        shutil.rmtree(self.dir)
+
+    def start(self, name: str, argv: Sequence[str], namespace: Namespace | None = None) -> Process:
+        """Start a program that ends with it."""
+        process = Process(name, argv, log_dir=self.dir, namespace=namespace)
+        self._stack.callback(process.stop)
+        return process
+
+    def paths(self) -> list[dict[str, Any]]:
+        """Return the path to the daemon; none while the node starts."""
+        try:
+            paths: list[dict[str, Any]] = self.node.status()["paths"]
+        except OSError:
+            return []
+        return paths
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Return the sessions with the daemon."""
+        return [session for path in self.paths() for session in path["sessions"]]
+
+    def wait_until_up(self) -> None:
+        """Wait until there is a session."""
+        self.node.process.wait_until(
+            lambda: any(path["without_items"] for path in self.paths()) and bool(self.sessions())
+        )
+
+    def arrived(self, count: int, timeout_s: float = 40.0) -> list[bytes]:
+        """Return so many payloads that have come to the daemon."""
+        payloads: list[bytes] = []
+        deadline = time.monotonic() + timeout_s
+        while len(payloads) < count and time.monotonic() < deadline:
+            payload = self.daemon.receive()
+            if payload is None:
+                time.sleep(0.1)
+            else:
+                payloads.append(payload)
+        return payloads
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with World() as world:
+        yield world
+
+
+def _payload(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+def test_it_is_dialled_again_without_extension_items(world: World) -> None:
+    # One session for all classes, since there is no item to tell them by.
+    assert [session["class"] for session in world.sessions()] == [None]
+    (path,) = world.node.status()["paths"]
+    assert path["without_items"]
+
+
+def test_bundles_arrive_both_ways(world: World) -> None:
+    payloads = [_payload(size) for size in _SIZES]
+    for payload in payloads:
+        bp(world.node, "send", _DTN7, stdin=payload)
+    assert sorted(world.arrived(len(payloads))) == sorted(payloads)
+    for payload in payloads:
+        world.daemon.send(f"ipn:{_NODE}.40", payload)
+    folder = world.dir / "files"
+    count = str(len(payloads))
+    received = bp(
+        world.node,
+        *("receive", "--service", "40", "--count", count, "--timeout", "40"),
+        *("--folder", str(folder)),
+    )
+    assert {each["source"] for each in received} == {_DTN7}
+    files = [Path(each["file"]).read_bytes() for each in received]
+    assert sorted(files) == sorted(payloads)
+
+
+def test_what_is_sent_while_the_daemon_is_down_arrives_when_it_is_back(world: World) -> None:
+    world.daemon.process.kill()
+    world.node.process.wait_until(lambda: not world.sessions())
+    bp(world.node, "send", _DTN7, stdin=b"meanwhile")
+    world.daemon.start()
+    assert world.arrived(1) == [b"meanwhile"]
