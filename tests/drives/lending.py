@@ -130,8 +130,7 @@ class _Control:
             # Where the drive ends, nothing is known of the way on.
             return ()
         return tuple(
-            replace(one, entry_ms=one.entry_ms - self.begin_ms, exit_ms=one.exit_ms - self.begin_ms)
-            for one in self._predictions.blockages_of(_VEHICLE, at_ms)
+            _earlier(one, self.begin_ms) for one in self._predictions.blockages_of(_VEHICLE, at_ms)
         )
 
     def _sense(self, now_ms: int) -> None:
@@ -153,3 +152,16 @@ class _Control:
             for piece in in_force(self.plans, sent_ms, sent_ms + 1)
             for segment in piece.plan.line(str(_VEHICLE)).segments
         )
+
+
+def _earlier(one: Blockage, by_ms: int) -> Blockage:
+    def within(moments: tuple[int, int] | None) -> tuple[int, int] | None:
+        return None if moments is None else (moments[0] - by_ms, moments[1] - by_ms)
+
+    return replace(
+        one,
+        entry_ms=one.entry_ms - by_ms,
+        exit_ms=one.exit_ms - by_ms,
+        entry_within_ms=within(one.entry_within_ms),
+        exit_within_ms=within(one.exit_within_ms),
+    )
