@@ -157,6 +157,39 @@ def _road_ahead() -> Iterator[Figure]:
                 )
 
 
+def _road_ahead_lending() -> Iterator[Figure]:
+    """Yield what lending by predictions brings, beside lending by known times: by map."""
+    for name in ("andorra", "krems", "moscow"):
+        for part, title, unit, target, more in (
+            (
+                "vehicle",
+                "Bits of the vehicle, of those by known times, all drives",
+                "%",
+                97.0,
+                True,
+            ),
+            ("vehicle-each", "The same, drive by drive", "%", None, True),
+            ("others", "Bits of the others, of those by known times, all drives", "%", 99.0, True),
+            (
+                "gain",
+                "What the vehicle gains by lending, of its gain by known times",
+                "%",
+                None,
+                True,
+            ),
+            # Rounding leaves a bit.
+            ("debts", "Owed four minutes after the drive", "bit", 1.0, False),
+            ("plans", "Plans made in a drive", "1", None, False),
+        ):
+            yield Figure(
+                f"road-ahead.{name}.lending.{part}",
+                f"{title}, roads of {name.capitalize()}, lent for by predictions",
+                unit,
+                target=target,
+                more_is_better=more,
+            )
+
+
 _KCPTUN_AND_CO = "kcptun and warm tuic 1.0; no proxy, PEPsal, hysteria 2.0"
 
 _ALL = [
@@ -389,6 +422,7 @@ _ALL = [
         )
     ),
     *_road_ahead(),
+    *_road_ahead_lending(),
     Figure(
         "planner.1000",
         "Planning a beam of 1,000 terminals with 100 overlapping blockages, one core",

@@ -32,6 +32,9 @@ _USUAL_KMH = {
 _OTHER_KMH = 20.0
 # So many stay on their road at a junction; the others go anywhere.
 _STAY = 7 / 8
+# Where all ways on are turns of more than this, and some are alike to this, a road has ended.
+_ENDS_DEG = 45.0
+_ALIKE_DEG = 20.0
 _LINK = 0.7
 # How many ways of which roads are put into tunnels where an extract has none, and how long.
 _TUNNELS = 12
@@ -88,25 +91,37 @@ class Extract:
         choices = self.steps(edge)
         if not choices:
             return None
-        return _stay(edge, choices) if dice.random() < _STAY else dice.choice(choices)
+        if dice.random() >= _STAY:
+            return dice.choice(choices)
+        stays = _stays(edge, choices)
+        return stays[0] if len(stays) == 1 else dice.choice(stays)
 
     def shares(self, edge: Edge) -> list[tuple[Edge, float]]:
         """Return what the drivers go on to, and which part of them does."""
         known = self._shares.get(edge.id)
         if known is None:
             choices = self.steps(edge)
-            stay = _stay(edge, choices) if choices else None
+            stays = _stays(edge, choices)
             known = self._shares[edge.id] = [
-                (step, _STAY * (step is stay) + (1.0 - _STAY) / len(choices)) for step in choices
+                (step, _STAY * (step in stays) / len(stays) + (1.0 - _STAY) / len(choices))
+                for step in choices
             ]
         return known
 
 
-def _stay(edge: Edge, choices: list[Edge]) -> Edge:
-    """Return where the road goes on: the one of the same name that is the most straight."""
+def _stays(edge: Edge, choices: list[Edge]) -> list[Edge]:
+    """Return where the road goes on: to the one of the same name that is the most straight.
+
+    A road that ends at another one goes on nowhere: to both sides of it alike, though one of them
+    is a degree straighter.
+    """
     name = edge.way.tags.get("name") or edge.way.tags.get("ref")
     same = [s for s in choices if name and name == s.way.tags.get("name", s.way.tags.get("ref"))]
-    return min(same or choices, key=lambda step: turn_deg(_last_deg(edge), _first_deg(step)))
+    turns = [(turn_deg(_last_deg(edge), _first_deg(step)), step) for step in same or choices]
+    least = min((turned for turned, _ in turns), default=0.0)
+    alike_deg = _ALIKE_DEG if not same and least > _ENDS_DEG else 0.0
+    alike = [step for turned, step in turns if turned <= least + alike_deg]
+    return alike if alike_deg else alike[:1]
 
 
 def _first_deg(edge: Edge) -> float:

@@ -110,6 +110,8 @@ CAMPAIGN = (
     # Three cases of half a minute, on half of profile G in the mean; so has the fade.
     Entry("wrong-hint", 32.0, 34.0, _MOST, 3, 3, fixed_s=3 * _AROUND_S, share=0.4),
     Entry("fallback", 34.0, 38.0, _MOST, share=_V),
+    # A drive over each map, in virtual time, planned in three ways.
+    Entry("road-ahead-lending", 1.6, fixed_s=20.0, between_s=0.0, runs_at_least=40, share=0.25),
     Entry("highway", 125.0, 125.0, _RIVALS, ours_times=2, share=_V),
     Entry("black-hole", 45.0, ours_times=2, share=_V),
     Entry("jitter", 33.0, 45.0, _MOST, 4, 4, share=_V),

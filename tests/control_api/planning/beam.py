@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Protocol
 
 from underpass_control.demand import Demand
 from underpass_control.planning.beam_planner import BeamPlanner, Reason, Terms
@@ -31,6 +32,13 @@ GUARANTEED_BPS = 500_000
 # A fix each second, and a settlement once the next period has passed.
 FIX_MS = 1_000
 LINK = Link.FORWARD
+
+
+class Way(Protocol):
+    """Where the first terminal drives."""
+
+    def blocked(self, sent_ms: int) -> bool:
+        """Tell whether what the hub sends now meets a blockage."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +79,14 @@ class Beam:
     """The beam, its control and its hub."""
 
     sessions: int
-    tunnel: Tunnel
+    tunnel: Way
     # What is predicted at a time.
     says: Callable[[int], tuple[Blockage, ...]]
+    # How long the hub sends into a blockage that is not planned before it notices.
+    silence_ms: int = 0
     plans: list[tuple[Plan, Reason]] = field(default_factory=list)
     sent: dict[str, int] = field(default_factory=dict)
+    arrived: dict[str, int] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
 
     def run(self, end_ms: int) -> None:
@@ -86,18 +97,24 @@ class Beam:
         planner.set_terms(LINK, (CapacityStep(0, BEAM_BPS),), terms, ONE_WAY_MS)
         planner.set_demands(LINK, {node: Demand(None, Fraction(1)) for node in nodes}, 0)
         self.sent = {str(node): 0 for node in nodes}
+        self.arrived = dict(self.sent)
         waiting: list[tuple[int, dict[str, int], bool]] = []
         settled_ms = 0
         period = dict.fromkeys(self.sent, 0)
         inside = False
+        since_ms: int | None = None
         for now_ms in range(0, end_ms, STEP_MS):
             if now_ms % FIX_MS == 0:
                 planner.expect(1, self.says(now_ms), now_ms)
                 self._plan(planner, now_ms, settled_ms)
-            for name, bits in self._send(now_ms).items():
+            blocked = self.tunnel.blocked(now_ms)
+            since_ms = (now_ms if since_ms is None else since_ms) if blocked else None
+            noticed = since_ms is not None and now_ms - since_ms >= self.silence_ms
+            for name, bits in self._send(now_ms, noticed=noticed).items():
                 self.sent[name] += bits
                 period[name] += bits
-            inside = inside or self.tunnel.blocked(now_ms)
+                self.arrived[name] += 0 if blocked and name == "1" else bits
+            inside = inside or blocked
             if (now_ms + STEP_MS) % PERIOD_MS == 0:
                 waiting.append((now_ms + STEP_MS - PERIOD_MS, period, inside))
                 period, inside = dict.fromkeys(self.sent, 0), False
@@ -138,16 +155,20 @@ class Beam:
         settle(self.ledger, begin_ms, end_ms, usages)
         return end_ms
 
-    def _send(self, now_ms: int) -> dict[str, int]:
-        """Return what the hub sends in a step: by plan, and the rest to whoever is heard."""
+    def _send(self, now_ms: int, *, noticed: bool) -> dict[str, int]:
+        """Return what the hub sends in a step: by plan, and the rest to whoever is heard.
+
+        In a blockage that it has not `noticed`, it goes by the plan.
+        """
         names = list(self.sent)
         whole = BEAM_BPS * STEP_MS // 1000
-        heard = [name for name in names if name != "1" or not self.tunnel.blocked(now_ms)]
         pieces = in_force(self.plans, now_ms, now_ms + STEP_MS)
         bits = dict.fromkeys(names, 0)
         for piece in pieces:
             for name, (given, _) in piece.plan.amounts(piece.from_ms, piece.to_ms).items():
                 bits[name] += given
+        silent = noticed or (self.tunnel.blocked(now_ms) and not bits["1"])
+        heard = [name for name in names if name != "1" or not silent]
         bits = {name: bits[name] if name in heard else 0 for name in names}
         if "1" in heard and not bits["1"] and pieces:
             # Heard beats planned; what that needs, the others go without.

@@ -1,0 +1,55 @@
+"""Between which times a blockage is planned with, of those that may be."""
+
+from __future__ import annotations
+
+from underpass_control.planning.expected import Expectations, Planned
+
+from dama.prediction import Blockage
+
+NOW_MS = 100_000
+
+
+def said(
+    entry_ms: tuple[int, int, int], exit_ms: tuple[int, int, int], now_ms: int = NOW_MS
+) -> Blockage:
+    """Return a prediction by its quantiles: the first tenth, the median, the ninth tenth."""
+    within = (entry_ms[0], entry_ms[2]), (exit_ms[0], exit_ms[2])
+    return Blockage("tunnel", entry_ms[1], exit_ms[1], 0.9, now_ms, "predicted", *within)
+
+
+def planned_with(*blockages: Blockage, now_ms: int = NOW_MS) -> list[tuple[int, int]]:
+    expectations = Expectations()
+    expectations.take(1, blockages, now_ms)
+    return [(one.entry_ms, one.exit_ms) for one in expectations.blockages(now_ms, Planned())]
+
+
+def test_a_vehicle_is_planned_as_blocked_from_its_earliest_entry() -> None:
+    ahead = said((126_000, 130_000, 134_000), (144_000, 150_000, 156_000))
+    assert planned_with(ahead) == [(126_000, 150_000)]
+
+
+def test_a_tunnel_that_may_last_longer_is_lent_for_as_longer() -> None:
+    ahead = said((126_000, 130_000, 134_000), (144_000, 150_000, 166_000))
+    assert planned_with(ahead) == [(126_000, 158_000)]
+
+
+def test_a_light_on_the_way_is_not_lent_for() -> None:
+    # It may stand for a minute, and then comes and leaves a minute later.
+    ahead = said((128_000, 130_000, 190_000), (147_000, 150_000, 211_000))
+    assert planned_with(ahead) == [(128_000, 150_000)]
+
+
+def test_inside_it_is_planned_as_blocked_until_its_latest_exit() -> None:
+    inside = said((95_000, 95_000, 95_000), (110_000, 115_000, 122_000))
+    assert planned_with(inside) == [(95_000, 122_000)]
+
+
+def test_nobody_waits_for_a_shadow_longer_than_it_lasts() -> None:
+    ahead = said((126_000, 130_000, 134_000), (126_500, 130_500, 134_500))
+    assert planned_with(ahead) == [(129_500, 130_500)]
+
+
+def test_what_is_said_without_quantiles_is_planned_with_as_it_is() -> None:
+    assert planned_with(Blockage(None, 130_000, 150_000, 1.0, NOW_MS, "announced")) == [
+        (130_000, 150_000)
+    ]
