@@ -274,6 +274,16 @@ impl Span {
         !self.waiting.is_empty() || !self.again.is_empty() || !self.fresh.is_empty()
     }
 
+    /// Whether segments wait that may go: the link is not blocked.
+    pub fn may_transmit(&self) -> bool {
+        !self.clock.is_blocked() && self.has_output()
+    }
+
+    /// Whether another block is taken to be sent.
+    pub fn takes_more(&self) -> bool {
+        self.sending.len() < self.config.sent_sessions
+    }
+
     /// Bytes of blocks that were never sent.
     pub fn unsent_bytes(&self) -> u64 {
         self.fresh_bytes
