@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The client service that is the Bundle Protocol (RFC 7116, 3.1).
+/// The client service that is the Bundle Protocol (RFC 7116).
 pub const BUNDLE_PROTOCOL: u64 = 1;
 
 /// The least bytes of a segment: its head, with numbers of any size, and data.
