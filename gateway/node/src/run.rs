@@ -1,5 +1,6 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
+mod bare_sessions;
 mod beacons;
 mod carriers;
 pub(crate) mod control;

@@ -11,6 +11,7 @@ use underpass_identity::IsRevoked;
 pub(super) enum PathDialer {
     Tcpcl(Arc<underpass_tcpcl::Dialer>),
     Quic(Arc<underpass_quic::Dialer>),
+    Bare(Arc<underpass_bare::Neighbour>),
 }
 
 /// What accepts sessions.
@@ -24,6 +25,7 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.hold(held),
             PathDialer::Quic(dialer) => dialer.hold(held),
+            PathDialer::Bare(neighbour) => neighbour.hold(held),
         }
     }
 
@@ -31,6 +33,8 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.close_where(|serial| is_revoked(serial)),
             PathDialer::Quic(dialer) => dialer.close_where(|serial| is_revoked(serial)),
+            // There are no certificates.
+            PathDialer::Bare(_) => 0,
         }
     }
 
@@ -38,6 +42,7 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.close_ended(now_s),
             PathDialer::Quic(dialer) => dialer.close_ended(now_s),
+            PathDialer::Bare(_) => 0,
         }
     }
 
@@ -45,6 +50,7 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.close_certified(),
             PathDialer::Quic(dialer) => dialer.close_certified(),
+            PathDialer::Bare(_) => 0,
         }
     }
 
@@ -52,6 +58,7 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.shutdown().await,
             PathDialer::Quic(dialer) => dialer.shutdown().await,
+            PathDialer::Bare(neighbour) => neighbour.shutdown().await,
         }
     }
 }
