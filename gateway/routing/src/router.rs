@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::contact::{Contact, Node};
-use crate::search::Search;
+use crate::search::{Outgoing, Search};
 
 /// Names a contact for the life of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,8 +47,9 @@ const KNOWN_ROUTES: usize = 100_000;
 pub struct Router {
     own: Node,
     contacts: HashMap<ContactId, Contact>,
-    /// Each node's contacts by the time that they end.
-    outgoing: HashMap<Node, BTreeSet<(u64, ContactId)>>,
+    /// Each node's contacts by the time that they end, with that of their start:
+    /// those that are over or have not begun are not looked at.
+    outgoing: Outgoing,
     next_id: u64,
     known: BTreeMap<Asked, Known>,
     /// The routes that use a contact.
@@ -186,7 +187,7 @@ impl Router {
 
     fn insert(&mut self, id: ContactId, contact: Contact) {
         let outgoing = self.outgoing.entry(contact.from).or_default();
-        outgoing.insert((contact.end_ms, id));
+        outgoing.insert((contact.end_ms, id), contact.start_ms);
         self.contacts.insert(id, contact);
     }
 

@@ -1,12 +1,13 @@
 //! One search for the best route.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use crate::contact::{Contact, Node};
 use crate::router::{ContactId, Route};
 
-type Outgoing = HashMap<Node, BTreeSet<(u64, ContactId)>>;
+/// Each node's contacts by the time that they end, with that of their start.
+pub(crate) type Outgoing = HashMap<Node, BTreeMap<(u64, ContactId), u64>>;
 
 /// What a search looks for, and where.
 pub(crate) struct Search<'a> {
@@ -67,12 +68,9 @@ impl<'a> Search<'a> {
         let hops = first.contacts.len();
         // A later end: between what is found and the latest of the own contacts.
         let mut best = first;
-        let mut ends: Vec<u64> = self
-            .contacts
-            .values()
-            .filter(|contact| contact.start_ms <= by_ms && contact.end_ms > best.termination_ms)
-            .map(|contact| contact.end_ms)
-            .collect();
+        let all = self.outgoing.values().flatten();
+        let later = all.filter(|((end, _), start)| **start <= by_ms && *end > best.termination_ms);
+        let mut ends: Vec<u64> = later.map(|((end, _), _)| *end).collect();
         ends.sort_unstable();
         ends.dedup();
         let mut ends = &ends[..];
@@ -91,7 +89,7 @@ impl<'a> Search<'a> {
         bounds.ends_from_ms = best.termination_ms;
         let own = self.outgoing.get(&self.from).into_iter().flatten();
         let entries: BTreeSet<Node> = own
-            .filter_map(|(_, id)| Some(self.contacts.get(id)?.to))
+            .filter_map(|((_, id), _)| Some(self.contacts.get(id)?.to))
             .collect();
         for entry in entries.range(..best.entry) {
             bounds.entry = Some(*entry);
@@ -112,11 +110,10 @@ impl<'a> Search<'a> {
     ) -> impl Iterator<Item = (ContactId, &'a Contact, u64)> + '_ {
         let outgoing = self.outgoing.get(&node);
         let later = outgoing.map(|outgoing| outgoing.range((ready_ms, ContactId(0))..));
-        later.into_iter().flatten().filter_map(move |(_, id)| {
+        let begun = later.into_iter().flatten();
+        let begun = begun.filter(move |(_, start_ms)| **start_ms <= by_ms);
+        begun.filter_map(move |((_, id), _)| {
             let contact = self.contacts.get(id)?;
-            if contact.start_ms > by_ms {
-                return None;
-            }
             let arrival = contact.arrival_ms(ready_ms, self.bytes)?;
             (arrival <= by_ms).then_some((*id, contact, arrival))
         })
