@@ -1,6 +1,7 @@
 //! `underpass run`: puts a node together, and takes it apart in order.
 
 mod applications;
+mod bare_sessions;
 mod beacons;
 mod carriers;
 pub(crate) mod control;

@@ -46,15 +46,36 @@ pub enum ConvergenceLayer {
     Tcpcl,
     /// A bundle per QUIC stream.
     Quic,
+    /// Bundles behind their lengths on TCP, as ION-DTN has it.
+    Stcp,
+    /// Bundles as CBOR byte strings on TCP, as dtn7-rs and µD3TN have it.
+    Mtcp,
+    /// A bundle per UDP datagram.
+    Udp,
+    /// LTP over UDP.
+    Ltp,
 }
 
 impl ConvergenceLayer {
+    /// Whether it authenticates nobody, so that a neighbour is known by its
+    /// address alone.
+    pub fn is_bare(self) -> bool {
+        !matches!(self, ConvergenceLayer::Tcpcl | ConvergenceLayer::Quic)
+    }
+
+    /// Whether nothing below bundles keeps to what the link carries.
+    fn needs_rate(self) -> bool {
+        matches!(self, ConvergenceLayer::Udp | ConvergenceLayer::Ltp)
+    }
+
     /// The port of the beacons beside sessions at this one, where it is not
     /// configured: QUIC has its UDP port for itself.
     pub fn beacon_port(self, sessions: u16) -> u16 {
         match self {
-            ConvergenceLayer::Tcpcl => sessions,
-            ConvergenceLayer::Quic => sessions.wrapping_add(1).max(1),
+            ConvergenceLayer::Tcpcl | ConvergenceLayer::Stcp | ConvergenceLayer::Mtcp => sessions,
+            ConvergenceLayer::Quic | ConvergenceLayer::Udp | ConvergenceLayer::Ltp => {
+                sessions.wrapping_add(1).max(1)
+            }
         }
     }
 }
@@ -159,7 +180,8 @@ pub struct PathConfig {
     /// The neighbour's address and TCPCL port (4556 by custom), or UDP port of
     /// its QUIC listener.
     pub remote: SocketAddr,
-    /// tcpcl or quic, as the neighbour's listener. Default tcpcl.
+    /// tcpcl or quic, as the neighbour's listener; or stcp, mtcp, udp or ltp, for
+    /// a neighbour that is known by its address alone. Default tcpcl.
     #[serde(default)]
     pub convergence_layer: ConvergenceLayer,
     /// true: no TLS on this path, whatever `[tls]` says; the neighbour is not
@@ -167,6 +189,9 @@ pub struct PathConfig {
     /// trust. Default false.
     #[serde(default)]
     pub plain: bool,
+    /// With stcp, mtcp, udp and ltp: the address and port that the neighbour
+    /// sends to.
+    pub listen: Option<SocketAddr>,
     /// Local address to dial from. Default: as routing decides.
     pub local: Option<IpAddr>,
     /// Interface to dial from. Default: as routing decides.
@@ -247,7 +272,7 @@ impl PathConfig {
     /// it: it leads the same way to the same neighbour.
     pub fn is_same_way(&self, other: &PathConfig) -> bool {
         let way = |path: &PathConfig| {
-            let from = (path.local, path.interface.clone());
+            let from = (path.local, path.listen, path.interface.clone());
             let (name, layer) = (path.name.clone(), path.convergence_layer);
             (name, path.neighbour, path.remote, layer, path.plain, from)
         };
@@ -286,6 +311,37 @@ impl PathConfig {
         {
             problems.push(format!("{at}: local and remote are of different families"));
         }
+        self.check_listen(&at, problems);
+    }
+
+    /// What authenticates nobody is for one address, and listens there.
+    fn check_listen(&self, at: &str, problems: &mut Vec<String>) {
+        let bare = self.convergence_layer.is_bare();
+        match self.listen {
+            None if bare => problems.push(format!(
+                "{at}: this convergence_layer needs listen, the address that the neighbour sends to"
+            )),
+            Some(_) if !bare => problems.push(format!(
+                "{at}: listen is for convergence_layer stcp, mtcp, udp and ltp; sessions of others are accepted by a [[listener]]"
+            )),
+            Some(listen) if listen.port() == 0 => {
+                problems.push(format!("{at}: listen needs a port"));
+            }
+            _ => {}
+        }
+        if bare && (self.remote.ip().is_unspecified() || self.remote.ip().is_multicast()) {
+            problems.push(format!(
+                "{at}: this convergence_layer knows the neighbour by its address alone: remote must be the address of one host"
+            ));
+        }
+        if bare && self.local.is_some() {
+            problems.push(format!("{at}: local is the address of listen"));
+        }
+        if self.convergence_layer.needs_rate() && self.send_rate_bps.is_none() {
+            problems.push(format!(
+                "{at}: this convergence_layer needs send_rate_bps: nothing in it finds out what the link carries"
+            ));
+        }
     }
 }
 
@@ -314,6 +370,12 @@ impl ListenerConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         if self.name.is_empty() {
             problems.push("listener: a name must not be empty".to_owned());
+        }
+        if self.convergence_layer.is_bare() {
+            problems.push(format!(
+                "listener {:?}: stcp, mtcp, udp and ltp authenticate nobody: each neighbour needs a [[path]] with its address and its own listen",
+                self.name
+            ));
         }
         if self.max_pending == 0 {
             problems.push(format!(

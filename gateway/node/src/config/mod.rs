@@ -214,7 +214,8 @@ impl Config {
         if let Some(applications) = &self.applications {
             applications.check(&self.classes, &mut problems);
         }
-        if !self.paths.is_empty() || !self.listeners.is_empty() {
+        let bare = |path: &PathConfig| path.convergence_layer.is_bare();
+        if !self.paths.iter().all(bare) || !self.listeners.is_empty() {
             self.tls.check(&mut problems);
         }
         if self.tls.plain && self.has_quic() {
@@ -269,6 +270,12 @@ impl Config {
             .any(|layer| layer == ConvergenceLayer::Quic)
     }
 
+    /// Whether a path or listener has a port that no two processes can share.
+    pub fn has_own_ports(&self) -> bool {
+        let bare = |path: &PathConfig| path.convergence_layer.is_bare();
+        self.has_quic() || self.paths.iter().any(bare)
+    }
+
     /// The ipn node numbers this node has sessions with.
     pub fn neighbours(&self) -> BTreeSet<u64> {
         let dialled = self.paths.iter().map(|path| path.neighbour);
@@ -317,6 +324,13 @@ impl Config {
             }
             if !names.insert(path.name.clone()) {
                 problems.push(format!("path {:?} is there twice", path.name));
+            }
+            let same = |other: &&PathConfig| other.name != path.name && other.listen == path.listen;
+            if path.listen.is_some()
+                && let Some(other) = self.paths.iter().find(same)
+            {
+                let (one, other) = (&path.name, &other.name);
+                problems.push(format!("path {one:?}: listen is that of path {other:?}"));
             }
         }
         for terminal in &self.terminals {
@@ -425,8 +439,10 @@ impl Config {
             Role::Terminal if self.paths.is_empty() && !single_box => {
                 problems.push("a terminal needs a [[path]], or an [[edge.listener]]".to_owned());
             }
-            Role::Hub if self.listeners.is_empty() && !single_box => {
-                problems.push("a hub needs a [[listener]], or an [[edge.listener]]".to_owned());
+            Role::Hub if self.listeners.is_empty() && self.paths.is_empty() && !single_box => {
+                problems.push(
+                    "a hub needs a [[listener]], a [[path]] or an [[edge.listener]]".to_owned(),
+                );
             }
             Role::Relay if self.paths.is_empty() && self.listeners.is_empty() => {
                 problems.push("a relay needs a [[path]] or a [[listener]]".to_owned());

@@ -575,8 +575,8 @@ fn a_path_over_quic_needs_certificates_and_packets_of_some_size() {
     assert_eq!(config.paths[0].convergence_layer, ConvergenceLayer::Quic);
     let error = parse(&format!("{certified}mtu_bytes = 1200\n")).unwrap_err();
     assert!(error.to_string().contains("mtu_bytes"), "{error}");
-    let error = parse(&certified.replace("\"quic\"", "\"udp\"")).unwrap_err();
-    assert!(error.to_string().contains("`tcpcl` or `quic`"), "{error}");
+    let error = parse(&certified.replace("\"quic\"", "\"sctp\"")).unwrap_err();
+    assert!(error.to_string().contains("`tcpcl`, `quic`"), "{error}");
 }
 
 #[test]
@@ -592,4 +592,50 @@ fn a_path_that_changes_its_convergence_layer_is_another_way() {
 fn beacons_leave_quic_its_port() {
     assert_eq!(ConvergenceLayer::Tcpcl.beacon_port(4556), 4556);
     assert_eq!(ConvergenceLayer::Quic.beacon_port(4556), 4557);
+}
+
+#[test]
+fn what_authenticates_nobody_is_for_one_neighbour_at_one_address() {
+    let plain = TERMINAL.replace("plain = true", "");
+    for layer in ["stcp", "mtcp", "udp", "ltp"] {
+        let layer = format!("convergence_layer = \"{layer}\"\n");
+        let whole = format!("{plain}{layer}listen = \"10.9.0.2:4556\"\n");
+        let config = parse(&whole).unwrap();
+        assert!(config.paths[0].convergence_layer.is_bare());
+        assert!(config.has_own_ports() && !config.has_quic());
+        let refused = |text: &str, part: &str| {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{part} is missing in:\n{error}");
+        };
+        refused(&format!("{plain}{layer}"), "needs listen");
+        refused(
+            &whole.replace("10.9.0.1:", "0.0.0.0:"),
+            "address of one host",
+        );
+        refused(
+            &whole.replace("10.9.0.2:4556", "10.9.0.2:0"),
+            "needs a port",
+        );
+        let second = whole.split_once("[[path]]").unwrap().1;
+        let second = second.replace("\"sat\"", "\"other\"");
+        refused(
+            &format!("{whole}[[path]]{second}"),
+            "listen is that of path",
+        );
+        let listener = "[[listener]]\nname = \"in\"\nlisten = \"[::]:4556\"\n";
+        let terminal = "[[terminal]]\nnode = 3\n";
+        refused(
+            &format!("{TERMINAL}{listener}{layer}{terminal}"),
+            "authenticate nobody",
+        );
+    }
+    for layer in ["udp", "ltp"] {
+        let rateless = plain.replace("send_rate_bps = 2_000_000\n", "");
+        let text =
+            format!("{rateless}convergence_layer = \"{layer}\"\nlisten = \"10.9.0.2:4556\"\n");
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.contains("needs send_rate_bps"), "{error}");
+    }
+    let error = parse(&format!("{TERMINAL}listen = \"10.9.0.2:4556\"\n")).unwrap_err();
+    assert!(error.to_string().contains("listen is for"), "{error}");
 }

@@ -53,7 +53,9 @@ impl Opener {
             return Ok(());
         };
         let hop_of = |name: &str| shell.hop_named(name);
-        for path in &config.paths {
+        // Others' nodes send none.
+        let ours = |path: &&PathConfig| !path.convergence_layer.is_bare();
+        for path in config.paths.iter().filter(ours) {
             if let Some(hop) = hop_of(&path.name) {
                 let beacons = self.open_path(config, path, hop, key.as_ref())?;
                 opened.insert(&path.name, beacons);

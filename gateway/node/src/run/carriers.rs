@@ -11,6 +11,7 @@ use underpass_identity::IsRevoked;
 pub(super) enum PathDialer {
     Tcpcl(Arc<underpass_tcpcl::Dialer>),
     Quic(Arc<underpass_quic::Dialer>),
+    Bare(Arc<underpass_bare::Neighbour>),
 }
 
 /// What accepts sessions.
@@ -24,6 +25,7 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.hold(held),
             PathDialer::Quic(dialer) => dialer.hold(held),
+            PathDialer::Bare(neighbour) => neighbour.hold(held),
         }
     }
 
@@ -32,7 +34,7 @@ impl PathDialer {
     pub fn is_without_items(&self) -> bool {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.status().without_items,
-            PathDialer::Quic(_) => false,
+            PathDialer::Quic(_) | PathDialer::Bare(_) => false,
         }
     }
 
@@ -40,6 +42,8 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.close_where(|serial| is_revoked(serial)),
             PathDialer::Quic(dialer) => dialer.close_where(|serial| is_revoked(serial)),
+            // There are no certificates.
+            PathDialer::Bare(_) => 0,
         }
     }
 
@@ -47,6 +51,7 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.close_ended(now_s),
             PathDialer::Quic(dialer) => dialer.close_ended(now_s),
+            PathDialer::Bare(_) => 0,
         }
     }
 
@@ -54,6 +59,7 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.close_certified(),
             PathDialer::Quic(dialer) => dialer.close_certified(),
+            PathDialer::Bare(_) => 0,
         }
     }
 
@@ -61,6 +67,7 @@ impl PathDialer {
         match self {
             PathDialer::Tcpcl(dialer) => dialer.shutdown().await,
             PathDialer::Quic(dialer) => dialer.shutdown().await,
+            PathDialer::Bare(neighbour) => neighbour.shutdown().await,
         }
     }
 }

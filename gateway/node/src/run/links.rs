@@ -18,7 +18,7 @@ use underpass_tcpcl::{
 
 use super::carriers::{PathDialer, SessionListener};
 use super::engine::window_of;
-use super::{RunError, quic_sessions};
+use super::{RunError, bare_sessions, quic_sessions};
 use crate::config::{self, AcceptedHop, Config, ControlConfig, ConvergenceLayer, PathConfig};
 use crate::privileged::Helper;
 use crate::security::{Certified, Security};
@@ -121,6 +121,13 @@ impl Links {
                     }
                 }
             }
+            _ => match bare_sessions::open(sessions, config, path, node) {
+                Ok(neighbour) => PathDialer::Bare(Arc::new(neighbour)),
+                Err(error) => {
+                    tracing::error!(path = path.name, %error, "the path is not used");
+                    return;
+                }
+            },
         };
         self.dialers().insert(path.name.clone(), dialer);
     }
@@ -136,7 +143,8 @@ impl Links {
                 Some(PathDialer::Quic(dialer)) => {
                     dialer.set_session(quic_sessions::dialled(&self.sessions, config, path));
                 }
-                None => {}
+                // A session goes on as it began.
+                Some(PathDialer::Bare(_)) | None => {}
             }
         }
         let connections = connections(config);
@@ -205,6 +213,8 @@ impl Links {
                 self.node.clone(),
             )
             .map(SessionListener::Quic),
+            // The configuration's check has refused it.
+            _ => Err(io::Error::other("this layer has no listeners")),
         };
         let bound = bound.map_err(|source| RunError::Listen {
             name: name.clone(),

@@ -268,7 +268,8 @@ impl Reloader {
         }
         let key = beacons::usable_key(config).map_err(Box::new)?;
         for path in moved {
-            let opened = key.as_ref().map(|key| {
+            let key = key.as_ref().filter(|_| !path.convergence_layer.is_bare());
+            let opened = key.map(|key| {
                 let hop = HopId(hops.numbers[&path.name]);
                 self.parts.beacons.forget(&path.name);
                 self.parts

@@ -49,12 +49,13 @@ pub enum UpgradeError {
     /// With this process, its container ends.
     #[error("this process is the first of its container, which ends with it: start another one")]
     First,
-    /// Sessions over QUIC cannot be set up beside those of this process.
+    /// Sessions over QUIC, and with neighbours that are known by their addresses
+    /// alone, cannot be set up beside those of this process.
     #[error(
-        "a path or listener has convergence_layer = \"quic\", and two processes cannot share its \
-         UDP port: restart the node instead; what is in custody goes on"
+        "a path or listener has convergence_layer = \"quic\", stcp, mtcp, udp or ltp, and two processes \
+         cannot share its port: restart the node instead; what is in custody goes on"
     )]
-    Quic,
+    OwnPorts,
     /// The next program does not start.
     #[error("the next program does not start: {0}")]
     Launch(io::Error),
@@ -163,8 +164,8 @@ impl HandOver {
         if std::process::id() == 1 {
             return Err(UpgradeError::First);
         }
-        if self.parts.current.get().has_quic() {
-            return Err(UpgradeError::Quic);
+        if self.parts.current.get().has_own_ports() {
+            return Err(UpgradeError::OwnPorts);
         }
         self.parts.known_links.save(&self.parts.shell);
         let (mut channel, its) = Channel::pair()?;

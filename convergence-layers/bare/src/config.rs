@@ -1,0 +1,108 @@
+//! Whom a session is with, and how.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use underpass_backoff::Backoff;
+use underpass_cla::{SessionId, SessionInfo};
+
+/// The largest payload of a UDP datagram over IPv4, bytes.
+pub(crate) const MOST_DATAGRAM_BYTES: u64 = 65_507;
+
+/// The convergence layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// Bundles behind their lengths on TCP, as ION-DTN has it.
+    Stcp,
+    /// Bundles as CBOR byte strings on TCP.
+    Mtcp,
+    /// A bundle in each datagram.
+    Udp,
+    /// Licklider's protocol over UDP, a segment in each datagram.
+    Ltp {
+        /// This engine's number.
+        local: u64,
+        /// The neighbour's.
+        remote: u64,
+    },
+}
+
+impl Layer {
+    /// Its name in configuration and API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::Stcp => "stcp",
+            Layer::Mtcp => "mtcp",
+            Layer::Udp => "udp",
+            Layer::Ltp { .. } => "ltp",
+        }
+    }
+}
+
+/// A neighbour and its address.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The layer.
+    pub layer: Layer,
+    /// The configured path, as [`SessionInfo`] reports it.
+    pub path: String,
+    /// The node id that the neighbour is taken to have.
+    pub peer_node_id: String,
+    /// Where it is sent to; only from this host anything is taken.
+    pub remote: SocketAddr,
+    /// Where it sends to.
+    pub listen: SocketAddr,
+    /// The interface to use.
+    pub interface: Option<String>,
+    /// SO_MARK of its packets.
+    pub mark: Option<u32>,
+    /// The largest bundle that is taken, bytes.
+    pub transfer_mru_bytes: u64,
+    /// The largest IP packet of the path, bytes.
+    pub mtu_bytes: u32,
+    /// The round trip before it is measured.
+    pub rtt: Duration,
+    /// What is sent at most, bit/s of IP bytes, whatever is allocated.
+    pub ceiling_bps: Option<u64>,
+    /// When to dial again.
+    pub backoff: Backoff,
+    /// Where session ids come from, one source for all layers of the process.
+    pub session_ids: Arc<AtomicU64>,
+}
+
+impl Config {
+    pub(crate) fn next_id(&self) -> SessionId {
+        SessionId(self.session_ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn info(&self) -> SessionInfo {
+        let congestion_control = match self.layer {
+            Layer::Stcp | Layer::Mtcp => "",
+            Layer::Udp | Layer::Ltp { .. } => "none",
+        };
+        SessionInfo {
+            peer_node_id: self.peer_node_id.clone(),
+            path: self.path.clone(),
+            remote: self.remote,
+            class: None,
+            standby: false,
+            incarnation: None,
+            resumes: false,
+            transfer_mru_bytes: match self.layer {
+                Layer::Udp => MOST_DATAGRAM_BYTES,
+                _ => self.transfer_mru_bytes,
+            },
+            tls: false,
+            exported_key: None,
+            convergence_layer: self.layer.name(),
+            congestion_control: congestion_control.to_owned(),
+        }
+    }
+
+    /// Whether a packet from there is the neighbour's.
+    pub(crate) fn is_from_peer(&self, source: SocketAddr) -> bool {
+        source.ip().to_canonical() == self.remote.ip().to_canonical()
+    }
+}

@@ -1,0 +1,94 @@
+//! The node's hold on a session, and what it has asked for.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use underpass_cla::{Node, Outcome, PathFigures, Session, SessionId, Transfer};
+
+/// What the node asks of a session.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Offer(Transfer),
+    Rate(Option<u64>),
+    Suspend(bool),
+    Close,
+    Abort(String),
+}
+
+/// Implements [`Session`]: its task does as it is told. No more bundles wait
+/// than the session was ready for.
+pub(crate) struct Handle {
+    commands: UnboundedSender<Command>,
+    figures: Arc<Mutex<PathFigures>>,
+}
+
+/// The task's end of it.
+pub(crate) struct Orders {
+    pub(crate) commands: UnboundedReceiver<Command>,
+    figures: Arc<Mutex<PathFigures>>,
+}
+
+pub(crate) fn pair() -> (Arc<Handle>, Orders) {
+    let (sender, commands) = unbounded_channel();
+    let figures = Arc::<Mutex<PathFigures>>::default();
+    let handle = Handle {
+        commands: sender,
+        figures: figures.clone(),
+    };
+    (Arc::new(handle), Orders { commands, figures })
+}
+
+impl Handle {
+    fn tell(&self, command: Command) {
+        // A session that is over has ended all its transfers.
+        let _ = self.commands.send(command);
+    }
+}
+
+impl Session for Handle {
+    fn offer(&self, transfer: Transfer) {
+        self.tell(Command::Offer(transfer));
+    }
+
+    fn set_rate(&self, ip_bps: Option<u64>) {
+        self.tell(Command::Rate(ip_bps));
+    }
+
+    fn figures(&self) -> PathFigures {
+        *self.figures.lock().unwrap()
+    }
+
+    fn suspend(&self, blocked: bool) {
+        self.tell(Command::Suspend(blocked));
+    }
+
+    fn close(&self) {
+        self.tell(Command::Close);
+    }
+
+    fn abort(&self, reason: &str) {
+        self.tell(Command::Abort(reason.to_owned()));
+    }
+}
+
+impl Orders {
+    pub(crate) fn show(&self, figures: PathFigures) {
+        *self.figures.lock().unwrap() = figures;
+    }
+
+    /// Ends all that was offered and not looked at yet.
+    pub(crate) fn break_offers(&mut self, node: &dyn Node, id: SessionId) {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Offer(transfer) = command {
+                broken(node, id, transfer.key);
+            }
+        }
+    }
+}
+
+/// A transfer ends with its session.
+pub(crate) fn broken(node: &dyn Node, id: SessionId, key: u64) {
+    let outcome = Outcome::Broken { acknowledged: 0 };
+    node.finished(id, key, outcome);
+}

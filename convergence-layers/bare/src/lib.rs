@@ -1,0 +1,21 @@
+//! Convergence layers that authenticate nobody: STCP, MTCP, UDP, and LTP over
+//! UDP. They serve configured neighbours at configured addresses, and nobody
+//! else: what comes from another address is dropped.
+//!
+//! From the bytes upwards: [`framing`] takes streams apart; `pace` tells when
+//! bytes may go; `stream`, `datagrams` and `licklider` are the sessions over
+//! TCP, UDP and LTP; a [`Neighbour`] keeps one of them.
+
+mod config;
+mod datagrams;
+pub mod framing;
+mod handle;
+mod licklider;
+mod neighbour;
+mod pace;
+mod reading;
+mod socket;
+mod stream;
+
+pub use config::{Config, Layer};
+pub use neighbour::Neighbour;

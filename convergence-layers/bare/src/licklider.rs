@@ -1,0 +1,264 @@
+//! A session of LTP over UDP (RFC 7122): a segment in each datagram, a bundle
+//! in each block, all of it red.
+
+use std::collections::HashSet;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::UdpSocket;
+use tokio::time::sleep_until;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId};
+use underpass_ltp::{BUNDLE_PROTOCOL, Event, Reason, Span};
+
+use crate::config::Config;
+use crate::datagrams::HEADER_BYTES;
+use crate::handle::{self, Command, Orders, broken};
+use crate::pace::Pace;
+use crate::socket;
+
+/// How long nothing is done at most.
+const PAUSE: Duration = Duration::from_secs(3600);
+
+/// How long bundles under way may take to their end when the session closes.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// A bundle is about so much line time; less waits here before another is asked
+/// for.
+const READY_TIME_S: f64 = 0.05;
+const READY_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=512 << 10;
+
+/// Datagrams that are taken before anything else is looked at.
+const AT_ONCE: usize = 64;
+
+struct Session<'a> {
+    config: &'a Config,
+    node: &'a Arc<dyn Node>,
+    socket: UdpSocket,
+    span: Span,
+    pace: Pace,
+    /// Bundles under way, by their transfers' keys.
+    sent: HashSet<u64>,
+    closing: Option<Instant>,
+    told_ready: bool,
+}
+
+/// Carries bundles both ways for as long as the socket lives.
+pub(crate) async fn run(
+    config: &Config,
+    node: &Arc<dyn Node>,
+    socket: UdpSocket,
+    (local, remote): (u64, u64),
+    stop: &CancellationToken,
+) -> Down {
+    let now = Instant::now();
+    let mut ltp = underpass_ltp::Config::new(local, remote, fastrand::u64(..));
+    ltp.segment_bytes = (config.mtu_bytes as usize).saturating_sub(HEADER_BYTES as usize);
+    ltp.rtt = config.rtt;
+    ltp.block_bytes = config.transfer_mru_bytes;
+    ltp.receive_bytes = ltp
+        .receive_bytes
+        .max(config.transfer_mru_bytes as usize * 2);
+    let (handle, mut orders) = handle::pair();
+    let id = node.session_up(config.next_id(), config.info(), handle);
+    let mut session = Session {
+        config,
+        node,
+        socket,
+        span: Span::new(ltp, now),
+        pace: Pace::new(config.ceiling_bps, now),
+        sent: HashSet::new(),
+        closing: None,
+        told_ready: false,
+    };
+    let in_use = tokio::select! {
+        id = poll_fn(|cx| node.poll_in_use(id, cx)) => Ok(id),
+        () = stop.cancelled() => Err(id),
+    };
+    let (id, down) = match in_use {
+        Ok(id) => (id, session.carry(id, &mut orders, stop).await),
+        Err(id) => (id, Down::Closed),
+    };
+    for key in session.sent {
+        broken(&**node, id, key);
+    }
+    orders.break_offers(&**node, id);
+    node.session_down(id, down.clone());
+    down
+}
+
+impl Session<'_> {
+    async fn carry(
+        &mut self,
+        id: SessionId,
+        orders: &mut Orders,
+        stop: &CancellationToken,
+    ) -> Down {
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            self.span.handle_timeout(Instant::now());
+            self.tell(id);
+            self.send();
+            self.tell(id);
+            orders.show(self.figures());
+            let now = Instant::now();
+            if self
+                .closing
+                .is_some_and(|until| self.sent.is_empty() || until <= now)
+            {
+                return Down::Closed;
+            }
+            if !self.told_ready && self.closing.is_none() && self.takes_more() {
+                self.told_ready = true;
+                self.node.ready(id);
+            }
+            let due = self.span.poll_timeout();
+            let paced = self.pace.next().filter(|_| self.span.may_transmit());
+            let wakes = [due, paced, self.closing];
+            let wake = wakes.into_iter().flatten().min().unwrap_or(now + PAUSE);
+            tokio::select! {
+                () = stop.cancelled() => return Down::Closed,
+                command = orders.commands.recv() => match command {
+                    Some(Command::Abort(reason)) => return Down::Broken(reason),
+                    Some(command) => self.order(id, command),
+                    None => return Down::Closed,
+                },
+                received = self.socket.recv_from(&mut buffer) => {
+                    let mut received = received;
+                    for _ in 0..AT_ONCE {
+                        match received {
+                            Ok((count, source)) if self.config.is_from_peer(source) => {
+                                self.span.handle_input(Instant::now(), &buffer[..count]);
+                            }
+                            Ok((_, source)) => {
+                                debug!(path = self.config.path, %source, "not the neighbour's address");
+                            }
+                            Err(_) => break,
+                        }
+                        received = self.socket.try_recv_from(&mut buffer);
+                    }
+                }
+                () = sleep_until(wake.into()) => {}
+            }
+        }
+    }
+
+    fn takes_more(&self) -> bool {
+        let line = self.pace.rate_bps().map_or(*READY_BYTES.end(), |rate| {
+            (rate as f64 / 8.0 * READY_TIME_S) as u64
+        });
+        let most = line.clamp(*READY_BYTES.start(), *READY_BYTES.end());
+        self.span.unsent_bytes() <= most && self.span.takes_more()
+    }
+
+    fn order(&mut self, id: SessionId, command: Command) {
+        let now = Instant::now();
+        match command {
+            Command::Offer(transfer) => {
+                self.told_ready = false;
+                let key = transfer.key;
+                match self.span.send(key, BUNDLE_PROTOCOL, transfer.chunks, None) {
+                    Ok(_) => {
+                        self.sent.insert(key);
+                    }
+                    Err(error) => {
+                        debug!(path = self.config.path, %error, "a bundle is not sent");
+                        let refused = Outcome::Refused(Refusal::NoResources);
+                        self.node.finished(id, key, refused);
+                    }
+                }
+            }
+            Command::Rate(rate) => self.pace.set(now, rate),
+            Command::Suspend(blocked) => self.span.block_link(now, blocked),
+            Command::Close => self.closing = Some(now + ENDING),
+            Command::Abort(_) => {}
+        }
+    }
+
+    /// Sends what the pace allows.
+    fn send(&mut self) {
+        let mut segment = Vec::with_capacity(self.config.mtu_bytes as usize);
+        let now = Instant::now();
+        while self.pace.is_open(now) && self.span.poll_transmit(now, &mut segment) {
+            self.pace.sent(now, segment.len() as u64 + HEADER_BYTES);
+            // What the kernel has no room for is lost, as on the link.
+            if let Err(error) = socket::send_now(&self.socket, &segment, self.config.remote) {
+                debug!(path = self.config.path, %error, "not sent");
+            }
+            segment.clear();
+        }
+    }
+
+    /// Tells the node what has become of bundles.
+    fn tell(&mut self, id: SessionId) {
+        while let Some(event) = self.span.poll_event() {
+            match event {
+                Event::Progress { key, bytes } => self.node.progress(id, key, bytes),
+                Event::Sent { key } => self.end(id, key, Outcome::Acknowledged),
+                Event::Cancelled {
+                    key,
+                    reason,
+                    by_peer,
+                } => {
+                    debug!(
+                        path = self.config.path,
+                        ?reason,
+                        by_peer,
+                        "a block is cancelled"
+                    );
+                    self.end(id, key, outcome(reason, by_peer));
+                }
+                Event::Received { session, block, .. } => {
+                    let verdict = match self.node.received(id, block) {
+                        // A bundle that is here already is as good as taken.
+                        Ok(()) | Err(Refusal::Completed) => Ok(()),
+                        Err(Refusal::NoResources) => Err(Reason::System),
+                        Err(Refusal::NotAcceptable) => Err(Reason::Client),
+                    };
+                    self.span.answer(Instant::now(), session, verdict);
+                }
+                Event::ReceptionCancelled { session, reason } => {
+                    debug!(
+                        path = self.config.path,
+                        ?session,
+                        ?reason,
+                        "a block does not come"
+                    );
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, id: SessionId, key: u64, outcome: Outcome) {
+        if self.sent.remove(&key) {
+            self.node.finished(id, key, outcome);
+        }
+    }
+
+    fn figures(&self) -> PathFigures {
+        let figures = self.span.figures();
+        PathFigures {
+            rtt: figures.rtt,
+            min_rtt: figures.min_rtt,
+            unsent_bytes: self.span.unsent_bytes(),
+            sent_bytes: figures.sent_bytes,
+            retransmitted_bytes: figures.resent_bytes,
+            delivered_bytes: figures.delivered_bytes,
+            segment_bytes: self.config.mtu_bytes,
+            segments_sent: figures.sent_segments,
+            data_segments_sent: figures.sent_data_segments,
+            received_bytes: figures.received_bytes,
+            ..PathFigures::default()
+        }
+    }
+}
+
+fn outcome(reason: Reason, by_peer: bool) -> Outcome {
+    match (by_peer, reason) {
+        (true, Reason::Client | Reason::Unreachable) => Outcome::Refused(Refusal::NotAcceptable),
+        (true, _) => Outcome::Refused(Refusal::NoResources),
+        (false, _) => Outcome::Broken { acknowledged: 0 },
+    }
+}

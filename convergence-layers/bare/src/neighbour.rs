@@ -1,0 +1,165 @@
+//! A session with one neighbour, kept up.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+use underpass_cla::{Down, Node};
+
+use crate::config::{Config, Layer};
+use crate::framing::Framing;
+use crate::{datagrams, licklider, reading, socket, stream};
+
+/// How long the neighbour's host has to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Keeps a session with one neighbour. Dropping it ends the session.
+#[derive(Debug)]
+pub struct Neighbour {
+    stop: CancellationToken,
+    held: Arc<watch::Sender<bool>>,
+    tracker: TaskTracker,
+}
+
+impl Neighbour {
+    /// Begins to listen and to dial. Must be called within a tokio runtime.
+    pub fn spawn(config: Config, node: Arc<dyn Node>) -> Neighbour {
+        let stop = CancellationToken::new();
+        let held = Arc::new(watch::Sender::new(false));
+        let tracker = TaskTracker::new();
+        let keeper = Keeper {
+            config: Arc::new(config),
+            node,
+            stop: stop.clone(),
+            held: held.clone(),
+        };
+        match keeper.config.layer {
+            Layer::Stcp => keeper.spawn_streams(Framing::Stcp, &tracker),
+            Layer::Mtcp => keeper.spawn_streams(Framing::Mtcp, &tracker),
+            Layer::Udp | Layer::Ltp { .. } => {
+                tracker.spawn(keeper.keep_datagrams());
+            }
+        }
+        tracker.close();
+        Neighbour {
+            stop,
+            held,
+            tracker,
+        }
+    }
+
+    /// Begins no session for as long as it is held; one that is up goes on.
+    pub fn hold(&self, held: bool) {
+        self.held.send_replace(held);
+    }
+
+    /// Ends the session and waits for its end.
+    pub async fn shutdown(&self) {
+        self.stop.cancel();
+        self.tracker.wait().await;
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+#[derive(Clone)]
+struct Keeper {
+    config: Arc<Config>,
+    node: Arc<dyn Node>,
+    stop: CancellationToken,
+    held: Arc<watch::Sender<bool>>,
+}
+
+impl Keeper {
+    fn spawn_streams(self, framing: Framing, tracker: &TaskTracker) {
+        // Nothing more is read while the node has not taken what was.
+        let (bundles, taken) = mpsc::channel(1);
+        let (config, stop) = (self.config.clone(), self.stop.clone());
+        tracker.spawn(async move {
+            let reading = reading::accept(config, framing, bundles);
+            stop.run_until_cancelled(reading).await;
+        });
+        tracker.spawn(self.keep_stream(framing, taken));
+    }
+
+    /// Dials, and carries what comes of it, over and over.
+    async fn keep_stream(self, framing: Framing, mut taken: mpsc::Receiver<bytes::Bytes>) {
+        let mut failures = 0;
+        while self.may_begin().await {
+            let dial = tokio::time::timeout(CONNECT_TIMEOUT, socket::dial(&self.config));
+            let Some(dialled) = self.stop.run_until_cancelled(dial).await else {
+                return;
+            };
+            let dialled = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let reason = match dialled {
+                Ok(connection) => {
+                    let begun = Instant::now();
+                    let session =
+                        stream::Session::new(&self.config, &self.node, connection, framing);
+                    let down = session.run(&mut taken, &self.stop).await;
+                    if begun.elapsed() >= self.config.backoff.base {
+                        failures = 0;
+                    }
+                    format!("{down:?}")
+                }
+                Err(error) => error.to_string(),
+            };
+            let path = &self.config.path;
+            info!(path, reason, "session ended or not reached");
+            failures += 1;
+            if !self.pause(failures).await {
+                return;
+            }
+        }
+    }
+
+    /// Binds a socket, and carries what goes over it.
+    async fn keep_datagrams(self) {
+        let mut failures = 0;
+        while self.may_begin().await {
+            let down = match socket::udp(&self.config) {
+                Ok(socket) => {
+                    failures = 0;
+                    match self.config.layer {
+                        Layer::Ltp { local, remote } => {
+                            let engines = (local, remote);
+                            licklider::run(&self.config, &self.node, socket, engines, &self.stop)
+                                .await
+                        }
+                        _ => datagrams::run(&self.config, &self.node, socket, &self.stop).await,
+                    }
+                }
+                Err(error) => Down::Broken(error.to_string()),
+            };
+            let (path, address) = (&self.config.path, self.config.listen);
+            warn!(path, %address, ?down, "no session");
+            failures += 1;
+            if !self.pause(failures).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits until a session may begin; whether it ever may.
+    async fn may_begin(&self) -> bool {
+        let mut held = self.held.subscribe();
+        let free = held.wait_for(|held| !held);
+        let free = self.stop.run_until_cancelled(free).await;
+        matches!(free, Some(Ok(_))) && !self.stop.is_cancelled()
+    }
+
+    /// Whether to go on after a pause.
+    async fn pause(&self, failures: u32) -> bool {
+        let pause = self.config.backoff.jittered(failures, fastrand::f64());
+        let slept = tokio::time::sleep(pause);
+        self.stop.run_until_cancelled(slept).await.is_some()
+    }
+}

@@ -1,0 +1,143 @@
+//! Sockets.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
+
+use crate::config::Config;
+
+/// What may arrive at a UDP socket while the process is busy, bytes.
+const UDP_BUFFER_BYTES: usize = 4 << 20;
+
+/// Bytes that the kernel may hold unsent: about a bundle.
+static UNSENT_BYTES: libc::c_int = 128 << 10;
+
+/// A peer that is gone without a word is noticed after so long.
+const SILENCE: Duration = Duration::from_secs(60);
+
+fn prepare(socket: &Socket, config: &Config) -> io::Result<()> {
+    if let Some(interface) = &config.interface {
+        socket.bind_device(Some(interface.as_bytes()))?;
+    }
+    if let Some(mark) = config.mark {
+        socket.set_mark(mark)?;
+    }
+    Ok(())
+}
+
+/// A UDP socket at the address that the neighbour sends to.
+pub(crate) fn udp(config: &Config) -> io::Result<UdpSocket> {
+    let domain = Domain::for_address(config.listen);
+    let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    prepare(&socket, config)?;
+    if config.listen.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_recv_buffer_size(UDP_BUFFER_BYTES)?;
+    socket.set_send_buffer_size(UDP_BUFFER_BYTES)?;
+    socket.bind(&config.listen.into())?;
+    UdpSocket::from_std(socket.into())
+}
+
+/// Sends a datagram now or not at all; the runtime need not have heard yet that
+/// the socket can be written to.
+pub(crate) fn send_now(socket: &UdpSocket, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
+    SockRef::from(socket).send_to(datagram, &to.into())?;
+    Ok(())
+}
+
+/// Listens at the address that the neighbour dials.
+pub(crate) fn listen(config: &Config) -> io::Result<TcpListener> {
+    let domain = Domain::for_address(config.listen);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    prepare(&socket, config)?;
+    if config.listen.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&config.listen.into())?;
+    socket.listen(16)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Dials the neighbour.
+pub(crate) async fn dial(config: &Config) -> io::Result<TcpStream> {
+    let domain = Domain::for_address(config.remote);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    prepare(&socket, config)?;
+    let any = match config.remote {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    // The same address as it listens at: the neighbour goes by it.
+    let own = config.listen.ip().to_canonical();
+    let fits = own.is_ipv4() == config.remote.is_ipv4();
+    let local = if fits { own } else { any };
+    socket.bind(&SocketAddr::new(local, 0).into())?;
+    let stream = TcpSocket::from_std_stream(socket.into());
+    let stream = stream.connect(config.remote).await?;
+    stream.set_nodelay(true)?;
+    hold_back(&stream)?;
+    expect_life(&stream)?;
+    Ok(stream)
+}
+
+/// The kernel finds out that the peer's host is gone.
+pub(crate) fn expect_life(stream: &TcpStream) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(SILENCE)
+        .with_interval(SILENCE / 4);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+/// The kernel takes no more than it soon sends.
+fn hold_back(stream: &TcpStream) -> io::Result<()> {
+    // SAFETY: the option's value is one int that outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const UNSENT_BYTES).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Bytes written to a connection that the peer's TCP has not acknowledged
+/// (SIOCOUTQ).
+pub(crate) fn unacknowledged(stream: &TcpStream) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one int, to a place that outlives the call.
+    let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    match result {
+        0 => Ok(u64::try_from(bytes).unwrap_or(0)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The kernel's smoothed round trip of a connection.
+pub(crate) fn round_trip(stream: &TcpStream) -> Option<Duration> {
+    // SAFETY: all of the struct's fields are numbers, for which 0 is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes of the struct.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0 && info.tcpi_rtt > 0).then(|| Duration::from_micros(info.tcpi_rtt.into()))
+}

@@ -1,0 +1,286 @@
+//! A session over TCP: bundles go on the connection that this node has dialled,
+//! and come on those that the neighbour has.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::sleep_until;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId};
+
+use crate::config::Config;
+use crate::framing::Framing;
+use crate::handle::{self, Command, Orders, broken};
+use crate::pace::Pace;
+use crate::socket;
+
+/// How often a silent session says that it is there, as ION-DTN does.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// How often it is looked what the peer's TCP has, while anything is missing.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// What goes to the kernel at once, bytes.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// Headers of IP and TCP in each packet, bytes.
+const HEADER_BYTES: u64 = 52;
+
+/// A bundle whose bytes are with the kernel, or on their way there.
+struct Sent {
+    key: u64,
+    /// Bytes of the connection up to its end.
+    end: u64,
+}
+
+/// A session.
+pub(crate) struct Session<'a> {
+    config: &'a Config,
+    node: &'a Arc<dyn Node>,
+    stream: TcpStream,
+    framing: Framing,
+    orders: Orders,
+    handle: Option<Arc<handle::Handle>>,
+    pace: Pace,
+    blocked: bool,
+    closing: bool,
+    /// Bytes that wait to be written.
+    waiting: VecDeque<Bytes>,
+    sent: VecDeque<Sent>,
+    queued_bytes: u64,
+    written_bytes: u64,
+    received_bytes: u64,
+    last_written: Instant,
+    told_ready: bool,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(
+        config: &'a Config,
+        node: &'a Arc<dyn Node>,
+        stream: TcpStream,
+        framing: Framing,
+    ) -> Self {
+        let (handle, orders) = handle::pair();
+        let now = Instant::now();
+        Session {
+            config,
+            node,
+            stream,
+            framing,
+            orders,
+            handle: Some(handle),
+            pace: Pace::new(config.ceiling_bps, now),
+            blocked: false,
+            closing: false,
+            waiting: VecDeque::new(),
+            sent: VecDeque::new(),
+            queued_bytes: 0,
+            written_bytes: 0,
+            received_bytes: 0,
+            last_written: now,
+            told_ready: false,
+        }
+    }
+
+    /// Carries bundles both ways until the connection is over.
+    pub(crate) async fn run(
+        mut self,
+        taken: &mut Receiver<Bytes>,
+        stop: &CancellationToken,
+    ) -> Down {
+        let number = self.config.next_id();
+        let Some(handle) = self.handle.take() else {
+            return Down::Closed;
+        };
+        let id = self.node.session_up(number, self.config.info(), handle);
+        let id = tokio::select! {
+            id = poll_fn(|cx| self.node.poll_in_use(id, cx)) => Ok(id),
+            () = stop.cancelled() => Err(id),
+        };
+        let (id, down) = match id {
+            Ok(id) => (id, self.carry(id, taken, stop).await),
+            Err(id) => (id, Down::Closed),
+        };
+        for sent in self.sent.drain(..) {
+            broken(&**self.node, id, sent.key);
+        }
+        self.orders.break_offers(&**self.node, id);
+        self.node.session_down(id, down.clone());
+        down
+    }
+
+    async fn carry(
+        &mut self,
+        id: SessionId,
+        taken: &mut Receiver<Bytes>,
+        stop: &CancellationToken,
+    ) -> Down {
+        loop {
+            if let Err(error) = self.look(id) {
+                return Down::Broken(error.to_string());
+            }
+            if self.closing && self.sent.is_empty() {
+                return Down::Closed;
+            }
+            let now = Instant::now();
+            let next = self.pace.next().unwrap_or(now + KEEPALIVE);
+            let paced = next <= now;
+            let writes = !self.waiting.is_empty() && !self.blocked && paced;
+            let mut wake = self.last_written + KEEPALIVE;
+            if !self.sent.is_empty() {
+                wake = wake.min(now + GLANCE);
+            }
+            if !paced && !self.waiting.is_empty() {
+                wake = wake.min(next);
+            }
+            tokio::select! {
+                () = stop.cancelled() => return Down::Closed,
+                command = self.orders.commands.recv() => match command {
+                    Some(Command::Abort(reason)) => return Down::Broken(reason),
+                    Some(command) => self.order(id, command),
+                    None => return Down::Closed,
+                },
+                Some(bundle) = taken.recv() => {
+                    self.received_bytes += bundle.len() as u64;
+                    // There is nobody to tell: what is not taken is lost.
+                    if let Err(refusal) = self.node.received(id, bundle) {
+                        debug!(path = self.config.path, %refusal, "a bundle is not taken");
+                    }
+                }
+                ready = self.stream.ready(interest(writes)) => {
+                    let done = ready.and_then(|ready| {
+                        if ready.is_readable() {
+                            self.discard()?;
+                        }
+                        if writes && ready.is_writable() {
+                            self.write()?;
+                        }
+                        Ok(())
+                    });
+                    if let Err(error) = done {
+                        return Down::Broken(error.to_string());
+                    }
+                }
+                () = sleep_until(wake.into()) => self.keep_alive(),
+            }
+        }
+    }
+
+    fn order(&mut self, id: SessionId, command: Command) {
+        match command {
+            Command::Offer(transfer) => {
+                self.told_ready = false;
+                let length = transfer.len();
+                let Some(head) = self.framing.head(length) else {
+                    let refused = Outcome::Refused(Refusal::NotAcceptable);
+                    self.node.finished(id, transfer.key, refused);
+                    return;
+                };
+                self.queued_bytes += head.len() as u64 + length;
+                self.waiting.push_back(head.into());
+                self.waiting.extend(transfer.chunks);
+                self.sent.push_back(Sent {
+                    key: transfer.key,
+                    end: self.queued_bytes,
+                });
+            }
+            Command::Rate(rate) => self.pace.set(Instant::now(), rate),
+            Command::Suspend(blocked) => self.blocked = blocked,
+            Command::Close => self.closing = true,
+            Command::Abort(_) => {}
+        }
+    }
+
+    /// Writes what the pace allows.
+    fn write(&mut self) -> std::io::Result<()> {
+        let now = Instant::now();
+        let Some(first) = self.waiting.front_mut() else {
+            return Ok(());
+        };
+        let piece = &first[..first.len().min(PIECE_BYTES)];
+        match self.stream.try_write(piece) {
+            Ok(count) => {
+                let _ = first.split_to(count);
+                if first.is_empty() {
+                    self.waiting.pop_front();
+                }
+                let count = count as u64;
+                self.written_bytes += count;
+                self.last_written = now;
+                let payload = u64::from(self.config.mtu_bytes)
+                    .saturating_sub(HEADER_BYTES)
+                    .max(1);
+                self.pace.sent(now, count + count * HEADER_BYTES / payload);
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The neighbour has nothing to say here; that it has closed is learned.
+    fn discard(&self) -> std::io::Result<()> {
+        let mut bytes = BytesMut::with_capacity(1024);
+        match self.stream.try_read_buf(&mut bytes) {
+            Ok(0) => Err(std::io::Error::other("closed by the neighbour")),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keep_alive(&mut self) {
+        let silent = self.last_written.elapsed() >= KEEPALIVE && self.waiting.is_empty();
+        if silent {
+            self.last_written = Instant::now();
+            if self.framing == Framing::Stcp && !self.blocked {
+                self.queued_bytes += 4;
+                self.waiting.push_back(Bytes::from_static(&[0; 4]));
+            }
+        }
+    }
+
+    /// Tells the node which bundles are there, and that it may offer another.
+    fn look(&mut self, id: SessionId) -> std::io::Result<()> {
+        let unacknowledged = socket::unacknowledged(&self.stream)?;
+        let there = self.written_bytes.saturating_sub(unacknowledged);
+        while self.sent.front().is_some_and(|sent| sent.end <= there) {
+            if let Some(sent) = self.sent.pop_front() {
+                self.node.finished(id, sent.key, Outcome::Acknowledged);
+            }
+        }
+        let rtt = socket::round_trip(&self.stream).unwrap_or(self.config.rtt);
+        self.orders.show(PathFigures {
+            rtt,
+            min_rtt: rtt,
+            in_flight_bytes: unacknowledged,
+            unsent_bytes: self.queued_bytes - self.written_bytes,
+            sent_bytes: self.written_bytes,
+            delivered_bytes: there,
+            on_their_way_bytes: unacknowledged,
+            received_bytes: self.received_bytes,
+            ..PathFigures::default()
+        });
+        if !self.told_ready && !self.closing && self.waiting.is_empty() {
+            self.told_ready = true;
+            self.node.ready(id);
+        }
+        Ok(())
+    }
+}
+
+fn interest(writes: bool) -> tokio::io::Interest {
+    let readable = tokio::io::Interest::READABLE;
+    if writes {
+        readable.add(tokio::io::Interest::WRITABLE)
+    } else {
+        readable
+    }
+}

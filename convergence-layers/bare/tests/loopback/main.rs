@@ -1,0 +1,283 @@
+//! Two nodes over each layer, on real sockets.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use underpass_backoff::Backoff;
+use underpass_bare::{Config, Layer, Neighbour};
+use underpass_cla::{Outcome, Refusal};
+use underpass_cla_testing::node::{TestNode, transfer};
+
+fn ltp(local: u64, remote: u64) -> Layer {
+    Layer::Ltp { local, remote }
+}
+
+/// An address that is free for both TCP and UDP, of this host part.
+fn free(host: &str) -> SocketAddr {
+    loop {
+        let tcp = TcpListener::bind((host, 0)).expect("a free port");
+        let address = tcp.local_addr().expect("an address");
+        if UdpSocket::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
+    Config {
+        layer,
+        path: "link".to_owned(),
+        peer_node_id: "ipn:2.0".to_owned(),
+        remote,
+        listen,
+        interface: None,
+        mark: None,
+        transfer_mru_bytes: 4 << 20,
+        mtu_bytes: 1_500,
+        rtt: Duration::from_millis(50),
+        ceiling_bps: Some(200_000_000),
+        backoff: Backoff {
+            base: Duration::from_millis(50),
+            max: Duration::from_millis(200),
+        },
+        session_ids: Arc::new(AtomicU64::new(0)),
+    }
+}
+
+struct Two {
+    addresses: [SocketAddr; 2],
+    nodes: [TestNode; 2],
+    neighbours: [Neighbour; 2],
+}
+
+fn two(layers: [Layer; 2]) -> Two {
+    let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+    let nodes = [TestNode::new(), TestNode::new()];
+    let spawn = |index: usize| {
+        let config = config(layers[index], addresses[index], addresses[1 - index]);
+        Neighbour::spawn(config, nodes[index].node.clone())
+    };
+    let neighbours = [spawn(0), spawn(1)];
+    Two {
+        addresses,
+        nodes,
+        neighbours,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundles_go_both_ways_over_each_layer() {
+    let layers = [
+        ([Layer::Stcp; 2], 3_000_000),
+        ([Layer::Mtcp; 2], 3_000_000),
+        ([Layer::Udp; 2], 60_000),
+        ([ltp(1, 2), ltp(2, 1)], 3_000_000),
+    ];
+    for (layers, largest) in layers {
+        let Two {
+            nodes: [mut one, mut two],
+            neighbours,
+            ..
+        } = two(layers);
+        let (first, info, session) = one.up().await;
+        let (second, _, other) = two.up().await;
+        assert_eq!(info.convergence_layer, layers[0].name());
+        assert_eq!(
+            (info.tls, info.class, info.incarnation),
+            (false, None, None)
+        );
+        one.ready(first).await;
+        two.ready(second).await;
+        for (key, length) in [(1, 1), (2, 1_000), (3, largest)] {
+            let (sent, whole) = transfer(key, length);
+            session.offer(sent);
+            assert_eq!(two.received().await.1, whole, "{layers:?}");
+            assert_eq!(one.finished().await, (key, Outcome::Acknowledged));
+            let (sent, whole) = transfer(key, length);
+            other.offer(sent);
+            assert_eq!(one.received().await.1, whole, "{layers:?}");
+            assert_eq!(two.finished().await, (key, Outcome::Acknowledged));
+        }
+        session.close();
+        one.down().await;
+        for neighbour in &neighbours {
+            neighbour.shutdown().await;
+        }
+    }
+}
+
+/// What one end is told by `bytes` from this host, which are a bundle of one
+/// byte in each framing.
+async fn said_by(host: &str, to: SocketAddr, bytes: &[u8]) -> Option<TcpStream> {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    let from = SocketAddr::new(host.parse().expect("an address"), 0);
+    socket.bind(from).expect("an address of the loopback");
+    let mut stream = socket.connect(to).await.ok()?;
+    let _ = stream.write_all(bytes).await;
+    Some(stream)
+}
+
+async fn is_closed(mut stream: TcpStream) -> bool {
+    let mut byte = [0; 1];
+    let read = stream.read(&mut byte);
+    let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+    matches!(read, Ok(Ok(0) | Err(_)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_from_another_address_is_refused() {
+    let bundles: [(Layer, &[u8]); 2] = [(Layer::Stcp, &[0, 0, 0, 1, 7]), (Layer::Mtcp, &[0x41, 7])];
+    for (layer, bundle) in bundles {
+        let Two {
+            addresses,
+            nodes: [mut one, _two],
+            neighbours: _kept,
+        } = two([layer; 2]);
+        let _ours = one.up().await;
+        let stranger = said_by("127.0.0.3", addresses[0], bundle).await;
+        assert!(is_closed(stranger.expect("it listens")).await);
+        let peer = said_by("127.0.0.2", addresses[0], bundle).await;
+        // The first bundle that comes is the neighbour's.
+        assert_eq!(&one.received().await.1[..], [7]);
+        drop(peer);
+    }
+    for layers in [[Layer::Udp; 2], [ltp(1, 2), ltp(2, 1)]] {
+        let Two {
+            addresses,
+            nodes: [mut one, _two],
+            neighbours: _kept,
+        } = two(layers);
+        let _ours = one.up().await;
+        // A whole block of LTP, and a bundle of UDP, from both hosts.
+        let block = |byte| vec![3, 2, 9, 0, 1, 0, 1, 5, 0, byte];
+        for (host, byte) in [("127.0.0.3", 1), ("127.0.0.2", 2)] {
+            let socket = UdpSocket::bind((host, 0)).expect("a socket");
+            socket
+                .send_to(&block(byte), addresses[0])
+                .expect("it is sent");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let (_, bundle) = one.received().await;
+        assert_eq!(bundle.last(), Some(&2), "{layers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_length_that_lies_ends_its_connection_and_nothing_else() {
+    let lies = [
+        (Layer::Stcp, vec![0xff; 8]),
+        (Layer::Mtcp, [vec![0x5b], vec![0xff; 8]].concat()),
+        (Layer::Mtcp, vec![0x9f, 0x00]),
+    ];
+    for (layer, lie) in lies {
+        let Two {
+            addresses,
+            nodes: [mut one, mut two],
+            neighbours: _kept,
+        } = two([layer; 2]);
+        let _ours = one.up().await;
+        let (second, _, session) = two.up().await;
+        let liar = said_by("127.0.0.2", addresses[0], &lie).await;
+        assert!(is_closed(liar.expect("it listens")).await);
+        two.ready(second).await;
+        let (sent, whole) = transfer(1, 5_000);
+        session.offer(sent);
+        assert_eq!(one.received().await.1, whole);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_stay_open_hold_up_no_new_one() {
+    let Two {
+        addresses,
+        nodes: [mut one, _two],
+        neighbours: _kept,
+    } = two([Layer::Stcp; 2]);
+    let _ours = one.up().await;
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        open.push(said_by("127.0.0.2", addresses[0], &[0, 0, 0, 9]).await);
+    }
+    open.push(said_by("127.0.0.2", addresses[0], &[0, 0, 0, 1, 7]).await);
+    assert_eq!(&one.received().await.1[..], [7]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_neighbour_that_restarts_is_dialled_again_and_what_was_under_way_is_broken_once() {
+    let addresses = [free("127.0.0.1"), free("127.0.0.2")];
+    let mut one = TestNode::new();
+    let dialling = config(Layer::Stcp, addresses[0], addresses[1]);
+    let _kept = Neighbour::spawn(dialling, one.node.clone());
+    // A neighbour that accepts and reads nothing.
+    let listener = tokio::net::TcpListener::bind(addresses[1])
+        .await
+        .expect("free");
+    let (silent, _) = listener.accept().await.expect("it dials");
+    let (first, _, session) = one.up().await;
+    one.ready(first).await;
+    session.offer(transfer(1, 30_000_000).0);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    drop((silent, listener));
+    let broken = Outcome::Broken { acknowledged: 0 };
+    assert_eq!(one.finished().await, (1, broken));
+    one.down().await;
+    let mut two = TestNode::new();
+    let _other = Neighbour::spawn(
+        config(Layer::Stcp, addresses[1], addresses[0]),
+        two.node.clone(),
+    );
+    let (again, _, session) = one.up().await;
+    one.ready(again).await;
+    let (sent, whole) = transfer(2, 100_000);
+    session.offer(sent);
+    assert_eq!(two.received().await.1, whole);
+    assert_eq!(one.finished().await, (2, Outcome::Acknowledged));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_that_fits_no_datagram_is_refused_and_the_next_one_goes() {
+    let Two {
+        nodes: [mut one, mut two],
+        neighbours: _kept,
+        ..
+    } = two([Layer::Udp; 2]);
+    let (first, info, session) = one.up().await;
+    let _theirs = two.up().await;
+    assert_eq!(info.transfer_mru_bytes, 65_507);
+    one.ready(first).await;
+    session.offer(transfer(1, 65_508).0);
+    let refused = Outcome::Refused(Refusal::NotAcceptable);
+    assert_eq!(one.finished().await, (1, refused));
+    one.ready(first).await;
+    let (sent, whole) = transfer(2, 65_507);
+    session.offer(sent);
+    assert_eq!(two.received().await.1, whole);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_sent_at_a_rate_of_zero_or_while_the_link_is_blocked() {
+    for layers in [[Layer::Stcp; 2], [Layer::Udp; 2], [ltp(1, 2), ltp(2, 1)]] {
+        let Two {
+            nodes: [mut one, mut two],
+            neighbours: _kept,
+            ..
+        } = two(layers);
+        let (first, _, session) = one.up().await;
+        let _theirs = two.up().await;
+        one.ready(first).await;
+        session.suspend(true);
+        session.set_rate(Some(0));
+        let (sent, whole) = transfer(1, 2_000);
+        session.offer(sent);
+        let early = tokio::time::timeout(Duration::from_millis(300), two.received()).await;
+        assert!(early.is_err(), "{layers:?}");
+        session.suspend(false);
+        session.set_rate(None);
+        assert_eq!(two.received().await.1, whole, "{layers:?}");
+        assert_eq!(one.finished().await, (1, Outcome::Acknowledged));
+    }
+}

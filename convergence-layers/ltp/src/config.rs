@@ -1,0 +1,80 @@
+//! What a span goes by.
+
+use std::time::Duration;
+
+/// The client service that is the Bundle Protocol (RFC 7116).
+pub const BUNDLE_PROTOCOL: u64 = 1;
+
+/// The least bytes of a segment: its head, with numbers of any size, and data.
+pub const LEAST_SEGMENT_BYTES: usize = 128;
+
+/// What a span goes by, and its bounds. Each bound is for this one peer.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This engine's number.
+    pub local: u64,
+    /// The peer's engine number.
+    pub remote: u64,
+    /// The client services that there are here.
+    pub services: Vec<u64>,
+    /// The largest segment that is sent, bytes: what a datagram holds. At least
+    /// [`LEAST_SEGMENT_BYTES`].
+    pub segment_bytes: usize,
+    /// The round trip, until it is measured.
+    pub rtt: Duration,
+    /// What the peer may take to answer, beside the round trip.
+    pub margin: Duration,
+    /// How often a segment is sent again without an answer before its session
+    /// is cancelled (RFC 5326, 6.7, 6.8, 6.16). Time in blockages does not count.
+    pub tries: u32,
+    /// The longest wait for an answer: it doubles at each try.
+    pub longest_wait: Duration,
+    /// How many times its length a block is sent again in all (RFC 5326, 6.22).
+    pub cycles: u64,
+    /// Blocks under way to the peer.
+    pub sent_sessions: usize,
+    /// Blocks under way from the peer.
+    pub received_sessions: usize,
+    /// The largest block that is taken, bytes.
+    pub block_bytes: u64,
+    /// Memory for incomplete blocks from the peer, bytes.
+    pub receive_bytes: usize,
+    /// Gaps in one block from the peer.
+    pub gaps: usize,
+    /// Claims of one report that is sent; further ones go in further reports.
+    pub claims: usize,
+    /// Reports to one session (RFC 5326, 6.11).
+    pub reports: usize,
+    /// How long a block from the peer may stand still. Time in blockages does
+    /// not count.
+    pub idle: Duration,
+    /// Where session and serial numbers begin is drawn from this: they should
+    /// not come again after a restart (RFC 5326, 3.1).
+    pub seed: u64,
+}
+
+impl Config {
+    /// The usual values between two engines.
+    pub fn new(local: u64, remote: u64, seed: u64) -> Config {
+        Config {
+            local,
+            remote,
+            services: vec![BUNDLE_PROTOCOL],
+            segment_bytes: 1_472,
+            rtt: Duration::from_millis(600),
+            margin: Duration::from_millis(200),
+            tries: 20,
+            longest_wait: Duration::from_secs(60),
+            cycles: 20,
+            sent_sessions: 1_024,
+            received_sessions: 1_024,
+            block_bytes: 16 << 20,
+            receive_bytes: 64 << 20,
+            gaps: 4_096,
+            claims: 64,
+            reports: 1_024,
+            idle: Duration::from_secs(600),
+            seed,
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! What one engine has under way with another.
+
+mod input;
+mod output;
+mod timeouts;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::block::Block;
+use crate::cancelling::Cancelling;
+use crate::config::{Config, LEAST_SEGMENT_BYTES};
+use crate::figures::{Figures, Refused};
+use crate::link_clock::LinkClock;
+use crate::receiving::Receiving;
+use crate::sdnv::MOST_BYTES;
+use crate::segment::{Body, Reason, SessionId};
+use crate::sending::Sending;
+
+/// Sessions from the peer that are over and whose late segments are known as
+/// such.
+const CLOSED: usize = 4_096;
+
+/// Short answers that wait to be sent. The peer asks again for what is dropped.
+const ANSWERS: usize = 4_096;
+
+/// Gaps that wait to be filled, over all blocks under way.
+const GAPS_WAITING: usize = 65_536;
+
+/// Where sessions' first serial numbers are drawn from (CCSDS 734.1-B-1, 3.5.2).
+const FIRST_SERIALS: u64 = (1 << 14) - 1;
+
+/// Why a block is not taken to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SendError {
+    /// As many blocks as the configuration allows are under way.
+    #[error("too many blocks are under way")]
+    Full,
+    /// There is no block without a byte.
+    #[error("the block is empty")]
+    Empty,
+    /// The red part is longer than the block.
+    #[error("the red part is longer than the block")]
+    RedPart,
+}
+
+/// What the client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The peer has the first bytes of the red part of the block of this key.
+    Progress {
+        /// The client's name for the block.
+        key: u64,
+        /// How many, without a gap.
+        bytes: u64,
+    },
+    /// All was sent, and the peer has the red part.
+    Sent {
+        /// The client's name for the block.
+        key: u64,
+    },
+    /// The block is not sent to its end.
+    Cancelled {
+        /// The client's name for the block.
+        key: u64,
+        /// Why.
+        reason: Reason,
+        /// By the peer.
+        by_peer: bool,
+    },
+    /// A whole block has come: [`Span::answer`] says whether it is taken. The
+    /// peer is told that it is here only then, unless a part of it is green.
+    Received {
+        /// Its session.
+        session: SessionId,
+        /// Whom it is for.
+        service: u64,
+        /// The block.
+        block: Bytes,
+        /// Length of its red part.
+        red_bytes: u64,
+    },
+    /// A block does not come to its end.
+    ReceptionCancelled {
+        /// Its session.
+        session: SessionId,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// What is due at a time on the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Checkpoint { number: u64, serial: u64 },
+    Report { number: u64, serial: u64 },
+    CancelSent { number: u64 },
+    CancelReceived { number: u64 },
+    Idle { number: u64 },
+}
+
+/// Short segments that wait, before all data.
+#[derive(Debug)]
+enum Waiting {
+    Report { number: u64, serial: u64 },
+    CancelSent { number: u64 },
+    CancelReceived { number: u64 },
+    Answer(SessionId, Body<'static>),
+}
+
+/// What one engine has under way with another: blocks in both directions.
+/// Whatever one peer does, it uses up no more than its own span's bounds.
+///
+/// Change something ([`Span::send`], [`Span::handle_input`],
+/// [`Span::handle_timeout`], [`Span::block_link`], [`Span::answer`]), then take
+/// segments by [`Span::poll_transmit`] as the rate allows, and events by
+/// [`Span::poll_event`], until there are none; then wait until
+/// [`Span::poll_timeout`]. Times never go back.
+#[derive(Debug)]
+pub struct Span {
+    config: Config,
+    clock: LinkClock,
+    random: fastrand::Rng,
+    next_number: u64,
+    sending: HashMap<u64, Sending>,
+    receiving: BTreeMap<u64, Receiving>,
+    /// Numbers of the peer's sessions in the order of their arrival.
+    arrivals: VecDeque<u64>,
+    closed: HashSet<u64>,
+    closed_order: VecDeque<u64>,
+    waiting: VecDeque<Waiting>,
+    answers: usize,
+    /// Sessions with something to send again.
+    again: VecDeque<u64>,
+    /// Sessions with something that was never sent.
+    fresh: VecDeque<u64>,
+    fresh_bytes: u64,
+    gaps_waiting: usize,
+    receive_bytes: usize,
+    dues: BTreeSet<(Duration, Due)>,
+    events: VecDeque<Event>,
+    rtt: crate::figures::RoundTrip,
+    /// Something was not answered in time.
+    silent: bool,
+    heard: Duration,
+    figures: Figures,
+    refused: Refused,
+}
+
+impl Span {
+    /// A span with nothing under way.
+    pub fn new(mut config: Config, now: Instant) -> Span {
+        config.segment_bytes = config.segment_bytes.max(LEAST_SEGMENT_BYTES);
+        // A report is to fit a segment: a claim has two numbers.
+        let room = (config.segment_bytes - 6 * MOST_BYTES) / (2 * MOST_BYTES);
+        config.claims = config.claims.clamp(1, room);
+        let mut random = fastrand::Rng::with_seed(config.seed);
+        // CCSDS 734.1-B-1, 3.5.1: session numbers have 32 bits.
+        let next_number = random.u64(1..1 << 32);
+        Span {
+            clock: LinkClock::new(now),
+            rtt: crate::figures::RoundTrip::new(config.rtt),
+            config,
+            random,
+            next_number,
+            sending: HashMap::new(),
+            receiving: BTreeMap::new(),
+            arrivals: VecDeque::new(),
+            closed: HashSet::new(),
+            closed_order: VecDeque::new(),
+            waiting: VecDeque::new(),
+            answers: 0,
+            again: VecDeque::new(),
+            fresh: VecDeque::new(),
+            fresh_bytes: 0,
+            gaps_waiting: 0,
+            receive_bytes: 0,
+            dues: BTreeSet::new(),
+            events: VecDeque::new(),
+            silent: false,
+            heard: Duration::ZERO,
+            figures: Figures::default(),
+            refused: Refused::default(),
+        }
+    }
+
+    /// Begins to send a block, whose first `red_bytes` are sent again until
+    /// they are there. `key` is the client's name for it.
+    ///
+    /// # Errors
+    /// If the block cannot be, or too many are under way.
+    pub fn send(
+        &mut self,
+        key: u64,
+        service: u64,
+        chunks: Vec<Bytes>,
+        red_bytes: Option<u64>,
+    ) -> Result<SessionId, SendError> {
+        let block = Block::new(chunks);
+        let red = red_bytes.unwrap_or(block.len());
+        if block.len() == 0 {
+            return Err(SendError::Empty);
+        }
+        if red > block.len() {
+            return Err(SendError::RedPart);
+        }
+        if self.sending.len() >= self.config.sent_sessions {
+            return Err(SendError::Full);
+        }
+        let number = self.take_number();
+        let session = self.own(number);
+        let serial = self.random.u64(1..=FIRST_SERIALS);
+        let segment_bytes = self.config.segment_bytes;
+        let sending = Sending::new((key, service), block, red, serial, session, segment_bytes);
+        self.fresh_bytes += sending.fresh_bytes();
+        self.sending.insert(number, sending);
+        self.fresh.push_back(number);
+        Ok(session)
+    }
+
+    /// The client's word on a block that it was offered by
+    /// [`Event::Received`]: it has it, or the session is cancelled for this
+    /// reason.
+    pub fn answer(&mut self, now: Instant, session: SessionId, verdict: Result<(), Reason>) {
+        let at = self.clock.at(now);
+        let number = session.number;
+        if session.originator != self.config.remote {
+            return;
+        }
+        let Some(receiving) = self.receiving.get_mut(&number) else {
+            return;
+        };
+        match verdict {
+            Ok(()) => {
+                receiving.taken();
+                for (checkpoint, end) in receiving.take_unanswered() {
+                    self.report(at, number, checkpoint, end);
+                }
+                self.close_if_through(number);
+            }
+            Err(reason) => self.cancel_reception(number, reason),
+        }
+    }
+
+    /// Cancels a block that is being sent.
+    pub fn cancel(&mut self, session: SessionId) {
+        if session.originator == self.config.local {
+            self.cancel_sending(session.number, Reason::Client);
+        }
+    }
+
+    /// The link is blocked, or free again. Nothing is sent and no time passes
+    /// for timers meanwhile.
+    pub fn block_link(&mut self, now: Instant, blocked: bool) {
+        self.clock.block(now, blocked);
+    }
+
+    /// The next thing to tell the client.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`Span::handle_timeout`] is to be called, if at all.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let (at, _) = self.dues.first()?;
+        self.clock.when(*at)
+    }
+
+    /// Whether segments wait to be sent.
+    pub fn has_output(&self) -> bool {
+        !self.waiting.is_empty() || !self.again.is_empty() || !self.fresh.is_empty()
+    }
+
+    /// Whether segments wait that may go: the link is not blocked.
+    pub fn may_transmit(&self) -> bool {
+        !self.clock.is_blocked() && self.has_output()
+    }
+
+    /// Whether another block is taken to be sent.
+    pub fn takes_more(&self) -> bool {
+        self.sending.len() < self.config.sent_sessions
+    }
+
+    /// Bytes of blocks that were never sent.
+    pub fn unsent_bytes(&self) -> u64 {
+        self.fresh_bytes
+    }
+
+    /// Blocks under way to the peer and from it.
+    pub fn sessions(&self) -> (usize, usize) {
+        (self.sending.len(), self.receiving.len())
+    }
+
+    /// Memory for incomplete blocks from the peer, bytes.
+    pub fn receive_bytes(&self) -> usize {
+        self.receive_bytes
+    }
+
+    /// What was measured and counted.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            rtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.least(),
+            ..self.figures
+        }
+    }
+
+    /// What was not taken from the peer.
+    pub fn refused(&self) -> Refused {
+        self.refused
+    }
+
+    fn own(&self, number: u64) -> SessionId {
+        SessionId {
+            originator: self.config.local,
+            number,
+        }
+    }
+
+    fn theirs(&self, number: u64) -> SessionId {
+        SessionId {
+            originator: self.config.remote,
+            number,
+        }
+    }
+
+    fn take_number(&mut self) -> u64 {
+        loop {
+            let number = self.next_number;
+            self.next_number = if number >= u32::MAX.into() {
+                1
+            } else {
+                number + 1
+            };
+            if !self.sending.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+
+    /// How long an answer is waited for after so many tries.
+    fn wait(&self, tries: u32) -> Duration {
+        let first = self.rtt.wait(self.config.margin);
+        let longest = self.config.longest_wait.max(first);
+        first.saturating_mul(1 << tries.min(16)).min(longest)
+    }
+
+    /// A block is under way no more; its timers go with it.
+    fn end_sending(&mut self, number: u64) -> Option<Sending> {
+        let ended = self.sending.remove(&number)?;
+        self.fresh_bytes -= ended.fresh_bytes();
+        self.gaps_waiting -= ended.again_count();
+        for (serial, asked) in &ended.asked {
+            if let Some(due) = asked.due {
+                let serial = *serial;
+                self.dues.remove(&(due, Due::Checkpoint { number, serial }));
+            }
+        }
+        if let Some(due) = ended.cancelling.and_then(|cancelling| cancelling.due) {
+            self.dues.remove(&(due, Due::CancelSent { number }));
+        }
+        Some(ended)
+    }
+
+    fn end_receiving(&mut self, number: u64) -> Option<Receiving> {
+        let ended = self.receiving.remove(&number)?;
+        self.receive_bytes -= ended.store.cost_bytes();
+        for (serial, due) in ended.dues() {
+            self.dues.remove(&(due, Due::Report { number, serial }));
+        }
+        if let Some(due) = ended.cancelling.and_then(|cancelling| cancelling.due) {
+            self.dues.remove(&(due, Due::CancelReceived { number }));
+        }
+        let idle = ended.heard + self.config.idle;
+        self.dues.remove(&(idle, Due::Idle { number }));
+        if let Some(place) = self.arrivals.iter().position(|other| *other == number) {
+            self.arrivals.remove(place);
+        }
+        if self.closed.insert(number) {
+            self.closed_order.push_back(number);
+        }
+        if self.closed_order.len() > CLOSED
+            && let Some(oldest) = self.closed_order.pop_front()
+        {
+            self.closed.remove(&oldest);
+        }
+        Some(ended)
+    }
+
+    fn close_if_through(&mut self, number: u64) {
+        let through = self
+            .receiving
+            .get(&number)
+            .is_some_and(Receiving::is_through);
+        if through {
+            self.end_receiving(number);
+        }
+    }
+
+    /// Tells the peer that a block is not sent to its end (RFC 5326, 6.19).
+    fn cancel_sending(&mut self, number: u64, reason: Reason) {
+        let Some(mut sending) = self.end_sending(number) else {
+            return;
+        };
+        if sending.cancelling.is_some() {
+            return;
+        }
+        let key = sending.key;
+        if sending.has_begun() {
+            sending.forget_queue();
+            sending.asked.clear();
+            sending.cancelling = Some(Cancelling::new(reason));
+            self.sending.insert(number, sending);
+            self.waiting.push_back(Waiting::CancelSent { number });
+        }
+        self.events.push_back(Event::Cancelled {
+            key,
+            reason,
+            by_peer: false,
+        });
+    }
+
+    /// Tells the peer that a block is not taken (RFC 5326, 6.20).
+    fn cancel_reception(&mut self, number: u64, reason: Reason) {
+        let at = self.heard;
+        let Some(receiving) = self.end_receiving(number) else {
+            return;
+        };
+        if receiving.cancelling.is_some() {
+            return;
+        }
+        let mut cancelled = Receiving::new(1, at);
+        cancelled.cancelling = Some(Cancelling::new(reason));
+        self.receiving.insert(number, cancelled);
+        self.arrivals.push_back(number);
+        self.waiting.push_back(Waiting::CancelReceived { number });
+        let session = self.theirs(number);
+        self.events
+            .push_back(Event::ReceptionCancelled { session, reason });
+    }
+
+    /// A short answer that needs no memory of its session.
+    fn answer_at_once(&mut self, session: SessionId, body: Body<'static>) {
+        if self.answers < ANSWERS {
+            self.answers += 1;
+            self.waiting.push_back(Waiting::Answer(session, body));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Segments that go out.
+
+use std::time::{Duration, Instant};
+
+use super::{Due, Event, Span, Waiting};
+use crate::segment::{Body, Segment};
+use crate::sending::Written;
+
+impl Span {
+    /// Appends the next segment, if any may go: short ones first, then what is
+    /// sent again, then new data. Its timer starts now, so it is to leave now.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        if self.clock.is_blocked() {
+            return false;
+        }
+        let (at, before) = (self.clock.at(now), out.len());
+        let written =
+            self.write_waiting(at, out) || self.write_again(at, out) || self.write_fresh(at, out);
+        if written {
+            self.figures.sent_segments += 1;
+            self.figures.sent_bytes += (out.len() - before) as u64;
+        }
+        written
+    }
+
+    fn write_waiting(&mut self, at: Duration, out: &mut Vec<u8>) -> bool {
+        while let Some(waiting) = self.waiting.pop_front() {
+            let written = match waiting {
+                Waiting::Answer(session, body) => {
+                    self.answers -= 1;
+                    Segment { session, body }.put(out);
+                    true
+                }
+                Waiting::Report { number, serial } => self.write_report(at, number, serial, out),
+                Waiting::CancelSent { number } => self.write_cancel_sent(at, number, out),
+                Waiting::CancelReceived { number } => self.write_cancel_received(at, number, out),
+            };
+            if written {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn write_report(&mut self, at: Duration, number: u64, serial: u64, out: &mut Vec<u8>) -> bool {
+        let session = self.theirs(number);
+        let Some(receiving) = self.receiving.get_mut(&number) else {
+            return false;
+        };
+        let awaits = receiving.awaits(serial);
+        let Some(issued) = receiving.issued.get_mut(&serial) else {
+            return false;
+        };
+        issued.queued = false;
+        if !awaits {
+            return false;
+        }
+        let body = Body::Report(issued.report.clone());
+        let tries = issued.tries;
+        Segment { session, body }.put(out);
+        let due = at + self.wait(tries);
+        self.dues.insert((due, Due::Report { number, serial }));
+        if let Some(receiving) = self.receiving.get_mut(&number)
+            && let Some(issued) = receiving.issued.get_mut(&serial)
+        {
+            issued.due = Some(due);
+        }
+        true
+    }
+
+    fn write_cancel_sent(&mut self, at: Duration, number: u64, out: &mut Vec<u8>) -> bool {
+        let session = self.own(number);
+        let cancelling = self
+            .sending
+            .get(&number)
+            .and_then(|sending| sending.cancelling);
+        let Some(cancelling) = cancelling else {
+            return false;
+        };
+        let body = Body::CancelBySender(cancelling.reason);
+        Segment { session, body }.put(out);
+        let due = at + self.wait(cancelling.tries);
+        self.dues.insert((due, Due::CancelSent { number }));
+        if let Some(sending) = self.sending.get_mut(&number)
+            && let Some(cancelling) = &mut sending.cancelling
+        {
+            cancelling.due = Some(due);
+        }
+        true
+    }
+
+    fn write_cancel_received(&mut self, at: Duration, number: u64, out: &mut Vec<u8>) -> bool {
+        let session = self.theirs(number);
+        let cancelling = self
+            .receiving
+            .get(&number)
+            .and_then(|receiving| receiving.cancelling);
+        let Some(cancelling) = cancelling else {
+            return false;
+        };
+        let body = Body::CancelByReceiver(cancelling.reason);
+        Segment { session, body }.put(out);
+        let due = at + self.wait(cancelling.tries);
+        self.dues.insert((due, Due::CancelReceived { number }));
+        if let Some(receiving) = self.receiving.get_mut(&number)
+            && let Some(cancelling) = &mut receiving.cancelling
+        {
+            cancelling.due = Some(due);
+        }
+        true
+    }
+
+    fn write_again(&mut self, at: Duration, out: &mut Vec<u8>) -> bool {
+        while let Some(number) = self.again.front().copied() {
+            let session = self.own(number);
+            if let Some(sending) = self.sending.get_mut(&number) {
+                let waited = sending.again_count();
+                let written = sending.write_again(session, out);
+                self.gaps_waiting = self.gaps_waiting + sending.again_count() - waited;
+                if let Some(written) = written {
+                    self.wrote(at, number, written);
+                    return true;
+                }
+                sending.listed = false;
+            }
+            self.again.pop_front();
+        }
+        false
+    }
+
+    fn write_fresh(&mut self, at: Duration, out: &mut Vec<u8>) -> bool {
+        while let Some(number) = self.fresh.front().copied() {
+            let session = self.own(number);
+            let written = self.sending.get_mut(&number).and_then(|sending| {
+                let written = sending.write_fresh(session, out)?;
+                Some((
+                    written,
+                    sending.fresh_bytes() == 0,
+                    sending.is_through(),
+                    sending.key,
+                ))
+            });
+            let Some((written, all, through, key)) = written else {
+                self.fresh.pop_front();
+                continue;
+            };
+            self.fresh_bytes -= written.bytes;
+            self.wrote(at, number, written);
+            if all {
+                self.fresh.pop_front();
+            }
+            if through {
+                // All green: nobody tells whether it is there.
+                self.end_sending(number);
+                self.events.push_back(Event::Sent { key });
+            }
+            return true;
+        }
+        false
+    }
+
+    fn wrote(&mut self, at: Duration, number: u64, written: Written) {
+        self.figures.sent_data_segments += 1;
+        self.figures.resent_bytes += written.again_bytes;
+        let Some(serial) = written.checkpoint else {
+            return;
+        };
+        let asked = self
+            .sending
+            .get(&number)
+            .and_then(|sending| sending.asked.get(&serial));
+        let Some(tries) = asked.map(|asked| asked.tries) else {
+            return;
+        };
+        let due = at + self.wait(tries);
+        self.dues.insert((due, Due::Checkpoint { number, serial }));
+        if let Some(sending) = self.sending.get_mut(&number)
+            && let Some(asked) = sending.asked.get_mut(&serial)
+        {
+            asked.due = Some(due);
+            if asked.tries == 0 {
+                asked.sent = at;
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The bytes of a block that is coming in.
+
+use std::collections::BTreeMap;
+
+/// Memory follows the bytes that came, whatever offsets they have: a page for
+/// those that lie within it.
+const PAGE: usize = 4_096;
+
+/// A page and what the tree needs for it.
+pub(crate) const PAGE_COST_BYTES: usize = PAGE + 64;
+
+/// A block's bytes, by their offsets.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    pages: BTreeMap<u64, Box<[u8; PAGE]>>,
+}
+
+impl Store {
+    /// Memory in use, bytes.
+    pub(crate) fn cost_bytes(&self) -> usize {
+        self.pages.len() * PAGE_COST_BYTES
+    }
+
+    /// Memory that these bytes would need beside, bytes.
+    pub(crate) fn extra_bytes(&self, offset: u64, length: usize) -> usize {
+        if length == 0 {
+            return 0;
+        }
+        let (first, last) = (
+            offset / PAGE as u64,
+            (offset + length as u64 - 1) / PAGE as u64,
+        );
+        let there = self.pages.range(first..=last).count();
+        ((last - first) as usize + 1 - there) * PAGE_COST_BYTES
+    }
+
+    /// Puts bytes in their place.
+    pub(crate) fn put(&mut self, mut offset: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let at = (offset % PAGE as u64) as usize;
+            let count = bytes.len().min(PAGE - at);
+            let page = self.pages.entry(offset / PAGE as u64);
+            let page = page.or_insert_with(|| Box::new([0; PAGE]));
+            page[at..at + count].copy_from_slice(&bytes[..count]);
+            offset += count as u64;
+            bytes = &bytes[count..];
+        }
+    }
+
+    /// The first `length` bytes, all of which are there; the memory is free
+    /// again.
+    pub(crate) fn take(&mut self, length: u64) -> Vec<u8> {
+        let mut whole = Vec::with_capacity(length as usize);
+        for page in std::mem::take(&mut self.pages).into_values() {
+            let left = (length as usize) - whole.len();
+            whole.extend_from_slice(&page[..left.min(PAGE)]);
+        }
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_in_order_and_memory_follows_them() {
+        let whole: Vec<u8> = (0..20_000u32).map(|i| (i * 7 / 3) as u8).collect();
+        let mut store = Store::default();
+        let mut parts: Vec<(usize, &[u8])> = Vec::new();
+        for (index, part) in whole.chunks(1_371).enumerate() {
+            parts.push((index * 1_371, part));
+        }
+        fastrand::Rng::with_seed(1).shuffle(&mut parts);
+        for (offset, part) in parts {
+            let before = store.cost_bytes();
+            let extra = store.extra_bytes(offset as u64, part.len());
+            store.put(offset as u64, part);
+            assert_eq!(store.cost_bytes(), before + extra);
+        }
+        assert_eq!(store.cost_bytes(), 5 * PAGE_COST_BYTES);
+        assert_eq!(store.take(20_000), whole);
+        assert_eq!(store.cost_bytes(), 0);
+    }
+
+    #[test]
+    fn an_offset_takes_no_memory_for_what_is_below_it() {
+        let mut store = Store::default();
+        store.put(u64::MAX - 10, &[1; 10]);
+        assert!(store.cost_bytes() <= 2 * PAGE_COST_BYTES);
+    }
+}

@@ -1,0 +1,137 @@
+//! What a peer may use up.
+
+use std::time::Duration;
+
+use underpass_ltp::segment::{Body, Checkpoint, Data};
+use underpass_ltp::{Reason, SendError};
+
+use crate::hostile::{bytes, peers, red};
+use crate::world::{Link, World, block};
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+
+#[test]
+fn no_more_sessions_than_allowed_and_they_make_room_when_they_stand_still() {
+    let mut world = World::new(Link::clean(), 1, |config| config.received_sessions = 10);
+    for number in 1..=1_000 {
+        world.inject(0, bytes(peers(number), Body::Data(red(0, b"x"))));
+    }
+    assert_eq!(world.ends[0].span.sessions().1, 10);
+    assert_eq!(world.ends[0].span.refused().no_room, 990);
+    world.now += S(601);
+    let now = world.instant();
+    world.ends[0].span.handle_timeout(now);
+    assert_eq!(world.ends[0].span.sessions().1, 0);
+    world.inject(0, bytes(peers(5_000), Body::Data(red(0, b"x"))));
+    assert_eq!(world.ends[0].span.sessions().1, 1);
+}
+
+#[test]
+fn a_far_offset_takes_no_memory_for_what_is_not_there() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    for number in 1..=1_000 {
+        world.inject(
+            0,
+            bytes(peers(number), Body::Data(red(15 << 20, &[1; 100]))),
+        );
+    }
+    let used = world.ends[0].span.receive_bytes();
+    assert!(used <= 1_000 * 4_200, "{used}");
+}
+
+#[test]
+fn when_memory_is_short_the_oldest_block_comes_through() {
+    let mut world = World::new(Link::clean(), 1, |config| config.receive_bytes = 500_000);
+    let blocks: Vec<_> = (0..20).map(|key| block(key, 100_000)).collect();
+    // All of them come in, none whole.
+    for (number, block) in (1..).zip(&blocks) {
+        for offset in (0..90_000).step_by(1_000) {
+            let data = red(offset, &block[offset as usize..][..1_000]);
+            world.inject(0, bytes(peers(number), Body::Data(data)));
+        }
+        assert!(world.ends[0].span.receive_bytes() <= 500_000);
+    }
+    let rest = Data {
+        checkpoint: Some(Checkpoint {
+            serial: 1,
+            report: 0,
+        }),
+        ends_red: true,
+        ends_block: true,
+        ..red(90_000, &blocks[0][90_000..])
+    };
+    world.inject(0, bytes(peers(1), Body::Data(rest)));
+    let received = &world.ends[0].received;
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].0, blocks[0]);
+    let lost = &world.ends[0].lost;
+    assert!(lost.iter().all(|(_, reason)| *reason == Reason::System));
+    assert!(!lost.is_empty());
+}
+
+#[test]
+fn gaps_are_bounded_and_what_is_not_taken_for_them_is_sent_again() {
+    let mut link = Link::clean();
+    link.loss = 0.2;
+    let mut world = World::new(link, 3, |config| config.gaps = 32);
+    let block = block(1, 500_000);
+    world.send(0, 1, &block, None);
+    world.run(S(100_000));
+    assert!(world.ends[1].span.refused().no_room > 0);
+    let received = &world.ends[1].received;
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].0, block);
+    world.assert_idle();
+}
+
+#[test]
+fn checkpoints_without_end_are_answered_a_bounded_number_of_times() {
+    let mut world = World::new(Link::clean(), 1, |config| config.reports = 20);
+    for serial in 1..=100 {
+        let data = Data {
+            checkpoint: Some(Checkpoint { serial, report: 0 }),
+            ..red(0, b"x")
+        };
+        world.inject(0, bytes(peers(1), Body::Data(data)));
+    }
+    assert_eq!(world.ends[0].lost, [(peers(1), Reason::Retransmissions)]);
+    let mut out = Vec::new();
+    let mut count = 0;
+    while world.ends[0].span.poll_transmit(world.instant(), &mut out) {
+        count += 1;
+    }
+    assert!(count <= 21, "{count}");
+}
+
+#[test]
+fn answers_that_cannot_leave_do_not_pile_up() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let now = world.instant();
+    world.ends[0].span.block_link(now, true);
+    for number in 0..50_000 {
+        world.inject(
+            0,
+            bytes(peers(number), Body::CancelBySender(Reason::Client)),
+        );
+    }
+    world.ends[0].span.block_link(now, false);
+    let (mut out, mut count) = (Vec::new(), 0);
+    while world.ends[0].span.poll_transmit(now, &mut out) {
+        count += 1;
+    }
+    assert!(count <= 4_096, "{count}");
+}
+
+#[test]
+fn blocks_that_cannot_be_sent_are_errors() {
+    let mut world = World::new(Link::clean(), 1, |config| config.sent_sessions = 2);
+    let span = &mut world.ends[0].span;
+    assert_eq!(span.send(1, 1, vec![], None), Err(SendError::Empty));
+    let red = span.send(1, 1, vec![block(1, 10)], Some(11));
+    assert_eq!(red, Err(SendError::RedPart));
+    for key in 0..2 {
+        assert!(span.send(key, 1, vec![block(1, 10)], None).is_ok());
+    }
+    let full = span.send(3, 1, vec![block(1, 10)], None);
+    assert_eq!(full, Err(SendError::Full));
+}

@@ -1,0 +1,281 @@
+//! A peer that says what it must not.
+
+use std::time::Duration;
+
+use underpass_ltp::segment::{Body, Checkpoint, Data, Report, Segment};
+use underpass_ltp::{Reason, SessionId};
+
+use crate::world::{Link, NUMBERS, World, block};
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+
+pub fn bytes(session: SessionId, body: Body<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    Segment { session, body }.put(&mut out);
+    out
+}
+
+pub fn peers(number: u64) -> SessionId {
+    SessionId {
+        originator: NUMBERS[1],
+        number,
+    }
+}
+
+pub fn red(offset: u64, bytes: &[u8]) -> Data<'_> {
+    Data {
+        service: 1,
+        offset,
+        bytes,
+        red: true,
+        checkpoint: None,
+        ends_red: false,
+        ends_block: false,
+    }
+}
+
+fn end(data: Data<'_>, serial: u64) -> Data<'_> {
+    Data {
+        checkpoint: Some(Checkpoint { serial, report: 0 }),
+        ends_red: true,
+        ends_block: true,
+        ..data
+    }
+}
+
+#[test]
+fn sessions_of_others_are_refused_without_a_trace() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let foreign = SessionId {
+        originator: 5,
+        number: 1,
+    };
+    let own = SessionId {
+        originator: NUMBERS[0],
+        number: 1,
+    };
+    world.inject(0, bytes(foreign, Body::Data(red(0, b"x"))));
+    world.inject(0, bytes(own, Body::Data(red(0, b"x"))));
+    world.inject(0, bytes(foreign, Body::ReportAck(1)));
+    world.inject(0, bytes(foreign, Body::CancelByReceiver(Reason::Client)));
+    world.inject(0, bytes(peers(1), Body::CancelByReceiver(Reason::Client)));
+    assert_eq!(world.ends[0].span.refused().foreign, 5);
+    world.run(S(10));
+    assert_eq!(world.log, []);
+    world.assert_idle();
+}
+
+#[test]
+fn a_block_that_cannot_be_is_cancelled_with_its_reason() {
+    let small = [0; 10];
+    let cases: [(&[Data<'_>], Reason); 6] = [
+        // The red part ends twice.
+        (
+            &[end(red(10, &small), 1), end(red(30, &small), 2)],
+            Reason::Miscolored,
+        ),
+        (
+            &[end(red(30, &small), 1), end(red(10, &small), 2)],
+            Reason::System,
+        ),
+        // Red above green, green below red.
+        (
+            &[
+                Data {
+                    red: false,
+                    ..red(10, &small)
+                },
+                red(30, &small),
+            ],
+            Reason::Miscolored,
+        ),
+        (
+            &[
+                red(30, &small),
+                Data {
+                    red: false,
+                    ..red(10, &small)
+                },
+            ],
+            Reason::Miscolored,
+        ),
+        // It ends before what is there.
+        (
+            &[
+                Data {
+                    red: false,
+                    ..red(30, &small)
+                },
+                Data {
+                    red: false,
+                    ends_block: true,
+                    ..red(10, &small)
+                },
+            ],
+            Reason::System,
+        ),
+        // It is larger than any block may be.
+        (&[red(0, &small), red(u64::MAX / 2, &small)], Reason::System),
+    ];
+    for (segments, reason) in cases {
+        let mut world = World::new(Link::clean(), 1, |_| {});
+        for data in segments {
+            world.inject(0, bytes(peers(9), Body::Data(*data)));
+        }
+        assert_eq!(world.ends[0].lost, [(peers(9), reason)], "{segments:?}");
+        assert_eq!(world.ends[0].span.receive_bytes(), 0);
+        assert_eq!(world.ends[0].span.refused().impossible, 1);
+    }
+}
+
+#[test]
+fn late_segments_of_a_block_that_is_over_change_nothing() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let whole = end(red(0, b"a block"), 7);
+    let datagram = bytes(peers(3), Body::Data(whole));
+    world.inject(0, datagram.clone());
+    assert_eq!(world.ends[0].received.len(), 1);
+    let mut out = Vec::new();
+    assert!(world.ends[0].span.poll_transmit(world.instant(), &mut out));
+    let Ok(Segment {
+        body: Body::Report(report),
+        ..
+    }) = Segment::take(&mut &out[..])
+    else {
+        panic!("a report is sent");
+    };
+    world.inject(0, bytes(peers(3), Body::ReportAck(report.serial)));
+    world.assert_idle();
+    for _ in 0..5 {
+        world.inject(0, datagram.clone());
+    }
+    world.inject(0, bytes(peers(3), Body::ReportAck(report.serial)));
+    assert_eq!(world.ends[0].span.refused().closed, 6);
+    assert_eq!(world.ends[0].received.len(), 1);
+    world.assert_idle();
+}
+
+#[test]
+fn reports_of_what_was_not_sent_release_nothing() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let session = world.send(0, 1, &block(1, 100_000), None);
+    let report = |upper, serial| Report {
+        serial,
+        checkpoint: 0,
+        lower: 0,
+        upper,
+        claims: vec![(0, upper)],
+    };
+    world.inject(0, bytes(session, Body::Report(report(100_000, 1))));
+    world.inject(0, bytes(session, Body::Report(report(1 << 40, 2))));
+    assert_eq!(world.ends[0].span.refused().impossible, 2);
+    assert!(world.ends[0].sent.is_empty());
+    world.run(S(100));
+    assert_eq!(world.ends[1].received.len(), 1);
+    world.assert_idle();
+}
+
+#[test]
+fn claims_that_do_not_fit_their_report_are_malformed() {
+    let session = SessionId {
+        originator: NUMBERS[0],
+        number: 1,
+    };
+    let report = |claims: &[(u64, u64)]| {
+        bytes(
+            session,
+            Body::Report(Report {
+                serial: 1,
+                checkpoint: 1,
+                lower: 100,
+                upper: 200,
+                claims: claims.to_vec(),
+            }),
+        )
+    };
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    world.inject(0, report(&[(100, 150), (140, 160)]));
+    world.inject(0, report(&[(150, 160), (100, 110)]));
+    world.inject(0, report(&[(100, 201)]));
+    world.inject(0, report(&[(100, 100)]));
+    // It tells of more claims than it has bytes.
+    let mut lies = report(&[]);
+    let count = lies.len() - 1;
+    lies.splice(count.., [0xff, 0xff, 0xff, 0x7f]);
+    world.inject(0, lies);
+    assert_eq!(world.ends[0].span.refused().malformed, 5);
+}
+
+#[test]
+fn a_peer_that_reports_loss_without_end_is_served_a_bounded_number_of_times() {
+    let mut world = World::new(Link::clean(), 1, |config| config.cycles = 3);
+    let session = world.send(0, 1, &block(1, 100_000), None);
+    let mut sink = Vec::new();
+    while world.ends[0].span.poll_transmit(world.instant(), &mut sink) {}
+    for serial in 1..1_000 {
+        let report = Report {
+            serial,
+            checkpoint: 0,
+            lower: 0,
+            upper: 100_000,
+            claims: vec![(50_000, 50_001)],
+        };
+        world.inject(0, bytes(session, Body::Report(report)));
+        while world.ends[0].span.poll_transmit(world.instant(), &mut sink) {}
+    }
+    assert_eq!(world.ends[0].cancelled, [(1, Reason::Cycles, false)]);
+    let resent = world.ends[0].span.figures().resent_bytes;
+    assert!(resent <= 300_000, "{resent}");
+}
+
+#[test]
+fn random_bytes_and_changed_segments_never_break_a_span() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut world = World::new(Link::clean(), seed, |config| {
+            config.receive_bytes = 200_000;
+            config.block_bytes = 100_000;
+            config.received_sessions = 8;
+            config.reports = 16;
+            config.gaps = 16;
+        });
+        world.send(0, 1, &block(seed, 30_000), None);
+        let mut sent = Vec::new();
+        for _ in 0..400 {
+            let mut out = Vec::new();
+            if world.ends[0].span.poll_transmit(world.instant(), &mut out) {
+                sent.push(out);
+            }
+            let mut datagram = match random.u8(0..4) {
+                0 => (0..random.usize(0..60)).map(|_| random.u8(..)).collect(),
+                1 if !sent.is_empty() => sent[random.usize(..sent.len())].clone(),
+                _ => {
+                    let data = Data {
+                        red: random.bool(),
+                        ends_block: random.bool(),
+                        ..red(random.u64(0..120_000), &[7; 50])
+                    };
+                    let data = if random.u8(0..4) == 0 {
+                        end(red(data.offset, data.bytes), random.u64(1..9))
+                    } else {
+                        data
+                    };
+                    bytes(peers(random.u64(1..12)), Body::Data(data))
+                }
+            };
+            for _ in 0..random.usize(0..3) {
+                if !datagram.is_empty() {
+                    let at = random.usize(..datagram.len());
+                    datagram[at] = random.u8(..);
+                }
+            }
+            world.inject(0, datagram);
+            world.now += Duration::from_millis(random.u64(0..500));
+            let now = world.instant();
+            world.ends[0].span.handle_timeout(now);
+            let (sending, receiving) = world.ends[0].span.sessions();
+            assert!(sending <= 1 && receiving <= 8 + 8, "{sending} {receiving}");
+            assert!(world.ends[0].span.receive_bytes() <= 200_000);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Sessions with neighbours that are known by their addresses alone, as the
+//! configuration wants them.
+
+use std::io;
+use std::sync::Arc;
+
+use underpass_bare::{Layer, Neighbour};
+use underpass_cla::Node;
+
+use super::links::{Sessions, backoff};
+use crate::config::{Config, ConvergenceLayer, PathConfig};
+
+/// Begins a session by a path.
+pub(super) fn open(
+    sessions: &Sessions,
+    config: &Config,
+    path: &PathConfig,
+    node: Arc<dyn Node>,
+) -> io::Result<Neighbour> {
+    let layer = match path.convergence_layer {
+        ConvergenceLayer::Stcp => Layer::Stcp,
+        ConvergenceLayer::Mtcp => Layer::Mtcp,
+        ConvergenceLayer::Udp => Layer::Udp,
+        // An engine has its node's number, as with ION-DTN.
+        ConvergenceLayer::Ltp => Layer::Ltp {
+            local: config.node.number,
+            remote: path.neighbour,
+        },
+        ConvergenceLayer::Tcpcl | ConvergenceLayer::Quic => {
+            return Err(io::Error::other("this layer authenticates its peers"));
+        }
+    };
+    // The configuration's check has refused a path without.
+    let listen = path.listen.ok_or_else(|| io::Error::other("no listen"))?;
+    let config = underpass_bare::Config {
+        layer,
+        path: path.name.clone(),
+        peer_node_id: format!("ipn:{}.0", path.neighbour),
+        remote: path.remote,
+        listen,
+        interface: path.interface.clone(),
+        mark: config.tcp.mark,
+        transfer_mru_bytes: config.custody.quota_bytes / 4,
+        mtu_bytes: path.mtu_bytes,
+        rtt: path.rtt(),
+        ceiling_bps: path.send_rate_bps,
+        backoff: backoff(config),
+        session_ids: sessions.ids.clone(),
+    };
+    Ok(Neighbour::spawn(config, node))
+}

@@ -1,0 +1,11 @@
+//! Contact plans and the routes through them (Schedule-Aware Bundle Routing,
+//! CCSDS 734.3-B-1), without I/O and clock: [`text`] reads plans, a [`Router`]
+//! keeps one and finds routes in it while it changes.
+
+mod contact;
+mod router;
+mod search;
+pub mod text;
+
+pub use contact::{Contact, MOST_CONTACTS, Node};
+pub use router::{ContactId, Route, Router};

@@ -1,0 +1,207 @@
+//! Routes through a contact plan, and the plan's changes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::contact::{Contact, Node};
+use crate::search::{Outgoing, Search};
+
+/// Names a contact for the life of a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContactId(pub u64);
+
+/// A way through the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The contacts, one after the other.
+    pub contacts: Vec<ContactId>,
+    /// The neighbour that it begins with.
+    pub entry: Node,
+    /// When the last byte arrives, ms.
+    pub arrival_ms: u64,
+    /// When the first of its contacts ends, ms.
+    pub termination_ms: u64,
+}
+
+/// What a route was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Asked {
+    to: Node,
+    bytes: u64,
+}
+
+/// A route that was found, and when it was asked for.
+#[derive(Debug)]
+struct Known {
+    at_ms: u64,
+    route: Option<Route>,
+}
+
+/// Most routes that are kept; others are found anew.
+const KNOWN_ROUTES: usize = 100_000;
+
+/// Finds routes from one node (Schedule-Aware Bundle Routing, CCSDS
+/// 734.3-B-1). Routes are kept, and after a change of the plan only those are
+/// looked for again that the change can concern: those that use the contact,
+/// and those that a new or better one could beat.
+#[derive(Debug)]
+pub struct Router {
+    own: Node,
+    contacts: HashMap<ContactId, Contact>,
+    /// Each node's contacts by the time that they end, with that of their start:
+    /// those that are over or have not begun are not looked at.
+    outgoing: Outgoing,
+    next_id: u64,
+    known: BTreeMap<Asked, Known>,
+    /// The routes that use a contact.
+    users: HashMap<ContactId, BTreeSet<Asked>>,
+    searches: u64,
+}
+
+impl Router {
+    /// A router at this node, with an empty plan.
+    pub fn new(own: Node) -> Router {
+        Router {
+            own,
+            contacts: HashMap::new(),
+            outgoing: HashMap::new(),
+            next_id: 0,
+            known: BTreeMap::new(),
+            users: HashMap::new(),
+            searches: 0,
+        }
+    }
+
+    /// Adds a contact.
+    pub fn add(&mut self, contact: Contact) -> ContactId {
+        let id = ContactId(self.next_id);
+        self.next_id += 1;
+        self.put(id, contact);
+        id
+    }
+
+    /// Takes a contact out of the plan: what it was.
+    pub fn remove(&mut self, id: ContactId) -> Option<Contact> {
+        let contact = self.contacts.remove(&id)?;
+        if let Some(outgoing) = self.outgoing.get_mut(&contact.from) {
+            outgoing.remove(&(contact.end_ms, id));
+        }
+        for asked in self.users.remove(&id).unwrap_or_default() {
+            self.forget(asked);
+        }
+        Some(contact)
+    }
+
+    /// Changes a contact's times, rate or booked bytes; whether it is there.
+    pub fn change(&mut self, id: ContactId, change: impl FnOnce(&mut Contact)) -> bool {
+        let Some(before) = self.remove(id) else {
+            return false;
+        };
+        let mut contact = before.clone();
+        change(&mut contact);
+        if contact.is_no_better_than(&before) {
+            self.insert(id, contact);
+        } else {
+            self.put(id, contact);
+        }
+        true
+    }
+
+    /// A contact of the plan.
+    pub fn contact(&self, id: ContactId) -> Option<&Contact> {
+        self.contacts.get(&id)
+    }
+
+    /// The best route for so many bytes that are ready at `at_ms`: it arrives
+    /// first; of those, it has the fewest hops; of those, its first contact to
+    /// end ends last; of those, it begins with the neighbour of the smallest
+    /// number (CCSDS 734.3-B-1). None if no route has the time.
+    pub fn route(&mut self, to: Node, bytes: u64, at_ms: u64) -> Option<Route> {
+        let asked = Asked { to, bytes };
+        if let Some(known) = self.known.get(&asked)
+            && self.still_holds(known, bytes, at_ms)
+        {
+            return known.route.clone();
+        }
+        self.forget(asked);
+        self.searches += 1;
+        let search = Search::new(&self.contacts, &self.outgoing, self.own, to, bytes, at_ms);
+        let route = search.best();
+        if self.known.len() < KNOWN_ROUTES {
+            for id in route.iter().flat_map(|route| &route.contacts) {
+                self.users.entry(*id).or_default().insert(asked);
+            }
+            let known = Known {
+                at_ms,
+                route: route.clone(),
+            };
+            self.known.insert(asked, known);
+        }
+        route
+    }
+
+    /// Bytes take their place in the contacts of a route.
+    pub fn book(&mut self, route: &Route, bytes: u64) {
+        for id in &route.contacts {
+            self.change(*id, |contact| {
+                contact.booked_bytes = contact.booked_bytes.saturating_add(bytes);
+            });
+        }
+    }
+
+    /// Searches so far.
+    pub fn searches(&self) -> u64 {
+        self.searches
+    }
+
+    /// What was the best from an earlier time on is the best now, if it arrives
+    /// as early as it did: nothing else has become better meanwhile. Its hops
+    /// and its end are what they were, and those that were worse are no better.
+    fn still_holds(&self, known: &Known, bytes: u64, at_ms: u64) -> bool {
+        let Some(route) = &known.route else {
+            return known.at_ms <= at_ms;
+        };
+        let mut ready_ms = at_ms;
+        for id in &route.contacts {
+            let contact = self.contacts.get(id);
+            let arrival = contact.and_then(|contact| contact.arrival_ms(ready_ms, bytes));
+            let Some(arrival) = arrival else {
+                return false;
+            };
+            ready_ms = arrival;
+        }
+        known.at_ms <= at_ms && ready_ms == route.arrival_ms
+    }
+
+    fn put(&mut self, id: ContactId, contact: Contact) {
+        // It could beat those that arrive after it could.
+        let earliest = contact.start_ms.saturating_add(contact.owlt_ms);
+        let beaten = self.known.iter().filter(|(_, known)| {
+            let arrival = known.route.as_ref().map(|route| route.arrival_ms);
+            arrival.is_none_or(|arrival| earliest <= arrival)
+        });
+        for asked in beaten.map(|(asked, _)| *asked).collect::<Vec<_>>() {
+            self.forget(asked);
+        }
+        self.insert(id, contact);
+    }
+
+    fn insert(&mut self, id: ContactId, contact: Contact) {
+        let outgoing = self.outgoing.entry(contact.from).or_default();
+        outgoing.insert((contact.end_ms, id), contact.start_ms);
+        self.contacts.insert(id, contact);
+    }
+
+    fn forget(&mut self, asked: Asked) {
+        let Some(known) = self.known.remove(&asked) else {
+            return;
+        };
+        for id in known.route.into_iter().flat_map(|route| route.contacts) {
+            if let Some(users) = self.users.get_mut(&id) {
+                users.remove(&asked);
+                if users.is_empty() {
+                    self.users.remove(&id);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+"""Two nodes over the convergence layers that authenticate nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+
+import pytest
+
+from tests.e2e.conftest import NEAR, StartPair
+from tests.testbed import addresses
+from tests.testbed.client.transfer import download, upload
+from tests.testbed.node import HUB_NODE, Options, terminal_node
+
+pytestmark = pytest.mark.node
+
+_SIZE = 3_000_000
+_PORT = 4_700
+_RATE = NEAR.forward.rate_bps
+_LAYERS = ["stcp", "mtcp", "udp", "ltp"]
+
+
+def _options(layer: str) -> Options:
+    """Return how both nodes know each other by their addresses alone."""
+    terminal = addresses.terminal_sat(0)
+
+    def path(neighbour: int, remote: str, listen: str) -> dict[str, object]:
+        return {
+            "name": "satellite",
+            "neighbour": neighbour,
+            "remote": f"{remote}:{_PORT}",
+            "listen": f"{listen}:{_PORT}",
+            "convergence_layer": layer,
+            "send_rate_bps": _RATE,
+            "receive_rate_bps": _RATE,
+            "rtt_ms": round(NEAR.rtt_ms),
+        }
+
+    return Options(
+        tls=False,
+        terminal={"path": [path(HUB_NODE, addresses.HUB_SAT, terminal)]},
+        hub={
+            "listener": [],
+            "terminal": [],
+            "path": [path(terminal_node(0), terminal, addresses.HUB_SAT)],
+        },
+    )
+
+
+@pytest.mark.parametrize("layer", _LAYERS)
+def test_transfers_go_both_ways_and_status_names_the_layer(
+    start_pair: StartPair, layer: str
+) -> None:
+    pair = start_pair(options=_options(layer))
+    for transfer in (download, upload):
+        done = transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+        assert done.error is None
+        assert done.complete
+    for node in (pair.hub, pair.terminal):
+        (path,) = node.status()["paths"]
+        assert [session["convergence_layer"] for session in path["sessions"]] == [layer]
+        assert not path["sessions"][0]["tls"]
+
+
+@pytest.mark.parametrize("layer", ["stcp", "ltp"])
+def test_a_hub_that_was_killed_is_found_again(start_pair: StartPair, layer: str) -> None:
+    pair = start_pair(options=_options(layer))
+    assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
+    pair.hub.process.kill()
+    pair.hub.start()
+    # What clients begin before the terminal hears of the new run goes to the one that has ended.
+    deadline = time.monotonic() + 60.0
+    while not download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+@pytest.mark.parametrize("layer", ["stcp", "mtcp"])
+def test_a_stranger_is_turned_away_and_harms_nobody(start_pair: StartPair, layer: str) -> None:
+    pair = start_pair(options=_options(layer))
+    # The hub itself is not the neighbour's host.
+    with pair.testbed.hub.socket(socket.AF_INET, socket.SOCK_STREAM) as stream:
+        stream.settimeout(20)
+        stream.connect((addresses.HUB_SAT, _PORT))
+        stream.sendall(b"\x00\x00\x00\x01\x41")
+        with contextlib.suppress(ConnectionResetError):
+            assert stream.recv(1) == b""
+    assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
+
+
+def test_a_blockage_amid_a_transfer_over_ltp_costs_its_time_and_no_byte(
+    start_pair: StartPair,
+) -> None:
+    pair = start_pair(options=_options("ltp"))
+    pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=2.0)
+    done = download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+    assert done.error is None
+    assert done.complete
