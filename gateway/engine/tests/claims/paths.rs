@@ -10,6 +10,7 @@ use underpass_engine::{
 use underpass_streams::Event;
 
 use crate::bench::{BULK, CONTROL, MRU, Node, Offered, URGENT, config, exchange, live, pair_of};
+use crate::lines::{Line, Lines};
 
 /// Terrestrial, and by satellite.
 const NEAR: HopId = HopId(0);
@@ -287,4 +288,66 @@ fn a_session_belongs_to_the_hop_of_its_listener() {
     assert_eq!(hub.engine.hop_of(10, "lte"), Some(FAR));
     assert_eq!(hub.engine.hop_of(10, "beam"), Some(NEAR));
     assert_eq!(hub.engine.hop_of(11, "lte"), None);
+}
+
+/// Both hops as lines, as they are configured.
+fn both_lines(terminal: Node, hub: Node) -> Lines {
+    let line = |rate_bps, delay_ms| Line {
+        rate_bps,
+        delay: Duration::from_millis(delay_ms),
+    };
+    let lines = [line(10_000_000, 15), line(40_000_000, 265)];
+    Lines::new([terminal, hub], &lines)
+}
+
+/// A long transfer to the hub from now on: since its beginning, when new bytes
+/// could be read.
+fn transfer(lines: &mut Lines, time: Duration) -> Vec<Duration> {
+    let key = lines.nodes[0].open(1, BULK);
+    let begin = lines.now();
+    let mut readable = Vec::new();
+    lines.live(time, |[sender, receiver]| {
+        let room = sender.engine.send_capacity(key);
+        if room > 0 {
+            sender.write(key, room);
+        }
+        if receiver.has(|event| matches!(event, Event::Opened { .. })) {
+            let there = receiver.engine.key(10, key.id);
+            let _ = receiver.engine.connected(receiver.now, there);
+            let read = || receiver.engine.read(receiver.now, there, usize::MAX);
+            if std::iter::from_fn(read).count() > 0 {
+                readable.push(receiver.now - begin);
+            }
+        }
+    });
+    readable
+}
+
+/// The longest time without new bytes that ends within a span.
+fn longest_gap(readable: &[Duration], begin_s: u64, end_s: u64) -> Duration {
+    let span = Duration::from_secs(begin_s)..Duration::from_secs(end_s);
+    let gaps = readable.windows(2).filter(|pair| span.contains(&pair[1]));
+    let gaps = gaps.map(|pair| pair[1] - pair[0]);
+    gaps.max().expect("bytes come")
+}
+
+#[test]
+fn a_blockage_that_is_known_makes_no_gap_neither_at_its_entry_nor_behind_its_exit() {
+    let (terminal, hub) = two_paths(&[]);
+    let mut lines = both_lines(terminal, hub);
+    let (now, noon) = (lines.now(), 1_800_000_000_000);
+    let blockage = PlannedBlockage {
+        entry_ms: noon + 12_000,
+        exit_ms: noon + 17_000,
+    };
+    for node in &mut lines.nodes {
+        node.engine.set_utc(now, Some(noon));
+        node.engine.plan_blockages(now, FAR, vec![blockage]);
+    }
+    let readable = transfer(&mut lines, Duration::from_secs(25));
+    let before = longest_gap(&readable, 6, 11);
+    let within = longest_gap(&readable, 11, 25);
+    // Both send bundles of 60 ms.
+    assert!(before < 70 * MS, "{before:?}");
+    assert!(within < before + 20 * MS, "{within:?} and {before:?}");
 }
