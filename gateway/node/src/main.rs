@@ -13,6 +13,7 @@ mod interception;
 mod known_links;
 mod known_time;
 mod logging;
+mod migrate;
 mod modem;
 mod panics;
 mod password;
@@ -81,6 +82,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Reload { socket } => Ok(reload::execute(&socket)?),
         Command::Upgrade { socket } => Ok(upgrade::command::execute(&socket)?),
         Command::Switch(command) => Ok(switch::execute(&command)?),
+        Command::Migrate(command) => Ok(migrate::execute(&command)?),
         Command::HashPassword => Ok(password::print_hash()?),
         Command::Pki(command) => Ok(pki::execute(command)?),
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use underpass_cla::Class;
 use underpass_engine::{
-    EngineConfig, HopId, LinkChange, PathUse, PlannedBlockage, Policy, SILENCE, Sign, Source,
+    EngineConfig, HopId, LinkChange, MigrateError, MoveReason, PathUse, PlannedBlockage, Policy,
+    SILENCE, Sign, Source,
 };
 use underpass_streams::Event;
 
@@ -32,9 +33,14 @@ fn two_paths(policies: &[(Class, PathUse, &[&str])]) -> (Node, Node) {
     let with = |mut config: EngineConfig| {
         for (class, uses, paths) in policies {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-            config
-                .policies
-                .insert(*class, Policy { uses: *uses, paths });
+            config.policies.insert(
+                *class,
+                Policy {
+                    uses: *uses,
+                    paths,
+                    ..Policy::default()
+                },
+            );
         }
         config
     };
@@ -224,6 +230,7 @@ fn failover_takes_the_first_that_is_there_and_another_order_at_once() {
     let policy = Policy {
         uses: PathUse::Failover,
         paths: vec!["hop0".to_owned(), "hop1".to_owned()],
+        ..Policy::default()
     };
     config.policies.insert(BULK, policy);
     let now = terminal.now;
@@ -350,4 +357,104 @@ fn a_blockage_that_is_known_makes_no_gap_neither_at_its_entry_nor_behind_its_exi
     // Both send bundles of 60 ms.
     assert!(before < 70 * MS, "{before:?}");
     assert!(within < before + 20 * MS, "{within:?} and {before:?}");
+}
+
+/// What each hop of the terminal has sent, bytes of bundles.
+fn sent_by(lines: &Lines) -> [u64; 2] {
+    let hops = lines.nodes[0].engine.hops();
+    [0, 1].map(|hop| hops[hop].traffic.iter().map(|of| of.sent_bytes).sum())
+}
+
+/// Both hops, with a class that moves from the near one to the far one.
+fn moving() -> Lines {
+    let (terminal, hub) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    both_lines(terminal, hub)
+}
+
+#[test]
+fn a_class_that_fills_its_path_moves_by_rule_and_stays_where_there_is_room() {
+    let mut lines = moving();
+    let readable = transfer(&mut lines, Duration::from_secs(40));
+    let moves = &lines.nodes[0].migrations;
+    let [only] = moves[..] else {
+        panic!("{moves:?}");
+    };
+    assert_eq!((only.from, only.to), (NEAR, FAR));
+    assert_eq!(only.reason, MoveReason::Delay);
+    let [tunnel] = &lines.nodes[0].engine.tunnels()[..] else {
+        panic!("one class moves");
+    };
+    assert_eq!((tunnel.path.as_str(), tunnel.held), ("hop1", false));
+    // Nothing new comes for the difference of the delays, and no longer.
+    let gap = longest_gap(&readable, 4, 40);
+    assert!(gap < 330 * MS, "{gap:?}");
+}
+
+#[test]
+fn a_class_moves_by_an_operators_word_and_its_streams_live_on() {
+    let mut lines = moving();
+    transfer(&mut lines, Duration::from_secs(2));
+    let [near, far] = sent_by(&lines);
+    let now = lines.now();
+    let order = |lines: &mut Lines, class, to| {
+        let engine = &mut lines.nodes[0].engine;
+        engine.migrate(now, class, to, true)
+    };
+    assert_eq!(order(&mut lines, URGENT, FAR), Err(MigrateError::Policy));
+    assert_eq!(order(&mut lines, BULK, HopId(7)), Err(MigrateError::Path));
+    assert_eq!(order(&mut lines, BULK, FAR), Ok(()));
+    let readable = transfer(&mut lines, Duration::from_secs(5));
+    assert!(readable.len() > 50, "{}", readable.len());
+    let after = sent_by(&lines);
+    assert!(after[0] - near < 200_000, "{after:?} {near}");
+    assert!(after[1] - far > 10_000_000, "{after:?} {far}");
+    lines.nodes[0].engine.block(lines.now(), NEAR, true);
+    let now = lines.now();
+    let dead = lines.nodes[0].engine.migrate(now, BULK, NEAR, true);
+    assert_eq!(dead, Err(MigrateError::CannotCarry));
+}
+
+#[test]
+fn a_class_leaves_a_path_that_dies_at_once_and_one_that_flaps_once() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
+    for flap in 0..20 {
+        terminal.engine.block(terminal.now, NEAR, true);
+        let first = drain(&mut terminal, 500 * MS);
+        assert_eq!(by_hop(&first)[0], 0);
+        assert!(flap > 0 || by_hop(&first)[1] > 0);
+        terminal.engine.block(terminal.now, NEAR, false);
+        terminal.session(0, 1_000 + flap, Some(BULK), MRU);
+        terminal.write(key, 5_000);
+        drain(&mut terminal, 500 * MS);
+    }
+    let reasons: Vec<_> = terminal.migrations.iter().map(|one| one.reason).collect();
+    assert_eq!(reasons, [MoveReason::Down]);
+    // What stays for long is gone back to.
+    terminal.pass(terminal.now + Duration::from_secs(15));
+    terminal.write(key, 5_000);
+    assert_eq!(
+        terminal.migrations.last().map(|one| one.reason),
+        Some(MoveReason::Down)
+    );
+    drain(&mut terminal, Duration::from_secs(1));
+    assert_eq!(
+        terminal.migrations.last().map(|one| one.reason),
+        Some(MoveReason::Back)
+    );
+}
+
+#[test]
+fn another_policy_ends_what_was_known_of_the_moves() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    assert_eq!(terminal.engine.tunnels().len(), 1);
+    let now = terminal.now;
+    let bonded = two_hops(10, 1);
+    terminal
+        .engine
+        .reconfigure(now, bonded)
+        .expect("the same classes");
+    assert_eq!(terminal.engine.tunnels(), []);
 }
