@@ -36,4 +36,20 @@ SEVERAL_PATHS = [
         "ms",
         20.0,
     ),
+    Figure(
+        "offload.rtt",
+        "Gold 6 and Silver 12 Mbit/s on terrestrial 10 Mbit/s, from 2 s after Silver moved: the "
+        "hop's round trip, p95",
+        "ms",
+        60.0,
+        elsewhere="Bujari et al.: 500 ms without migration, below 100 ms with",
+    ),
+    Figure(
+        "offload.gold",
+        "the same: Gold's median page of 100 kB, of what it takes alone",
+        "%",
+        110.0,
+    ),
+    Figure("offload.silver", "the same: Silver's median page of 100 kB", "ms", None),
+    Figure("offload.broken", "the same: pages that never came", "pages", 0.0),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,8 +13,9 @@ import pytest
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
-from tests.testbed.node import Node, Options, Pair
+from tests.testbed.node import ApiError, Node, Options, Pair
 from tests.testbed.profile import Link, symmetric
+from tests.testbed.programs import built
 from tests.testbed.satlink import Satlink
 from tests.testbed.topology import Testbed
 
@@ -161,3 +163,77 @@ def test_a_half_closed_exchange_lives_through_the_death_of_a_path(start_pair: St
         time.sleep(1.0)
         _terrestrial(pair).block(pair.testbed.terminal.name)
         assert running.result(60).complete
+
+
+def _goes_by(node: Node) -> dict[str, object]:
+    view: dict[str, object]
+    [view] = node.status()["migrations"]
+    return view
+
+
+def _migrate(node: Node, path: str) -> str:
+    command = [str(built("underpass")), "migrate", "normal", path, "--socket", str(node.api.path)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
+
+
+_MIGRATE = {"normal": {"policy": "migrate", "paths": ["terrestrial", "satellite"]}}
+
+
+@pytest.mark.parametrize("transfer", [download, upload])
+def test_a_class_moves_by_command_while_its_stream_lives_on(
+    start_pair: StartPair, transfer: Callable[..., Transfer]
+) -> None:
+    pair = _start(start_pair, _MIGRATE)
+    sender = pair.hub if transfer is download else pair.terminal
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(transfer, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+        time.sleep(1.0)
+        for node in (pair.terminal, pair.hub):
+            at_node = node.status()["paths"]
+            names = {path["name"] for path in at_node}
+            [satellite] = names - {"terrestrial", pair.hub_path("terrestrial")}
+            assert satellite in _migrate(node, satellite)
+        assert not running.done()
+        moved = _goes_by(sender)
+        done = running.result(60)
+    assert done.error is None
+    assert done.complete
+    assert (moved["reason"], moved["held"]) == ("operator", True)
+    name = "satellite" if sender is pair.terminal else pair.hub_path("satellite")
+    assert _sent_bytes(sender, name) > _SIZE / 2
+    counted = 'underpass_class_migrations_total{class="normal",neighbour="%d",reason="operator"}'
+    neighbour = moved["neighbour"]
+    assert sender.api.metrics()[counted % neighbour] == 1
+
+
+def test_a_class_leaves_a_full_path_by_rule_and_a_dead_one_at_once(start_pair: StartPair) -> None:
+    by_rule = {"after_s": 1.0, "back_after_s": 1.0}
+    pair = _start(start_pair, {"normal": {**_MIGRATE["normal"], "migrate": by_rule}})
+    done = download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+    assert done.complete
+    moves = _goes_by(pair.hub)["moves"]
+    assert isinstance(moves, dict)
+    assert moves["delay"] == 1
+    assert _sent_bytes(pair.hub, pair.hub_path("satellite")) > _SIZE / 4
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(download, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5())
+        time.sleep(1.0)
+        where = _goes_by(pair.hub)["path"]
+        dead = pair.testbed.satlink if where == pair.hub_path("satellite") else _terrestrial(pair)
+        dead.block(pair.testbed.terminal.name)
+        assert running.result(60).complete
+    moves = _goes_by(pair.hub)["moves"]
+    assert isinstance(moves, dict)
+    assert moves["down"] >= 1
+
+
+def test_a_class_that_does_not_move_is_not_moved(start_pair: StartPair) -> None:
+    pair = _start(start_pair, _MIGRATE)
+    for class_name, path, status in (
+        ("bulk", "satellite", 422),
+        ("none", "satellite", 404),
+        ("normal", "moon", 404),
+    ):
+        order = {"class": class_name, "path": path}
+        with pytest.raises(ApiError, match=str(status)):
+            pair.terminal.api.request("POST", "/v1/migrations", order)

@@ -1,7 +1,7 @@
 //! Several hops to one neighbour: which of them takes what waits, and what
 //! becomes of what one had that is blocked.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use underpass_work::each;
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId};
 use crate::link::Expectation;
+use crate::migration::MigrationRule;
 use crate::paths::{Turn, Way};
 use crate::policy::{PathUse, Policy};
 use crate::transfers::Session;
@@ -133,12 +134,47 @@ impl Engine {
         const DEFAULT: &Policy = &Policy {
             uses: PathUse::Bonded,
             paths: Vec::new(),
+            migration: MigrationRule::DEFAULT,
         };
         self.config.policies.get(&class).unwrap_or(DEFAULT)
     }
 
     /// The hops that a class may use now, as its policy chooses.
     fn candidates(&self, now: Instant, neighbour: u64, class: Class) -> Vec<Candidate> {
+        let policy = self.policy(class);
+        let mut able = self.able(now, neighbour, class);
+        if able.iter().any(|one| !one.leaving) {
+            able.retain(|one| !one.leaving);
+        }
+        if policy.uses == PathUse::Migrate {
+            let path = self.steering.path_of(neighbour, class);
+            if able.iter().any(|one| Some(one.id) == path) {
+                able.retain(|one| Some(one.id) == path);
+            }
+        }
+        if matches!(policy.uses, PathUse::Failover | PathUse::Migrate) {
+            let first = able.iter().map(|one| one.place).min();
+            able.retain(|one| Some(one.place) == first);
+            // Of several that are equal, the one of the configuration's order.
+            if policy.paths.is_empty() {
+                able.truncate(1);
+            }
+        }
+        able
+    }
+
+    /// The hops that can carry a class, and whether each is about to be blocked.
+    pub(crate) fn able_hops(
+        &self,
+        now: Instant,
+        neighbour: u64,
+        class: Class,
+    ) -> BTreeMap<HopId, bool> {
+        let able = self.able(now, neighbour, class).into_iter();
+        able.map(|one| (one.id, one.leaving)).collect()
+    }
+
+    fn able(&self, now: Instant, neighbour: u64, class: Class) -> Vec<Candidate> {
         let policy = self.policy(class);
         let hops = self.ways.hops_to(neighbour).iter();
         let able = hops.filter_map(|id| {
@@ -154,19 +190,7 @@ impl Engine {
                 leaving: entry.is_some_and(|at| at <= now + needed),
             })
         });
-        let mut able: Vec<Candidate> = able.collect();
-        if able.iter().any(|one| !one.leaving) {
-            able.retain(|one| !one.leaving);
-        }
-        if policy.uses == PathUse::Failover {
-            let first = able.iter().map(|one| one.place).min();
-            able.retain(|one| Some(one.place) == first);
-            // Of several that are equal, the one of the configuration's order.
-            if policy.paths.is_empty() {
-                able.truncate(1);
-            }
-        }
-        able
+        able.collect()
     }
 
     /// A hop as it can carry a class; none if it cannot.
@@ -192,18 +216,30 @@ impl Engine {
 
     /// What waits for a neighbour in a class, and in those that go before it.
     fn waiting_bytes(&self, neighbour: u64, class: Class) -> u64 {
+        self.waiting_in(neighbour, class, |_| true).max(1)
+    }
+
+    /// Of that, what is to go by a hop: all but the classes that another carries.
+    pub(crate) fn backlog_by(&self, neighbour: u64, class: Class, id: HopId) -> u64 {
+        self.waiting_in(neighbour, class, |of| {
+            let path = self.steering.path_of(neighbour, of);
+            path.is_none_or(|path| path == id)
+        })
+    }
+
+    fn waiting_in(&self, neighbour: u64, class: Class, counts: impl Fn(Class) -> bool) -> u64 {
         let classes = &self.config.scheduler.classes;
         let priority = classes.iter().find(|of| of.class == class);
         let priority = priority.map_or(0, |of| of.priority);
         let before = classes.iter().filter(|of| of.priority <= priority);
         let to = NeighbourId(neighbour);
-        let bytes = before.map(|of| {
+        let bytes = before.filter(|of| counts(of.class)).map(|of| {
             let behind = self.ways.peers_behind(neighbour).take(COUNTED_PEERS);
             let streams = behind.filter_map(|peer| self.peers.get(peer));
             let unsealed = streams.map(|streams| streams.backlog(of.class).bytes);
             self.agent.backlog_bytes(to, of.class) + unsealed.sum::<u64>()
         });
-        bytes.sum::<u64>().max(1)
+        bytes.sum()
     }
 
     /// Notes that a hop was given so many bytes of IP.
@@ -216,6 +252,9 @@ impl Engine {
         });
         let time = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         hop.sent_by = hop.sent_by.max(now) + time;
+        hop.given_bytes += ip_bytes;
+        let neighbour = hop.config.neighbour;
+        self.steer_soon(now, neighbour);
     }
 
     /// Notes, before a hop is given a bundle, that answers are to be expected
@@ -294,6 +333,7 @@ impl Engine {
             }
             self.leaves_changed(id);
         }
+        self.steer(now, neighbour);
     }
 
     /// Has a bundle that leaves by one hop go by another one, too, where its

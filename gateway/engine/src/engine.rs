@@ -24,6 +24,7 @@ use crate::planned::{Followed, PlanChange, Unchanged};
 use crate::restored::RestoredStreams;
 use crate::services::Message;
 use crate::shards::NodeParts;
+use crate::steering::{Migration, Steering};
 use crate::transfers::Sessions;
 use crate::ways::Ways;
 
@@ -61,6 +62,8 @@ pub enum Action {
         /// How.
         change: LinkChange,
     },
+    /// Note that a class goes by another path from now on.
+    Migrated(Migration),
     /// Note that another plan holds from now on, or none any more.
     Plan(PlanChange),
     /// End the session at once; its transfers have been given back already,
@@ -161,6 +164,8 @@ pub struct Engine {
     /// Hops that let others go first, and when they are asked again.
     pub(crate) asked: BTreeSet<HopId>,
     pub(crate) ask_at: Option<Instant>,
+    /// The classes that move between paths.
+    pub(crate) steering: Steering,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
@@ -246,6 +251,7 @@ impl Engine {
             feed_at: None,
             asked: BTreeSet::new(),
             ask_at: None,
+            steering: Steering::default(),
         })
     }
 
@@ -265,7 +271,7 @@ impl Engine {
         let links = self.link_times.first().map(|(at, _)| *at);
         let own = self.wake_at.into_iter().chain(links);
         let own = own.chain(self.ahead.next_timeout()).chain(self.feed_at);
-        let own = own.chain(self.ask_at);
+        let own = own.chain(self.ask_at).chain(self.steering.next_timeout());
         let own = own.chain(self.unchanged.until);
         let own = own.chain(self.peers.next_timeout());
         own.chain(self.agent.next_timeout()).min()
@@ -279,6 +285,7 @@ impl Engine {
         self.read_ahead(now);
         self.look_at_due_peers(now);
         self.ask_hops(now);
+        self.steer_due(now);
         self.after_change(now);
     }
 

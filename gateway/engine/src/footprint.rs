@@ -50,6 +50,7 @@ impl Engine {
             feed_at: _,
             asked,
             ask_at: _,
+            steering,
         } = self;
         tell("configured hops", config.hops.len());
         tell("configured routes", config.routes.len());
@@ -64,6 +65,7 @@ impl Engine {
         tell("starved hops", starved.len());
         tell("hops by time", link_times.len());
         tell("hops to be asked again", asked.len());
+        steering.footprint(tell);
         ahead.footprint(tell);
         tell("actions", actions.len());
         ways.footprint(tell);
@@ -96,6 +98,7 @@ impl Hop {
             traffic: _,
             ready,
             sent_by: _,
+            given_bytes: _,
             in_flight_since: _,
             copies,
         } = self;

@@ -187,6 +187,7 @@ impl Engine {
             wake_at: _,
             asked: _,
             ask_at: _,
+            steering: _,
         } = self;
         let carried: BTreeMap<_, _> = carried.into_iter().collect();
         let carried = carried.into_iter().map(|(bundle, (peer, epoch, ids))| {

@@ -99,6 +99,8 @@ pub(crate) struct Hop {
     pub ready: BTreeMap<Class, bool>,
     /// When all that it was given has left at its rate.
     pub sent_by: Instant,
+    /// All that it was given, bytes of IP.
+    pub given_bytes: u64,
     /// Since when it has had something in flight, if it has.
     pub in_flight_since: Instant,
     /// What left by another hop and goes by this one, too.
@@ -133,6 +135,7 @@ impl Hop {
             traffic: vec![HopTraffic::default(); classes],
             ready: BTreeMap::new(),
             sent_by: now,
+            given_bytes: 0,
             in_flight_since: now,
             copies: BTreeMap::new(),
         };

@@ -27,6 +27,7 @@ mod leaves;
 mod link;
 mod links;
 mod measured;
+mod migration;
 mod paths;
 mod peers;
 mod planned;
@@ -38,6 +39,7 @@ mod services;
 mod sessions;
 mod shards;
 mod snapshot;
+mod steering;
 mod streams;
 mod takeover;
 mod transfers;
@@ -51,10 +53,12 @@ pub use hop::{HopId, HopTraffic};
 pub use link::{LinkChange, MAX_PLANNED, PlannedBlockage, SILENCE, Sign, Source};
 pub use links::LinkSnapshot;
 pub use measured::{MeasuredLink, Sending};
+pub use migration::{MigrationRule, MoveReason};
 pub use planned::{HopPlan, PlanChange, PlanSnapshot};
 pub use policy::{PathUse, Policy};
 pub use services::Message;
 pub use snapshot::{
     HopDemand, HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals,
 };
+pub use steering::{MigrateError, Migration, TunnelSnapshot};
 pub use streams::StreamKey;

@@ -45,9 +45,9 @@ struct Turns {
     waiting: BTreeSet<u64>,
     /// The one whose bytes were sealed last.
     last: Option<u64>,
-    /// A bundle that was sealed before has just gone: it is the turn of a stream
-    /// that begins or sends seldom.
-    sparse_next: bool,
+    /// A bundle that was sealed before has just gone: it is the turn of a light
+    /// stream.
+    light_next: bool,
 }
 
 /// All edge nodes that streams lead to.
@@ -267,13 +267,7 @@ impl Peers {
     }
 
     /// Whether the node whose turn it is has a stream that begins or sends
-    /// seldom.
-    pub fn has_sparse(&self, neighbour: u64, class: Class) -> bool {
-        let peer = self.next(neighbour, class).and_then(|peer| self.get(peer));
-        peer.is_some_and(|streams| streams.has_sparse(class))
-    }
-
-    /// Whether one of those is light.
+    /// seldom, and little of all.
     pub fn has_light(&self, neighbour: u64, class: Class) -> bool {
         let peer = self.next(neighbour, class).and_then(|peer| self.get(peer));
         peer.is_some_and(|streams| streams.has_light(class))
@@ -289,15 +283,15 @@ impl Peers {
     /// A bundle that was sealed before has gone to a neighbour.
     pub fn bundle_has_gone(&mut self, neighbour: u64, class: Class) {
         if let Some(turns) = self.turns.get_mut(&(neighbour, class)) {
-            turns.sparse_next = true;
+            turns.light_next = true;
         }
     }
 
-    /// Whether one has gone since the last such turn of a stream that begins
-    /// or sends seldom, which is now.
-    pub fn take_sparse_turn(&mut self, neighbour: u64, class: Class) -> bool {
+    /// Whether one has gone since the last such turn of a light stream, which is
+    /// now.
+    pub fn take_light_turn(&mut self, neighbour: u64, class: Class) -> bool {
         let turns = self.turns.get_mut(&(neighbour, class));
-        turns.is_some_and(|turns| std::mem::take(&mut turns.sparse_next))
+        turns.is_some_and(|turns| std::mem::take(&mut turns.light_next))
     }
 
     /// A node has had its turn.

@@ -1,6 +1,7 @@
 //! By which of the paths to its neighbour a class goes.
 
 use crate::config::HopConfig;
+use crate::migration::MigrationRule;
 
 /// What is done with several paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,16 +15,20 @@ pub enum PathUse {
     Pinned,
     /// Each goes by the two that deliver it first.
     Duplicated,
+    /// All go by one, and move to another as the rule says.
+    Migrate,
 }
 
 /// A class's policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     /// What is done with them.
     pub uses: PathUse,
     /// Paths and listeners by their names, the preferred ones first; none are
     /// all, in the order of the configuration.
     pub paths: Vec<String>,
+    /// When a class moves whose use is [`PathUse::Migrate`].
+    pub migration: MigrationRule,
 }
 
 impl Policy {
@@ -49,6 +54,7 @@ mod tests {
         let policy = Policy {
             uses,
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            ..Policy::default()
         };
         let hop = HopConfig {
             name: "terminal-10".to_owned(),

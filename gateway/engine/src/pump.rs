@@ -165,7 +165,7 @@ impl Engine {
     ) -> Option<(Offer, bool)> {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
         let to = NeighbourId(neighbour);
-        if self.is_turn_of_sparse(neighbour, class)
+        if self.is_turn_of_light(neighbour, class)
             && let Some((id, sparse)) = self.seal(now, hop, class, max)
             && let Some(offer) = self.agent.next_of(now, id, mru)
         {
@@ -215,13 +215,15 @@ impl Engine {
         Some((self.agent.next_of(now, id, mru)?, sparse))
     }
 
-    /// Bundles that were sealed before take turns with streams that begin or
-    /// send seldom: those that go again, after a blockage as many as were under
-    /// way, and messages, of which a service may send megabytes.
-    fn is_turn_of_sparse(&mut self, neighbour: u64, class: Class) -> bool {
+    /// Bundles that were sealed before take turns with light streams: those that
+    /// go again, after a blockage as many as were under way, messages, of which a
+    /// service may send megabytes, and what was sealed ahead of another path's. A
+    /// stream that sends most of all, and whose buffer is empty at times, would
+    /// overtake its own bundles among these: its receiver would wait.
+    fn is_turn_of_light(&mut self, neighbour: u64, class: Class) -> bool {
         let to = NeighbourId(neighbour);
-        let waits = self.agent.has_pending(to, class) && self.peers.has_sparse(neighbour, class);
-        waits && self.peers.take_sparse_turn(neighbour, class)
+        let waits = self.agent.has_pending(to, class) && self.peers.has_light(neighbour, class);
+        waits && self.peers.take_light_turn(neighbour, class)
     }
 
     /// Seals bytes of streams into a bundle, as late as possible, or has one

@@ -106,6 +106,7 @@ impl Engine {
             self.apply_rate(now, id);
             self.leaves_changed(id);
         }
+        self.steer_all(now);
         self.after_change(now);
         Ok(())
     }

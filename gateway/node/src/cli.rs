@@ -69,6 +69,8 @@ pub enum Command {
     },
     /// Switch on or off what a running node takes in; open streams live on.
     Switch(SwitchCommand),
+    /// Have a class of a running node go by another of its paths; streams live on.
+    Migrate(MigrateCommand),
     /// What `underpass run` starts for what needs more rights than it keeps.
     #[command(name = HELPER, hide = true)]
     Helper,
@@ -89,6 +91,21 @@ pub enum Command {
     /// Make and manage the nodes' certificates.
     #[command(subcommand)]
     Pki(PkiCommand),
+}
+
+/// Which class, and where to.
+#[derive(Debug, Args)]
+pub struct MigrateCommand {
+    /// The class, whose policy is "migrate".
+    pub class: String,
+    /// The path or terminal by which it goes from now on.
+    pub path: String,
+    /// Let the rule decide from then on; else it stays there.
+    #[arg(long)]
+    pub by_rule: bool,
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
 }
 
 /// On or off, for everything or for what is named.

@@ -14,6 +14,7 @@ mod interception;
 mod known_links;
 mod known_time;
 mod logging;
+mod migrate;
 mod modem;
 mod panics;
 mod password;
@@ -83,6 +84,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Upgrade { socket } => Ok(upgrade::command::execute(&socket)?),
         Command::Switch(command) => Ok(switch::execute(&command)?),
         Command::Bp(command) => Ok(bp::execute(command)?),
+        Command::Migrate(command) => Ok(migrate::execute(&command)?),
         Command::HashPassword => Ok(password::print_hash()?),
         Command::Pki(command) => Ok(pki::execute(command)?),
     }

@@ -126,9 +126,11 @@ CAMPAIGN = (
     Entry("hostile", 185.0, fixed_s=0.0, share=0.25),
     Entry("outage", 45.0, share=_V),
     Entry("after-blockage", 125.0, ours_times=2, fixed_s=30.0, share=_V),
+    # A download by both paths, by the satellite and, of 85 s, by the terrestrial one.
+    Entry("bonding", 45.0, ours_times=3, share=_V),
+    # With migration and without.
+    Entry("offload", 145.0, share=_V),
     Entry("shared-hop", 34.0, 34.0, _MOST, 2, 2, fixed_s=2 * _AROUND_S, share=_V),
-    # A download by both paths and by each; the slowest alone takes 85 s.
-    Entry("bonding", 20.0, fixed_s=_AROUND_S + 10 * 115.0, share=_V),
     Entry("control-loss", 145.0, ours_times=2, fixed_s=0.0, share=0.15),
     Entry("satlink", 0.0, fixed_s=60.0, between_s=0.0),
     Entry("start-up", 6.0, 6.0, _RIVALS),

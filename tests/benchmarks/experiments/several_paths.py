@@ -23,7 +23,7 @@ from tests.testbed.topology import Testbed
 _MB = 1_000_000
 # The hops of Bujari et al., A Virtual PEP for Web Optimization over a Satellite-Terrestrial
 # Backhaul: a terrestrial buffer of 590 kB.
-_TERRESTRIAL = Profile(
+TERRESTRIAL = Profile(
     "terrestrial",
     Link(rate_bps=10_000_000, delay_ms=15.0, queue_ms=472.0),
     Link(rate_bps=1_000_000, delay_ms=15.0, queue_ms=472.0),
@@ -46,7 +46,7 @@ _BEFORE_S = 5.0
 def run_bonding(settings: Settings) -> Result:
     """Download 100 MB by both paths, and by each alone."""
     result = Result("bonding")
-    with _both_hops(settings) as on:
+    with both_hops(settings) as on:
         for name, paths in (
             (OURS, _BOTH),
             ("underpass-satellite", _BOTH[:1]),
@@ -77,7 +77,7 @@ def run_bonding(settings: Settings) -> Result:
 def run_outage(settings: Settings) -> Result:
     """Cut the terrestrial path at 15 s of a bonded download of 200 MB."""
     result = Result("outage")
-    with _both_hops(settings) as on:
+    with both_hops(settings) as on:
         on.add(Underpass(OURS, None, paths=_BOTH))
         _failures(on, result, "outage", lambda hop, terminal: hop.block(terminal))
     return result
@@ -86,7 +86,7 @@ def run_outage(settings: Settings) -> Result:
 def run_black_hole(settings: Settings) -> Result:
     """Have a path drop all that it is given, by surprise and known 10 s before."""
     result = Result("black-hole")
-    with _both_hops(settings) as on:
+    with both_hops(settings) as on:
         on.add(Underpass(OURS, None, paths=_BOTH))
         _failures(on, result, "black-hole", _drop_everything)
         _known_tunnel(on, result)
@@ -94,14 +94,16 @@ def run_black_hole(settings: Settings) -> Result:
 
 
 @contextmanager
-def _both_hops(settings: Settings) -> Iterator[Bench]:
+def both_hops(settings: Settings) -> Iterator[Bench]:
+    """Build the test bed with both hops."""
     with Testbed(
-        _SATELLITE, terrestrial=_TERRESTRIAL, sysctls=WIDE_WINDOWS, seed=settings.seed
+        _SATELLITE, terrestrial=TERRESTRIAL, sysctls=WIDE_WINDOWS, seed=settings.seed
     ) as testbed:
         yield Bench(testbed, settings)
 
 
-def _terrestrial(on: Bench) -> Satlink:
+def terrestrial_of(on: Bench) -> Satlink:
+    """Return the terrestrial hop."""
     assert on.testbed.terrestrial is not None
     return on.testbed.terrestrial
 
@@ -117,7 +119,7 @@ def _mend(hop: Satlink, terminal: str) -> None:
 
 def _failures(on: Bench, result: Result, name: str, fail: Callable[[Satlink, str], None]) -> None:
     """Download while the terrestrial path fails, and take the longest gap from then on."""
-    hop, terminal = _terrestrial(on), on.testbed.terminal.name
+    hop, terminal = terrestrial_of(on), on.testbed.terminal.name
 
     def one(access: Access, seed: int, deadline_s: float) -> Transfer:
         timer = threading.Timer(_FAILS_AT_S, fail, (hop, terminal))

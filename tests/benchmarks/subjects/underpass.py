@@ -40,17 +40,19 @@ class Underpass(Subject):
         *,
         convergence_layer: Literal["tcpcl", "quic"] | None = None,
         hub: Mapping[str, object] | None = None,
+        terminal: Mapping[str, object] | None = None,
         told: Told = "rates",
         unprivileged: bool = False,
         paths: Sequence[PathName] = ("satellite",),
     ) -> None:
-        """Take what is laid over the hub's configuration too, and what the nodes are told."""
+        """Take what is laid over the nodes' configurations too, and what these are told."""
         self.name = name
         self.told = {"rates": TOLD_PAIR, "hints": TOLD_HINT, "nothing": TOLD_NOTHING}[told]
         self._options = Options(
             congestion_control=congestion_control,
             convergence_layer=convergence_layer,
             hub=hub or {},
+            terminal=terminal or {},
             told=told,
             unprivileged=unprivileged,
             paths=paths,

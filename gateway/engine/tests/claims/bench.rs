@@ -7,7 +7,8 @@ use bytes::Bytes;
 use underpass_bundle as bundle;
 use underpass_cla::{Class, Outcome, Refusal, SessionId, SessionInfo, Transfer};
 use underpass_engine::{
-    Action, Engine, EngineConfig, HopConfig, HopId, LinkChange, Message, RouteEntry, StreamKey,
+    Action, Engine, EngineConfig, HopConfig, HopId, LinkChange, Message, Migration, RouteEntry,
+    StreamKey,
 };
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::{Announcement, Event, Open, Target};
@@ -80,6 +81,7 @@ pub struct Node {
     pub forged: usize,
     pub messages: Vec<Message>,
     pub changes: Vec<LinkChange>,
+    pub migrations: Vec<Migration>,
     pub aborted: Vec<SessionId>,
     offers: Vec<Offered>,
 }
@@ -97,6 +99,7 @@ impl Node {
             forged: 0,
             messages: Vec::new(),
             changes: Vec::new(),
+            migrations: Vec::new(),
             aborted: Vec::new(),
             offers: Vec::new(),
         }
@@ -190,6 +193,7 @@ impl Node {
                 }
                 Action::Message(message) => self.messages.push(message),
                 Action::Link { change, .. } => self.changes.push(change),
+                Action::Migrated(migration) => self.migrations.push(migration),
                 Action::Abort { session, .. } => self.aborted.push(session),
                 Action::SetRate { .. } | Action::Suspend { .. } | Action::Plan(_) => {}
                 other => panic!("{other:?}"),

@@ -6,6 +6,7 @@ mod custody;
 mod draining;
 mod durable;
 mod handing_over;
+mod lines;
 mod links;
 mod measured;
 mod paths;

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use underpass_cla::Class;
 use underpass_engine::{
-    EngineConfig, HopId, LinkChange, PathUse, PlannedBlockage, Policy, SILENCE, Sign, Source,
+    EngineConfig, HopId, LinkChange, MigrateError, MoveReason, PathUse, PlannedBlockage, Policy,
+    SILENCE, Sign, Source,
 };
 use underpass_streams::Event;
 
 use crate::bench::{BULK, CONTROL, MRU, Node, Offered, URGENT, config, exchange, live, pair_of};
+use crate::lines::{Line, Lines};
 
 /// Terrestrial, and by satellite.
 const NEAR: HopId = HopId(0);
@@ -31,9 +33,14 @@ fn two_paths(policies: &[(Class, PathUse, &[&str])]) -> (Node, Node) {
     let with = |mut config: EngineConfig| {
         for (class, uses, paths) in policies {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-            config
-                .policies
-                .insert(*class, Policy { uses: *uses, paths });
+            config.policies.insert(
+                *class,
+                Policy {
+                    uses: *uses,
+                    paths,
+                    ..Policy::default()
+                },
+            );
         }
         config
     };
@@ -223,6 +230,7 @@ fn failover_takes_the_first_that_is_there_and_another_order_at_once() {
     let policy = Policy {
         uses: PathUse::Failover,
         paths: vec!["hop0".to_owned(), "hop1".to_owned()],
+        ..Policy::default()
     };
     config.policies.insert(BULK, policy);
     let now = terminal.now;
@@ -287,4 +295,166 @@ fn a_session_belongs_to_the_hop_of_its_listener() {
     assert_eq!(hub.engine.hop_of(10, "lte"), Some(FAR));
     assert_eq!(hub.engine.hop_of(10, "beam"), Some(NEAR));
     assert_eq!(hub.engine.hop_of(11, "lte"), None);
+}
+
+/// Both hops as lines, as they are configured.
+fn both_lines(terminal: Node, hub: Node) -> Lines {
+    let line = |rate_bps, delay_ms| Line {
+        rate_bps,
+        delay: Duration::from_millis(delay_ms),
+    };
+    let lines = [line(10_000_000, 15), line(40_000_000, 265)];
+    Lines::new([terminal, hub], &lines)
+}
+
+/// A long transfer to the hub from now on: since its beginning, when new bytes
+/// could be read.
+fn transfer(lines: &mut Lines, time: Duration) -> Vec<Duration> {
+    let key = lines.nodes[0].open(1, BULK);
+    let begin = lines.now();
+    let mut readable = Vec::new();
+    lines.live(time, |[sender, receiver]| {
+        let room = sender.engine.send_capacity(key);
+        if room > 0 {
+            sender.write(key, room);
+        }
+        if receiver.has(|event| matches!(event, Event::Opened { .. })) {
+            let there = receiver.engine.key(10, key.id);
+            let _ = receiver.engine.connected(receiver.now, there);
+            let read = || receiver.engine.read(receiver.now, there, usize::MAX);
+            if std::iter::from_fn(read).count() > 0 {
+                readable.push(receiver.now - begin);
+            }
+        }
+    });
+    readable
+}
+
+/// The longest time without new bytes that ends within a span.
+fn longest_gap(readable: &[Duration], begin_s: u64, end_s: u64) -> Duration {
+    let span = Duration::from_secs(begin_s)..Duration::from_secs(end_s);
+    let gaps = readable.windows(2).filter(|pair| span.contains(&pair[1]));
+    let gaps = gaps.map(|pair| pair[1] - pair[0]);
+    gaps.max().expect("bytes come")
+}
+
+#[test]
+fn a_blockage_that_is_known_makes_no_gap_neither_at_its_entry_nor_behind_its_exit() {
+    let (terminal, hub) = two_paths(&[]);
+    let mut lines = both_lines(terminal, hub);
+    let (now, noon) = (lines.now(), 1_800_000_000_000);
+    let blockage = PlannedBlockage {
+        entry_ms: noon + 12_000,
+        exit_ms: noon + 17_000,
+    };
+    for node in &mut lines.nodes {
+        node.engine.set_utc(now, Some(noon));
+        node.engine.plan_blockages(now, FAR, vec![blockage]);
+    }
+    let readable = transfer(&mut lines, Duration::from_secs(25));
+    let before = longest_gap(&readable, 6, 11);
+    let within = longest_gap(&readable, 11, 25);
+    // Both send bundles of 60 ms.
+    assert!(before < 70 * MS, "{before:?}");
+    assert!(within < before + 20 * MS, "{within:?} and {before:?}");
+}
+
+/// What each hop of the terminal has sent, bytes of bundles.
+fn sent_by(lines: &Lines) -> [u64; 2] {
+    let hops = lines.nodes[0].engine.hops();
+    [0, 1].map(|hop| hops[hop].traffic.iter().map(|of| of.sent_bytes).sum())
+}
+
+/// Both hops, with a class that moves from the near one to the far one.
+fn moving() -> Lines {
+    let (terminal, hub) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    both_lines(terminal, hub)
+}
+
+#[test]
+fn a_class_that_fills_its_path_moves_by_rule_and_stays_where_there_is_room() {
+    let mut lines = moving();
+    let readable = transfer(&mut lines, Duration::from_secs(40));
+    let moves = &lines.nodes[0].migrations;
+    let [only] = moves[..] else {
+        panic!("{moves:?}");
+    };
+    assert_eq!((only.from, only.to), (NEAR, FAR));
+    assert_eq!(only.reason, MoveReason::Delay);
+    let [tunnel] = &lines.nodes[0].engine.tunnels()[..] else {
+        panic!("one class moves");
+    };
+    assert_eq!((tunnel.path.as_str(), tunnel.held), ("hop1", false));
+    // Nothing new comes for the difference of the delays, and no longer.
+    let gap = longest_gap(&readable, 4, 40);
+    assert!(gap < 330 * MS, "{gap:?}");
+}
+
+#[test]
+fn a_class_moves_by_an_operators_word_and_its_streams_live_on() {
+    let mut lines = moving();
+    transfer(&mut lines, Duration::from_secs(2));
+    let [near, far] = sent_by(&lines);
+    let now = lines.now();
+    let order = |lines: &mut Lines, class, to| {
+        let engine = &mut lines.nodes[0].engine;
+        engine.migrate(now, class, to, true)
+    };
+    assert_eq!(order(&mut lines, URGENT, FAR), Err(MigrateError::Policy));
+    assert_eq!(order(&mut lines, BULK, HopId(7)), Err(MigrateError::Path));
+    assert_eq!(order(&mut lines, BULK, FAR), Ok(()));
+    let readable = transfer(&mut lines, Duration::from_secs(5));
+    assert!(readable.len() > 50, "{}", readable.len());
+    let after = sent_by(&lines);
+    assert!(after[0] - near < 200_000, "{after:?} {near}");
+    assert!(after[1] - far > 10_000_000, "{after:?} {far}");
+    lines.nodes[0].engine.block(lines.now(), NEAR, true);
+    let now = lines.now();
+    let dead = lines.nodes[0].engine.migrate(now, BULK, NEAR, true);
+    assert_eq!(dead, Err(MigrateError::CannotCarry));
+}
+
+#[test]
+fn a_class_leaves_a_path_that_dies_at_once_and_one_that_flaps_once() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
+    for flap in 0..20 {
+        terminal.engine.block(terminal.now, NEAR, true);
+        let first = drain(&mut terminal, 500 * MS);
+        assert_eq!(by_hop(&first)[0], 0);
+        assert!(flap > 0 || by_hop(&first)[1] > 0);
+        terminal.engine.block(terminal.now, NEAR, false);
+        terminal.session(0, 1_000 + flap, Some(BULK), MRU);
+        terminal.write(key, 5_000);
+        drain(&mut terminal, 500 * MS);
+    }
+    let reasons: Vec<_> = terminal.migrations.iter().map(|one| one.reason).collect();
+    assert_eq!(reasons, [MoveReason::Down]);
+    // What stays for long is gone back to.
+    terminal.pass(terminal.now + Duration::from_secs(15));
+    terminal.write(key, 5_000);
+    assert_eq!(
+        terminal.migrations.last().map(|one| one.reason),
+        Some(MoveReason::Down)
+    );
+    drain(&mut terminal, Duration::from_secs(1));
+    assert_eq!(
+        terminal.migrations.last().map(|one| one.reason),
+        Some(MoveReason::Back)
+    );
+}
+
+#[test]
+fn another_policy_ends_what_was_known_of_the_moves() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    assert_eq!(terminal.engine.tunnels().len(), 1);
+    let now = terminal.now;
+    let bonded = two_hops(10, 1);
+    terminal
+        .engine
+        .reconfigure(now, bonded)
+        .expect("the same classes");
+    assert_eq!(terminal.engine.tunnels(), []);
 }

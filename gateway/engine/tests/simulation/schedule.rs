@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_cla::Class;
-use underpass_engine::{PathUse, Policy};
+use underpass_engine::{MigrationRule, PathUse, Policy};
 use underpass_store::simulated::Crash;
 
 use crate::plans::{self, Push};
@@ -377,7 +377,12 @@ fn link(random: &mut Random, ends: [usize; 2]) -> LinkPlan {
 /// Policies over two links for some classes. None is pinned: of the nodes that
 /// have one link, some would wait for the other for ever.
 fn policies_of(random: &mut Random, links: [usize; 2]) -> Vec<(Class, Policy)> {
-    let uses = [PathUse::Bonded, PathUse::Failover, PathUse::Duplicated];
+    let uses = [
+        PathUse::Bonded,
+        PathUse::Failover,
+        PathUse::Duplicated,
+        PathUse::Migrate,
+    ];
     let classes = (0..CLASSES).filter(|_| random.chance(40));
     let classes: Vec<u8> = classes.collect();
     let policy = |class| {
@@ -389,7 +394,21 @@ fn policies_of(random: &mut Random, links: [usize; 2]) -> Vec<(Class, Policy)> {
         if random.chance(30) {
             paths.clear();
         }
-        (Class(class), Policy { uses, paths })
+        let migration = MigrationRule {
+            after: Some(random.ms(0, 2_000)),
+            full_part: 0.5,
+            delay_factor: 1.5,
+            back_after: random.ms(0, 3_000),
+            ..MigrationRule::default()
+        };
+        (
+            Class(class),
+            Policy {
+                uses,
+                paths,
+                migration,
+            },
+        )
     };
     classes.into_iter().map(policy).collect()
 }

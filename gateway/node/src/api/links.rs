@@ -250,7 +250,7 @@ fn unknown_path(name: &str) -> Problem {
 }
 
 impl ApiState {
-    fn hop(&self, name: &str) -> Result<HopId, Problem> {
+    pub(super) fn hop(&self, name: &str) -> Result<HopId, Problem> {
         let hop = self.shell.hop_named(name);
         hop.ok_or_else(|| unknown_path(name))
     }

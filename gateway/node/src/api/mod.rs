@@ -13,6 +13,7 @@ mod deferred;
 mod edge;
 mod links;
 mod metrics;
+mod migrations;
 mod plans;
 mod position;
 mod problem;
@@ -53,6 +54,7 @@ use routes::Routes;
 
 pub use announcements::Announced;
 pub use edge::{EdgeSwitches, SwitchView};
+pub use migrations::MigrationView;
 pub use server::{ApiError, Servers, check, serve, unix_socket};
 pub use view::Status;
 
@@ -126,6 +128,8 @@ fn routes() -> Routes {
             "/v1/paths/{name}/efficiency",
             links::set_efficiency,
         )
+        .get(Read, "/v1/migrations", migrations::list)
+        .post(Operate, "/v1/migrations", migrations::migrate)
         .get(Read, "/v1/beam", links::beam)
         .patch(Operate, "/v1/beam", links::change_beam)
         .post(Operate, "/v1/link/block", links::block)

@@ -284,7 +284,10 @@ async fn the_status_tells_paths_sessions_streams_and_custody() {
 async fn every_error_is_a_problem_document() {
     let world = World::new();
     let large = vec![b' '; BODY_BYTES + 1];
-    let cases: [(&str, &str, Body, u16); 13] = [
+    let order = |class: &str, path: &str| {
+        Body::from(format!(r#"{{"class": "{class}", "path": "{path}"}}"#))
+    };
+    let cases: [(&str, &str, Body, u16); 16] = [
         ("GET", "/v1/nothing", Body::empty(), 404),
         ("GET", "/v1/position", Body::empty(), 404),
         ("GET", "/", Body::empty(), 404),
@@ -297,6 +300,9 @@ async fn every_error_is_a_problem_document() {
         ("GET", "/v1/streams?limit=many", Body::empty(), 400),
         ("GET", "/v1/streams?most=3", Body::empty(), 400),
         ("POST", "/v1/link/block?path=moon", Body::empty(), 404),
+        ("POST", "/v1/migrations", order("none", "sat"), 404),
+        ("POST", "/v1/migrations", order("bulk", "moon"), 404),
+        ("POST", "/v1/migrations", order("bulk", "sat"), 422),
         ("DELETE", "/v1/custody/x", Body::empty(), 400),
     ];
     for (method, path, body, status) in cases {

@@ -8,6 +8,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::control::{ContactView, ControlView};
 use super::edge::{EdgeSwitches, SwitchView};
+use super::migrations::MigrationView;
 use super::plans::PlansView;
 use super::view::{PathView, SessionView, Status};
 use crate::positions::{FixView, PositionView, SourceState};
@@ -33,6 +34,9 @@ impl fmt::Display for Status {
             sessions.row(["none"]);
         }
         writeln!(f, "{sessions}\n{}", self.traffic())?;
+        if !self.migrations.is_empty() {
+            writeln!(f, "{}", migrations(&self.migrations))?;
+        }
         if !self.plans.plans.is_empty() {
             writeln!(f, "{}", plans(&self.plans))?;
         }
@@ -173,6 +177,36 @@ fn paths(paths: &[PathView]) -> Table {
             hop.rate_bps.map_or("unlimited".to_owned(), rate),
             hop.measured.capacity_bps.map_or("-".to_owned(), rate),
             rate(hop.subtracted_bps),
+        ]);
+    }
+    table
+}
+
+fn migrations(migrations: &[MigrationView]) -> Table {
+    let mut table = Table::new([
+        "CLASS",
+        "TO",
+        "GOES BY",
+        "SINCE",
+        "MOVED FOR",
+        ">SENDS",
+        ">MOVES",
+    ]);
+    for view in migrations {
+        let reason = match (&view.reason, view.held) {
+            (Some(reason), true) => format!("{reason}, held"),
+            (Some(reason), false) => reason.clone(),
+            (None, true) => "held".to_owned(),
+            (None, false) => "-".to_owned(),
+        };
+        table.row([
+            view.class.clone(),
+            format!("ipn:{}.0", view.neighbour),
+            view.path.clone(),
+            span(view.since_s),
+            reason,
+            rate(view.sends_bps),
+            view.moves.values().sum::<u64>().to_string(),
         ]);
     }
     table

@@ -15,6 +15,7 @@ use underpass_store::Figures;
 use super::ApiState;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
+use super::migrations::MigrationView;
 use super::plans::PlansView;
 use crate::config::Durability;
 use crate::confinement::Confinement;
@@ -36,6 +37,9 @@ pub struct Status {
     pub uptime_s: f64,
     /// The hops to the neighbours.
     pub paths: Vec<PathView>,
+    /// Where the classes go that move between paths.
+    #[serde(default)]
+    pub migrations: Vec<MigrationView>,
     /// The classes' names in the order of their numbers.
     pub classes: Vec<String>,
     /// Streams by class name.
@@ -365,6 +369,7 @@ impl ApiState {
             incarnation: self.incarnation,
             uptime_s: self.started.elapsed().as_secs_f64(),
             paths: self.paths(),
+            migrations: self.migrations(),
             classes: config.classes.iter().map(|c| c.name.clone()).collect(),
             streams: self.streams(),
             plans: self.plans_view(),

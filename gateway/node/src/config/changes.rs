@@ -50,7 +50,7 @@ impl Change {
                 ..,
             ]
             | ["log", "level"]
-            | ["class", _, "weight" | "policy" | "paths"]
+            | ["class", _, "weight" | "policy" | "paths" | "migrate", ..]
             | ["edge", "client_networks" | "rule"] => true,
             ["custody", key] => [
                 "quota_bytes",

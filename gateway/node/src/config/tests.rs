@@ -319,6 +319,9 @@ fn policies_name_paths_that_there_are() {
     };
     let config = with("policy = \"failover\"\npaths = [\"lte\", \"beam\"]").unwrap();
     assert_eq!(config.classes[1].policy, PathPolicy::Failover);
+    let keys = "policy = \"migrate\"\n[class.migrate]\nby_rule = false\nafter_s = 2.5";
+    let moves = with(keys).unwrap().classes[1].migrate;
+    assert_eq!((moves.by_rule, moves.after_s), (false, 2.5));
     for (keys, problem) in [
         (
             "paths = [\"dsl\"]",
@@ -331,6 +334,18 @@ fn policies_name_paths_that_there_are() {
             "needs one path",
         ),
         ("policy = \"fastest\"", "unknown variant"),
+        (
+            "policy = \"migrate\"\n[class.migrate]\nafter_s = nan",
+            "migrate.after_s = NaN: must be 0.5 to 3600",
+        ),
+        (
+            "policy = \"migrate\"\n[class.migrate]\nroom_part = 1.5",
+            "migrate.room_part = 1.5: must be 0.001 to 1",
+        ),
+        (
+            "[class.migrate]\nafter_s = 1.0",
+            "of no use without policy = \"migrate\"",
+        ),
     ] {
         let error = with(keys).unwrap_err().to_string();
         assert!(error.contains(problem), "{problem} is missing in:\n{error}");

@@ -16,8 +16,8 @@ pub struct ClassSettings {
     /// Share among classes of equal priority. Default 1.
     #[serde(default = "default_weight")]
     pub weight: u32,
-    /// What is done with several paths to a neighbour: bonded, failover, pinned
-    /// or duplicated. Default bonded.
+    /// What is done with several paths to a neighbour: bonded, failover, pinned,
+    /// duplicated or migrate. Default bonded.
     #[serde(default)]
     pub policy: PathPolicy,
     /// The paths that it may use, by the names of `[[path]]`s, and where
@@ -25,6 +25,9 @@ pub struct ClassSettings {
     /// Default: all, in their order.
     #[serde(default)]
     pub paths: Vec<String>,
+    /// When it moves to another path, with policy = "migrate".
+    #[serde(default)]
+    pub migrate: MigrateSettings,
 }
 
 /// What a class does with several paths to a neighbour.
@@ -40,6 +43,75 @@ pub enum PathPolicy {
     Pinned,
     /// Each goes by the two paths that deliver it first.
     Duplicated,
+    /// All go by one path, and move to another as `migrate` says.
+    Migrate,
+}
+
+/// When a class moves to another path.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MigrateSettings {
+    /// Whether congestion moves it; else only an operator and the loss of its
+    /// path do. Default true.
+    pub by_rule: bool,
+    /// A path is in trouble for so long before the class leaves it, s. Default 5.
+    pub after_s: f64,
+    /// A path is full when this part of its rate is in use. Default 0.9.
+    pub full_part: f64,
+    /// Trouble is to be full while the delay, the class' own backlog included,
+    /// is so many times the round trip without queues. Default 5.
+    pub delay_factor: f64,
+    /// Trouble is to lose this part of the packets. Default 0.1.
+    pub loss: f64,
+    /// Trouble is to be full at no more than this part of the best rate that the
+    /// path has had meanwhile. Default 0.3.
+    pub rate_part: f64,
+    /// A better path has had room for so long before the class goes back, s.
+    /// Default 10.
+    pub back_after_s: f64,
+    /// It goes only where what it sends and what the path carries fit into this
+    /// part of the rate. Default 0.8.
+    pub room_part: f64,
+}
+
+impl Default for MigrateSettings {
+    fn default() -> Self {
+        MigrateSettings {
+            by_rule: true,
+            after_s: 5.0,
+            full_part: 0.9,
+            delay_factor: 5.0,
+            loss: 0.1,
+            rate_part: 0.3,
+            back_after_s: 10.0,
+            room_part: 0.8,
+        }
+    }
+}
+
+impl MigrateSettings {
+    fn check(&self, class: &str, problems: &mut Vec<String>) {
+        let part = 0.001..=1.0;
+        let values = [
+            ("after_s", self.after_s, 0.5..=3_600.0),
+            ("full_part", self.full_part, part.clone()),
+            ("delay_factor", self.delay_factor, 1.0..=1_000.0),
+            ("loss", self.loss, part.clone()),
+            ("rate_part", self.rate_part, part.clone()),
+            ("back_after_s", self.back_after_s, 1.0..=86_400.0),
+            ("room_part", self.room_part, part),
+        ];
+        // What is no number lies in no range.
+        for (key, value, range) in values
+            .iter()
+            .filter(|(_, value, range)| !range.contains(value))
+        {
+            let (least, most) = (range.start(), range.end());
+            problems.push(format!(
+                "class {class:?}: migrate.{key} = {value}: must be {least} to {most}"
+            ));
+        }
+    }
 }
 
 fn default_weight() -> u32 {
@@ -62,6 +134,7 @@ pub(super) fn default_classes() -> Vec<ClassSettings> {
         weight,
         policy: PathPolicy::Bonded,
         paths: Vec::new(),
+        migrate: MigrateSettings::default(),
     })
     .collect()
 }
@@ -107,9 +180,16 @@ pub(super) fn check_policies(
         name,
         policy,
         paths,
+        migrate,
         ..
     } in classes
     {
+        migrate.check(name, problems);
+        if *policy != PathPolicy::Migrate && *migrate != MigrateSettings::default() {
+            problems.push(format!(
+                "class {name:?}: migrate is of no use without policy = \"migrate\""
+            ));
+        }
         let unknown = paths.iter().filter(|path| !ways.contains(path.as_str()));
         for path in unknown {
             problems.push(format!(

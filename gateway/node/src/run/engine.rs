@@ -10,14 +10,17 @@ use std::time::Duration;
 use underpass_bundle::{self as bundle, NeighbourId};
 use underpass_cla::Class;
 use underpass_edge::dial::Families;
-use underpass_engine::{EngineConfig, HopConfig, HopId, PathUse, PlanLine, Policy, RouteEntry};
+use underpass_engine::{
+    EngineConfig, HopConfig, HopId, MigrationRule, PathUse, PlanLine, Policy, RouteEntry,
+};
 use underpass_plans::Direction;
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, reports};
 use crate::config::{
-    ClassSettings, Config, CustodyDialect, PathPolicy, RelayConfig, Role, class_named,
+    ClassSettings, Config, CustodyDialect, MigrateSettings, PathPolicy, RelayConfig, Role,
+    class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -143,6 +146,20 @@ fn classes(config: &Config) -> Vec<scheduler::ClassConfig> {
         .collect()
 }
 
+fn migration(settings: &MigrateSettings) -> MigrationRule {
+    MigrationRule {
+        after: settings
+            .by_rule
+            .then(|| Duration::from_secs_f64(settings.after_s)),
+        full_part: settings.full_part,
+        delay_factor: settings.delay_factor,
+        loss: settings.loss,
+        rate_part: settings.rate_part,
+        back_after: Duration::from_secs_f64(settings.back_after_s),
+        room_part: settings.room_part,
+    }
+}
+
 fn policies(config: &Config) -> BTreeMap<Class, Policy> {
     let policy = |class: &ClassSettings| Policy {
         uses: match class.policy {
@@ -150,8 +167,10 @@ fn policies(config: &Config) -> BTreeMap<Class, Policy> {
             PathPolicy::Failover => PathUse::Failover,
             PathPolicy::Pinned => PathUse::Pinned,
             PathPolicy::Duplicated => PathUse::Duplicated,
+            PathPolicy::Migrate => PathUse::Migrate,
         },
         paths: class.paths.clone(),
+        migration: migration(&class.migrate),
     };
     let classes = config.classes.iter().zip(0..);
     classes

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use underpass_bundle::{BundleId, BundleInfo, CustodyFigures, NeighbourFigures, NeighbourId};
 use underpass_cla::Class;
-use underpass_engine::{Engine, HopId, HopSnapshot, PlanSnapshot, StreamEvents, StreamTotals};
+use underpass_engine::{
+    Engine, HopId, HopSnapshot, PlanSnapshot, StreamEvents, StreamTotals, TunnelSnapshot,
+};
 use underpass_plans::{Direction, Plan, Refused};
 use underpass_streams::{Epoch, StreamInfo};
 
@@ -172,6 +174,12 @@ impl Shell {
                 inner.engine.follow_forward(now, plan.clone())
             })
         })
+    }
+
+    /// Where each class goes that moves between paths.
+    pub fn tunnels(&self) -> Vec<TunnelSnapshot> {
+        let each = self.read_each(Engine::tunnels);
+        each.into_iter().flatten().collect()
     }
 
     /// What the shell has seen in all.

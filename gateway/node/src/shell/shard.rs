@@ -10,14 +10,14 @@ use underpass_applications::Report;
 use underpass_bundle as bundle;
 use underpass_bundle::{Passed, Sharding};
 use underpass_cla::{Session, SessionId, Transfer};
-use underpass_engine::{Action, Engine, Message, PlanChange};
+use underpass_engine::{Action, Engine, Message, Migration, PlanChange};
 
 use super::applications::ApplicationDesk;
 use super::links::{LinkEvent, LinkLedger};
 use super::services::Service;
 use super::streams::StreamTable;
 use super::transport::TransportLedger;
-use super::{Counts, Inbound};
+use super::{Counts, Inbound, timer};
 
 /// Forgeries are told to the log so seldom.
 const TELL_FORGERY_AFTER: Duration = Duration::from_secs(10);
@@ -53,6 +53,8 @@ pub(super) struct Inner {
     pub links: LinkLedger,
     /// When the log was last told of a forgery.
     forgery_told: Option<Instant>,
+    /// Which moves of classes it was told.
+    moves_told: MovesTold,
     /// Their changes, for whoever follows them.
     pub link_events: broadcast::Sender<LinkEvent>,
 }
@@ -89,6 +91,7 @@ impl Shard {
             transport: TransportLedger::default(),
             links: LinkLedger::default(),
             forgery_told: None,
+            moves_told: MovesTold::default(),
             link_events,
         };
         Shard {
@@ -100,6 +103,27 @@ impl Shard {
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic ends the process (`panics`): no call finds a poisoned state.
         self.inner.lock().unwrap()
+    }
+}
+
+/// How many moves of classes are told to the log at once, and in a second one more:
+/// a hub's terminals may all move at the same time.
+const MOVES_TOLD_AT_ONCE: f64 = 20.0;
+
+/// Which moves the log was told.
+pub(super) struct MovesTold {
+    left: f64,
+    at: Instant,
+    untold: u64,
+}
+
+impl Default for MovesTold {
+    fn default() -> Self {
+        MovesTold {
+            left: MOVES_TOLD_AT_ONCE,
+            at: timer::now(),
+            untold: 0,
+        }
     }
 }
 
@@ -123,6 +147,31 @@ fn plan_changed(change: &PlanChange) {
 }
 
 impl Inner {
+    /// A class has moved to another path.
+    fn migrated(&mut self, migration: &Migration) {
+        let now = timer::now();
+        let told = &mut self.moves_told;
+        let earned = now.saturating_duration_since(told.at).as_secs_f64();
+        told.left = (told.left + earned).min(MOVES_TOLD_AT_ONCE);
+        told.at = now;
+        if told.left < 1.0 {
+            told.untold += 1;
+            return;
+        }
+        told.left -= 1.0;
+        let untold = std::mem::take(&mut told.untold);
+        let name = |hop| self.engine.hop_name(hop).unwrap_or_default();
+        tracing::info!(
+            class = migration.class.0,
+            neighbour = migration.neighbour,
+            from = name(migration.from),
+            to = name(migration.to),
+            reason = migration.reason.name(),
+            untold,
+            "class goes by another path"
+        );
+    }
+
     /// Takes up what the engine wants done.
     pub fn gather(&mut self) {
         let mut effects = Vec::new();
@@ -144,6 +193,7 @@ impl Inner {
                     }
                 }
                 Action::Plan(change) => plan_changed(&change),
+                Action::Migrated(migration) => self.migrated(&migration),
                 Action::Passed { shard, passed } => effects.push(Effect::Passed(shard, passed)),
                 Action::Link { hop, change } => self.link_changed(hop, change),
                 Action::Abort { session, reason } => {

@@ -5,9 +5,10 @@ use std::fmt;
 
 use prometheus_client::registry::Unit;
 use underpass_cla::Class;
-use underpass_engine::{Engine, HopId, HopSnapshot, HopTraffic, Source};
+use underpass_engine::{Engine, HopId, HopSnapshot, HopTraffic, MoveReason, Source};
 
 use super::super::ApiState;
+use super::super::migrations::MigrationView;
 use super::super::view::{PathView, SessionView};
 use super::families::{Families, Labels};
 use crate::shell::TransportTotals;
@@ -18,6 +19,7 @@ const ALL_CLASSES: &str = "all";
 pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let paths = state.paths();
     states(&paths, families)?;
+    migrations(state, families)?;
     blockages(state, families)?;
     beacons(state, families)?;
     rates(state, &paths, families)?;
@@ -49,6 +51,40 @@ fn states(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
         paths
             .iter()
             .map(|path| (of_path(path), u64::from(path.hop.blocked))),
+    )
+}
+
+fn migrations(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
+    let views = state.migrations();
+    let of = |view: &MigrationView| {
+        vec![
+            ("class", view.class.clone()),
+            ("neighbour", view.neighbour.to_string()),
+        ]
+    };
+    families.gauge(
+        "class_path",
+        "The path by which a class goes that moves between paths",
+        None,
+        views.iter().map(|view| {
+            let mut labels = of(view);
+            labels.push(("path", view.path.clone()));
+            (labels, 1_u64)
+        }),
+    )?;
+    let moves = views.iter().flat_map(|view| {
+        MoveReason::ALL.map(|reason| {
+            let mut labels = of(view);
+            labels.push(("reason", reason.name().to_owned()));
+            let count = view.moves.get(reason.name()).copied().unwrap_or(0);
+            (labels, count)
+        })
+    });
+    families.counter(
+        "class_migrations",
+        "Moves of a class to another path, by their reason",
+        None,
+        moves,
     )
 }
 

@@ -1,0 +1,528 @@
+//! By which of its paths a class goes whose policy is `migrate`, and when it
+//! moves: all of it by one path at a time.
+//!
+//! It moves by an operator's word, at once when its path cannot carry any more,
+//! and by rule: its path is full for some seconds while the delay is many times
+//! its base (Bujari et al., A Virtual PEP for Web Optimization over a
+//! Satellite-Terrestrial Backhaul), packets are lost, or the path carries much
+//! less than it did. It moves only to a path with room for what it sends, and
+//! back only after that has been so for some time; for longer each time that it
+//! had to leave soon after it was back.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::hop::HopId;
+
+/// The time to go back is doubled so often at most.
+const MOST_DOUBLINGS: u32 = 4;
+/// What a path carried at its best is forgotten by this part (1/n) a step.
+const BEST_FADES: u64 = 400;
+
+/// When a class moves by rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MigrationRule {
+    /// A path is in trouble for so long before the class leaves it; none: it
+    /// moves only by an operator's word and when its path cannot carry.
+    pub after: Option<Duration>,
+    /// A path is full when this part of its rate is in use.
+    pub full_part: f64,
+    /// Trouble is to be full while the delay is so many times the base; the
+    /// class' own backlog counts as delay.
+    pub delay_factor: f64,
+    /// It is to lose this part of the packets.
+    pub loss: f64,
+    /// It is to be full at this part of the rate of before.
+    pub rate_part: f64,
+    /// A better path is to have had room for so long before the class goes back.
+    pub back_after: Duration,
+    /// Room is this part of a path's rate, less what it carries.
+    pub room_part: f64,
+}
+
+impl MigrationRule {
+    /// The paper's five seconds and five times the base.
+    pub const DEFAULT: MigrationRule = MigrationRule {
+        after: Some(Duration::from_secs(5)),
+        full_part: 0.9,
+        delay_factor: 5.0,
+        loss: 0.1,
+        rate_part: 0.3,
+        back_after: Duration::from_secs(10),
+        room_part: 0.8,
+    };
+}
+
+impl Default for MigrationRule {
+    fn default() -> Self {
+        MigrationRule::DEFAULT
+    }
+}
+
+/// Why a class has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MoveReason {
+    /// An operator has said so.
+    Operator,
+    /// Its path cannot carry: blocked, about to be, or without a session.
+    Down,
+    /// Its path was full and the delay many times its base.
+    Delay,
+    /// Its path lost packets.
+    Loss,
+    /// Its path was full at a part of its rate.
+    Rate,
+    /// A better path has room again.
+    Back,
+}
+
+impl MoveReason {
+    /// All of them.
+    pub const ALL: [MoveReason; 6] = [
+        MoveReason::Operator,
+        MoveReason::Down,
+        MoveReason::Delay,
+        MoveReason::Loss,
+        MoveReason::Rate,
+        MoveReason::Back,
+    ];
+
+    /// Its name in API, log and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            MoveReason::Operator => "operator",
+            MoveReason::Down => "down",
+            MoveReason::Delay => "delay",
+            MoveReason::Loss => "loss",
+            MoveReason::Rate => "rate",
+            MoveReason::Back => "back",
+        }
+    }
+}
+
+/// A path at one moment, as one class sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PathReading {
+    pub id: HopId,
+    /// It can carry the class now.
+    pub able: bool,
+    /// Bit/s that it carries, and may carry; none is unknown.
+    pub load_bps: u64,
+    pub rate_bps: Option<u64>,
+    /// The round trip without queues, and with these and the class' backlog.
+    pub base: Duration,
+    pub delay: Duration,
+    /// Part of the packets that it loses.
+    pub loss: f64,
+}
+
+impl PathReading {
+    fn is_full(&self, rule: &MigrationRule) -> bool {
+        let full = |rate: u64| self.load_bps as f64 >= rate as f64 * rule.full_part;
+        self.rate_bps.is_some_and(full)
+    }
+
+    fn has_room(&self, rule: &MigrationRule, demand_bps: u64) -> bool {
+        let wanted = self.load_bps.saturating_add(demand_bps);
+        let fits = |rate: u64| wanted as f64 <= rate as f64 * rule.room_part;
+        self.able && self.loss < rule.loss && self.rate_bps.is_none_or(fits)
+    }
+
+    fn trouble(&self, rule: &MigrationRule, best_bps: u64) -> Option<MoveReason> {
+        if self.loss >= rule.loss {
+            return Some(MoveReason::Loss);
+        }
+        if !self.is_full(rule) {
+            return None;
+        }
+        let rate = self.rate_bps.unwrap_or(u64::MAX);
+        if self.delay >= self.base.mul_f64(rule.delay_factor) {
+            return Some(MoveReason::Delay);
+        }
+        ((rate as f64) <= best_bps as f64 * rule.rate_part).then_some(MoveReason::Rate)
+    }
+}
+
+/// A class has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub from: HopId,
+    pub to: HopId,
+    pub reason: MoveReason,
+}
+
+/// The streams of one class to one neighbour, which move as one.
+#[derive(Debug, Default)]
+pub(crate) struct Tunnel {
+    /// Its path, since when, and why if it has moved.
+    pub on: Option<(HopId, Instant, Option<MoveReason>)>,
+    /// Where an operator keeps it.
+    pub held: Option<HopId>,
+    /// Moves since the start.
+    pub moves: BTreeMap<MoveReason, u64>,
+    /// Since when its path has been in trouble.
+    bad_since: Option<Instant>,
+    /// The better path that has room, and since when.
+    good_since: Option<(HopId, Instant)>,
+    /// What its path carried at its best.
+    best_bps: u64,
+    /// When it came back last, and how often in a row it had to leave soon.
+    came_back: Option<Instant>,
+    doublings: u32,
+}
+
+impl Tunnel {
+    /// Its path.
+    pub fn path(&self) -> Option<HopId> {
+        self.on.map(|(id, ..)| id)
+    }
+
+    /// Whether it may have to be looked at though nothing is sent.
+    pub fn is_away(&self, paths: &[PathReading]) -> bool {
+        let preferred = self.held.or(paths.first().map(|path| path.id));
+        self.path().is_some() && self.path() != preferred
+    }
+
+    /// Something else has moved away from its path: the past does not count.
+    pub fn relieve(&mut self) {
+        self.bad_since = None;
+    }
+
+    /// An operator has it go by a path, which can carry it; and stay there.
+    pub fn order(&mut self, now: Instant, to: HopId, hold: bool) -> Option<Move> {
+        self.held = hold.then_some(to);
+        self.doublings = 0;
+        self.go(now, to, MoveReason::Operator)
+    }
+
+    /// Judges its paths, the preferred one first; `demand_bps` is what it sends.
+    pub fn step(
+        &mut self,
+        now: Instant,
+        rule: &MigrationRule,
+        paths: &[PathReading],
+        demand_bps: u64,
+    ) -> Option<Move> {
+        self.held = self
+            .held
+            .filter(|held| paths.iter().any(|path| path.id == *held));
+        let current = paths.iter().find(|path| Some(path.id) == self.path());
+        let Some(current) = current.filter(|path| path.able) else {
+            let held = paths
+                .iter()
+                .find(|path| path.able && Some(path.id) == self.held);
+            let first = held.or_else(|| paths.iter().find(|path| path.able))?;
+            return self.go(now, first.id, MoveReason::Down);
+        };
+        self.best_bps -= self.best_bps / BEST_FADES;
+        self.best_bps = self.best_bps.max(current.rate_bps.unwrap_or(0));
+        if let Some(held) = self.held {
+            let held = paths.iter().find(|path| path.id == held);
+            let back = held.filter(|path| path.able && path.id != current.id);
+            return self.go_back(now, rule, back);
+        }
+        if let Some(after) = rule.after {
+            let trouble = current.trouble(rule, self.best_bps);
+            let since = trouble.map(|_| self.bad_since.unwrap_or(now));
+            self.bad_since = since;
+            if let Some((reason, since)) = trouble.zip(since)
+                && now >= since + after
+            {
+                let others = paths.iter().filter(|path| path.id != current.id);
+                let mut roomy = others.filter(|path| path.has_room(rule, demand_bps));
+                return self.go(now, roomy.next()?.id, reason);
+            }
+        }
+        let better = paths.iter().take_while(|path| path.id != current.id);
+        let mut better = better.filter(|path| match rule.after {
+            Some(_) => path.has_room(rule, demand_bps),
+            None => path.able,
+        });
+        self.go_back(now, rule, better.next())
+    }
+
+    /// Goes to a better path that has been good for long.
+    fn go_back(
+        &mut self,
+        now: Instant,
+        rule: &MigrationRule,
+        better: Option<&PathReading>,
+    ) -> Option<Move> {
+        let id = better.map(|path| path.id);
+        let known = self.good_since.filter(|(good, _)| Some(*good) == id);
+        self.good_since = id.map(|id| known.unwrap_or((id, now)));
+        let (id, since) = self.good_since?;
+        let wait = rule.back_after * (1 << self.doublings);
+        (now >= since + wait).then(|| self.go(now, id, MoveReason::Back))?
+    }
+
+    fn go(&mut self, now: Instant, to: HopId, reason: MoveReason) -> Option<Move> {
+        let from = self.path();
+        if from == Some(to) {
+            return None;
+        }
+        (self.bad_since, self.good_since, self.best_bps) = (None, None, 0);
+        let Some(from) = from else {
+            self.on = Some((to, now, None));
+            return None;
+        };
+        match reason {
+            MoveReason::Back => self.came_back = Some(now),
+            MoveReason::Operator => self.came_back = None,
+            _ => self.leaves(now),
+        }
+        self.on = Some((to, now, Some(reason)));
+        *self.moves.entry(reason).or_default() += 1;
+        Some(Move { from, to, reason })
+    }
+
+    /// It leaves the path that it has come back to: if soon, it was too early.
+    fn leaves(&mut self, now: Instant) {
+        const SOON: Duration = Duration::from_secs(60);
+        if let Some(back) = self.came_back.take() {
+            let soon = now.saturating_duration_since(back) < SOON;
+            self.doublings = if soon {
+                (self.doublings + 1).min(MOST_DOUBLINGS)
+            } else {
+                0
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEAR: HopId = HopId(0);
+    const FAR: HopId = HopId(1);
+    const STEP: Duration = Duration::from_millis(250);
+
+    /// A class on two paths, in virtual time.
+    struct Rig {
+        tunnel: Tunnel,
+        rule: MigrationRule,
+        now: Instant,
+        paths: [PathReading; 2],
+        demand_bps: u64,
+        moves: Vec<(Duration, HopId, MoveReason)>,
+        begin: Instant,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let path = |id, rate, base_ms| PathReading {
+                id,
+                able: true,
+                load_bps: 0,
+                rate_bps: Some(rate),
+                base: Duration::from_millis(base_ms),
+                delay: Duration::from_millis(base_ms),
+                loss: 0.0,
+            };
+            let now = Instant::now();
+            let paths = [path(NEAR, 10_000_000, 30), path(FAR, 40_000_000, 530)];
+            let mut rig = Rig {
+                tunnel: Tunnel::default(),
+                rule: MigrationRule::default(),
+                now,
+                paths,
+                demand_bps: 4_000_000,
+                moves: Vec::new(),
+                begin: now,
+            };
+            rig.live(STEP);
+            rig
+        }
+
+        fn live(&mut self, time: Duration) {
+            let end = self.now + time;
+            while self.now < end {
+                let step = self
+                    .tunnel
+                    .step(self.now, &self.rule, &self.paths, self.demand_bps);
+                if let Some(step) = step {
+                    let at = self.now - self.begin;
+                    self.moves.push((at, step.to, step.reason));
+                }
+                self.now += STEP;
+            }
+        }
+
+        fn seconds(&mut self, seconds: u64) -> &[(Duration, HopId, MoveReason)] {
+            let before = self.moves.len();
+            self.live(Duration::from_secs(seconds));
+            &self.moves[before..]
+        }
+
+        fn congest(&mut self) {
+            self.paths[0].load_bps = 9_800_000;
+            self.paths[0].delay = Duration::from_millis(150);
+        }
+
+        fn relieve(&mut self) {
+            self.paths[0].load_bps = 1_000_000;
+            self.paths[0].delay = self.paths[0].base;
+        }
+    }
+
+    #[test]
+    fn it_begins_on_the_preferred_path_and_that_is_no_move() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.tunnel.path(), Some(NEAR));
+        assert_eq!(rig.seconds(60), []);
+    }
+
+    #[test]
+    fn a_full_path_of_five_times_the_delay_is_left_after_five_seconds() {
+        let mut rig = Rig::new();
+        rig.congest();
+        assert_eq!(rig.seconds(5), []);
+        let [(_, FAR, MoveReason::Delay)] = rig.seconds(1) else {
+            panic!("{:?}", rig.moves);
+        };
+    }
+
+    #[test]
+    fn neither_a_full_path_alone_nor_delay_alone_moves_anything() {
+        let mut rig = Rig::new();
+        rig.congest();
+        rig.paths[0].delay = Duration::from_millis(149);
+        assert_eq!(rig.seconds(60), []);
+        rig.congest();
+        rig.paths[0].load_bps = 8_900_000;
+        assert_eq!(rig.seconds(60), []);
+    }
+
+    #[test]
+    fn trouble_that_pauses_begins_anew() {
+        let mut rig = Rig::new();
+        for _ in 0..10 {
+            rig.congest();
+            assert_eq!(rig.seconds(4), []);
+            rig.relieve();
+            assert_eq!(rig.seconds(1), []);
+        }
+    }
+
+    #[test]
+    fn loss_and_a_rate_that_falls_are_trouble_too() {
+        let mut rig = Rig::new();
+        rig.paths[0].loss = 0.1;
+        assert_eq!(rig.seconds(6).len(), 1);
+        assert_eq!(rig.moves[0].2, MoveReason::Loss);
+        let mut rig = Rig::new();
+        rig.seconds(1);
+        (rig.paths[0].rate_bps, rig.paths[0].load_bps) = (Some(2_500_000), 2_500_000);
+        assert_eq!(rig.seconds(6).len(), 1);
+        assert_eq!(rig.moves[0].2, MoveReason::Rate);
+    }
+
+    #[test]
+    fn it_stays_where_no_other_path_has_room() {
+        let mut rig = Rig::new();
+        rig.congest();
+        rig.paths[1].load_bps = 30_000_000;
+        assert_eq!(rig.seconds(60), []);
+    }
+
+    #[test]
+    fn it_comes_back_only_after_there_was_room_for_ten_seconds() {
+        let mut rig = Rig::new();
+        rig.congest();
+        rig.seconds(6);
+        // What is left by it is not enough room for it.
+        rig.paths[0].delay = rig.paths[0].base;
+        rig.paths[0].load_bps = 5_000_000;
+        assert_eq!(rig.seconds(120), []);
+        rig.paths[0].load_bps = 3_000_000;
+        assert_eq!(rig.seconds(9), []);
+        assert_eq!(rig.seconds(2).len(), 1);
+        assert_eq!(rig.tunnel.path(), Some(NEAR));
+        assert_eq!(rig.moves[1].2, MoveReason::Back);
+    }
+
+    #[test]
+    fn a_path_that_dies_is_left_at_once() {
+        let mut rig = Rig::new();
+        rig.paths[0].able = false;
+        let [(_, FAR, MoveReason::Down)] = rig.seconds(1) else {
+            panic!("{:?}", rig.moves);
+        };
+        // With none left it waits where it is.
+        rig.paths[1].able = false;
+        assert_eq!(rig.seconds(5), []);
+        rig.paths[1].able = true;
+        assert_eq!(rig.seconds(5), []);
+    }
+
+    #[test]
+    fn a_path_that_flaps_each_second_is_left_once() {
+        let mut rig = Rig::new();
+        for _ in 0..300 {
+            rig.paths[0].able = false;
+            rig.live(Duration::from_millis(500));
+            rig.paths[0].able = true;
+            rig.live(Duration::from_millis(500));
+        }
+        assert_eq!(rig.moves.len(), 1, "{:?}", rig.moves);
+    }
+
+    #[test]
+    fn a_path_that_has_to_be_left_again_and_again_is_gone_back_to_ever_later() {
+        let mut rig = Rig::new();
+        for _ in 0..100 {
+            rig.paths[0].able = false;
+            rig.live(STEP);
+            rig.paths[0].able = true;
+            rig.live(Duration::from_secs(11));
+        }
+        // 1,125 s: back after 10, 20, 40, 80 and then 160 s of an able path, which
+        // never is so for longer than 11.
+        assert!(rig.moves.len() <= 4, "{:?}", rig.moves);
+    }
+
+    #[test]
+    fn an_operator_moves_it_and_keeps_it_there_but_not_on_a_dead_path() {
+        let mut rig = Rig::new();
+        assert!(rig.tunnel.order(rig.now, FAR, true).is_some());
+        assert_eq!(rig.seconds(60), []);
+        (rig.paths[1].load_bps, rig.paths[1].delay) = (40_000_000, 9 * rig.paths[1].base);
+        assert_eq!(rig.seconds(60), []);
+        rig.paths[1].able = false;
+        assert_eq!(rig.seconds(1).len(), 1);
+        assert_eq!(rig.tunnel.path(), Some(NEAR));
+        rig.paths[1].able = true;
+        assert_eq!(rig.seconds(9), []);
+        assert_eq!(rig.seconds(2).len(), 1);
+        assert_eq!(rig.tunnel.path(), Some(FAR));
+        // Left to the rule, it goes where that wants it.
+        rig.tunnel.order(rig.now, FAR, false);
+        rig.paths[0].load_bps = 0;
+        assert_eq!(rig.seconds(12).len(), 1);
+        assert_eq!(rig.tunnel.path(), Some(NEAR));
+    }
+
+    #[test]
+    fn without_the_rule_only_death_and_return_move_it() {
+        let mut rig = Rig::new();
+        rig.rule.after = None;
+        rig.congest();
+        assert_eq!(rig.seconds(60), []);
+        rig.paths[0].able = false;
+        assert_eq!(rig.seconds(1).len(), 1);
+        rig.paths[0].able = true;
+        assert_eq!(rig.seconds(12).len(), 1);
+        assert_eq!(rig.tunnel.path(), Some(NEAR));
+    }
+
+    #[test]
+    fn a_path_that_is_taken_away_is_neither_used_nor_held() {
+        let mut rig = Rig::new();
+        rig.tunnel.order(rig.now, FAR, true);
+        let only = [rig.paths[0]];
+        let step = rig.tunnel.step(rig.now, &rig.rule, &only, 0);
+        assert_eq!(step.map(|step| step.to), Some(NEAR));
+        assert_eq!(rig.tunnel.held, None);
+    }
+}

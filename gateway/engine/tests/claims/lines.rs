@@ -1,0 +1,129 @@
+//! Two nodes over lines of a rate and a delay each, in virtual time: what one
+//! offers takes its time on the line, and arrives.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_cla::{Outcome, SessionId};
+
+use crate::bench::Node;
+
+/// How often applications read and write.
+const STEP: Duration = Duration::from_millis(2);
+/// A session takes the next bundle once it has so little left to send.
+const NEXT_AT_BYTES: u64 = 16 << 10;
+
+/// One of the lines between both; its sessions are those of the numbers from
+/// 100 × its place + 100.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    pub rate_bps: u64,
+    pub delay: Duration,
+}
+
+impl Line {
+    fn time_of(&self, bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate_bps as f64)
+    }
+}
+
+/// What happens at a node at its time.
+enum Happening {
+    Arrives(SessionId, Bytes, u64),
+    Acknowledged(u64),
+    Ready(SessionId),
+}
+
+/// Both nodes, and what is on the lines.
+pub struct Lines {
+    pub nodes: [Node; 2],
+    lines: Vec<Line>,
+    /// When each line is free again, from each node.
+    free: Vec<[Instant; 2]>,
+    coming: BTreeMap<(Instant, u64), (usize, Happening)>,
+    next: u64,
+}
+
+impl Lines {
+    pub fn new(nodes: [Node; 2], lines: &[Line]) -> Lines {
+        let now = nodes[0].now;
+        Lines {
+            nodes,
+            lines: lines.to_vec(),
+            free: vec![[now; 2]; lines.len()],
+            coming: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    pub fn now(&self) -> Instant {
+        self.nodes[0].now
+    }
+
+    /// Lets time pass; `each` is called often, for what applications do.
+    pub fn live(&mut self, time: Duration, mut each: impl FnMut(&mut [Node; 2])) {
+        let end = self.now() + time;
+        let mut step = self.now();
+        while self.now() < end {
+            self.send();
+            let coming = self.coming.first_key_value();
+            let due = coming.map(|((at, _), _)| *at).into_iter();
+            let timeouts = self.nodes.iter();
+            let timeouts = timeouts.filter_map(|node| node.engine.next_timeout());
+            let at = due.chain(timeouts).chain([step, end]).min();
+            let at = at.expect("an end").max(self.now());
+            for node in &mut self.nodes {
+                node.pass(at);
+            }
+            self.arrive(at);
+            if at >= step {
+                step = at + STEP;
+                each(&mut self.nodes);
+            }
+        }
+    }
+
+    /// Puts on the lines what is offered.
+    fn send(&mut self) {
+        for from in 0..2 {
+            for (session, transfer) in self.nodes[from].offers() {
+                let place = session.0 as usize / 100 - 1;
+                let (line, now) = (self.lines[place], self.now());
+                let bytes = transfer.len();
+                let left = self.free[place][from].max(now) + line.time_of(bytes);
+                self.free[place][from] = left;
+                let raw = Bytes::from(transfer.chunks.concat());
+                let arrives = Happening::Arrives(session, raw, transfer.key);
+                self.happens(left + line.delay, 1 - from, arrives);
+                let early = line.time_of(NEXT_AT_BYTES.min(bytes / 2));
+                self.happens((left - early).max(now), from, Happening::Ready(session));
+            }
+        }
+    }
+
+    fn happens(&mut self, at: Instant, node: usize, happening: Happening) {
+        self.coming.insert((at, self.next), (node, happening));
+        self.next += 1;
+    }
+
+    fn arrive(&mut self, now: Instant) {
+        while let Some(first) = self.coming.first_entry()
+            && first.key().0 <= now
+        {
+            let (place, happening) = first.remove();
+            match happening {
+                Happening::Arrives(session, raw, key) => {
+                    let taken = self.nodes[place].receive(session, raw);
+                    assert_eq!(taken, Ok(()));
+                    let back = self.lines[session.0 as usize / 100 - 1].delay;
+                    self.happens(now + back, 1 - place, Happening::Acknowledged(key));
+                }
+                Happening::Acknowledged(key) => {
+                    self.nodes[place].finish(key, Outcome::Acknowledged);
+                }
+                Happening::Ready(session) => self.nodes[place].ready(session),
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Classes that move between paths as one: where they go, and moving them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json as Reply;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use underpass_engine::{MoveReason, TunnelSnapshot};
+
+use super::ApiState;
+use super::problem::{Json, Problem};
+use crate::config::class_named;
+
+/// Where a class goes that moves between the paths to a neighbour.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MigrationView {
+    /// The class by name.
+    pub class: String,
+    /// The neighbour's ipn node number.
+    pub neighbour: u64,
+    /// The path's or terminal's name.
+    pub path: String,
+    /// How long it has gone there, s.
+    pub since_s: f64,
+    /// Why it has moved there; null if it has not moved.
+    pub reason: Option<String>,
+    /// Whether an operator keeps it there.
+    pub held: bool,
+    /// What it sends to this neighbour, bit/s of bundles.
+    pub sends_bps: u64,
+    /// Moves since the start by their reason.
+    pub moves: BTreeMap<String, u64>,
+}
+
+/// What an operator wants of a class.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// The class by name.
+    class: String,
+    /// The path's or terminal's name.
+    path: String,
+    /// Whether it stays there until the path cannot carry it; else the rule
+    /// decides on. Default true.
+    #[serde(default = "stays")]
+    hold: bool,
+}
+
+fn stays() -> bool {
+    true
+}
+
+/// GET /v1/migrations
+pub async fn list(State(state): State<Arc<ApiState>>) -> Reply<Vec<MigrationView>> {
+    Reply(state.migrations())
+}
+
+/// POST /v1/migrations
+pub async fn migrate(
+    State(state): State<Arc<ApiState>>,
+    Json(order): Json<Order>,
+) -> Result<Reply<Vec<MigrationView>>, Problem> {
+    let class = class_named(&state.config.get().classes, &order.class);
+    let class =
+        class.ok_or_else(|| Problem::not_found(format!("there is no class {:?}", order.class)))?;
+    let hop = state.hop(&order.path)?;
+    let done = state.shell.with_hop(hop, |engine, now| {
+        engine.migrate(now, class, hop, order.hold)
+    });
+    done.map_err(|error| Problem::invalid(error.to_string()))?;
+    tracing::info!(
+        class = order.class,
+        path = order.path,
+        hold = order.hold,
+        "class moved by the local API"
+    );
+    Ok(Reply(state.migrations()))
+}
+
+impl ApiState {
+    pub(super) fn migrations(&self) -> Vec<MigrationView> {
+        let tunnels = self.shell.tunnels().into_iter();
+        tunnels.map(|tunnel| self.migration_view(&tunnel)).collect()
+    }
+
+    fn migration_view(&self, tunnel: &TunnelSnapshot) -> MigrationView {
+        let name = |reason: &MoveReason| reason.name().to_owned();
+        let moves = tunnel.moves.iter();
+        MigrationView {
+            class: self.class_name(tunnel.class),
+            neighbour: tunnel.neighbour,
+            path: tunnel.path.clone(),
+            since_s: tunnel.since.elapsed().as_secs_f64(),
+            reason: tunnel.reason.as_ref().map(name),
+            held: tunnel.held,
+            sends_bps: tunnel.sends_bps,
+            moves: moves
+                .map(|(reason, count)| (name(reason), *count))
+                .collect(),
+        }
+    }
+}

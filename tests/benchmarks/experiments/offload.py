@@ -1,0 +1,184 @@
+"""Two classes of pages on a terrestrial path that carries one: with and without migration."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from tests.benchmarks.bench import OURS, Bench, Series, Settings, say
+from tests.benchmarks.experiments.several_paths import TERRESTRIAL, both_hops, terrestrial_of
+from tests.benchmarks.records import Result, quantile, record
+from tests.benchmarks.subjects import Access
+from tests.benchmarks.subjects.underpass import Underpass
+from tests.testbed import addresses, ports
+from tests.testbed.client.route import Route
+
+_PAGE_BYTES = 100_000
+# The loads of Bujari et al., bit/s.
+_GOLD_BPS, _SILVER_BPS = 6_000_000, 12_000_000
+# What both fall to: they fit together on the terrestrial path again, in every second.
+_GOLD_LATER_BPS, _SILVER_LATER_BPS = 2_000_000, 1_000_000
+# Gold is alone at first; then Silver comes; then both fall.
+_SILVER_FROM_S, _FALLS_S, _ENDS_S = 12.0, 40.0, 65.0
+# The first pages are of sessions that have measured nothing.
+_ALONE_FROM_S = 4.0
+_PATIENCE_S = 40.0
+_SETTLED_S = 2.0
+_POLLS_EACH_S = 0.25
+_STAYS = "underpass-terrestrial"
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one run gave; all times are s since its beginning."""
+
+    # When each page began, and what it took; the patience if it never came.
+    gold: list[tuple[float, float]]
+    silver: list[tuple[float, float]]
+    # When Silver was seen to go by another path, and by which.
+    moves: list[tuple[float, str]]
+    # The round trip on the terrestrial hop, ms.
+    rtt_ms: list[tuple[float, float]]
+    last_byte_s: float | None = _ENDS_S
+
+    def broken(self) -> int:
+        return sum(took >= _PATIENCE_S for _, took in (*self.gold, *self.silver))
+
+    @property
+    def settled_s(self) -> float:
+        """Return when what counts begins: some time behind Silver's move, or its beginning."""
+        moved = [at for at, path in self.moves if path == "satellite"]
+        return (moved[0] if moved else _SILVER_FROM_S) + _SETTLED_S
+
+
+def run_offload(settings: Settings) -> Result:
+    """Load the terrestrial path with Gold and Silver, with and without migration."""
+    result = Result("offload")
+    with both_hops(settings) as on:
+        for name, moves in ((OURS, True), (_STAYS, False)):
+            on.add(_subject(name, moves=moves))
+        ours = [subject for subject in on.subjects if isinstance(subject, Underpass)]
+        done = on.in_turn([Series(subject, partial(_one, on, subject)) for subject in ours], 3)
+        for subject, runs in zip(ours, done, strict=True):
+            _add_records(result, subject.name, runs)
+        result.notes |= on.notes()
+        result.told |= on.told()
+    return result
+
+
+def _subject(name: str, *, moves: bool) -> Underpass:
+    both = ["terrestrial", "satellite"]
+
+    def classes(satellite: str) -> list[dict[str, object]]:
+        paths = [satellite if path == "satellite" else path for path in both]
+        policy = (
+            {"policy": "migrate", "paths": paths}
+            if moves
+            else {"policy": "pinned", "paths": paths[:1]}
+        )
+        return [
+            {"name": "signalling", "priority": 0},
+            {"name": "interactive", "priority": 1, **policy},
+            {"name": "normal", "priority": 2, **policy},
+            {"name": "bulk", "priority": 2},
+        ]
+
+    # Gold comes by the HTTP proxy, Silver by SOCKS.
+    rules = [{"listeners": ["http"], "class": "interactive"}]
+    return Underpass(
+        name,
+        None,
+        told="nothing",
+        paths=("satellite", "terrestrial"),
+        terminal={"class": classes("satellite"), "edge": {"rule": rules}},
+        hub={"class": classes("beam")},
+    )
+
+
+def _one(on: Bench, subject: Underpass, access: Access, seed: int, _: float) -> _Run:
+    hop, terminal = terrestrial_of(on), on.testbed.terminal.name
+    hop.reset_statistics()
+    began, dice = time.monotonic(), random.Random(seed)
+    gold = _arrivals(dice, [(0.0, _FALLS_S, _GOLD_BPS), (_FALLS_S, _ENDS_S, _GOLD_LATER_BPS)])
+    silver = _arrivals(
+        dice, [(_SILVER_FROM_S, _FALLS_S, _SILVER_BPS), (_FALLS_S, _ENDS_S, _SILVER_LATER_BPS)]
+    )
+    socks = subject.pair.socks5()
+    with ThreadPoolExecutor(1) as watch, ThreadPoolExecutor(600) as pool:
+        moves = watch.submit(_watch, subject, began)
+        pages = [
+            [pool.submit(_page, access, route, began, at) for at in starts]
+            for route, starts in ((access.route, gold), (socks, silver))
+        ]
+        times = [[page.result() for page in of_class] for of_class in pages]
+        moved = moves.result()
+    queue = hop.queue_ms(terminal, "forward")
+    rtt_ms = [(at - began, 1000 * TERRESTRIAL.rtt_s + waited) for at, waited in queue]
+    return _Run(times[0], times[1], moved, rtt_ms)
+
+
+def _arrivals(dice: random.Random, spans: Sequence[tuple[float, float, int]]) -> list[float]:
+    """Return when pages are asked for, at random, at each span's mean rate."""
+    arrivals = []
+    for begin_s, end_s, bps in spans:
+        at = begin_s
+        while (at := at + dice.expovariate(bps / (8 * _PAGE_BYTES))) < end_s:
+            arrivals.append(at)
+    return arrivals
+
+
+def _page(access: Access, route: Route, began: float, at_s: float) -> tuple[float, float]:
+    time.sleep(max(0.0, began + at_s - time.monotonic()))
+    by = Access(access.client, route, addresses.ORIGIN, ports.HTTP)
+    done = by.download(_PAGE_BYTES, 1, _PATIENCE_S)
+    return at_s, _PATIENCE_S if done.last_byte_s is None else done.last_byte_s
+
+
+def _watch(subject: Underpass, began: float) -> list[tuple[float, str]]:
+    """Return when Silver went by another path from the hub, and by which."""
+    seen: list[tuple[float, str]] = []
+    satellite = subject.pair.hub_path("satellite")
+    while (at := time.monotonic() - began) < _ENDS_S:
+        views = subject.pair.hub.api.get("/v1/migrations")
+        for view in views:
+            path = "satellite" if view["path"] == satellite else "terrestrial"
+            before = seen[-1][1] if seen else "terrestrial"
+            if view["class"] == "normal" and path != before:
+                seen.append((at, path))
+        time.sleep(_POLLS_EACH_S)
+    return seen
+
+
+def _add_records(result: Result, name: str, runs: Sequence[_Run]) -> None:
+    values: dict[str, list[float]] = {"rtt": [], "gold": [], "silver": [], "broken": []}
+    for run in runs:
+        until_s = _FALLS_S
+        rtt = [ms for at, ms in run.rtt_ms if run.settled_s <= at < until_s]
+        alone = [took for at, took in run.gold if _ALONE_FROM_S <= at < _SILVER_FROM_S - 2]
+        beside = [took for at, took in run.gold if run.settled_s <= at < until_s]
+        silver = [took for at, took in run.silver if run.settled_s <= at < until_s]
+        values["rtt"].append(quantile(rtt, 0.95))
+        values["gold"].append(100 * quantile(beside, 0.5) / quantile(alone, 0.5))
+        values["silver"].append(1000 * quantile(silver, 0.5))
+        values["broken"].append(run.broken())
+        say(f"offload  {name}: Silver moved {[(round(at, 1), path) for at, path in run.moves]}")
+    for figure, of_runs in values.items():
+        made = record(f"offload.{figure}", name, of_runs)
+        result.records.append(made)
+        say(f"offload.{figure}  {name}: {made.median:.4g}")
+    curves = result.curves.setdefault("round trip on the terrestrial hop, ms over s", {})
+    first = runs[0].rtt_ms
+    # Each quarter second the most that was there.
+    curves[name] = [
+        (round(first[place][0], 2), max(ms for _, ms in first[place : place + 25]))
+        for place in range(0, len(first), 25)
+    ]
+    if name == OURS:
+        there = [at - _SILVER_FROM_S for run in runs for at, to in run.moves if to == "satellite"]
+        back = [at - _FALLS_S for run in runs for at, to in run.moves if to == "terrestrial"]
+        result.notes["Silver moves, s behind its beginning"] = [round(at, 1) for at in there]
+        result.notes["Silver comes back, s behind the fall"] = [round(at, 1) for at in back]
