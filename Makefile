@@ -68,14 +68,14 @@ test-python: build
 	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile,-m "$(ON_TEST_BEDS)"))
 
 # Not part of `test`: building the images takes minutes.
-test-# Not part of `test`: it fetches and builds a foreign program (minutes, once).
+test-images: build
+	@.ci/setup --images
+	$(call timed,building the images and running them,UNDERPASS_TEST_IMAGES=1 $(PYTHON) -m pytest tests/images)
+
+# Not part of `test`: it fetches and builds a foreign program (minutes, once).
 interop: build
 	$(call timed,installing dtn7 0.21.0 into .tools,cargo install --quiet dtn7 --version 0.21.0 --locked --root .tools)
 	$(call timed,tests with other implementations,$(PYTHON) -m pytest tests/interop)
-
-images: build
-	@.ci/setup --images
-	$(call timed,building the images and running them,UNDERPASS_TEST_IMAGES=1 $(PYTHON) -m pytest tests/images)
 
 images: build
 	@.ci/setup --images
