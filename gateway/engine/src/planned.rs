@@ -158,10 +158,11 @@ impl Engine {
             });
         }
         self.beam.schedule.take(plan, now_ms)?;
+        // Rates first: what a blocked path held goes by another one at once.
+        self.apply_plans(now);
         for id in self.hop_ids() {
             self.plan_blockages_of_line(now, id);
         }
-        self.apply_plans(now);
         self.after_change(now);
         Ok(())
     }
@@ -187,8 +188,8 @@ impl Engine {
             return Err(Refused::Nobody(line.terminal));
         }
         hop.followed.schedule.take(plan, now_ms)?;
-        self.plan_blockages_of_line(now, id);
         self.apply_plans(now);
+        self.plan_blockages_of_line(now, id);
         self.after_change(now);
         Ok(())
     }
