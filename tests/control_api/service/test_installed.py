@@ -21,7 +21,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("installed")
     source, site = made / "source", made / "site"
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("control-api", "dama", "migrations"):
+    for name in ("clients", "control-api", "dama", "migrations"):
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE-APACHE", "LICENSE-MIT"):
         shutil.copy(ROOT / name, source)
