@@ -53,13 +53,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of what a bundle node tells; none if that is no report on an
-    /// application's bundle.
-    pub fn of(told: &underpass_bundle::Event) -> Option<Report> {
+    /// Of what the bundle node `own` tells; none if that is no report on a bundle
+    /// that it has sent: anybody may report on others', with this node as
+    /// report-to.
+    pub fn of(told: &underpass_bundle::Event, own: u64) -> Option<Report> {
         let underpass_bundle::Event::StatusReport { reporter, report } = told else {
             return None;
         };
-        let (_, service) = ipn_parts(&report.source_node)?;
+        let (node, service) = ipn_parts(&report.source_node)?;
+        if node != own {
+            return None;
+        }
         let kinds = [
             Reported::Received,
             Reported::Forwarded,
@@ -434,6 +438,7 @@ impl Worker {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use bp7::administrative_record::{BundleStatusItem, StatusReport};
     use bytes::Bytes;
     use underpass_bundle::wire::{Eid, ipn};
     use underpass_bundle::{Agent, Amount, Config, Event as Told, Send};
@@ -540,6 +545,29 @@ pub(crate) mod tests {
         service.disconnect(one);
         assert_eq!(service.register(two, Some(9)).await, Ok(9));
         service.close();
+    }
+
+    #[test]
+    fn a_report_on_another_nodes_bundle_is_none_of_ours() {
+        let told = |node| Told::StatusReport {
+            reporter: ipn(10, 0),
+            report: StatusReport {
+                status_information: vec![BundleStatusItem {
+                    asserted: true,
+                    time: 0,
+                    status_requested: false,
+                }],
+                report_reason: 0,
+                source_node: ipn(node, 9),
+                timestamp: bp7::CreationTimestamp::with_time_and_seq(1_000, 2),
+                frag_offset: 0,
+                frag_len: 0,
+            },
+        };
+        let ours = Report::of(&told(1), 1).unwrap();
+        assert_eq!((ours.service, ours.time_ms, ours.sequence), (9, 1_000, 2));
+        assert_eq!(ours.events, [Reported::Received]);
+        assert_eq!(Report::of(&told(11), 1), None);
     }
 
     #[tokio::test]

@@ -24,6 +24,11 @@ pub struct SentBundle {
 }
 
 impl Engine {
+    /// This node's ipn node number.
+    pub fn node(&self) -> u64 {
+        self.config.agent.node
+    }
+
     /// Sends a bundle for an application. It has custody only where the route
     /// takes it: a neighbour that knows no custody would never signal.
     ///

@@ -48,7 +48,7 @@ impl Inner {
     }
 
     pub(super) fn application_report(&self, event: &Event, effects: &mut Vec<Effect>) {
-        let report = Report::of(event);
+        let report = Report::of(event, self.engine.node());
         if let Some((desk, report)) = self.applications.clone().zip(report) {
             effects.push(Effect::ApplicationReport(desk, report));
         }
