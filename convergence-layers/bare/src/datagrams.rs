@@ -2,7 +2,6 @@
 //! arrived.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use tracing::debug;
 use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId, Transfer};
 
 use crate::config::{Config, MOST_DATAGRAM_BYTES};
-use crate::handle::{self, Command, Orders, broken};
+use crate::handle::{self, Command, Orders};
 use crate::pace::Pace;
 use crate::socket;
 
@@ -60,19 +59,16 @@ pub(crate) async fn run(
             ..PathFigures::default()
         },
     };
-    let in_use = tokio::select! {
-        id = poll_fn(|cx| node.poll_in_use(id, cx)) => Ok(id),
-        () = stop.cancelled() => Err(id),
-    };
-    let (id, down) = match in_use {
+    let (id, down) = match handle::in_use(node, id, stop).await {
         Ok(id) => (id, session.carry(id, &mut orders, stop).await),
         Err(id) => (id, Down::Closed),
     };
-    for transfer in session.waiting {
-        broken(&**node, id, transfer.key);
-    }
-    orders.break_offers(&**node, id);
-    node.session_down(id, down.clone());
+    orders.end(
+        &**node,
+        id,
+        session.waiting.iter().map(|transfer| transfer.key),
+        down.clone(),
+    );
     down
 }
 

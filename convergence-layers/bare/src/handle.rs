@@ -1,9 +1,11 @@
 //! The node's hold on a session, and what it has asked for.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use underpass_cla::{Node, Outcome, PathFigures, Session, SessionId, Transfer};
+use tokio_util::sync::CancellationToken;
+use underpass_cla::{Down, Node, Outcome, PathFigures, Session, SessionId, Transfer};
 
 /// What the node asks of a session.
 #[derive(Debug)]
@@ -76,19 +78,41 @@ impl Orders {
         *self.figures.lock().unwrap() = figures;
     }
 
-    /// Ends all that was offered and not looked at yet.
-    pub(crate) fn break_offers(&mut self, node: &dyn Node, id: SessionId) {
+    /// A session is over: so are its transfers of these keys, and all that was
+    /// offered and not looked at yet.
+    pub(crate) fn end(
+        &mut self,
+        node: &dyn Node,
+        id: SessionId,
+        keys: impl IntoIterator<Item = u64>,
+        down: Down,
+    ) {
+        for key in keys {
+            broken(node, id, key);
+        }
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             if let Command::Offer(transfer) = command {
                 broken(node, id, transfer.key);
             }
         }
+        node.session_down(id, down);
     }
 }
 
+/// Waits until the node uses a session, and returns it as the node then knows it;
+/// the error if it is to stop before.
+pub(crate) async fn in_use(
+    node: &Arc<dyn Node>,
+    id: SessionId,
+    stop: &CancellationToken,
+) -> Result<SessionId, SessionId> {
+    let in_use = poll_fn(|cx| node.poll_in_use(id, cx));
+    stop.run_until_cancelled(in_use).await.ok_or(id)
+}
+
 /// A transfer ends with its session.
-pub(crate) fn broken(node: &dyn Node, id: SessionId, key: u64) {
+fn broken(node: &dyn Node, id: SessionId, key: u64) {
     let outcome = Outcome::Broken { acknowledged: 0 };
     node.finished(id, key, outcome);
 }

@@ -2,7 +2,6 @@
 //! in each block, all of it red.
 
 use std::collections::HashSet;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use underpass_ltp::{BUNDLE_PROTOCOL, Event, Reason, Span};
 
 use crate::config::Config;
 use crate::datagrams::HEADER_BYTES;
-use crate::handle::{self, Command, Orders, broken};
+use crate::handle::{self, Command, Orders};
 use crate::pace::Pace;
 use crate::socket;
 
@@ -73,19 +72,11 @@ pub(crate) async fn run(
         closing: None,
         told_ready: false,
     };
-    let in_use = tokio::select! {
-        id = poll_fn(|cx| node.poll_in_use(id, cx)) => Ok(id),
-        () = stop.cancelled() => Err(id),
-    };
-    let (id, down) = match in_use {
+    let (id, down) = match handle::in_use(node, id, stop).await {
         Ok(id) => (id, session.carry(id, &mut orders, stop).await),
         Err(id) => (id, Down::Closed),
     };
-    for key in session.sent {
-        broken(&**node, id, key);
-    }
-    orders.break_offers(&**node, id);
-    node.session_down(id, down.clone());
+    orders.end(&**node, id, session.sent, down.clone());
     down
 }
 

@@ -2,7 +2,6 @@
 //! and come on those that the neighbour has.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, SessionId};
 
 use crate::config::Config;
 use crate::framing::Framing;
-use crate::handle::{self, Command, Orders, broken};
+use crate::handle::{self, Command, Orders};
 use crate::pace::Pace;
 use crate::socket;
 
@@ -100,19 +99,12 @@ impl<'a> Session<'a> {
             return Down::Closed;
         };
         let id = self.node.session_up(number, self.config.info(), handle);
-        let id = tokio::select! {
-            id = poll_fn(|cx| self.node.poll_in_use(id, cx)) => Ok(id),
-            () = stop.cancelled() => Err(id),
-        };
-        let (id, down) = match id {
+        let (id, down) = match handle::in_use(self.node, id, stop).await {
             Ok(id) => (id, self.carry(id, taken, stop).await),
             Err(id) => (id, Down::Closed),
         };
-        for sent in self.sent.drain(..) {
-            broken(&**self.node, id, sent.key);
-        }
-        self.orders.break_offers(&**self.node, id);
-        self.node.session_down(id, down.clone());
+        let keys = self.sent.iter().map(|sent| sent.key);
+        self.orders.end(&**self.node, id, keys, down.clone());
         down
     }
 
