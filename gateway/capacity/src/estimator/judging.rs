@@ -20,6 +20,10 @@ const BUNCHES_PER_PROBE: u32 = 2;
 const LEAST_SPAN: Duration = Duration::from_millis(300);
 /// A probe that sent less than this part of what it was to says nothing.
 const SENT: f64 = 0.5;
+/// A probe of so little, up to the ceiling, is less than what arrivals vary by: only its
+/// queue counts. If the link carries less than the ceiling after all, a queue comes to
+/// stand, and shows it.
+const TOO_LITTLE_TO_COUNT: f64 = 0.03;
 
 impl Estimator {
     /// What a probe has shown.
@@ -53,9 +57,12 @@ impl Estimator {
             }
             (false, None) => best,
         };
-        if arrived >= wanted && risen < view.noticed / 2 {
+        let ceiling = self.limits.ceiling_bps.map(|bps| bps as f64);
+        let ceiling = ceiling.filter(|_| probe.gain < TOO_LITTLE_TO_COUNT);
+        if (arrived >= wanted || ceiling.is_some()) && risen < view.noticed / 2 {
             let capacity = self.capacity.unwrap_or(0.0);
-            self.estimate(capacity.max(arrived.min(sent)), Reason::Probe);
+            let found = ceiling.unwrap_or(arrived.min(sent));
+            self.estimate(capacity.max(found), Reason::Probe);
             self.probing.found(now);
         } else {
             self.reason = Reason::Limit;

@@ -229,6 +229,25 @@ fn what_others_take_is_left_to_them_and_taken_back() {
 }
 
 #[test]
+fn the_last_of_a_told_rate_comes_back_behind_a_queue_of_others() {
+    let ceiling = 9.4e6;
+    let mut link = Link::new(|_| 10e6, 0.56);
+    link.jitter_s = 0.008;
+    link.others = Box::new(|t| match t % 10.0 {
+        burst if burst < 0.4 => 3e6,
+        rest => 0.4e6 + 0.3e6 * (rest * TAU * 3.0).sin(),
+    });
+    let course = run(&link, &told(ceiling), 80.0, EACH_MS);
+    show("bursts of others", &course, 10.0, 80.0);
+    assert!(course.least_estimate(10.0, 80.0) < 0.99 * ceiling);
+    for burst in 1..8 {
+        let began = 10.0 * f64::from(burst);
+        assert!(course.least_estimate(began + 6.0, began + 10.0) > 0.995 * ceiling);
+    }
+    assert!(course.queue(0.95, 10.0, 80.0) < 0.1);
+}
+
+#[test]
 fn what_is_told_anew_is_where_the_estimate_goes_on() {
     let limits = |hint_bps, ceiling_bps| Limits {
         hint_bps,
