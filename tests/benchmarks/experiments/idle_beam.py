@@ -44,8 +44,10 @@ _EMULATED = _IDLE - (_REAL - 1)
 # Until plans follow the demand that is there, and what is measured then.
 _SETTLED_AFTER_S, _MEASURED_S = 25.0, 40.0
 _EACH_S = 0.25
-# What the meter's link has carried is sent for the others, evenly over the 10 s of their reports.
+# What the meter's link has carried is sent for the others, evenly over the 10 s of their reports:
+# so many do not send at the same moment.
 _SPREAD_S = 10.0
+_SENT_EACH_S = 0.01
 _SINK_PORT = 9
 # A report's size, less the headers of IPv4 and UDP.
 _PACKET_BYTES, _HEADER_BYTES = 400, 28
@@ -114,14 +116,14 @@ def _emulated() -> range:
 
 
 @contextmanager
-def _beside(work: Callable[[], None], name: str) -> Iterator[None]:
-    """Call `work()` each quarter of a second in a thread; what it raises ends the context."""
+def _beside(work: Callable[[], None], name: str, each_s: float = _EACH_S) -> Iterator[None]:
+    """Call `work()` each `each_s` in a thread; what it raises ends the context."""
     over = threading.Event()
     errors: list[BaseException] = []
 
     def go_on() -> None:
         try:
-            while not over.wait(_EACH_S):
+            while not over.wait(each_s):
                 work()
         except BaseException as error:
             errors.append(error)
@@ -222,17 +224,20 @@ def _carried(testbed: Testbed) -> Iterator[None]:
         meter = testbed.terminals[_METER].name
         packet = bytes(_PACKET_BYTES - _HEADER_BYTES)
         lately = deque([_sent(testbed)[meter]], maxlen=round(_SPREAD_S / _EACH_S) + 1)
-        owed = 0.0
+        owed, last = 0.0, time.monotonic()
+
+        def look() -> None:
+            lately.append(_sent(testbed)[meter])
 
         def send() -> None:
-            nonlocal owed
-            lately.append(_sent(testbed)[meter])
-            owed += (lately[-1] - lately[0]) * _EMULATED * _EACH_S / _SPREAD_S
+            nonlocal owed, last
+            before, last = last, time.monotonic()
+            owed += (lately[-1] - lately[0]) * _EMULATED * (last - before) / _SPREAD_S
             for _ in range(int(owed // _PACKET_BYTES)):
                 sock.send(packet)
                 owed -= _PACKET_BYTES
 
-        with _beside(send, "idle terminals"):
+        with _beside(look, "meter"), _beside(send, "idle terminals", _SENT_EACH_S):
             yield
 
 
