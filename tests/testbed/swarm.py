@@ -19,6 +19,10 @@ HUB = f"{addresses.HUB_SAT}:{TCPCL_PORT}"
 # On a loopback interface every address of the network is local.
 _TERMINAL_NETWORK = "10.64.0.1/12"
 _FIRST_TERMINAL = "10.64.1.0"
+# A terminal has eight sessions, at its own end a socket for beacons, and with streams the
+# connections of the origin.
+_OPEN_FILES, _OPEN_FILES_STREAMING = 9, 20
+_OF_A_PROCESS = 1_000
 
 
 class SwarmHub:
@@ -34,7 +38,7 @@ class SwarmHub:
     ) -> None:
         self.bed = bed
         self.pki = bed.dir / "pki-swarm"
-        _allow_open_files(20 * terminals)
+        _allow_open_files(_OPEN_FILES * terminals + _OF_A_PROCESS)
         last = terminal_node(terminals)
         command([built("swarm"), "certificates", "--pki", str(self.pki), "--count", str(last)])
         config: dict[str, object] = {
@@ -68,6 +72,7 @@ class SwarmHub:
         self, count: int, *arguments: str, beam_bps: int, name: str = "swarm-streams"
     ) -> Process:
         """Start light terminals with paced streams, each at an address of its own."""
+        _allow_open_files(_OPEN_FILES_STREAMING * count)
         self.bed.hub.ip("address", "add", _TERMINAL_NETWORK, "dev", "lo")
         pid = str(self.node.process.pid)
         fixed = [
@@ -84,11 +89,7 @@ class SwarmHub:
 
 
 def _allow_open_files(needed: int) -> None:
-    """Let this process and those that it starts open so many files.
-
-    Each terminal has eight sessions, at its own end a socket for beacons, and with streams the
-    connections of the origin.
-    """
+    """Let this process and those that it starts open so many files."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < needed:
         try:
