@@ -30,6 +30,10 @@ use crate::wire::TermReason;
 /// How long the last messages may take to leave and be read.
 const LINGER: Duration = Duration::from_secs(3);
 
+/// Small bundles are written together up to so many bytes, half of the least that may
+/// be unsent: more would be no more than one bundle at any rate.
+const GATHERED_BYTES: usize = 8 << 10;
+
 /// Judges a session that is up, before the node knows of it; an error ends it.
 pub(super) type OnUp = Box<dyn FnMut(&Established) -> Result<(), String> + Send>;
 
@@ -74,6 +78,8 @@ pub(super) struct Driver<T: Transport> {
     waits: bool,
     /// The node was told that the session is ready and has not offered yet.
     told_ready: bool,
+    /// The kernel had little left to send, and nothing was written since.
+    drained: bool,
     nudge: Nudge,
     timer: Pin<Box<Sleep>>,
     timer_at: Option<Instant>,
@@ -108,6 +114,7 @@ impl<T: Transport> Driver<T> {
             awaited: None,
             waits: false,
             told_ready: false,
+            drained: false,
             nudge: Nudge::new(),
             timer: Box::pin(sleep_until(now().into())),
             timer_at: None,
@@ -178,6 +185,7 @@ impl<T: Transport> Driver<T> {
             progress |= self.poll_awaited(cx);
             progress |= self.dispatch();
             self.output.fetch(&mut self.core, now());
+            self.gather(cx);
             match self.write(cx).and_then(|wrote| Ok(wrote | self.read(cx)?)) {
                 Ok(moved) => progress |= moved,
                 Err(error) => self.core.connection_lost(&error.to_string()),
@@ -310,9 +318,25 @@ impl<T: Transport> Driver<T> {
         }
     }
 
+    /// Asks the node for more, as long as what it offers is little: small bundles
+    /// are written together.
+    fn gather(&mut self, cx: &mut Context<'_>) {
+        while self.drained
+            && !self.told_ready
+            && self.output.bytes() < GATHERED_BYTES
+            && self.core.can_take()
+        {
+            self.told_ready = true;
+            self.around.node.ready(self.around.id);
+            self.take_commands(cx);
+            self.output.fetch(&mut self.core, now());
+        }
+    }
+
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let wrote = self.output.write(&mut self.transport, cx)?;
         if wrote {
+            self.drained = false;
             self.nudge.moving();
             self.moved();
         }
@@ -392,6 +416,7 @@ impl<T: Transport> Driver<T> {
         }
         match self.transport.poll_drained(cx) {
             Poll::Ready(Ok(())) => {
+                self.drained = true;
                 self.told_ready = true;
                 self.around.node.ready(self.around.id);
                 true

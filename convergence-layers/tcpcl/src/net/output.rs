@@ -31,6 +31,11 @@ impl Output {
         self.pieces.is_empty() && !self.unflushed
     }
 
+    /// What is not with the kernel yet, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes what the session has to say, up to the bound.
     pub(super) fn fetch(&mut self, core: &mut SessionCore, now: Instant) {
         while self.bytes < MAX_BYTES && self.pieces.len() < MAX_SLICES {
