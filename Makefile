@@ -47,7 +47,7 @@ setup:
 
 build: setup
 	$(call timed,building underpass and the programs of its tests (first time: some minutes),\
-	    cargo build --locked --release -p underpass -p satlink -p shards -p swarm)
+	    cargo build --locked --release -p underpass -p satlink -p chain -p shards -p swarm)
 
 demo: build
 	@PYTHONPATH=control-api $(PYTHON) -m tests.testbed.demo

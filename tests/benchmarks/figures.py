@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.benchmarks.changing_links import CHANGING_LINKS
+from tests.benchmarks.dtn_world import DTN_WORLD
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.many_terminals import MANY_TERMINALS
 from tests.benchmarks.several_paths import SEVERAL_PATHS
@@ -364,6 +365,7 @@ _ALL = [
         "loopback-64.rate", "Two proxies on loopback, 64 streams", "Mbit/s", more_is_better=True
     ),
     *MANY_TERMINALS,
+    *DTN_WORLD,
     *CHANGING_LINKS,
     *SEVERAL_PATHS,
     Figure(

@@ -84,20 +84,18 @@ CAMPAIGN = (
     Entry("allocation", 310.0, 310.0, (OURS, "single-box"), 12, 8, at_once=6, share=0.3),
     Entry("echo", 26.0, 28.0, _RIVALS, share=_V),
     # Ten minutes of each are idle; what counts is the hub's own processor time.
-    Entry("swarm", 960.0, fixed_s=0.0, share=0.25),
+    Entry("swarm", 800.0, fixed_s=0.0, share=0.25),
     Entry("shards", 10.0, fixed_s=0.0, share=0.25),
+    Entry("idle-beam", 75.0, share=0.15),
     # Three of its 25 minutes at once.
     Entry("soak", 1350.0, fixed_s=30.0, at_once=3, share=0.6),
     Entry("resumption", 37.0, 90.0, _RIVALS, runs_at_least=30, share=0.15),
-    Entry("object-8mb-vehicle", 2.5, 6.0, tuple(subjects.NAMES), between_s=1.5, share=_V),
     Entry("fairness", 125.0, 125.0, _SHARING, share=0.15),
     # On a map of a town, and on that of a country, which takes a minute to import.
     Entry("moving-vehicles", 50.0, fixed_s=150.0, between_s=0.0, share=0.5),
     Entry("first-byte", 0.7, 1.3, tuple(subjects.NAMES), between_s=1.0, share=0.3),
     Entry("restart-blocked", 16.0, fixed_s=30.0, runs_at_least=20, share=_V),
     Entry("leo", 303.0, 305.0, _MOST, share=_V),
-    Entry("idle-beam", 75.0, share=0.15),
-    Entry("kill-9", 6.2, fixed_s=30.0, runs_at_least=100, share=_V),
     Entry("beside-bulk", 120.0, fixed_s=0.0, between_s=0.0, share=0.1),
     Entry("blockage-24mb", 26.0, 40.0, _RIVALS, ours_times=2, share=_V),
     # A run of 25 s in 15 cells; those of the five round-trip times side by side.
@@ -110,11 +108,11 @@ CAMPAIGN = (
     # Three cases of half a minute, on half of profile G in the mean; so has the fade.
     Entry("wrong-hint", 32.0, 34.0, _MOST, 3, 3, fixed_s=3 * _AROUND_S, share=0.4),
     Entry("fallback", 34.0, 38.0, _MOST, share=_V),
-    # A drive over each map, in virtual time, planned in three ways.
-    Entry("road-ahead-lending", 1.6, fixed_s=20.0, between_s=0.0, runs_at_least=40, share=0.25),
     Entry("highway", 125.0, 125.0, _RIVALS, ours_times=2, share=_V),
     Entry("black-hole", 45.0, ours_times=2, share=_V),
     Entry("jitter", 33.0, 45.0, _MOST, 4, 4, share=_V),
+    # A drive over each map, in virtual time, planned in three ways.
+    Entry("road-ahead-lending", 1.6, fixed_s=20.0, between_s=0.0, runs_at_least=40, share=0.25),
     Entry("upgrade", 330.0, fixed_s=0.0, between_s=0.0, share=0.25),
     Entry("object-1mb-idle", 60.0, 0.0, _RIVALS, runs_at_least=10, share=0.2),
     # A drive over each map, with and without its route, and again, and some of a fleet.
@@ -124,7 +122,9 @@ CAMPAIGN = (
     Entry("sky", 9.0, fixed_s=120.0, between_s=0.0, share=0.25),
     Entry("report-to-plan", 5.0, ours_times=2, fixed_s=30.0, runs_at_least=24, share=0.5),
     Entry("hostile", 185.0, fixed_s=0.0, share=0.25),
+    Entry("object-8mb-vehicle", 2.5, 6.0, tuple(subjects.NAMES), between_s=1.5, share=_V),
     Entry("outage", 45.0, share=_V),
+    Entry("kill-9", 6.2, fixed_s=30.0, runs_at_least=100, share=_V),
     Entry("after-blockage", 125.0, ours_times=2, fixed_s=30.0, share=_V),
     # A download by both paths, by the satellite and, of 85 s, by the terrestrial one.
     Entry("bonding", 45.0, ours_times=3, share=_V),
@@ -137,10 +137,11 @@ CAMPAIGN = (
     Entry("object-8mb-no-loss", 1.1, 5.0, tuple(subjects.NAMES), between_s=1.0),
     Entry("object-8mb", 1.6, 5.0, tuple(subjects.NAMES), between_s=1.0),
     Entry("bulk-200mb", 13.5, 68.0, (*_RIVALS, "underpass-hybla", "no-proxy-hybla")),
-    Entry("bulk-1gb", 62.0, 150.0, (OURS, *_WITHOUT_PROXY)),
+    Entry("bulk-1gb", 62.0, 150.0, (OURS, "no-proxy-bbr")),
     Entry("bulk-1gb-loss", 64.0, 165.0, (OURS, *_WITHOUT_PROXY, "kcptun-fast3")),
     Entry("crowd", 8.0, 18.0, _RIVALS),
     Entry("loopback", 25.0, fixed_s=20.0, between_s=0.0),
+    Entry("chain", 25.0, fixed_s=10.0, between_s=0.0),
     Entry("idle-streams", 19.0, fixed_s=0.0),
     Entry("swarm-active", 60.0, fixed_s=0.0),
     Entry("swarm-streams", 130.0, fixed_s=0.0),

@@ -1,0 +1,38 @@
+"""The figures of bundles that are other applications', and of other implementations' ways."""
+
+from __future__ import annotations
+
+from tests.benchmarks.figure import Figure
+
+_KNOWN = {
+    "1k": "HDTN 20,500; ION over TCPCLv3, one hop, 7,800; dtn7-rs 7,700; Hardy 3,900 and less",
+    "64k": "HDTN 3.3; Hardy 2.2; ION 2.1; dtn7-rs 0.012",
+    "1m": "HDTN 4.3; ION 4.1; Hardy 2.7; dtn7-rs 0.17",
+}
+
+DTN_WORLD = [
+    figure
+    for name, size, unit, target, target_alone in (
+        ("1k", "1 KiB", "bundles/s", 60_000.0, None),
+        ("64k", "64 KiB", "Gbit/s", 8.0, 15.0),
+        ("1m", "1 MiB", "Gbit/s", 8.0, None),
+    )
+    for figure in (
+        Figure(
+            f"chain-two.{name}",
+            f"Generator, two nodes and sink over TCPCLv4 on a loopback, CRC32C, memory, bundles "
+            f"of {size}",
+            unit,
+            target,
+            more_is_better=True,
+            elsewhere=_KNOWN[name],
+        ),
+        Figure(
+            f"chain-alone.{name}",
+            "The same, the generator's bundles straight to the sink",
+            unit,
+            target_alone,
+            more_is_better=True,
+        ),
+    )
+]
