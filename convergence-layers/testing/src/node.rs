@@ -1,5 +1,6 @@
 //! A node that writes down what its sessions tell.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -26,6 +27,24 @@ struct Recorder {
     told: UnboundedSender<Told>,
     verdict: Arc<Mutex<Result<(), Refusal>>>,
     unused: Arc<Mutex<Unused>>,
+    supply: Arc<Mutex<Supply>>,
+}
+
+/// What the session that came up last is offered, one each time that it is ready.
+#[derive(Default)]
+struct Supply {
+    transfers: VecDeque<Transfer>,
+    session: Option<Arc<dyn Session>>,
+}
+
+impl Supply {
+    fn offer_next(&mut self) {
+        if let Some(session) = &self.session
+            && let Some(transfer) = self.transfers.pop_front()
+        {
+            session.offer(transfer);
+        }
+    }
 }
 
 /// Whether sessions are not used yet, and who waits for that.
@@ -44,6 +63,9 @@ impl Recorder {
 impl Node for Recorder {
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId {
         let id = SessionId(id.0 + RENAMED);
+        let mut supply = self.supply.lock().expect("no test panics with it");
+        supply.session = Some(session.clone());
+        drop(supply);
         self.tell(Told::Up(id, info, session));
         id
     }
@@ -59,6 +81,8 @@ impl Node for Recorder {
 
     fn ready(&self, id: SessionId) {
         self.tell(Told::Ready(id));
+        let mut supply = self.supply.lock().expect("no test panics with it");
+        supply.offer_next();
     }
 
     fn admit(&self, _id: SessionId, _length: Option<u64>) -> Result<(), Refusal> {
@@ -88,6 +112,7 @@ pub struct TestNode {
     pub node: Arc<dyn Node>,
     pub verdict: Arc<Mutex<Result<(), Refusal>>>,
     unused: Arc<Mutex<Unused>>,
+    supply: Arc<Mutex<Supply>>,
     told: UnboundedReceiver<Told>,
 }
 
@@ -96,16 +121,27 @@ impl TestNode {
         let (sender, told) = unbounded_channel();
         let verdict = Arc::new(Mutex::new(Ok(())));
         let unused = Arc::<Mutex<Unused>>::default();
+        let supply = Arc::<Mutex<Supply>>::default();
         Self {
             node: Arc::new(Recorder {
                 told: sender,
                 verdict: verdict.clone(),
                 unused: unused.clone(),
+                supply: supply.clone(),
             }),
             verdict,
             unused,
+            supply,
             told,
         }
+    }
+
+    /// Offers these to the session that is ready and came up last: the first one at
+    /// once, each of the others when it is ready again.
+    pub fn supply(&self, transfers: impl IntoIterator<Item = Transfer>) {
+        let mut supply = self.supply.lock().expect("no test panics with it");
+        supply.transfers.extend(transfers);
+        supply.offer_next();
     }
 
     /// Uses its sessions, or does not yet.

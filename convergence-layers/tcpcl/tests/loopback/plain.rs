@@ -1,8 +1,9 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use underpass_cla::{Class, Down, Outcome, Refusal};
+use underpass_cla::{Activity, Class, Down, Outcome, Refusal};
 use underpass_tcpcl::{Dialer, Listener, ListenerConfig, SlotStatus};
 
 use super::{hub, terminal};
@@ -38,6 +39,26 @@ async fn bundles_of_all_sizes_arrive_whole_in_both_directions() {
     dialer.shutdown().await;
     assert_eq!(at_terminal.down().await, (up, Down::Closed));
     assert_eq!(at_hub.down().await, (hub_id, Down::Closed));
+}
+
+#[tokio::test]
+async fn small_bundles_are_written_together() {
+    let (mut at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
+    let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
+    let _dialer = Dialer::spawn(terminal(listener.local_addr()), at_terminal.node.clone());
+    let (up, _, session) = at_terminal.up().await;
+    at_terminal.ready(up).await;
+    let moved = Arc::new(Activity::default());
+    session.share(moved.clone());
+    let bundles = 200;
+    let (transfers, wholes): (Vec<_>, Vec<_>) = (0..bundles).map(|key| transfer(key, 1000)).unzip();
+    at_terminal.supply(transfers);
+    for whole in wholes {
+        assert!(at_hub.received().await.1 == whole);
+    }
+    // Eight at once; what is read of acknowledgements counts, too.
+    let moves = moved.count();
+    assert!(moves < bundles, "{moves} writes and reads");
 }
 
 #[tokio::test]
