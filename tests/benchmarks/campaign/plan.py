@@ -141,7 +141,7 @@ CAMPAIGN = (
     Entry("bulk-1gb-loss", 64.0, 165.0, (OURS, *_WITHOUT_PROXY, "kcptun-fast3")),
     Entry("crowd", 8.0, 18.0, _RIVALS),
     Entry("loopback", 25.0, fixed_s=20.0, between_s=0.0),
-    Entry("chain", 25.0, fixed_s=10.0, between_s=0.0),
+    Entry("chain", 29.0, fixed_s=10.0, between_s=0.0),
     Entry("idle-streams", 19.0, fixed_s=0.0),
     Entry("swarm-active", 60.0, fixed_s=0.0),
     Entry("swarm-streams", 130.0, fixed_s=0.0),

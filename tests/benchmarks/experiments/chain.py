@@ -1,6 +1,7 @@
 """Bundles of any node through a chain of two: a generator, two nodes, a sink.
 
-All four are on one loopback, without TLS; the nodes keep bundles in memory and take no custody.
+All four are on one loopback, without TLS; the nodes keep bundles in memory and take no custody,
+or keep them on disk, where each takes custody once it is durable.
 The generator and the sink are one program, which compares each bundle that comes with what was
 sent, and has 16 MiB on their way at most.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from tests.benchmarks.bench import Settings, say
@@ -27,11 +28,24 @@ _RUNS = 10
 # More than the time that a node needs to reach the sink.
 _OVERHEAD_S = 30.0
 _GENERATOR, _FIRST, _SECOND, _SINK = 50, 5, 6, 60
-_SINK_PORT, _ALONE_PORT = TCPCL_PORT + 10, TCPCL_PORT + 20
+# From here on figures are bits, not bundles.
+_LARGE = 64 << 10
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The ports of the first node and of the sink, and whether bundles are under custody."""
+
+    first: int
+    sink: int
+    custody: bool = False
+
+
+_ALONE = _Way(TCPCL_PORT + 40, TCPCL_PORT + 40)
 
 
 def run(settings: Settings) -> Result:
-    """Measure bundles a second of 1 KiB, and bits a second of larger ones; in turns, both alone."""
+    """Measure bundles a second of 1 KiB, and bits a second of larger ones, in turns."""
     result = Result("chain")
     result.told["underpass"] = "no rates; RTT 1 ms; warm: sessions up"
     if reason := missing("underpass", "chain"):
@@ -40,16 +54,21 @@ def run(settings: Settings) -> Result:
         return result
     values: dict[str, list[float]] = {}
     outcomes: dict[str, list[dict[str, Any]]] = {}
-    with Loopback() as bed, _nodes(bed):
+    with Loopback() as bed, _nodes(bed, "memory") as memory, _nodes(bed, "disk") as disk:
+        ways = {
+            f"chain-{part}.{name}": (size, way)
+            for name, size in _SIZES.items()
+            for part, way in (("two", memory), ("alone", _ALONE))
+        }
+        ways["chain-custody.1k"] = (_SIZES["1k"], disk)
         for _ in range(settings.runs or _RUNS):
-            for name, size in _SIZES.items():
-                for part, way in (("two", _through()), ("alone", _alone())):
-                    told = measure(bed, size, way)
-                    if told["missing"] or told["doubled"]:
-                        raise ProcessError(f"not every bundle came, once: {told}")
-                    outcomes.setdefault(f"{name}, {part}", []).append(told)
-                    rate = told["bundles_per_s"] if name == "1k" else told["bits_per_s"] / 1e9
-                    values.setdefault(f"chain-{part}.{name}", []).append(rate)
+            for figure, (size, way) in ways.items():
+                told = measure(bed, size, way)
+                if told["missing"] or told["doubled"]:
+                    raise ProcessError(f"not every bundle came, once: {told}")
+                outcomes.setdefault(figure, []).append(told)
+                rate = told["bundles_per_s"] if size < _LARGE else told["bits_per_s"] / 1e9
+                values.setdefault(figure, []).append(rate)
     for figure, rates in values.items():
         made = record(figure, "underpass", rates)
         say(f"{figure}: median {made.median:.4g} {made.unit}")
@@ -58,19 +77,20 @@ def run(settings: Settings) -> Result:
     return result
 
 
-def measure(bed: Loopback, size: int, way: dict[str, str]) -> dict[str, Any]:
+def measure(bed: Loopback, size: int, way: _Way) -> dict[str, Any]:
     """Send bundles of such a payload (bytes) for some seconds; what `chain` tells."""
     arguments = {
-        **way,
-        "bytes": str(size),
-        "warm": str(_WARM_S),
-        "seconds": str(_SECONDS),
-        "source": str(_GENERATOR),
-        "sink": str(_SINK),
+        "to": f"{addresses.HUB_SAT}:{way.first}",
+        "listen": f"{addresses.HUB_SAT}:{way.sink}",
+        "bytes": size,
+        "warm": _WARM_S,
+        "seconds": _SECONDS,
+        "source": _GENERATOR,
+        "sink": _SINK,
     }
-    argv = [built("chain")]
+    argv = [built("chain"), *(["--custody"] if way.custody else [])]
     for name, value in arguments.items():
-        argv += [f"--{name}", value]
+        argv += [f"--{name}", str(value)]
     process = bed.start("chain", argv, bed.hub)
     process.wait_until(lambda: not process.running(), timeout_s=_WARM_S + _SECONDS + _OVERHEAD_S)
     lines = process.log_path.read_text().splitlines()
@@ -80,60 +100,44 @@ def measure(bed: Loopback, size: int, way: dict[str, str]) -> dict[str, Any]:
     return told
 
 
-def _through() -> dict[str, str]:
-    return {
-        "to": f"{addresses.HUB_SAT}:{TCPCL_PORT}",
-        "listen": f"{addresses.HUB_SAT}:{_SINK_PORT}",
-    }
-
-
-def _alone() -> dict[str, str]:
-    itself = f"{addresses.HUB_SAT}:{_ALONE_PORT}"
-    return {"to": itself, "listen": itself}
-
-
 @contextlib.contextmanager
-def _nodes(bed: Loopback) -> Iterator[None]:
-    """Start both nodes, the second one first."""
-    second = _relay(bed.dir, _SECOND, _FIRST, (_SINK, _SINK_PORT))
-    first = _relay(bed.dir, _FIRST, _GENERATOR, (_SECOND, TCPCL_PORT + 1))
-    listen = {"listener": [{"name": "in", "listen": f"{addresses.HUB_SAT}:{TCPCL_PORT + 1}"}]}
-    routes = {"route": [{"node": _GENERATOR, "via": _FIRST}]}
-    last = Node(bed, "second", bed.hub, merged(second, {**listen, **routes}))
-    node = Node(
-        bed,
-        "first",
-        bed.hub,
-        merged(
-            first,
-            {
-                "listener": [{"name": "in", "listen": f"{addresses.HUB_SAT}:{TCPCL_PORT}"}],
-                "route": [{"node": _SINK, "via": _SECOND}],
-            },
-        ),
-    )
+def _nodes(bed: Loopback, durability: str) -> Iterator[_Way]:
+    """Start two nodes, the second one first."""
+    custody = durability == "disk"
+    base = TCPCL_PORT + (20 if custody else 0)
+    way = _Way(base, base + 2, custody)
+    second = _relay(bed, f"second-{durability}", _SECOND, base + 1, (_FIRST, _SINK, way.sink))
+    second["route"] = [{"node": _GENERATOR, "via": _FIRST}]
+    first = _relay(bed, f"first-{durability}", _FIRST, base, (_GENERATOR, _SECOND, base + 1))
+    first["route"] = [{"node": _SINK, "via": _SECOND}]
+    kept = {"custody": {"durability": durability}}
+    last = Node(bed, f"second-{durability}", bed.hub, merged(second, kept))
+    node = Node(bed, f"first-{durability}", bed.hub, merged(first, kept))
     node.process.wait_until(lambda: node.carries(1))
-    yield
+    yield way
     node.process.stop()
     last.process.stop()
 
 
-def _relay(directory: Path, number: int, accepts: int, dials: tuple[int, int]) -> dict[str, object]:
-    neighbour, port = dials
+def _relay(
+    bed: Loopback, name: str, number: int, listens: int, between: tuple[int, int, int]
+) -> dict[str, Any]:
+    """Return a relay between the neighbour that it accepts and the one that it dials."""
+    accepts, dials, port = between
     return {
         "node": {
             "number": number,
             "role": "relay",
-            "state_dir": directory / f"state-{number}",
+            "state_dir": bed.dir / f"state-{name}",
             "drain_s": 1,
         },
         "tls": {"plain": True},
-        "custody": {"durability": "memory"},
+        "listener": [{"name": "in", "listen": f"{addresses.HUB_SAT}:{listens}"}],
         "terminal": [{"node": accepts, "rtt_ms": 1}],
         "path": [
             {
                 "name": "next",
-                "neighbour": neighbour,
+                "neighbour": dials,
                 "remote": f"{addresses.HUB_SAT}:{port}",
                 "rtt_ms": 1,
             }

@@ -5,9 +5,11 @@ use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use underpass_tcpcl::wire::{Frame, emit_segment_header, segment_flag};
+use bytes::Bytes;
+use underpass_bundle::wire::{ACCEPTED, CodePoints, DecodeLimits, Record, decode, decode_record};
+use underpass_tcpcl::wire::{Frame, XferAck, emit_ack, emit_segment_header, segment_flag};
 
 use crate::Cli;
 use crate::bundle::{self, Template};
@@ -22,12 +24,38 @@ const READ_AT_ONCE: usize = 64 << 10;
 pub struct Sent {
     written: AtomicU64,
     acknowledged: AtomicU64,
+    released: AtomicU64,
     failure: Mutex<Option<String>>,
+    /// Acknowledgements of what the first node sends, to be written.
+    acks: Mutex<Vec<u8>>,
 }
 
 impl Sent {
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// Bundles of which the first node has signalled that it has custody.
+    pub fn released(&self) -> u64 {
+        self.released.load(Ordering::Relaxed)
+    }
+
+    /// Takes a custody signal.
+    fn take(&self, raw: Vec<u8>) -> Result<(), Error> {
+        let codes = CodePoints::default();
+        let bundle = decode(&Bytes::from(raw), &DecodeLimits::default(), &codes)
+            .map_err(|error| Error::Foreign(error.to_string()))?;
+        let Ok(Record::Custody(said)) = decode_record(&bundle.payload, &codes) else {
+            return Err(Error::Foreign("a bundle without custody signal".to_owned()));
+        };
+        if said.iter().any(|one| one.code != ACCEPTED) {
+            return Err(Error::Foreign("custody was refused".to_owned()));
+        }
+        let sequences = said.iter().flat_map(|one| &one.sequences);
+        let ranges = sequences.flat_map(|sequence| sequence.ranges());
+        let released = ranges.map(|(first, last)| last - first + 1).sum();
+        self.released.fetch_add(released, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Bundles that have left, or are about to.
@@ -70,7 +98,7 @@ fn send(cli: &Cli, sent: &Sent, arrived: &dyn Fn() -> u64, over: &AtomicBool) ->
     let acks = stream.try_clone()?;
     thread::scope(|scope| {
         scope.spawn(move || {
-            let result = take_acks(acks, decoder, input, sent, over);
+            let result = take_acks(acks, decoder, input, sent, cli.custody, over);
             if let Err(error) = result
                 && !over.load(Ordering::Relaxed)
             {
@@ -79,6 +107,8 @@ fn send(cli: &Cli, sent: &Sent, arrived: &dyn Fn() -> u64, over: &AtomicBool) ->
         });
         let mut number = 0;
         while !over.load(Ordering::Relaxed) && sent.failed().is_ok() {
+            let acks = std::mem::take(&mut *sent.acks.lock().expect("no thread panics with it"));
+            stream.write_all(&acks)?;
             if number >= count || number + batch.bundles as u64 > arrived() + window {
                 thread::sleep(Duration::from_micros(50));
                 continue;
@@ -89,7 +119,11 @@ fn send(cli: &Cli, sent: &Sent, arrived: &dyn Fn() -> u64, over: &AtomicBool) ->
             stream.write_all(bytes)?;
         }
         // What is on its way would meet the next run's bundles.
-        while sent.acknowledged() < number && sent.failed().is_ok() {
+        let is_over =
+            || sent.acknowledged() >= number && (!cli.custody || sent.released() >= number);
+        while !is_over() && sent.failed().is_ok() {
+            let acks = std::mem::take(&mut *sent.acks.lock().expect("no thread panics with it"));
+            stream.write_all(&acks)?;
             thread::sleep(Duration::from_millis(1));
         }
         // The reader ends with it.
@@ -103,19 +137,43 @@ fn take_acks(
     mut decoder: underpass_tcpcl::wire::Decoder,
     mut input: Vec<u8>,
     sent: &Sent,
+    custody: bool,
     over: &AtomicBool,
 ) -> Result<(), Error> {
     let mut piece = vec![0; READ_AT_ONCE];
-    while !over.load(Ordering::Relaxed) || sent.acknowledged() < sent.written() {
+    let is_over = || {
+        let all = sent.written();
+        sent.acknowledged() >= all && (!custody || sent.released() >= all)
+    };
+    let (mut signal, mut segment) = (Vec::new(), None);
+    while !over.load(Ordering::Relaxed) || !is_over() {
         let mut taken = 0;
         while let Some((frame, length)) = decoder.next(&input[taken..])? {
             taken += length;
             match frame {
+                Frame::Segment(header) => segment = Some(header),
+                Frame::Data(data) => signal.extend_from_slice(data),
                 Frame::Ack(ack) if ack.flags & segment_flag::END != 0 => {
                     sent.acknowledged.fetch_add(1, Ordering::Relaxed);
                 }
                 Frame::Ack(_) | Frame::Keepalive => {}
                 other => return Err(Error::Ended(format!("{other:?}"))),
+            }
+            if decoder.data_left() == 0
+                && let Some(header) = segment.take()
+            {
+                let ack = XferAck {
+                    flags: header.flags,
+                    transfer_id: header.transfer_id,
+                    acknowledged: signal.len() as u64,
+                };
+                emit_ack(
+                    &ack,
+                    &mut *sent.acks.lock().expect("no thread panics with it"),
+                );
+                if header.is_end() {
+                    sent.take(std::mem::take(&mut signal))?;
+                }
             }
         }
         input.drain(..taken);
@@ -141,10 +199,8 @@ struct Batch {
 
 impl Batch {
     fn new(cli: &Cli, segment_mru: u64) -> Batch {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let unix_ms = now.map_or(0, |since| since.as_millis() as u64);
         let payload = bundle::payload(cli.bytes);
-        let template = Template::new(cli.source, cli.sink, &payload, unix_ms);
+        let template = Template::new(cli.source, cli.sink, &payload, cli.custody);
         let total = template.bytes.len();
         let segment = usize::try_from(segment_mru).unwrap_or(usize::MAX);
         // The first segment holds all of the bundle that changes.

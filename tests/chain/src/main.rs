@@ -60,6 +60,10 @@ struct Cli {
     /// How long to count, seconds.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
+    /// The generator has custody of its bundles until the first node signals that it
+    /// has; so has the last node until the sink does.
+    #[arg(long)]
+    custody: bool,
     /// Send this many bundles, then wait until all have come, and tell the time of all.
     #[arg(long)]
     count: Option<u64>,
@@ -88,6 +92,8 @@ struct Outcome {
     missing: u64,
     /// Bundles acknowledged to the generator, from the start.
     acknowledged: u64,
+    /// Bundles of which the first node has signalled custody, from the start.
+    released: u64,
     /// This program's processor time, seconds.
     cpu_s: f64,
 }
@@ -128,6 +134,7 @@ fn measure(cli: &Cli) -> Result<Outcome, Error> {
         let received = received.clone();
         thread::spawn(move || {
             let arrived = || match cli.only_send {
+                true if cli.custody => sent.released(),
                 true => sent.acknowledged(),
                 false => received.bundles(),
             };
@@ -141,6 +148,7 @@ fn measure(cli: &Cli) -> Result<Outcome, Error> {
     let (bundles, seconds) = match cli.count.or(cli.only_receive) {
         Some(count) => {
             let done = || match cli.only_send {
+                true if cli.custody => sent.released(),
                 true => sent.acknowledged(),
                 false => received.bundles(),
             };
@@ -186,6 +194,7 @@ fn measure(cli: &Cli) -> Result<Outcome, Error> {
             false => sent.written().saturating_sub(received.bundles()),
         },
         acknowledged: sent.acknowledged(),
+        released: sent.released(),
         cpu_s: cpu as f64 / 1e6,
     })
 }

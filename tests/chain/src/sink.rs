@@ -1,18 +1,22 @@
 //! Takes what the last node sends.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use underpass_bundle::wire::{CodePoints, DecodeLimits, decode};
-use underpass_tcpcl::wire::{Frame, XferAck, emit_ack};
+use underpass_bundle::wire::{CodePoints, Cteb, DecodeLimits, decode, ipn_parts};
+use underpass_tcpcl::wire::{Frame, XferAck, emit_ack, emit_segment_header, segment_flag};
 
-use crate::bundle::number_of;
+use crate::bundle::{number_of, signal};
 use crate::session::{self, Error, Session};
 
+/// Custody is signalled so often, or after so many bundles.
+const SIGNALLED_EACH: Duration = Duration::from_millis(20);
+const MANY: usize = 1000;
 const READ_AT_ONCE: usize = 256 << 10;
 
 /// What has come.
@@ -67,7 +71,8 @@ impl Received {
         failure.get_or_insert(why);
     }
 
-    fn take(&self, raw: Bytes) -> Result<(), String> {
+    /// Takes a bundle, and returns whom to signal custody.
+    fn take(&self, raw: Bytes) -> Result<Option<Cteb>, String> {
         let bundle = decode(&raw, &DecodeLimits::default(), &CodePoints::default())
             .map_err(|error| error.to_string())?;
         if bundle.payload != self.payload {
@@ -86,7 +91,7 @@ impl Received {
             seen[word] |= bit;
             self.bundles.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(())
+        Ok(bundle.cteb.map(|(_, cteb)| cteb))
     }
 }
 
@@ -116,6 +121,10 @@ fn take_session(stream: TcpStream, received: &Received) -> Result<(), Error> {
     received.reached.store(true, Ordering::Relaxed);
     let (mut bundle, mut acks) = (Vec::new(), Vec::new());
     let mut segment = None;
+    // What is not signalled yet: custodian, sequence and number.
+    let mut signals: Vec<(u64, u64, u64)> = Vec::new();
+    let (mut transfer, mut signalled) = (0, Instant::now());
+    stream.set_read_timeout(Some(SIGNALLED_EACH))?;
     let mut buffer = vec![0; input.len() + READ_AT_ONCE];
     let mut filled = input.len();
     buffer[..filled].copy_from_slice(&input);
@@ -145,18 +154,60 @@ fn take_session(stream: TcpStream, received: &Received) -> Result<(), Error> {
                 emit_ack(&ack, &mut acks);
                 if header.is_end() {
                     let raw = Bytes::from(std::mem::take(&mut bundle));
-                    received.take(raw).map_err(Error::Foreign)?;
+                    let cteb = received.take(raw).map_err(Error::Foreign)?;
+                    signals.extend(cteb.map(|cteb| gather(&cteb)).transpose()?);
                 }
             }
         }
         // What is left is a part of a message without its data.
         buffer.copy_within(taken..filled, 0);
         filled -= taken;
+        let due = signals.len() >= MANY || signalled.elapsed() >= SIGNALLED_EACH;
+        if due && !signals.is_empty() {
+            emit_signals(received.node, &mut signals, &mut transfer, &mut acks);
+            signalled = Instant::now();
+        }
         stream.write_all(&acks)?;
         acks.clear();
-        match stream.read(&mut buffer[filled..])? {
-            0 => return Ok(()),
-            read => filled += read,
+        match stream.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok(()),
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
         }
     }
+}
+
+fn gather(cteb: &Cteb) -> Result<(u64, u64, u64), Error> {
+    let (custodian, _) = ipn_parts(&cteb.custodian)
+        .ok_or_else(|| Error::Foreign("a custodian of another scheme".to_owned()))?;
+    Ok((custodian, cteb.sequence, cteb.number))
+}
+
+/// Appends signals of all that is gathered, each a transfer, to `out`.
+fn emit_signals(
+    node: u64,
+    gathered: &mut Vec<(u64, u64, u64)>,
+    transfer: &mut u64,
+    out: &mut Vec<u8>,
+) {
+    gathered.sort_unstable();
+    gathered.dedup();
+    for of_one in gathered.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (.., number) in of_one {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == *number => *last = *number,
+                _ => ranges.push((*number, *number)),
+            }
+        }
+        let (custodian, sequence, _) = of_one[0];
+        let bundle = signal(node, custodian, sequence, &ranges);
+        let flags = segment_flag::START | segment_flag::END;
+        let length = bundle.len() as u64;
+        emit_segment_header(flags, *transfer, length, length, None, out);
+        out.extend(bundle);
+        *transfer += 1;
+    }
+    gathered.clear();
 }
