@@ -2,7 +2,9 @@
 //! CCSDS 734.3-B-1), without I/O and clock: [`text`] reads plans, a [`Router`]
 //! keeps one and finds routes in it while it changes.
 
+mod arrivals;
 mod contact;
+mod graph;
 mod router;
 mod search;
 pub mod text;
