@@ -4,10 +4,13 @@
 
 mod arrivals;
 mod contact;
+mod forwarding;
 mod graph;
 mod router;
 mod search;
+mod speakers;
 pub mod text;
 
 pub use contact::{Contact, MOST_CONTACTS, Node};
+pub use forwarding::{Blocked, Change, Forwarding, NextHop, Table};
 pub use router::{ContactId, Route, Router};
