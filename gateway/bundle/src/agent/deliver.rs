@@ -104,7 +104,8 @@ impl Agent {
         let room = self.events.len() < MAX_WAITING_EVENTS;
         match record {
             Record::Custody(dispositions) => {
-                self.take_signal(now, arrival.from, &dispositions);
+                let source = ipn_parts(&reporter).map(|(node, _)| node);
+                self.signal_came(now, arrival.from, source, dispositions);
             }
             Record::Status(report) if room => {
                 self.events

@@ -18,6 +18,7 @@ impl Agent {
             common: _,
             usage,
             routes,
+            planned,
             admin: _,
             store,
             timestamps,
@@ -46,6 +47,9 @@ impl Agent {
             without_room,
         } = self;
         routes.footprint(tell);
+        if let Some(planned) = planned {
+            planned.footprint(tell);
+        }
         store.footprint(tell);
         timestamps.footprint(tell);
         tell("bundles", bundles.len());

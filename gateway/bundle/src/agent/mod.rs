@@ -20,6 +20,7 @@ mod neighbour;
 mod order;
 mod originate;
 mod passing;
+mod planned;
 mod quota;
 mod receive;
 mod relay;
@@ -49,6 +50,7 @@ pub use event::{
 pub use figures::{BundleInfo, ClassFigures, CustodyFigures, NeighbourFigures};
 pub use handover::AgentState;
 pub use passing::Passed;
+pub use planned::{PlanChanged, PlannedRoutes};
 pub use quota::{Amount, Quota};
 pub use receive::{Decoded, Decoder};
 pub use rerouting::Limits;
@@ -68,6 +70,7 @@ use names::{Bundles, Names};
 use neighbour::{Neighbour, Queue};
 use order::Ordered;
 use passing::Owed;
+use planned::Planned;
 use quota::{Reservation, Usage};
 use report::ReportRate;
 use signals::Signals;
@@ -89,6 +92,8 @@ pub struct Agent {
     /// What it uses of the node's quota.
     usage: Usage,
     routes: Routes,
+    /// The contact plan, where one is followed.
+    planned: Option<Planned>,
     admin: Eid,
     store: Box<dyn Store>,
     timestamps: Timestamps,
@@ -156,6 +161,7 @@ impl Agent {
             common,
             admin: ipn(config.node, 0),
             routes: Routes::new(&config.routes),
+            planned: None,
             timestamps: Timestamps::new(config.run_nonce, sharding),
             bundles: Bundles::default(),
             store,
@@ -313,7 +319,7 @@ impl Agent {
             self.end_pause(neighbour);
         }
         while let Some((_, id)) = self.custody_timers.pop_first_if_due(now) {
-            self.custody_timer_fired(id);
+            self.custody_timer_fired(now, id);
         }
         while let Some((_, id)) = self.expiries.pop_first_if_due(now) {
             self.give_up(now, id, DeleteReason::LifetimeExpired);
@@ -358,8 +364,14 @@ impl Agent {
         })
     }
 
-    /// The next hop to a node, and whether to take custody on that way.
+    /// The next hop to a node, and whether to take custody on that way: by the
+    /// contact plan, else by the routes.
     fn route(&self, node: u64) -> Option<(NeighbourId, bool)> {
+        self.planned_route(node).or_else(|| self.static_route(node))
+    }
+
+    /// The next hop to a node by the routes.
+    fn static_route(&self, node: u64) -> Option<(NeighbourId, bool)> {
         if !names_node(node) {
             return None;
         }

@@ -61,8 +61,11 @@ impl Agent {
         if node == self.config.node {
             return self.send_to_itself(now, send, service, bytes);
         }
-        let (via, _) = self
-            .route(node)
+        let route = match self.sends_by_plan(send.service) {
+            true => self.route(node),
+            false => self.static_route(node),
+        };
+        let (via, _) = route
             .filter(|(via, _)| self.sharding.has(*via))
             .ok_or(SendError::NoRoute)?;
         let room = self.reserve_to_send(via, bytes, send.class);

@@ -24,7 +24,7 @@ use super::quota::Reservation;
 use super::relay::Onward;
 use super::signals::Way;
 use super::stored::WireName;
-use crate::wire::{Cteb, ipn_parts, names_node};
+use crate::wire::{Cteb, Disposition, ipn_parts, names_node};
 
 /// Questions of one agent that wait for their answers at most.
 const MOST_ASKED: usize = 256;
@@ -48,6 +48,8 @@ pub(super) enum Message {
     Question(Box<WireName>, Owed),
     /// What has become of a bundle.
     Answer(Party, Outcome),
+    /// A custody signal of a neighbour, which came by another one.
+    Signal(NeighbourId, Vec<Disposition>),
 }
 
 /// Whether a bundle was taken, or why not.
@@ -113,6 +115,7 @@ impl Agent {
                 }
                 _ => self.settle(now, owed, Err(DeleteReason::DepletedStorage)),
             },
+            Message::Signal(from, dispositions) => self.take_signal(now, from, &dispositions),
             Message::Answer(to, outcome) => {
                 let shard = self.sharding.own;
                 self.settle(now, Owed { shard, to }, outcome);

@@ -104,6 +104,7 @@ impl Agent {
             sharding: _,
             usage: _,
             routes: _,
+            planned: _,
             admin: _,
             reports: _,
             common,
