@@ -84,6 +84,11 @@ impl Agent {
         Some(self.sharding.shard_of(via))
     }
 
+    /// The next hop to a node, by the contact plan or the routes.
+    pub fn next_hop(&self, node: u64) -> Option<NeighbourId> {
+        self.route(node).map(|(via, _)| via)
+    }
+
     /// As [`Agent::route`], also by neighbours of other agents. Without a
     /// route the node itself may be such a neighbour: that agent knows.
     pub(super) fn route_of_any(&self, node: u64) -> Option<(NeighbourId, bool)> {
