@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tests.benchmarks.changing_links import CHANGING_LINKS
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.many_terminals import MANY_TERMINALS
+from tests.benchmarks.routing import ROUTING
 from tests.benchmarks.several_paths import SEVERAL_PATHS
 
 
@@ -431,6 +432,7 @@ _ALL = [
     ),
     Figure("planner.10000", "The same blockages among 10,000 terminals", "ms"),
     Figure("planner.ratio", "The second against the first", "ratio", target=2.0),
+    *ROUTING,
     Figure(
         "sky.cost",
         "Shadows of 100,000 buildings on 10,000 km of road, both directions, one core",
