@@ -30,6 +30,10 @@ impl Agent {
         if arrival.bundle.is_administrative() {
             return self.take_record(now, &arrival);
         }
+        let fragment = arrival.bundle.primary.has_fragmentation();
+        if fragment && self.config.delivers(service) {
+            return self.take_fragment(now, arrival, service);
+        }
         let name = arrival.name();
         let named = !is_null(&name.group.source);
         if named && self.seen.contains(&name.group, name.sequence) {
@@ -87,9 +91,9 @@ impl Agent {
         if !self.config.delivers(service) {
             return Some(DeleteReason::DestinationUnavailable);
         }
-        // Neither reassembly nor decryption is done here.
-        let unsupported = arrival.bundle.primary.has_fragmentation() || arrival.bundle.encrypted;
-        unsupported.then_some(DeleteReason::BlockUnsupported)
+        // No decryption is done here.
+        let encrypted = arrival.bundle.encrypted;
+        encrypted.then_some(DeleteReason::BlockUnsupported)
     }
 
     pub(super) fn push_delivery(&mut self, delivery: Delivery, room: Reservation) {

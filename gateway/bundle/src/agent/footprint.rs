@@ -38,6 +38,7 @@ impl Agent {
             seen,
             taken,
             signals,
+            reassembly,
             custody_timers,
             expiries,
             pauses,
@@ -70,6 +71,7 @@ impl Agent {
         seen.footprint(tell);
         taken.footprint(tell);
         signals.footprint(tell);
+        reassembly.footprint(tell);
         tell("custody timers", custody_timers.len());
         tell("expiries", expiries.len());
         tell("pauses", pauses.len());

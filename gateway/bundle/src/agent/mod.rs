@@ -12,6 +12,7 @@ mod figures;
 mod fixed;
 mod footprint;
 mod forward;
+mod fragment;
 mod handover;
 mod leaving;
 mod memory;
@@ -22,6 +23,7 @@ mod originate;
 mod passing;
 mod planned;
 mod quota;
+mod reassembly;
 mod receive;
 mod relay;
 mod report;
@@ -72,6 +74,7 @@ use order::Ordered;
 use passing::Owed;
 use planned::Planned;
 use quota::{Reservation, Usage};
+use reassembly::Reassembly;
 use report::ReportRate;
 use signals::Signals;
 use stored::{NameGroup, Phase};
@@ -120,6 +123,7 @@ pub struct Agent {
     /// Custody taken, by the earlier custodian's own naming.
     taken: Memory<(Eid, u64)>,
     signals: Signals,
+    reassembly: Reassembly,
     custody_timers: BTreeSet<(Instant, BundleId)>,
     expiries: BTreeSet<(Instant, BundleId)>,
     pauses: BTreeSet<(Instant, NeighbourId)>,
@@ -179,6 +183,7 @@ impl Agent {
             seen: Memory::new(ranges, age),
             taken: Memory::new(ranges, age),
             signals: Signals::default(),
+            reassembly: Reassembly::default(),
             custody_timers: BTreeSet::new(),
             expiries: BTreeSet::new(),
             pauses: BTreeSet::new(),
@@ -303,6 +308,7 @@ impl Agent {
             self.expiries.first().map(|(at, _)| *at),
             self.pauses.first().map(|(at, _)| *at),
             self.leaving.next_timeout(),
+            self.reassembly.next_timeout(),
             self.store.next_timeout(),
         ];
         earliest.into_iter().flatten().min()
@@ -324,6 +330,7 @@ impl Agent {
         while let Some((_, id)) = self.expiries.pop_first_if_due(now) {
             self.give_up(now, id, DeleteReason::LifetimeExpired);
         }
+        self.reassembly.handle_timeout(now);
         self.store.handle_timeout(now);
         self.handle_store(now);
         self.pass_leaving(now);

@@ -79,7 +79,10 @@ impl Agent {
             destination: send.destination,
             report_to,
             // CCSDS 734.6: a bundle under custody must not be fragmented.
-            flags: Flags::BUNDLE_MUST_NOT_FRAGMENTED | reports,
+            flags: match send.custody {
+                true => Flags::BUNDLE_MUST_NOT_FRAGMENTED | reports,
+                false => reports,
+            },
             class: send.class,
             lifetime: send.lifetime.unwrap_or(self.config.lifetime),
             custody: send.custody,

@@ -21,6 +21,7 @@ use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event};
 use super::originate::Draft;
 use super::quota::Reservation;
+use super::receive::Arrival;
 use super::relay::Onward;
 use super::signals::Way;
 use super::stored::WireName;
@@ -48,6 +49,9 @@ pub(super) enum Message {
     Question(Box<WireName>, Owed),
     /// What has become of a bundle.
     Answer(Party, Outcome),
+    /// A fragment for a service of this node, whose bundle is put together
+    /// there.
+    Fragment(Box<Arrival>, u64, Reservation),
     /// A custody signal of a neighbour, which came by another one.
     Signal(NeighbourId, Vec<Disposition>),
 }
@@ -120,6 +124,15 @@ impl Agent {
                 }
                 _ => self.settle(now, owed, Err(DeleteReason::DepletedStorage)),
             },
+            Message::Fragment(arrival, service, room) => {
+                let (class, bytes) = (arrival.class, arrival.bundle.payload.len() as u64);
+                let primary = arrival.bundle.primary.clone();
+                // Its CL has acknowledged it: nobody sends it again.
+                if self.assemble(now, *arrival, service, room).is_err() {
+                    let reason = DeleteReason::DepletedStorage;
+                    self.tell_refused(now, &primary, bytes, class, reason);
+                }
+            }
             Message::Signal(from, dispositions) => self.take_signal(now, from, &dispositions),
             Message::Answer(to, outcome) => {
                 let shard = self.sharding.own;

@@ -130,6 +130,8 @@ impl Agent {
             seen,
             taken,
             signals,
+            // Fragments have no custody: what is not whole is sent again, or lost.
+            reassembly: _,
             events: _,
             woken: _,
             // Who waits for room asks again.
