@@ -306,3 +306,78 @@ fn a_fragment_of_nobody_and_one_for_no_service_are_refused() {
     assert!(net.events(1).iter().any(unavailable));
     assert_eq!(left(&net, 1), 0);
 }
+
+/// A fragment of a bundle of the first node, without any CRC.
+fn fragment(sequence: u64, offset: u64, total: u64, payload: &[u8]) -> Bytes {
+    let mut raw = vec![0x9F, 0x8A, 0x07, 0x01, 0x00];
+    raw.extend([0x82, 0x02, 0x82, 0x02, 0x18, 0x40]);
+    raw.extend([0x82, 0x02, 0x82, 0x01, 0x18, 0x40]);
+    raw.extend([0x82, 0x01, 0x00]);
+    raw.extend([0x82, 0x00, 0x1B]);
+    raw.extend(sequence.to_be_bytes());
+    raw.extend([0x1A, 0x05, 0x26, 0x5C, 0x00]);
+    for number in [offset, total] {
+        raw.push(0x1B);
+        raw.extend(number.to_be_bytes());
+    }
+    raw.extend([0x85, 0x01, 0x01, 0x00, 0x00, 0x58, payload.len() as u8]);
+    raw.extend(payload);
+    raw.push(0xFF);
+    raw.into()
+}
+
+#[test]
+fn whatever_fragments_come_what_is_delivered_is_what_the_first_of_each_byte_said() {
+    let mut delivered = 0;
+    for seed in 0..400 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut net = pair();
+        let truth = content(60);
+        // The bytes as they are believed, and the total of the first fragment.
+        let (mut model, mut total) = (vec![None; 60], None);
+        for step in 0..60 {
+            let offset = random.usize(0..70);
+            let mut payload: Vec<u8> = (0..random.usize(0..20))
+                .map(|at| truth.get(offset + at).copied().unwrap_or(0))
+                .collect();
+            if random.u8(0..40) == 0 && !payload.is_empty() {
+                let at = random.usize(..payload.len());
+                payload[at] ^= 1;
+            }
+            let says = if random.u8(0..20) == 0 { 59 } else { 60 };
+            let end = offset + payload.len();
+            let fits = !payload.is_empty() && end <= says;
+            let agrees = total.is_none_or(|total| total == says)
+                && (offset..end.min(60))
+                    .all(|at| model[at].is_none_or(|known| known == payload[at - offset]));
+            let raw = fragment(seed, offset as u64, says as u64, &payload);
+            let outcome = arrive(&mut net, &raw);
+            let expected = match fits && agrees {
+                true => Ok(()),
+                false => Err(Reject::Malformed(Malformed::Fragment)),
+            };
+            assert_eq!(outcome, expected, "seed {seed}, step {step}");
+            if fits && agrees {
+                total.get_or_insert(says);
+                for at in offset..end {
+                    model[at] = Some(payload[at - offset]);
+                }
+            }
+            let whole: Option<Vec<u8>> = model[..total.unwrap_or(60)].iter().copied().collect();
+            assert_eq!(
+                net.delivered(1),
+                whole
+                    .clone()
+                    .map(Bytes::from)
+                    .into_iter()
+                    .collect::<Vec<_>>()
+            );
+            if whole.is_some() {
+                delivered += 1;
+                assert_eq!(left(&net, 1), 0);
+                break;
+            }
+        }
+    }
+    assert!(delivered > 40, "{delivered}");
+}
