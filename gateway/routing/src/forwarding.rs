@@ -187,10 +187,13 @@ impl Forwarding {
         blocked: &BTreeMap<Node, Vec<Blocked>>,
     ) -> Option<Change> {
         let none = Vec::new();
+        let before = self.table.clone();
+        let mut own_changed = false;
         let neighbours: Vec<Node> = self.contacts.keys().copied().collect();
         for neighbour in &neighbours {
             let of_neighbour = blocked.get(neighbour).unwrap_or(&none);
             if self.blocked.get(neighbour).unwrap_or(&none) != of_neighbour {
+                own_changed = true;
                 self.blocked.insert(*neighbour, of_neighbour.clone());
                 self.cut(*neighbour);
             }
@@ -198,9 +201,16 @@ impl Forwarding {
         let is_usable = |neighbour: &Node| self.is_usable(*neighbour, now_ms);
         let usable: BTreeSet<Node> = neighbours.iter().copied().filter(is_usable).collect();
         let lost: BTreeSet<Node> = self.usable.difference(&usable).copied().collect();
+        own_changed |= self.usable != usable;
         self.usable = usable;
         let mut change = self.update(now_ms);
         if let Some(change) = &mut change {
+            // Where nothing has changed but the time, what was booked may look
+            // sent: what waits leaves only a way that is none any more.
+            change.moved.retain(|node| {
+                let way = before.next.get(node);
+                own_changed || way.is_none_or(|way| !self.still_leads(way, now_ms))
+            });
             change.lost = lost;
         } else if !lost.is_empty() {
             change = Some(Change {
@@ -240,9 +250,19 @@ impl Forwarding {
             self.cut(neighbour);
             changed = true;
         }
-        let mut change = self.update(now_ms).filter(|_| changed)?;
+        let mut change = changed.then(|| self.update(now_ms))??;
         change.moved.clear();
         Some(change)
+    }
+
+    /// Whether a way that was found still leads to its destination.
+    fn still_leads(&self, way: &NextHop, now_ms: u64) -> bool {
+        let contacts = way.route.contacts.iter();
+        let arrival = contacts.fold(Some(now_ms), |ready_ms, id| {
+            let contact = self.router.contact(*id)?;
+            contact.arrival_ms(ready_ms?, self.bytes)
+        });
+        arrival.is_some()
     }
 
     /// Whether what was booked since then would have been sent by now.

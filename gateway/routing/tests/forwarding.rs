@@ -125,6 +125,26 @@ fn a_contact_that_begins_and_ends_moves_what_waits() {
 }
 
 #[test]
+fn a_contact_further_on_that_ends_moves_what_waits() {
+    let plan = [
+        contact(OWN, 2, (0, 100)),
+        contact(OWN, 3, (0, 100)),
+        contact(2, 4, (0, 30)),
+        Contact {
+            owlt_ms: 500,
+            ..contact(3, 4, (0, 100))
+        },
+    ];
+    let mut forwarding = following(&plan, &[2, 3]);
+    forwarding.advance(0, &none());
+    assert_eq!(via(&forwarding, 4), Some(2));
+    let change = forwarding.advance(30_000, &none()).expect("a change");
+    assert_eq!(via(&forwarding, 4), Some(3));
+    assert_eq!(change.moved, BTreeSet::from([4]));
+    assert!(change.lost.is_empty());
+}
+
+#[test]
 fn a_blockage_moves_bundles_to_another_way_and_back() {
     let plan = [
         contact(OWN, 2, (0, 100)),
@@ -156,16 +176,18 @@ fn a_blockage_moves_bundles_to_another_way_and_back() {
         "the contact is there, though it is blocked"
     );
 
-    // Just before its end, waiting for it is quicker than the long way.
+    // Just before its end, waiting for it is quicker than the long way; what
+    // goes by that already goes on.
     let change = forwarding.advance(59_700, &blocked(2, 40, 60));
-    assert!(change.expect("a change").moved.contains(&4));
+    assert!(change.expect("a change").moved.is_empty());
     assert_eq!(via(&forwarding, 4), Some(2));
 
     // One that proves shorter gives the contact back.
     forwarding.advance(41_000, &blocked(2, 40, 60));
     assert_eq!(via(&forwarding, 4), Some(3));
-    forwarding.advance(42_000, &none());
+    let change = forwarding.advance(42_000, &none()).expect("a change");
     assert_eq!(via(&forwarding, 4), Some(2));
+    assert!(change.moved.contains(&4));
 }
 
 #[test]
@@ -214,7 +236,12 @@ fn a_backlog_that_stays_is_booked_anew_when_its_time_is_over() {
     let mut forwarding = following(&plan, &[2, 3]);
     let backlog = BTreeMap::from([(2, 20_000_000)]);
     for second in 0..100 {
-        forwarding.advance(second * 1_000, &none());
+        let change = forwarding.advance(second * 1_000, &none());
+        let moved = change.map(|change| change.moved).unwrap_or_default();
+        assert!(
+            second == 0 || moved.is_empty(),
+            "second {second}: what waits stays"
+        );
         forwarding.book(second * 1_000, &backlog);
         let waits = via(&forwarding, 4) == Some(3);
         // At most the last part of each round looks free.
