@@ -8,6 +8,7 @@ from tests.benchmarks.changing_links import CHANGING_LINKS
 from tests.benchmarks.dtn_world import DTN_WORLD
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.many_terminals import MANY_TERMINALS
+from tests.benchmarks.routing import ROUTING
 from tests.benchmarks.several_paths import SEVERAL_PATHS
 
 
@@ -433,6 +434,7 @@ _ALL = [
     ),
     Figure("planner.10000", "The same blockages among 10,000 terminals", "ms"),
     Figure("planner.ratio", "The second against the first", "ratio", target=2.0),
+    *ROUTING,
     Figure(
         "sky.cost",
         "Shadows of 100,000 buildings on 10,000 km of road, both directions, one core",

@@ -13,8 +13,9 @@
 //!
 //! - A bundle under custody is released only by a signal of the next
 //!   custodian, never by the CL's acknowledgement.
-//! - A signal counts only from the neighbour that the bundle was sent to, and
-//!   custody sequences of different runs have different names.
+//! - A signal counts only from the neighbour that the bundle was sent to, by
+//!   whichever way it may come, and custody sequences of different runs have
+//!   different names.
 //! - A node signals that it has custody only if it holds the bundle (as safely
 //!   as its store makes it), has delivered it, or answers a retransmission of
 //!   the very transfer that it has accepted before.
@@ -33,7 +34,8 @@ pub mod wire;
 pub use agent::{
     Agent, AgentState, Amount, Applications, BundleId, BundleInfo, ClassFigures, Common, Config,
     CustodyFigures, CustodyTimer, Decoded, Decoder, DeleteReason, Delivery, DuplicateLimits, Event,
-    Forgery, Limits, NeighbourFigures, NeighbourId, Note, Offer, Passed, Quota, Reject, Relaying,
-    ReportRequest, Route, Routes, Send, SendError, Sharding, destination_of,
+    Forgery, Limits, NeighbourFigures, NeighbourId, Note, Offer, Passed, PlanChanged,
+    PlannedRoutes, Quota, Reject, Relaying, ReportRequest, Route, Routes, Send, SendError,
+    Sharding, destination_of,
 };
 pub use store::{DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent};

@@ -2,14 +2,16 @@
 
 mod net;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use net::{BULK, Net, SERVICE, node, payload};
 use underpass_bundle::wire::{Eid, ipn};
 use underpass_bundle::{
-    Agent, Config, Event, Forgery, NeighbourId, Offer, Reject, Relaying, ReportRequest, Route, Send,
+    Agent, Config, Event, Forgery, NeighbourId, Offer, PlanChanged, PlannedRoutes, Reject,
+    Relaying, ReportRequest, Route, Send,
 };
 use underpass_cla::{Class, Outcome};
 
@@ -168,6 +170,79 @@ fn a_relay_speaks_for_what_lies_behind_it() {
     let mut net = liar(35, |_| {});
     let offer = send_to(&mut net, HUB, None);
     assert_eq!(hears(&mut agent, &net, &offer), Ok(()));
+    let mut net = liar(40, |_| {});
+    let offer = send_to(&mut net, HUB, None);
+    assert_eq!(hears(&mut agent, &net, &offer), Err(Forgery::Source.into()));
+}
+
+/// A hub whose contact plan lets bundles of these nodes come by these
+/// neighbours.
+fn hub_with_plan(speakers: &[(u64, &[u64])]) -> Agent {
+    let mut agent = Agent::new(hub());
+    let speakers = speakers.iter();
+    let speakers = speakers.map(|(node, by)| (*node, by.iter().copied().collect()));
+    let routes = PlannedRoutes {
+        next: Arc::default(),
+        speakers: Arc::new(speakers.collect::<HashMap<_, _>>()),
+    };
+    let (lost, moved) = (BTreeSet::new(), BTreeSet::new());
+    let changed = PlanChanged {
+        lost: &lost,
+        moved: &moved,
+    };
+    agent.set_planned(Instant::now(), Some(routes), changed);
+    agent
+}
+
+#[test]
+fn by_a_contact_plan_a_neighbour_speaks_for_what_the_plan_leads_by_it_and_nothing_else() {
+    // Even a plan that names this node or none lets nobody speak for them.
+    let speakers: &[(u64, &[u64])] = &[
+        (40, &[FIRST]),
+        (41, &[SECOND]),
+        (HUB, &[FIRST]),
+        (0, &[FIRST]),
+    ];
+    for (claims, believed) in [(40, true), (41, false), (42, false), (SECOND, false)] {
+        let mut net = liar(claims, |_| {});
+        let mut agent = hub_with_plan(speakers);
+        let offer = send_to(&mut net, HUB, None);
+        let expected = match believed {
+            true => Ok(()),
+            false => Err(Forgery::Source.into()),
+        };
+        assert_eq!(hears(&mut agent, &net, &offer), expected, "{claims}");
+    }
+    let mut net = liar(HUB, |_| {});
+    let mut agent = hub_with_plan(speakers);
+    let offer = send_to(&mut net, SECOND, None);
+    let outcome = hears(&mut agent, &net, &offer);
+    assert_eq!(outcome, Err(Forgery::Source.into()), "this node itself");
+}
+
+#[test]
+fn another_neighbour_comes_by_the_first_only_if_the_plan_leads_there() {
+    for (speakers, expected) in [
+        (&[][..], Err(Forgery::Source.into())),
+        (&[(SECOND, &[SECOND][..])][..], Err(Forgery::Source.into())),
+        (&[(SECOND, &[FIRST, SECOND][..])][..], Ok(())),
+    ] {
+        let mut net = liar(SECOND, |_| {});
+        let mut agent = hub_with_plan(speakers);
+        let offer = send_to(&mut net, HUB, None);
+        assert_eq!(hears(&mut agent, &net, &offer), expected, "{speakers:?}");
+    }
+}
+
+#[test]
+fn without_its_plan_a_neighbour_speaks_for_no_more_than_before() {
+    let mut agent = hub_with_plan(&[(40, &[FIRST])]);
+    let (lost, moved) = (BTreeSet::new(), BTreeSet::new());
+    let changed = PlanChanged {
+        lost: &lost,
+        moved: &moved,
+    };
+    agent.set_planned(Instant::now(), None, changed);
     let mut net = liar(40, |_| {});
     let offer = send_to(&mut net, HUB, None);
     assert_eq!(hears(&mut agent, &net, &offer), Err(Forgery::Source.into()));

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use underpass_bundle::{self as bundle, BundleId, NeighbourId, SendError};
+use underpass_bundle::{self as bundle, BundleId, SendError};
 
 use crate::engine::Engine;
 
@@ -44,7 +44,7 @@ impl Engine {
         send.class = self.known(send.class);
         send.custody &= self.agent.takes_custody_to(node);
         if node != self.config.agent.node {
-            let via = NeighbourId(self.neighbour_to(node));
+            let via = self.agent.next_hop(node).ok_or(SendError::NoRoute)?;
             let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
             let left = self.agent.quota_left_bytes(via).saturating_sub(bytes);
             if left < self.agent.most_bytes(via) / PART_LEFT_FREE {

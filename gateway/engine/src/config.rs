@@ -19,7 +19,8 @@ pub struct EngineConfig {
     pub node: u64,
     /// This process' incarnation, higher than any before.
     pub incarnation: u64,
-    /// The bundle node.
+    /// The bundle node. Its routes are for nodes that no other route and no
+    /// neighbour is for.
     pub agent: bundle::Config,
     /// Classes and utilisation of the links.
     pub scheduler: scheduler::Config,

@@ -17,6 +17,7 @@ mod ahead;
 mod applications;
 mod choosing;
 mod config;
+mod contacts;
 mod control;
 mod engine;
 mod footprint;
@@ -47,6 +48,7 @@ mod ways;
 
 pub use applications::SentBundle;
 pub use config::{EngineConfig, HopConfig, PlanLine, RouteEntry, window_bytes};
+pub use contacts::Contacts;
 pub use engine::{Action, Engine, EngineError, STREAM_SERVICE};
 pub use handover::{NodeState, TakeOverError};
 pub use hop::{HopId, HopTraffic};

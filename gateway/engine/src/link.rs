@@ -37,6 +37,8 @@ pub enum Source {
     Operator,
     /// The modem has no lock, or may not transmit.
     Modem,
+    /// The contact plan has no contact with the neighbour at present.
+    Contact,
     /// The plan.
     Plan,
     /// The peer is silent.
@@ -45,9 +47,10 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Source; 4] = [
+    pub const ALL: [Source; 5] = [
         Source::Operator,
         Source::Modem,
+        Source::Contact,
         Source::Plan,
         Source::Probing,
     ];
@@ -57,6 +60,7 @@ impl Source {
         match self {
             Source::Operator => "operator",
             Source::Modem => "modem",
+            Source::Contact => "contact",
             Source::Plan => "plan",
             Source::Probing => "probing",
         }
@@ -142,6 +146,7 @@ pub(crate) struct LinkState {
     rtt: Duration,
     operator: bool,
     modem: bool,
+    without_contact: bool,
     /// Those of both, sorted, apart from each other.
     plan: Vec<PlannedBlockage>,
     by_operator: Vec<PlannedBlockage>,
@@ -169,6 +174,7 @@ impl LinkState {
             rtt,
             operator: false,
             modem: false,
+            without_contact: false,
             plan: Vec::new(),
             by_operator: Vec::new(),
             by_control: Vec::new(),
@@ -187,6 +193,7 @@ impl LinkState {
             rtt: _,
             operator: _,
             modem: _,
+            without_contact: _,
             plan,
             by_operator,
             by_control,
@@ -232,6 +239,12 @@ impl LinkState {
 
     pub fn set_modem(&mut self, blocked: bool) {
         self.modem = blocked;
+    }
+
+    /// Sets whether the contact plan has no contact at present; whether that is
+    /// new.
+    pub fn set_without_contact(&mut self, without: bool) -> bool {
+        std::mem::replace(&mut self.without_contact, without) != without
     }
 
     /// Replaces what one of both has planned; blockages that overlap become
@@ -299,6 +312,7 @@ impl LinkState {
         let told = match self.operator {
             true => Some(Source::Operator),
             false if self.modem => Some(Source::Modem),
+            false if self.without_contact => Some(Source::Contact),
             false => planned.then_some(Source::Plan),
         };
         let was_told = self

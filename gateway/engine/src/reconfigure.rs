@@ -15,9 +15,9 @@ use crate::hop::{Hop, HopId};
 const REMOVED: &str = "the node was taken from the configuration";
 
 impl EngineConfig {
-    /// The routes of its bundles: the static ones, then each neighbour to
-    /// itself, also before it is up.
-    pub(crate) fn bundle_routes(&self) -> Vec<bundle::Route> {
+    /// The routes of its bundles: the static ones to single nodes, then each
+    /// neighbour to itself, also before it is up, then the agent's own.
+    pub fn bundle_routes(&self) -> Vec<bundle::Route> {
         let fixed = self.routes.iter().map(|route| bundle::Route {
             nodes: route.node..=route.node,
             neighbour: NeighbourId(route.via),
@@ -28,7 +28,8 @@ impl EngineConfig {
             neighbour: NeighbourId(hop.neighbour),
             take_custody: true,
         });
-        fixed.chain(neighbours).collect()
+        let others = self.agent.routes.iter().cloned();
+        fixed.chain(neighbours).chain(others).collect()
     }
 }
 

@@ -55,6 +55,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Explain where a running node sends bundles to a node.
+    Route(RouteCommand),
     /// Have a running node read its configuration again: all of it, or nothing.
     Reload {
         /// The node's local API.
@@ -91,6 +93,19 @@ pub enum Command {
     /// Make and manage the nodes' certificates.
     #[command(subcommand)]
     Pki(PkiCommand),
+}
+
+/// To which node.
+#[derive(Debug, Args)]
+pub struct RouteCommand {
+    /// Its ipn node number.
+    pub node: u64,
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
+    /// Print the API's JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which class, and where to.

@@ -22,6 +22,7 @@ mod pki;
 mod positions;
 mod privileged;
 mod reload;
+mod route;
 mod run;
 mod security;
 mod shell;
@@ -80,6 +81,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
             Ok(())
         }
         Command::Status { socket, json } => Ok(status::print(&socket, json)?),
+        Command::Route(command) => Ok(route::execute(&command)?),
         Command::Reload { socket } => Ok(reload::execute(&socket)?),
         Command::Upgrade { socket } => Ok(upgrade::command::execute(&socket)?),
         Command::Switch(command) => Ok(switch::execute(&command)?),

@@ -4,6 +4,7 @@ mod applications;
 mod bare_sessions;
 mod beacons;
 mod carriers;
+pub(crate) mod contacts;
 pub(crate) mod control;
 mod custody;
 pub(crate) mod deferred;
@@ -57,6 +58,7 @@ use crate::state_files;
 use crate::upgrade::{
     self, Channel, EarlySessions, HandOver, Launcher, Predecessor, Sockets, TakeOverError,
 };
+use contacts::ContactRouting;
 use control::{Contacts, ControlError};
 use ending::{DRAIN_GLANCE, Stop, part};
 use inbound::NamedClients;
@@ -255,6 +257,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let (inbound_sender, inbound) = mpsc::unbounded_channel();
     let shell = Shell::new(engines, &engine_config, inbound_sender);
     shell.take_edges(streams);
+    let contacts = ContactRouting::start(&config, &shell);
     if let Some(before) = &mut predecessor {
         before.confirm()?;
     }
@@ -378,8 +381,10 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             log,
             incarnation,
             applications: engine_config.agent.applications.clone(),
+            contacts: contacts.clone(),
         },
     );
+    tasks.push(background(contacts::follow(contacts.clone())));
     tasks.push(background(reach::follow(followed, shell.clone())));
     tasks.push(background(reload::at_signals(hangups, reloader.clone())));
     let restarter = Restarter {
@@ -435,6 +440,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         announced: api::Announced::default(),
         control_clock,
         control,
+        contacts,
         plans,
         reports_sent,
         reports,

@@ -34,12 +34,19 @@ impl Contact {
     /// When the last byte of so many has arrived that could be sent from
     /// `ready_ms` on; none if they do not fit before the contact's end.
     pub fn arrival_ms(&self, ready_ms: u64, bytes: u64) -> Option<u64> {
-        let booked = self.line_ms(self.booked_bytes)?;
-        let begin = ready_ms.max(self.start_ms.checked_add(booked)?);
-        let sent = begin.checked_add(self.line_ms(bytes)?)?;
-        // An empty bundle still needs the contact.
-        let fits = begin < self.end_ms && sent <= self.end_ms;
-        fits.then(|| sent.checked_add(self.owlt_ms)).flatten()
+        self.timing()?.arrival_ms(ready_ms, bytes)
+    }
+
+    /// How bytes cross it; none if what is booked takes for ever.
+    pub(crate) fn timing(&self) -> Option<Timing> {
+        let rate_bytes_per_s = self.rate_bytes_per_s.max(1);
+        let booked = line_ms(self.booked_bytes, rate_bytes_per_s)?;
+        Some(Timing {
+            begins_ms: self.start_ms.checked_add(booked)?,
+            end_ms: self.end_ms,
+            rate_bytes_per_s,
+            owlt_ms: self.owlt_ms,
+        })
     }
 
     /// Whether no route can be better by this contact than by the other: a
@@ -52,11 +59,46 @@ impl Contact {
             && self.owlt_ms >= other.owlt_ms
             && self.booked_bytes >= other.booked_bytes
     }
+}
 
-    /// Time of so many bytes on the line, ms, rounded up.
-    fn line_ms(&self, bytes: u64) -> Option<u64> {
-        let ms = u128::from(bytes) * 1_000;
-        let ms = ms.div_ceil(u128::from(self.rate_bytes_per_s.max(1)));
-        u64::try_from(ms).ok()
+/// How bytes cross a contact, behind those that are booked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// When the first one can be sent, ms.
+    pub begins_ms: u64,
+    pub end_ms: u64,
+    rate_bytes_per_s: u64,
+    pub owlt_ms: u64,
+}
+
+impl Timing {
+    /// When the last byte has arrived that could be sent from `ready_ms` on.
+    pub fn arrival_ms(&self, ready_ms: u64, bytes: u64) -> Option<u64> {
+        let begin = ready_ms.max(self.begins_ms);
+        let sent = begin.checked_add(line_ms(bytes, self.rate_bytes_per_s)?)?;
+        // An empty bundle still needs the contact.
+        let fits = begin < self.end_ms && sent <= self.end_ms;
+        fits.then(|| sent.checked_add(self.owlt_ms)).flatten()
+    }
+
+    /// The latest time at which bytes may be ready, so that the last one
+    /// arrives by `by_ms`.
+    pub fn latest_ms(&self, by_ms: u64, bytes: u64) -> Option<u64> {
+        let line = line_ms(bytes, self.rate_bytes_per_s)?;
+        let in_contact = self.end_ms.checked_sub(line.max(1))?;
+        let in_time = by_ms.checked_sub(self.owlt_ms)?.checked_sub(line)?;
+        let latest = in_contact.min(in_time);
+        (latest >= self.begins_ms).then_some(latest)
+    }
+}
+
+/// Time of so many bytes at a rate, ms, rounded up.
+fn line_ms(bytes: u64, rate_bytes_per_s: u64) -> Option<u64> {
+    match bytes.checked_mul(1_000) {
+        Some(scaled) => Some(scaled.div_ceil(rate_bytes_per_s)),
+        None => {
+            let ms = (u128::from(bytes) * 1_000).div_ceil(u128::from(rate_bytes_per_s));
+            u64::try_from(ms).ok()
+        }
     }
 }

@@ -2,10 +2,15 @@
 //! CCSDS 734.3-B-1), without I/O and clock: [`text`] reads plans, a [`Router`]
 //! keeps one and finds routes in it while it changes.
 
+mod arrivals;
 mod contact;
+mod forwarding;
+mod graph;
 mod router;
 mod search;
+mod speakers;
 pub mod text;
 
 pub use contact::{Contact, MOST_CONTACTS, Node};
+pub use forwarding::{Blocked, Change, Forwarding, NextHop, Table};
 pub use router::{ContactId, Route, Router};

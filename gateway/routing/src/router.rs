@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::arrivals::Arrivals;
 use crate::contact::{Contact, Node};
-use crate::search::{Outgoing, Search};
+use crate::graph::Graph;
+use crate::search::Search;
 
 /// Names a contact for the life of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +41,14 @@ struct Known {
 /// Most routes that are kept; others are found anew.
 const KNOWN_ROUTES: usize = 100_000;
 
+/// The arrivals that the next searches share, as long as the plan is the same.
+#[derive(Debug)]
+struct Shared {
+    bytes: u64,
+    at_ms: u64,
+    arrivals: Arrivals,
+}
+
 /// Finds routes from one node (Schedule-Aware Bundle Routing, CCSDS
 /// 734.3-B-1). Routes are kept, and after a change of the plan only those are
 /// looked for again that the change can concern: those that use the contact,
@@ -47,13 +57,12 @@ const KNOWN_ROUTES: usize = 100_000;
 pub struct Router {
     own: Node,
     contacts: HashMap<ContactId, Contact>,
-    /// Each node's contacts by the time that they end, with that of their start:
-    /// those that are over or have not begun are not looked at.
-    outgoing: Outgoing,
+    graph: Graph,
     next_id: u64,
     known: BTreeMap<Asked, Known>,
     /// The routes that use a contact.
     users: HashMap<ContactId, BTreeSet<Asked>>,
+    shared: Option<Shared>,
     searches: u64,
 }
 
@@ -63,10 +72,11 @@ impl Router {
         Router {
             own,
             contacts: HashMap::new(),
-            outgoing: HashMap::new(),
+            graph: Graph::default(),
             next_id: 0,
             known: BTreeMap::new(),
             users: HashMap::new(),
+            shared: None,
             searches: 0,
         }
     }
@@ -82,9 +92,8 @@ impl Router {
     /// Takes a contact out of the plan: what it was.
     pub fn remove(&mut self, id: ContactId) -> Option<Contact> {
         let contact = self.contacts.remove(&id)?;
-        if let Some(outgoing) = self.outgoing.get_mut(&contact.from) {
-            outgoing.remove(&(contact.end_ms, id));
-        }
+        self.graph.remove(id, &contact);
+        self.shared = None;
         for asked in self.users.remove(&id).unwrap_or_default() {
             self.forget(asked);
         }
@@ -99,7 +108,8 @@ impl Router {
         let mut contact = before.clone();
         change(&mut contact);
         if contact.is_no_better_than(&before) {
-            self.insert(id, contact);
+            self.insert(id, &contact);
+            self.contacts.insert(id, contact);
         } else {
             self.put(id, contact);
         }
@@ -124,8 +134,7 @@ impl Router {
         }
         self.forget(asked);
         self.searches += 1;
-        let search = Search::new(&self.contacts, &self.outgoing, self.own, to, bytes, at_ms);
-        let route = search.best();
+        let route = self.search(to, bytes, at_ms);
         if self.known.len() < KNOWN_ROUTES {
             for id in route.iter().flat_map(|route| &route.contacts) {
                 self.users.entry(*id).or_default().insert(asked);
@@ -172,23 +181,72 @@ impl Router {
         known.at_ms <= at_ms && ready_ms == route.arrival_ms
     }
 
+    fn search(&mut self, to: Node, bytes: u64, at_ms: u64) -> Option<Route> {
+        let [from, to] = [self.own, to].map(|node| self.graph.place(node));
+        let (from, to) = from.zip(to)?;
+        let shared = self.shared.take();
+        let shared = shared.filter(|shared| (shared.bytes, shared.at_ms) == (bytes, at_ms));
+        let shared = shared.unwrap_or_else(|| Shared {
+            bytes,
+            at_ms,
+            arrivals: Arrivals::new(&self.graph, from, bytes, at_ms, u64::MAX),
+        });
+        let search = Search {
+            graph: &self.graph,
+            arrivals: &shared.arrivals,
+            from,
+            bytes,
+            at_ms,
+        };
+        let route = search.best(to);
+        self.shared = Some(shared);
+        route
+    }
+
+    /// Adds a contact, or a better one. It concerns the routes of nodes that can
+    /// be reached behind it as early as by the known route.
     fn put(&mut self, id: ContactId, contact: Contact) {
-        // It could beat those that arrive after it could.
-        let earliest = contact.start_ms.saturating_add(contact.owlt_ms);
-        let beaten = self.known.iter().filter(|(_, known)| {
-            let arrival = known.route.as_ref().map(|route| route.arrival_ms);
-            arrival.is_none_or(|arrival| earliest <= arrival)
+        self.insert(id, &contact);
+        self.contacts.insert(id, contact);
+        let Some((bytes, at_ms)) = self.least_asked() else {
+            return;
+        };
+        let Some(contact) = self.contacts.get(&id) else {
+            return;
+        };
+        let arrival = contact.arrival_ms(at_ms, bytes);
+        let Some((arrival, place)) = arrival.zip(self.graph.place(contact.to)) else {
+            return;
+        };
+        let arrivals = self.known.values().map(|known| match &known.route {
+            Some(route) => route.arrival_ms,
+            None => u64::MAX,
+        });
+        let last = arrivals.max().unwrap_or(0);
+        let behind = Arrivals::new(&self.graph, place, bytes, arrival, last);
+        let beaten = self.known.iter().filter(|(asked, known)| {
+            let place = self.graph.place(asked.to);
+            let earliest = place.and_then(|place| behind.at(place));
+            let route = known.route.as_ref();
+            earliest
+                .is_some_and(|(earliest, _)| route.is_none_or(|route| earliest <= route.arrival_ms))
         });
         for asked in beaten.map(|(asked, _)| *asked).collect::<Vec<_>>() {
             self.forget(asked);
         }
-        self.insert(id, contact);
     }
 
-    fn insert(&mut self, id: ContactId, contact: Contact) {
-        let outgoing = self.outgoing.entry(contact.from).or_default();
-        outgoing.insert((contact.end_ms, id), contact.start_ms);
-        self.contacts.insert(id, contact);
+    /// The fewest bytes and the earliest time of all known routes: what they
+    /// arrive at no later than any other.
+    fn least_asked(&self) -> Option<(u64, u64)> {
+        let bytes = self.known.keys().map(|asked| asked.bytes).min();
+        let at_ms = self.known.values().map(|known| known.at_ms).min();
+        bytes.zip(at_ms)
+    }
+
+    fn insert(&mut self, id: ContactId, contact: &Contact) {
+        self.graph.insert(id, contact);
+        self.shared = None;
     }
 
     fn forget(&mut self, asked: Asked) {

@@ -1,196 +1,166 @@
 //! One search for the best route.
+//!
+//! The arrivals at all nodes tell when the destination is reached and with how
+//! many hops. From there the search goes back, a hop at a time, and looks only
+//! at contacts by which one can be there in time with the hops that are left:
+//! all routes that are as early and as short, and nothing else. Among them, a
+//! later end is found by halving, and the smallest entry is read off.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::contact::{Contact, Node};
+use crate::arrivals::Arrivals;
+use crate::graph::{Edge, Graph, Place};
 use crate::router::{ContactId, Route};
 
-/// Each node's contacts by the time that they end, with that of their start.
-pub(crate) type Outgoing = HashMap<Node, BTreeMap<(u64, ContactId), u64>>;
+/// The latest times at which one may be at nodes, a given number of hops before
+/// the destination.
+type Latest = BTreeMap<Place, u64>;
+
+/// Contacts that may be the hop so many before the last.
+type Layer = Vec<(ContactId, Edge)>;
 
 /// What a search looks for, and where.
 pub(crate) struct Search<'a> {
-    contacts: &'a HashMap<ContactId, Contact>,
-    outgoing: &'a Outgoing,
-    from: Node,
-    to: Node,
-    bytes: u64,
-    at_ms: u64,
+    pub graph: &'a Graph,
+    /// Of these bytes, from the own node at this time on.
+    pub arrivals: &'a Arrivals,
+    pub from: Place,
+    pub bytes: u64,
+    pub at_ms: u64,
 }
 
-/// Which routes count.
-#[derive(Clone, Copy)]
-struct Bounds {
-    /// No contact ends before that.
-    ends_from_ms: u64,
-    /// The neighbour that they begin with.
-    entry: Option<Node>,
-    /// They arrive by then.
-    by_ms: u64,
-}
-
-/// How a node was reached: by which contact, in the round before from where.
-type Step = (u64, ContactId, Node);
-
-impl<'a> Search<'a> {
-    pub(crate) fn new(
-        contacts: &'a HashMap<ContactId, Contact>,
-        outgoing: &'a Outgoing,
-        from: Node,
-        to: Node,
-        bytes: u64,
-        at_ms: u64,
-    ) -> Search<'a> {
-        Search {
-            contacts,
-            outgoing,
-            from,
-            to,
-            bytes,
-            at_ms,
+impl Search<'_> {
+    /// The best route to a node.
+    pub fn best(&self, to: Place) -> Option<Route> {
+        let (arrival_ms, hops) = self.arrivals.at(to)?;
+        if hops == 0 {
+            return None;
         }
+        let mut layers = self.layers(to, arrival_ms, hops);
+        let ends_from_ms = self.latest_end(to, arrival_ms, &mut layers);
+        let latest = self.latest(to, arrival_ms, &layers, ends_from_ms)?;
+        self.trace(&layers, &latest, ends_from_ms)
     }
 
-    /// The best route. The earliest arrival is found first; then the fewest
-    /// hops that arrive as early: a node reached later may be on a shorter way
-    /// that is as good in the end, so this goes round by round and not by one
-    /// arrival for each node. With these two fixed, a later end is found by
-    /// halving, and the smallest entry among those by trying.
-    pub(crate) fn best(&self) -> Option<Route> {
-        let by_ms = self.earliest()?;
-        let mut bounds = Bounds {
-            ends_from_ms: 0,
-            entry: None,
-            by_ms,
-        };
-        let first = self.rounds(bounds, usize::MAX)?;
-        let hops = first.contacts.len();
-        // A later end: between what is found and the latest of the own contacts.
-        let mut best = first;
-        let all = self.outgoing.values().flatten();
-        let later = all.filter(|((end, _), start)| **start <= by_ms && *end > best.termination_ms);
-        let mut ends: Vec<u64> = later.map(|((end, _), _)| *end).collect();
-        ends.sort_unstable();
-        ends.dedup();
-        let mut ends = &ends[..];
-        while !ends.is_empty() {
-            let middle = ends.len() / 2;
-            bounds.ends_from_ms = ends[middle];
-            match self.rounds(bounds, hops) {
-                Some(route) => {
-                    let end = route.termination_ms;
-                    best = route;
-                    ends = &ends[ends.partition_point(|other| *other <= end)..];
-                }
-                None => ends = &ends[..middle],
-            }
-        }
-        bounds.ends_from_ms = best.termination_ms;
-        let own = self.outgoing.get(&self.from).into_iter().flatten();
-        let entries: BTreeSet<Node> = own
-            .filter_map(|((_, id), _)| Some(self.contacts.get(id)?.to))
-            .collect();
-        for entry in entries.range(..best.entry) {
-            bounds.entry = Some(*entry);
-            if let Some(route) = self.rounds(bounds, hops) {
-                return Some(route);
-            }
-        }
-        Some(best)
-    }
-
-    /// The contacts by which a node can be left at this time, and by which
-    /// something could arrive in time.
-    fn onward(
-        &self,
-        node: Node,
-        ready_ms: u64,
-        by_ms: u64,
-    ) -> impl Iterator<Item = (ContactId, &'a Contact, u64)> + '_ {
-        let outgoing = self.outgoing.get(&node);
-        let later = outgoing.map(|outgoing| outgoing.range((ready_ms, ContactId(0))..));
-        let begun = later.into_iter().flatten();
-        let begun = begun.filter(move |(_, start_ms)| **start_ms <= by_ms);
-        begun.filter_map(move |((_, id), _)| {
-            let contact = self.contacts.get(id)?;
-            let arrival = contact.arrival_ms(ready_ms, self.bytes)?;
-            (arrival <= by_ms).then_some((*id, contact, arrival))
-        })
-    }
-
-    /// The earliest arrival (Dijkstra's algorithm: who is later at a contact
-    /// is never earlier behind it).
-    fn earliest(&self) -> Option<u64> {
-        let mut reached: HashMap<Node, u64> = HashMap::from([(self.from, self.at_ms)]);
-        let mut queue = BinaryHeap::from([Reverse((self.at_ms, self.from))]);
-        while let Some(Reverse((ready_ms, node))) = queue.pop() {
-            if node == self.to {
-                return (node != self.from).then_some(ready_ms);
-            }
-            if reached.get(&node).is_some_and(|best| *best < ready_ms) {
-                continue;
-            }
-            let by_ms = reached.get(&self.to).copied().unwrap_or(u64::MAX);
-            for (_, contact, arrival) in self.onward(node, ready_ms, by_ms) {
-                let best = reached.entry(contact.to).or_insert(u64::MAX);
-                if arrival < *best {
-                    *best = arrival;
-                    queue.push(Reverse((arrival, contact.to)));
-                }
-            }
-        }
-        None
-    }
-
-    /// The route with the fewest hops within the bounds, if there is one of so
-    /// many at most. Round by round, each node's earliest arrival with one hop
-    /// more.
-    fn rounds(&self, bounds: Bounds, most: usize) -> Option<Route> {
-        let mut best: HashMap<Node, u64> = HashMap::from([(self.from, self.at_ms)]);
-        let mut rounds: Vec<HashMap<Node, Step>> = Vec::new();
-        let mut frontier = vec![(self.from, self.at_ms)];
-        while !frontier.is_empty() && rounds.len() < most {
-            let mut round: HashMap<Node, Step> = HashMap::new();
-            for (node, ready_ms) in &frontier {
-                for (id, contact, arrival) in self.onward(*node, *ready_ms, bounds.by_ms) {
-                    let entry = bounds.entry.filter(|_| rounds.is_empty());
-                    let counts = contact.end_ms >= bounds.ends_from_ms
-                        && entry.is_none_or(|entry| entry == contact.to)
-                        && best.get(&contact.to).is_none_or(|best| arrival < *best);
-                    let earlier = round.get(&contact.to).is_none_or(|step| arrival < step.0);
-                    if counts && earlier {
-                        round.insert(contact.to, (arrival, id, *node));
+    /// The contacts of all routes that arrive by then with so many hops, the
+    /// last hop's first.
+    fn layers(&self, to: Place, arrival_ms: u64, hops: usize) -> Vec<Layer> {
+        let mut layers = Vec::with_capacity(hops);
+        let mut latest = Latest::from([(to, arrival_ms)]);
+        for left in (0..hops).rev() {
+            let mut layer = Layer::new();
+            let mut before = Latest::new();
+            for (place, by_ms) in &latest {
+                for (id, edge) in self.graph.reaching(*place, *by_ms) {
+                    let there = self.arrivals.within(edge.from, left);
+                    let Some(there_ms) = there.filter(|there_ms| there_ms <= by_ms) else {
+                        continue;
+                    };
+                    let Some(latest_ms) = edge.timing.latest_ms(*by_ms, self.bytes) else {
+                        continue;
+                    };
+                    if there_ms <= latest_ms {
+                        layer.push((id, *edge));
+                        let of_place = before.entry(edge.from).or_insert(latest_ms);
+                        *of_place = latest_ms.max(*of_place);
                     }
                 }
             }
-            frontier = round.iter().map(|(node, step)| (*node, step.0)).collect();
-            best.extend(frontier.iter().copied());
-            let arrived = round.contains_key(&self.to);
-            rounds.push(round);
-            if arrived {
-                return self.trace(&rounds);
-            }
+            layers.push(layer);
+            latest = before;
         }
-        None
+        layers
     }
 
-    /// Goes back from the destination, a round at each hop.
-    fn trace(&self, rounds: &[HashMap<Node, Step>]) -> Option<Route> {
-        let (arrival_ms, ..) = *rounds.last()?.get(&self.to)?;
-        let (mut node, mut entry) = (self.to, self.to);
-        let (mut contacts, mut termination_ms) = (Vec::new(), u64::MAX);
-        for round in rounds.iter().rev() {
-            let (_, id, before) = *round.get(&node)?;
-            termination_ms = termination_ms.min(self.contacts.get(&id)?.end_ms);
-            contacts.push(id);
-            (entry, node) = (node, before);
+    /// The latest end of the contact that ends first on such a route. Contacts
+    /// that end before it are taken out.
+    fn latest_end(&self, to: Place, arrival_ms: u64, layers: &mut [Layer]) -> u64 {
+        // No route ends later than the latest contact of any of its hops.
+        let last = |layer: &Layer| layer.iter().map(|(_, edge)| edge.timing.end_ms).max();
+        let most = layers.iter().filter_map(last).min().unwrap_or(0);
+        let all = layers.iter().flatten().map(|(_, edge)| edge.timing.end_ms);
+        let ends: BTreeSet<u64> = all.filter(|end| *end <= most).collect();
+        let ends: Vec<u64> = ends.into_iter().collect();
+        // Some route ends at the first of them; the last one often does, too.
+        let (mut known, mut unknown) = (0, ends.len());
+        let mut next = ends.len().saturating_sub(1);
+        while known + 1 < unknown {
+            if self.latest(to, arrival_ms, layers, ends[next]).is_some() {
+                known = next;
+                for layer in &mut *layers {
+                    layer.retain(|(_, edge)| edge.timing.end_ms >= ends[next]);
+                }
+            } else {
+                unknown = next;
+            }
+            next = known.midpoint(unknown);
         }
-        contacts.reverse();
+        ends.get(known).copied().unwrap_or(0)
+    }
+
+    /// The latest times before each hop, the last hop's first, by contacts that
+    /// do not end before then; none if there is no such route.
+    fn latest(
+        &self,
+        to: Place,
+        arrival_ms: u64,
+        layers: &[Layer],
+        ends_from_ms: u64,
+    ) -> Option<Vec<Latest>> {
+        let mut all = vec![Latest::from([(to, arrival_ms)])];
+        for (layer, left) in layers.iter().zip((0..layers.len()).rev()) {
+            let behind = all.last()?;
+            let mut before = Latest::new();
+            for (_, edge) in layer
+                .iter()
+                .filter(|(_, edge)| edge.timing.end_ms >= ends_from_ms)
+            {
+                let by_ms = behind.get(&edge.to);
+                let latest = by_ms.and_then(|by_ms| edge.timing.latest_ms(*by_ms, self.bytes));
+                let there = self.arrivals.within(edge.from, left);
+                if let Some((latest_ms, there_ms)) = latest.zip(there)
+                    && there_ms <= latest_ms
+                {
+                    let of_place = before.entry(edge.from).or_insert(latest_ms);
+                    *of_place = latest_ms.max(*of_place);
+                }
+            }
+            if before.is_empty() {
+                return None;
+            }
+            all.push(before);
+        }
+        let begins = all.last()?.get(&self.from);
+        begins
+            .is_some_and(|latest_ms| self.at_ms <= *latest_ms)
+            .then_some(all)
+    }
+
+    /// Goes forward: by the entry of the smallest number, then by what arrives
+    /// first, in time for the hops that are left.
+    fn trace(&self, layers: &[Layer], latest: &[Latest], ends_from_ms: u64) -> Option<Route> {
+        let (mut place, mut ready_ms) = (self.from, self.at_ms);
+        let (mut contacts, mut entry, mut termination_ms) = (Vec::new(), None, u64::MAX);
+        for (layer, behind) in layers.iter().zip(latest).rev() {
+            let counts = |(id, edge): &(ContactId, Edge)| {
+                if edge.from != place || edge.timing.end_ms < ends_from_ms {
+                    return None;
+                }
+                let arrival = edge.timing.arrival_ms(ready_ms, self.bytes)?;
+                let by_ms = behind.get(&edge.to)?;
+                let first = entry.is_none().then(|| self.graph.node(edge.to));
+                (arrival <= *by_ms).then_some((first, arrival, *id, edge.to, edge.timing.end_ms))
+            };
+            let (_, arrival_ms, id, to, end_ms) = layer.iter().filter_map(counts).min()?;
+            entry.get_or_insert(self.graph.node(to));
+            termination_ms = termination_ms.min(end_ms);
+            contacts.push(id);
+            (place, ready_ms) = (to, arrival_ms);
+        }
         Some(Route {
             contacts,
-            entry,
-            arrival_ms,
+            entry: entry?,
+            arrival_ms: ready_ms,
             termination_ms,
         })
     }

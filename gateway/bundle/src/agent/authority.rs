@@ -1,6 +1,8 @@
 //! Who may say what: a neighbour speaks for itself and for the nodes that
 //! routes lead to by way of it, never for this node or for another neighbour.
-//! It is checked where a bundle comes in, before anything acts on it.
+//! Where a contact plan is followed, a neighbour speaks also for the nodes,
+//! other neighbours among them, from which contacts lead to this one by way of
+//! it. It is checked where a bundle comes in, before anything acts on it.
 
 use std::collections::BTreeSet;
 
@@ -48,16 +50,18 @@ pub enum Forgery {
 }
 
 impl Agent {
-    /// Whether a neighbour speaks for a node: for itself, and for those that
-    /// configured routes lead to by way of it.
+    /// Whether a neighbour speaks for a node: for itself, for those that
+    /// configured routes lead to by way of it, and for those whose bundles can
+    /// come by it as the contact plan says.
     fn speaks_for(&self, neighbour: NeighbourId, node: u64) -> bool {
         if node == self.config.node || !names_node(node) {
             return false;
         }
-        match self.routes.to(node) {
+        let by_route = match self.routes.to(node) {
             Some((via, _)) => via == neighbour,
             None => node == neighbour.0,
-        }
+        };
+        by_route || self.plan_lets_speak(neighbour, node)
     }
 
     /// Whether a neighbour may use an endpoint's name. Names of the dtn scheme

@@ -10,6 +10,7 @@ use underpass_work::each;
 use super::Agent;
 use super::config::NeighbourId;
 use super::event::BundleId;
+use super::passing::Message;
 use super::stored::Phase;
 use crate::wire::{ACCEPTED, CodePoints, CustodyDialect, Disposition, REFUSED, SequenceName};
 
@@ -22,9 +23,30 @@ pub(super) fn codes_for(own: &CodePoints, dialect: CustodyDialect) -> CodePoints
 }
 
 impl Agent {
-    /// Takes a compressed custody signal. It counts only for bundles that
-    /// were sent to the neighbour it came from: no other node may release
-    /// them.
+    /// Takes a compressed custody signal that came from a neighbour. It counts
+    /// only for bundles that were sent to that neighbour, or to the one that
+    /// has written it, where the way back is another one: no other node may
+    /// release them. That the neighbour may hand it on was checked before.
+    pub(super) fn signal_came(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        source: Option<u64>,
+        dispositions: Vec<Disposition>,
+    ) {
+        self.take_signal(now, from, &dispositions);
+        let Some(source) = source.map(NeighbourId).filter(|source| *source != from) else {
+            return;
+        };
+        let shard = self.sharding.shard_of(source);
+        match shard == self.sharding.own {
+            true => self.take_signal(now, source, &dispositions),
+            false => self.pass(shard, Message::Signal(source, dispositions)),
+        }
+    }
+
+    /// Takes a compressed custody signal on bundles that were sent to a
+    /// neighbour.
     pub(super) fn take_signal(
         &mut self,
         now: Instant,
@@ -140,10 +162,11 @@ impl Agent {
         }
     }
 
-    pub(super) fn custody_timer_fired(&mut self, id: BundleId) {
+    pub(super) fn custody_timer_fired(&mut self, now: Instant, id: BundleId) {
         if let Some(stored) = self.bundles.get_mut(&id) {
             stored.unanswered += 1;
             self.enqueue(id);
+            self.try_another_way(now, id);
         }
     }
 

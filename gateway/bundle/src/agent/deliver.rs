@@ -30,6 +30,10 @@ impl Agent {
         if arrival.bundle.is_administrative() {
             return self.take_record(now, &arrival);
         }
+        let fragment = arrival.bundle.primary.has_fragmentation();
+        if fragment && self.config.delivers(service) {
+            return self.take_fragment(now, arrival, service);
+        }
         let name = arrival.name();
         let named = !is_null(&name.group.source);
         if named && self.seen.contains(&name.group, name.sequence) {
@@ -87,9 +91,9 @@ impl Agent {
         if !self.config.delivers(service) {
             return Some(DeleteReason::DestinationUnavailable);
         }
-        // Neither reassembly nor decryption is done here.
-        let unsupported = arrival.bundle.primary.has_fragmentation() || arrival.bundle.encrypted;
-        unsupported.then_some(DeleteReason::BlockUnsupported)
+        // No decryption is done here.
+        let encrypted = arrival.bundle.encrypted;
+        encrypted.then_some(DeleteReason::BlockUnsupported)
     }
 
     pub(super) fn push_delivery(&mut self, delivery: Delivery, room: Reservation) {
@@ -104,7 +108,8 @@ impl Agent {
         let room = self.events.len() < MAX_WAITING_EVENTS;
         match record {
             Record::Custody(dispositions) => {
-                self.take_signal(now, arrival.from, &dispositions);
+                let source = ipn_parts(&reporter).map(|(node, _)| node);
+                self.signal_came(now, arrival.from, source, dispositions);
             }
             Record::Status(report) if room => {
                 self.events

@@ -18,6 +18,7 @@ impl Agent {
             common: _,
             usage,
             routes,
+            planned,
             admin: _,
             store,
             timestamps,
@@ -37,6 +38,7 @@ impl Agent {
             seen,
             taken,
             signals,
+            reassembly,
             custody_timers,
             expiries,
             pauses,
@@ -46,6 +48,9 @@ impl Agent {
             without_room,
         } = self;
         routes.footprint(tell);
+        if let Some(planned) = planned {
+            planned.footprint(tell);
+        }
         store.footprint(tell);
         timestamps.footprint(tell);
         tell("bundles", bundles.len());
@@ -66,6 +71,7 @@ impl Agent {
         seen.footprint(tell);
         taken.footprint(tell);
         signals.footprint(tell);
+        reassembly.footprint(tell);
         tell("custody timers", custody_timers.len());
         tell("expiries", expiries.len());
         tell("pauses", pauses.len());

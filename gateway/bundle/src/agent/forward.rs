@@ -16,11 +16,11 @@ use super::stored::{Phase, Sent, StoredBundle};
 use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
 
 /// Bundles that are looked at for one that the peer's MRU allows.
-const LOOK_AHEAD: usize = 64;
+pub(super) const LOOK_AHEAD: usize = 64;
 /// Bundles that are looked at for one behind others.
 pub const DEEP: usize = 256;
 /// What a header may have beside the primary block and what is passed on.
-const REWRITTEN_BYTES: u64 = 256;
+pub(super) const REWRITTEN_BYTES: u64 = 256;
 
 impl Agent {
     /// Whether [`Agent::next_for`] has something to offer.
@@ -69,7 +69,8 @@ impl Agent {
         if !waiting.has_pending(class) {
             return None;
         }
-        let queue = waiting.queues.get(&class)?;
+        self.fragment_next(now, neighbour, class, max_bytes);
+        let queue = self.neighbours.get(&neighbour)?.queues.get(&class)?;
         let id = each(queue.in_order())
             .take(LOOK_AHEAD)
             .find(|id| self.fits(*id, max_bytes))?;
@@ -129,13 +130,9 @@ impl Agent {
         }
     }
 
-    fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
-        let Some(stored) = self.bundles.get(&id) else {
-            return false;
-        };
-        let passed_on: usize = stored.others.iter().map(|block| block.raw.len()).sum();
-        let header = (stored.fixed.primary().len() + passed_on) as u64 + REWRITTEN_BYTES;
-        stored.bytes.saturating_add(header) <= max_bytes
+    pub(super) fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
+        let stored = self.bundles.get(&id);
+        stored.is_some_and(|stored| stored.bytes.saturating_add(stored.header_bytes()) <= max_bytes)
     }
 
     /// Makes bundles of the neighbour's first signal whose time has come.

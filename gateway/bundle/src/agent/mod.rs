@@ -12,6 +12,7 @@ mod figures;
 mod fixed;
 mod footprint;
 mod forward;
+mod fragment;
 mod handover;
 mod leaving;
 mod memory;
@@ -20,7 +21,9 @@ mod neighbour;
 mod order;
 mod originate;
 mod passing;
+mod planned;
 mod quota;
+mod reassembly;
 mod receive;
 mod relay;
 mod report;
@@ -49,6 +52,7 @@ pub use event::{
 pub use figures::{BundleInfo, ClassFigures, CustodyFigures, NeighbourFigures};
 pub use handover::AgentState;
 pub use passing::Passed;
+pub use planned::{PlanChanged, PlannedRoutes};
 pub use quota::{Amount, Quota};
 pub use receive::{Decoded, Decoder};
 pub use rerouting::Limits;
@@ -68,7 +72,9 @@ use names::{Bundles, Names};
 use neighbour::{Neighbour, Queue};
 use order::Ordered;
 use passing::Owed;
+use planned::Planned;
 use quota::{Reservation, Usage};
+use reassembly::Reassembly;
 use report::ReportRate;
 use signals::Signals;
 use stored::{NameGroup, Phase};
@@ -89,6 +95,8 @@ pub struct Agent {
     /// What it uses of the node's quota.
     usage: Usage,
     routes: Routes,
+    /// The contact plan, where one is followed.
+    planned: Option<Planned>,
     admin: Eid,
     store: Box<dyn Store>,
     timestamps: Timestamps,
@@ -115,6 +123,7 @@ pub struct Agent {
     /// Custody taken, by the earlier custodian's own naming.
     taken: Memory<(Eid, u64)>,
     signals: Signals,
+    reassembly: Reassembly,
     custody_timers: BTreeSet<(Instant, BundleId)>,
     expiries: BTreeSet<(Instant, BundleId)>,
     pauses: BTreeSet<(Instant, NeighbourId)>,
@@ -156,6 +165,7 @@ impl Agent {
             common,
             admin: ipn(config.node, 0),
             routes: Routes::new(&config.routes),
+            planned: None,
             timestamps: Timestamps::new(config.run_nonce, sharding),
             bundles: Bundles::default(),
             store,
@@ -173,6 +183,7 @@ impl Agent {
             seen: Memory::new(ranges, age),
             taken: Memory::new(ranges, age),
             signals: Signals::default(),
+            reassembly: Reassembly::default(),
             custody_timers: BTreeSet::new(),
             expiries: BTreeSet::new(),
             pauses: BTreeSet::new(),
@@ -297,6 +308,7 @@ impl Agent {
             self.expiries.first().map(|(at, _)| *at),
             self.pauses.first().map(|(at, _)| *at),
             self.leaving.next_timeout(),
+            self.reassembly.next_timeout(),
             self.store.next_timeout(),
         ];
         earliest.into_iter().flatten().min()
@@ -313,11 +325,12 @@ impl Agent {
             self.end_pause(neighbour);
         }
         while let Some((_, id)) = self.custody_timers.pop_first_if_due(now) {
-            self.custody_timer_fired(id);
+            self.custody_timer_fired(now, id);
         }
         while let Some((_, id)) = self.expiries.pop_first_if_due(now) {
             self.give_up(now, id, DeleteReason::LifetimeExpired);
         }
+        self.reassembly.handle_timeout(now);
         self.store.handle_timeout(now);
         self.handle_store(now);
         self.pass_leaving(now);
@@ -358,8 +371,14 @@ impl Agent {
         })
     }
 
-    /// The next hop to a node, and whether to take custody on that way.
+    /// The next hop to a node, and whether to take custody on that way: by the
+    /// contact plan, else by the routes.
     fn route(&self, node: u64) -> Option<(NeighbourId, bool)> {
+        self.planned_route(node).or_else(|| self.static_route(node))
+    }
+
+    /// The next hop to a node by the routes.
+    fn static_route(&self, node: u64) -> Option<(NeighbourId, bool)> {
         if !names_node(node) {
             return None;
         }

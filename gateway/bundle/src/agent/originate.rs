@@ -61,8 +61,11 @@ impl Agent {
         if node == self.config.node {
             return self.send_to_itself(now, send, service, bytes);
         }
-        let (via, _) = self
-            .route(node)
+        let route = match self.sends_by_plan(send.service) {
+            true => self.route(node),
+            false => self.static_route(node),
+        };
+        let (via, _) = route
             .filter(|(via, _)| self.sharding.has(*via))
             .ok_or(SendError::NoRoute)?;
         let room = self.reserve_to_send(via, bytes, send.class);
@@ -76,7 +79,10 @@ impl Agent {
             destination: send.destination,
             report_to,
             // CCSDS 734.6: a bundle under custody must not be fragmented.
-            flags: Flags::BUNDLE_MUST_NOT_FRAGMENTED | reports,
+            flags: match send.custody {
+                true => Flags::BUNDLE_MUST_NOT_FRAGMENTED | reports,
+                false => reports,
+            },
             class: send.class,
             lifetime: send.lifetime.unwrap_or(self.config.lifetime),
             custody: send.custody,

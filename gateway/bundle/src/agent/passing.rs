@@ -21,10 +21,11 @@ use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event};
 use super::originate::Draft;
 use super::quota::Reservation;
+use super::receive::Arrival;
 use super::relay::Onward;
 use super::signals::Way;
 use super::stored::WireName;
-use crate::wire::{Cteb, ipn_parts, names_node};
+use crate::wire::{Cteb, Disposition, ipn_parts, names_node};
 
 /// Questions of one agent that wait for their answers at most.
 const MOST_ASKED: usize = 256;
@@ -48,6 +49,11 @@ pub(super) enum Message {
     Question(Box<WireName>, Owed),
     /// What has become of a bundle.
     Answer(Party, Outcome),
+    /// A fragment for a service of this node, whose bundle is put together
+    /// there.
+    Fragment(Box<Arrival>, u64, Reservation),
+    /// A custody signal of a neighbour, which came by another one.
+    Signal(NeighbourId, Vec<Disposition>),
 }
 
 /// Whether a bundle was taken, or why not.
@@ -82,6 +88,11 @@ impl Agent {
         Some(self.sharding.shard_of(via))
     }
 
+    /// The next hop to a node, by the contact plan or the routes.
+    pub fn next_hop(&self, node: u64) -> Option<NeighbourId> {
+        self.route(node).map(|(via, _)| via)
+    }
+
     /// As [`Agent::route`], also by neighbours of other agents. Without a
     /// route the node itself may be such a neighbour: that agent knows.
     pub(super) fn route_of_any(&self, node: u64) -> Option<(NeighbourId, bool)> {
@@ -113,6 +124,16 @@ impl Agent {
                 }
                 _ => self.settle(now, owed, Err(DeleteReason::DepletedStorage)),
             },
+            Message::Fragment(arrival, service, room) => {
+                let (class, bytes) = (arrival.class, arrival.bundle.payload.len() as u64);
+                let primary = arrival.bundle.primary.clone();
+                // Its CL has acknowledged it: nobody sends it again.
+                if self.assemble(now, *arrival, service, room).is_err() {
+                    let reason = DeleteReason::DepletedStorage;
+                    self.tell_refused(now, &primary, bytes, class, reason);
+                }
+            }
+            Message::Signal(from, dispositions) => self.take_signal(now, from, &dispositions),
             Message::Answer(to, outcome) => {
                 let shard = self.sharding.own;
                 self.settle(now, Owed { shard, to }, outcome);

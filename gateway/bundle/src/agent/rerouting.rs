@@ -60,6 +60,11 @@ impl Agent {
                 neighbour.signals.clear();
             }
         }
+        self.reroute_all(now);
+    }
+
+    /// Has all stored bundles go by the present routes.
+    pub(super) fn reroute_all(&mut self, now: Instant) {
         let mut ids: Vec<BundleId> = self.bundles.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
@@ -75,7 +80,7 @@ impl Agent {
             return;
         };
         let node = ipn_parts(&stored.primary.destination).map(|(node, _)| node);
-        let next = node.and_then(|node| self.route(node)).map(|(via, _)| via);
+        let next = self.route_of(stored);
         let before = stored.neighbour;
         let direct = node.map(NeighbourId);
         let elsewhere = direct.filter(|direct| !self.sharding.has(*direct));

@@ -54,6 +54,7 @@ impl Agent {
         if custody {
             self.by_name.insert(&self.bundles, id);
         }
+        self.note_planned(id);
         if !self.await_earlier(id) && !withheld {
             self.enqueue(id);
         }
@@ -88,9 +89,7 @@ impl Agent {
             self.store.remove(now, id);
             return;
         }
-        let destination = ipn_parts(&stored.primary.destination);
-        let route = destination.and_then(|(node, _)| self.route(node));
-        if let Some((via, _)) = route {
+        if let Some(via) = self.route_of(&stored) {
             stored.neighbour = via;
         }
         if !stored.own {
@@ -298,6 +297,7 @@ impl Agent {
         let stored = self.bundles.remove(&id)?;
         self.free(stored.neighbour, stored.bytes);
         self.tally.remove(id, &stored);
+        self.forget_planned(id, &stored);
         if stored.custody {
             self.by_name
                 .remove(&WireName::of(&stored.primary, stored.bytes), id);

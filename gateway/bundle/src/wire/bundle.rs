@@ -91,6 +91,9 @@ pub enum Malformed {
     /// Two blocks with one number, or two of a type that may occur once.
     #[error("block {0} is there twice")]
     Repeated(u64),
+    /// A fragment that lies outside its bundle, or contradicts others of it.
+    #[error("the fragment does not fit its bundle")]
+    Fragment,
     /// An extension block's content is not what its type asks for.
     #[error("block of type {0} is unintelligible")]
     Unintelligible(u64),

@@ -27,5 +27,6 @@ pub use record::{
     decode_record, encode_signal, encode_status_report,
 };
 pub(crate) use seal::{
-    HopBlocks, is_order_block, order_block, seal_payload, seal_primary, write_header, write_trailer,
+    HopBlocks, is_order_block, is_replicated, is_security, order_block, seal_fragment,
+    seal_payload, seal_primary, write_header, write_trailer,
 };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bp7::crc::CrcValue;
 use bp7::dtntime::CreationTimestamp;
-use bp7::flags::BundleControlFlagsType;
+use bp7::flags::{BundleControlFlags, BundleControlFlagsType};
 use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
 use bytes::Bytes;
 
@@ -33,8 +33,7 @@ pub(crate) fn seal_primary(
     lifetime: Duration,
     flags: BundleControlFlagsType,
 ) -> (PrimaryBlock, Bytes) {
-    let created = [timestamp.dtntime(), timestamp.seqno()];
-    let mut primary = PrimaryBlockBuilder::new()
+    let primary = PrimaryBlockBuilder::new()
         .destination(destination)
         .source(source)
         .report_to(report_to)
@@ -44,8 +43,32 @@ pub(crate) fn seal_primary(
         .crc(CrcValue::Crc32Empty)
         .build()
         .expect("callers check the destination");
-    let mut raw = Vec::with_capacity(96);
-    write_head(&mut raw, ARRAY, PRIMARY_ELEMENTS);
+    encode_primary(primary)
+}
+
+/// The primary block of a fragment of a bundle: `offset` bytes into a payload of
+/// `total` bytes (RFC 9171 §4.3.1).
+pub(crate) fn seal_fragment(
+    bundle: &PrimaryBlock,
+    offset: u64,
+    total: u64,
+) -> (PrimaryBlock, Bytes) {
+    let mut primary = bundle.clone();
+    primary.bundle_control_flags |= BundleControlFlags::BUNDLE_IS_FRAGMENT.bits();
+    primary.fragmentation_offset = offset;
+    primary.total_data_length = total;
+    encode_primary(primary)
+}
+
+/// A primary block with its CRC32C, and its encoding.
+fn encode_primary(mut primary: PrimaryBlock) -> (PrimaryBlock, Bytes) {
+    let timestamp = &primary.creation_timestamp;
+    let created = [timestamp.dtntime(), timestamp.seqno()];
+    let lifetime = primary.lifetime;
+    let fragment = primary.has_fragmentation();
+    let mut raw = Vec::with_capacity(112);
+    let elements = PRIMARY_ELEMENTS + if fragment { 2 } else { 0 };
+    write_head(&mut raw, ARRAY, elements);
     write_head(&mut raw, UNSIGNED, VERSION);
     write_head(&mut raw, UNSIGNED, primary.bundle_control_flags);
     write_head(&mut raw, UNSIGNED, u64::from(CrcKind::Crc32c.code()));
@@ -58,6 +81,10 @@ pub(crate) fn seal_primary(
     }
     let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
     write_head(&mut raw, UNSIGNED, lifetime_ms);
+    if fragment {
+        write_head(&mut raw, UNSIGNED, primary.fragmentation_offset);
+        write_head(&mut raw, UNSIGNED, primary.total_data_length);
+    }
     write_head(&mut raw, BYTES, CrcKind::Crc32c.size() as u64);
     let crc = CrcKind::Crc32c.over([&raw[..]], &[]);
     raw.extend(crc.as_slice());
@@ -145,6 +172,16 @@ pub(crate) fn write_header(
     }
     out.extend(payload_head);
     out.into()
+}
+
+/// Whether a block must be in every fragment of its bundle (RFC 9171 §4.2.4).
+pub(crate) fn is_replicated(block: &Extension) -> bool {
+    block.flags & block_flag::REPLICATE != 0
+}
+
+/// Whether a block secures others (RFC 9172).
+pub(crate) fn is_security(block: &Extension) -> bool {
+    matches!(block.kind, block_type::BIB | block_type::BCB)
 }
 
 /// The order block: format 0. A node that does not know it passes it on.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bounded;
+mod contacts;
 mod custody;
 mod draining;
 mod durable;

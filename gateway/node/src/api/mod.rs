@@ -8,6 +8,7 @@
 
 mod announcements;
 mod auth;
+mod contact_plan;
 mod control;
 mod deferred;
 mod edge;
@@ -42,6 +43,7 @@ use crate::confinement::Confinement;
 use crate::interception::Interceptor;
 use crate::positions::Positions;
 use crate::run::OpenCustody;
+use crate::run::contacts::ContactRouting;
 use crate::run::control::Contacts;
 use crate::run::plans::Plans;
 use crate::run::reload::Reload;
@@ -53,6 +55,7 @@ use problem::Problem;
 use routes::Routes;
 
 pub use announcements::Announced;
+pub use contact_plan::RouteView;
 pub use edge::{EdgeSwitches, SwitchView};
 pub use migrations::MigrationView;
 pub use server::{ApiError, Servers, check, serve, unix_socket};
@@ -82,6 +85,8 @@ pub struct ApiState {
     pub control_clock: Arc<ControlClock>,
     /// The contact with the control service, where there is one.
     pub control: Option<Contacts>,
+    /// Follows the contact plan.
+    pub contacts: Arc<ContactRouting>,
     /// The plans of this node.
     pub plans: Arc<Plans>,
     /// What became of its reports, where it sends any.
@@ -128,6 +133,7 @@ fn routes() -> Routes {
             "/v1/paths/{name}/efficiency",
             links::set_efficiency,
         )
+        .get(Read, "/v1/routes/{node}", contact_plan::route)
         .get(Read, "/v1/migrations", migrations::list)
         .post(Operate, "/v1/migrations", migrations::migrate)
         .get(Read, "/v1/beam", links::beam)

@@ -112,6 +112,7 @@ impl World {
             positions: None,
             report_sender: Some(report_sender),
             announced: Announced::default(),
+            contacts: ContactRouting::start(&config, &shell),
             plans,
             control_clock,
             control: None,

@@ -40,6 +40,9 @@ impl fmt::Display for Status {
         if !self.plans.plans.is_empty() {
             writeln!(f, "{}", plans(&self.plans))?;
         }
+        if let Some(contact_plan) = &self.contact_plan {
+            contact_plan.fmt(f)?;
+        }
         writeln!(
             f,
             "Store: {} bundles, {} of {}",

@@ -13,6 +13,7 @@ use underpass_reports::CapacityReason;
 use underpass_store::Figures;
 
 use super::ApiState;
+use super::contact_plan::ContactPlanView;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
 use super::migrations::MigrationView;
@@ -46,6 +47,9 @@ pub struct Status {
     pub streams: BTreeMap<String, StreamsView>,
     /// The plans that the links follow, and those that are passed on.
     pub plans: PlansView,
+    /// The contact plan that bundles go by; null without one.
+    #[serde(default)]
+    pub contact_plan: Option<ContactPlanView>,
     /// What is in custody.
     pub custody: CustodyView,
     /// What is taken in, and what is switched off.
@@ -133,7 +137,7 @@ impl MeasuredView {
 /// Whether a link is there.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LinkView {
-    /// operator, modem, plan or probing; null if it is not blocked.
+    /// operator, modem, contact, plan or probing; null if it is not blocked.
     pub blocked_by: Option<Source>,
     /// How long it has been blocked, s.
     pub blocked_s: Option<f64>,
@@ -373,6 +377,7 @@ impl ApiState {
             classes: config.classes.iter().map(|c| c.name.clone()).collect(),
             streams: self.streams(),
             plans: self.plans_view(),
+            contact_plan: self.contact_plan(),
             custody: self.custody(),
             edge: self.switches(),
             control: self.control(),

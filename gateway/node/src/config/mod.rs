@@ -20,6 +20,7 @@ mod node;
 mod positions;
 mod reports;
 mod route;
+mod routing;
 mod traffic;
 
 use std::collections::BTreeSet;
@@ -49,6 +50,7 @@ pub use node::{LogConfig, LogFormat, NodeConfig, Role};
 pub use positions::{PositionsConfig, Source};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
+pub use routing::RoutingConfig;
 pub use traffic::{ClassSettings, MigrateSettings, PathPolicy, StreamsConfig, class_named};
 
 /// Why a configuration cannot be used.
@@ -135,6 +137,9 @@ pub struct Config {
     /// Static routes for bundles to nodes that are no neighbours.
     #[serde(default, rename = "route")]
     pub routes: Vec<RouteConfig>,
+    /// The contact plan by which bundles go.
+    #[serde(default)]
+    pub routing: RoutingConfig,
     /// Between which neighbours bundles are forwarded. Default: for a relay
     /// between all, for a terminal or hub between none.
     #[serde(default, rename = "relay")]
@@ -183,8 +188,9 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn of(document: &Document) -> Result<Config, ConfigError> {
-        let config: Config = document.parse()?;
-        let problems = config.problems();
+        let mut config: Config = document.parse()?;
+        let mut problems = config.problems();
+        config.routing.read(&mut problems);
         if problems.is_empty() {
             Ok(config)
         } else {
@@ -298,6 +304,11 @@ impl Config {
         own.chain(others)
     }
 
+    /// Whether a route leads to this very node: streams go by such routes only.
+    fn is_routed(&self, node: u64) -> bool {
+        self.routes.iter().any(|route| route.node == Some(node))
+    }
+
     fn check_listeners(&self, problems: &mut Vec<String>) {
         let mut names = BTreeSet::new();
         for listener in &self.listeners {
@@ -406,11 +417,30 @@ impl Config {
         let neighbours = self.neighbours();
         let mut routed = BTreeSet::new();
         for route in &self.routes {
+            let node = match (route.node, &route.nodes) {
+                (Some(node), None) => node,
+                (None, Some(_)) => {
+                    if !neighbours.contains(&route.via) {
+                        let via = route.via;
+                        problems.push(format!(
+                            "route to several nodes goes by node {via}, which is no neighbour (no [[path]] or [[terminal]])"
+                        ));
+                    }
+                    continue;
+                }
+                _ => {
+                    let via = route.via;
+                    problems.push(format!(
+                        "route via {via} must have either node (one number) or nodes (a pattern)"
+                    ));
+                    continue;
+                }
+            };
             // A route to a neighbour itself says whether custody is taken.
-            let detour = neighbours.contains(&route.node) && route.via != route.node;
-            let problem = if !routed.insert(route.node) {
+            let detour = neighbours.contains(&node) && route.via != node;
+            let problem = if !routed.insert(node) {
                 "is there twice".to_owned()
-            } else if route.node == self.node.number {
+            } else if node == self.node.number {
                 "leads to this node".to_owned()
             } else if detour {
                 "leads to a neighbour, which is reached directly".to_owned()
@@ -420,7 +450,7 @@ impl Config {
             } else {
                 continue;
             };
-            problems.push(format!("route to {} {problem}", route.node));
+            problems.push(format!("route to {node} {problem}"));
         }
         for RelayConfig { between } in &self.relays {
             let [one, other] = between;
@@ -456,8 +486,7 @@ impl Config {
     }
 
     fn check_reports(&self, to: u64, problems: &mut Vec<String>) {
-        let reachable =
-            self.neighbours().contains(&to) || self.routes.iter().any(|route| route.node == to);
+        let reachable = self.neighbours().contains(&to) || self.is_routed(to);
         if self.node.role != Role::Terminal {
             problems.push("[reports] is for terminals".to_owned());
         } else if !reachable {
@@ -470,8 +499,7 @@ impl Config {
     fn check_outlets(&self, problems: &mut Vec<String>) {
         let neighbours = self.neighbours();
         for outlet in &self.outlets {
-            let reachable = neighbours.contains(&outlet.node)
-                || self.routes.iter().any(|route| route.node == outlet.node);
+            let reachable = neighbours.contains(&outlet.node) || self.is_routed(outlet.node);
             if !reachable {
                 problems.push(format!(
                     "outlet to node {}: neither a neighbour nor routed",

@@ -1,15 +1,23 @@
 //! Where bundles and streams go.
 
+use std::ops::RangeInclusive;
+
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 
 /// A static route for bundles to a node that is no neighbour; or, with itself
-/// as `via`, to a neighbour for which no custody is taken.
+/// as `via`, to a neighbour for which no custody is taken. A route to one node
+/// comes before the contact plan; one to several comes after it and after the
+/// neighbours themselves.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteConfig {
     /// The destination's ipn node number.
-    pub node: u64,
+    #[serde(default)]
+    pub node: Option<u64>,
+    /// Instead of it, the destinations' node ids.
+    #[serde(default)]
+    pub nodes: Option<NodePattern>,
     /// The neighbour that its bundles are given to.
     pub via: u64,
     /// Whether this node takes custody of what it forwards there.
@@ -29,6 +37,110 @@ pub struct RelayConfig {
 
 fn default_custody() -> bool {
     true
+}
+
+/// Nodes by an EID pattern (draft-ietf-dtn-eid-pattern) of all services:
+/// `ipn:**`, or `ipn:NODES.*`, `ipn:ALLOCATOR.NODES.*` with a number, `*`, or
+/// ranges as in `[20-39,50]` for the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePattern {
+    /// The nodes' numbers, as RFC 9758 has them in 64 bits.
+    pub ranges: Vec<RangeInclusive<u64>>,
+}
+
+/// Ranges of one pattern at most.
+const MOST_RANGES: usize = 1_000;
+
+impl NodePattern {
+    fn parse(text: &str) -> Result<NodePattern, String> {
+        let unknown = || {
+            format!(
+                "{text:?} is no pattern of nodes: it must be like \"ipn:20.*\", \
+                 \"ipn:[20-39,50].*\", \"ipn:0.[20-39].*\" or \"ipn:**\""
+            )
+        };
+        let fields = text.strip_prefix("ipn:").ok_or_else(unknown)?;
+        if fields == "**" {
+            let ranges = vec![1..=u64::MAX];
+            return Ok(NodePattern { ranges });
+        }
+        let fields: Vec<&str> = fields.split('.').collect();
+        let (allocator, nodes) = match fields[..] {
+            [nodes, "*"] => (0, nodes),
+            [allocator, nodes, "*"] => (allocator.parse().map_err(|_| unknown())?, nodes),
+            _ => return Err(unknown()),
+        };
+        let number = |text: &str| text.parse::<u32>().map_err(|_| unknown());
+        let listed = nodes.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
+        let mut ranges = Vec::new();
+        match listed {
+            None if nodes == "*" => ranges.push((1, u32::MAX)),
+            None => ranges.push((number(nodes)?, number(nodes)?)),
+            Some(listed) => {
+                for range in listed.split(',') {
+                    let (first, last) = range.split_once('-').unwrap_or((range, range));
+                    let (first, last) = (number(first)?, number(last)?);
+                    if first > last {
+                        return Err(format!("{text:?}: {range} ends before it begins"));
+                    }
+                    ranges.push((first, last));
+                }
+            }
+        }
+        if ranges.len() > MOST_RANGES {
+            return Err(format!("{text:?} has more than {MOST_RANGES} ranges"));
+        }
+        let allocator: u32 = allocator;
+        let whole = |node: u32| u64::from(allocator) << 32 | u64::from(node);
+        let ranges = ranges.into_iter();
+        Ok(NodePattern {
+            ranges: ranges
+                .map(|(first, last)| whole(first)..=whole(last))
+                .collect(),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for NodePattern {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<NodePattern, D::Error> {
+        let text = String::deserialize(source)?;
+        NodePattern::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_names_nodes_by_ranges() {
+        let of = |text: &str| NodePattern::parse(text).map(|pattern| pattern.ranges);
+        assert_eq!(of("ipn:**"), Ok(vec![1..=u64::MAX]));
+        assert_eq!(of("ipn:*.*"), Ok(vec![1..=u64::from(u32::MAX)]));
+        assert_eq!(of("ipn:7.*"), Ok(vec![7..=7]));
+        assert_eq!(of("ipn:0.[20-39,50].*"), Ok(vec![20..=39, 50..=50]));
+        assert_eq!(of("ipn:2.[1-3].*"), Ok(vec![2 << 32 | 1..=2 << 32 | 3]));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_told() {
+        for text in [
+            "20",
+            "dtn:**",
+            "ipn:20",
+            "ipn:20.1",
+            "ipn:[20-].*",
+            "ipn:[20-39.*",
+            "ipn:[39-20].*",
+            "ipn:4294967296.*",
+            "ipn:1.2.3.*",
+            "ipn:[].*",
+            "ipn:-1.*",
+        ] {
+            let error = NodePattern::parse(text).expect_err(text);
+            assert!(error.contains(text), "{error}");
+        }
+    }
 }
 
 /// Which node the connections to some destinations go to.

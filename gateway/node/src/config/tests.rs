@@ -363,8 +363,13 @@ fn the_examples_are_valid() {
 
 #[test]
 fn what_the_examples_comment_out_is_valid_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("contacts.ionrc");
+    std::fs::write(&plan, "# no contacts\n").unwrap();
     for (path, text) in examples() {
-        Config::parse(&in_full(&text), &path).unwrap();
+        let text = in_full(&text);
+        let text = text.replace("/etc/underpass/contacts.ionrc", plan.to_str().unwrap());
+        Config::parse(&text, &path).unwrap();
     }
 }
 

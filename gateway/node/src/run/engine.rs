@@ -57,10 +57,12 @@ pub(in crate::run) fn configure_numbered(
         routes: config
             .routes
             .iter()
-            .map(|route| RouteEntry {
-                node: route.node,
-                via: route.via,
-                custody: route.custody,
+            .filter_map(|route| {
+                Some(RouteEntry {
+                    node: route.node?,
+                    via: route.via,
+                    custody: route.custody,
+                })
             })
             .collect(),
         max_streams: config.streams.max_streams,
@@ -78,6 +80,18 @@ pub(in crate::run) fn configure_numbered(
     }
 }
 
+fn routes_to_several(config: &Config) -> Vec<bundle::Route> {
+    let routes = config.routes.iter().filter_map(|route| {
+        let ranges = route.nodes.as_ref()?.ranges.iter().cloned();
+        Some(ranges.map(|nodes| bundle::Route {
+            nodes,
+            neighbour: NeighbourId(route.via),
+            take_custody: route.custody,
+        }))
+    });
+    routes.flatten().collect()
+}
+
 fn agent(config: &Config) -> bundle::Config {
     // The hasher's keys are random, new in each process.
     let random = RandomState::new().build_hasher().finish();
@@ -90,6 +104,7 @@ fn agent(config: &Config) -> bundle::Config {
     agent.lifetime = Duration::from_secs(config.custody.lifetime_s);
     agent.foreign_lifetime = Duration::from_secs(config.custody.foreign_lifetime_s);
     agent.relaying = relaying(config);
+    agent.routes = routes_to_several(config);
     agent.hop_limit = config.custody.hop_limit;
     agent.store_bytes = config.custody.quota_bytes;
     agent.store_bundles = config.custody.quota_bundles;

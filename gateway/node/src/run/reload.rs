@@ -21,6 +21,7 @@ use underpass_edge::dial::Dialler;
 use underpass_edge::{Edge, EdgeError};
 use underpass_engine::{EngineConfig, EngineError, HopId};
 
+use super::contacts::ContactRouting;
 use super::inbound::NamedClients;
 use super::links::Links;
 use super::{RunError, beacons, custody, engine};
@@ -78,6 +79,8 @@ pub(super) struct Parts {
     pub interceptor: Option<Arc<Interceptor>>,
     pub log: Level,
     pub incarnation: u64,
+    /// Follows the contact plan.
+    pub contacts: Arc<ContactRouting>,
     /// What waits is counted on through all configurations.
     pub applications: Option<Arc<Applications>>,
 }
@@ -177,6 +180,7 @@ impl Reloader {
         let mut config = Config::of(&written)?;
         let running = self.current.get();
         let changes = between(state.written.table(), written.table());
+        let plan_changed = config.routing.plan != running.routing.plan;
         let fixed = changes.iter().filter(|change| !change.is_live());
         let fixed: Vec<String> = fixed.map(Change::key).collect();
         if !fixed.is_empty() {
@@ -227,10 +231,15 @@ impl Reloader {
             // It was read when the configuration was checked.
             tracing::error!(%error, "log level");
         }
+        // Its ways hold for other routes and neighbours, too.
+        parts.contacts.reconfigure(&config);
+        let contacts = config.routing.plan.0.len();
         self.current.set(config);
         state.written = written;
         (state.numbers, state.next_number) = (hops.numbers, hops.next_number);
-        Ok(changes.iter().map(ToString::to_string).collect())
+        let plan = plan_changed.then(|| format!("contact plan: {contacts} contacts"));
+        let changes = changes.iter().map(ToString::to_string);
+        Ok(changes.chain(plan).collect())
     }
 
     /// Numbers the hops, and opens what may fail to open.

@@ -32,10 +32,18 @@ impl Shell {
     /// # Errors
     /// When there is no room for it at present, or no way at all.
     pub fn send_for_application(&self, node: u64, send: Send) -> Result<SentBundle, SendError> {
-        let shard = self.directory().of_peer(node);
-        self.with_inner(shard, |inner, now| {
-            inner.engine.send_for_application(now, send)
-        })
+        let shard = self.directory().of_bundles_to(node);
+        let send_by = |shard: usize, send: Send| {
+            self.with_inner(shard, |inner, now| {
+                let sent = inner.engine.send_for_application(now, send);
+                (sent, inner.engine.shard_to(node))
+            })
+        };
+        match send_by(shard, send.clone()) {
+            // The way has just changed to another shard's neighbour.
+            (Err(SendError::NoRoute), Some(other)) if other != shard => send_by(other, send).0,
+            (sent, _) => sent,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Which shard a neighbour, a hop, a node or a number belongs to.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use underpass_bundle::{NeighbourId, Sharding};
+use underpass_bundle::{NeighbourId, Routes, Sharding};
 use underpass_cla::SessionId;
 use underpass_engine::{EngineConfig, HopId};
 
@@ -15,6 +16,10 @@ pub struct Directory {
     neighbours: HashMap<String, u64>,
     /// The neighbour that takes bundles for a node that is none.
     via: HashMap<u64, u64>,
+    /// Where bundles of applications go, by the routes.
+    routes: Routes,
+    /// The same by the contact plan, which comes first.
+    planned: Arc<HashMap<u64, NeighbourId>>,
     /// The shard of each hop.
     hops: HashMap<HopId, usize>,
     names: HashMap<String, HopId>,
@@ -28,6 +33,8 @@ impl Directory {
             shards,
             neighbours: HashMap::new(),
             via: HashMap::new(),
+            routes: Routes::new(&config.bundle_routes()),
+            planned: Arc::default(),
             hops: HashMap::new(),
             names: HashMap::new(),
         };
@@ -57,6 +64,20 @@ impl Directory {
     pub fn of_peer(&self, peer: u64) -> usize {
         let neighbour = self.via.get(&peer).copied().unwrap_or(peer);
         self.shards.shard_of(NeighbourId(neighbour))
+    }
+
+    /// Goes by these ways of a contact plan.
+    pub fn set_planned(&mut self, planned: Arc<HashMap<u64, NeighbourId>>) {
+        self.planned = planned;
+    }
+
+    /// The shard that an application's bundles to a node go by: that of the next
+    /// hop.
+    pub fn of_bundles_to(&self, node: u64) -> usize {
+        match self.planned.get(&node) {
+            Some(via) => self.shards.shard_of(*via),
+            None => self.shards.shard_to(&self.routes, node),
+        }
     }
 
     /// The shard of a hop. Of one that is gone, the first: no shard knows it.

@@ -39,7 +39,7 @@ use std::time::Instant;
 use tokio::sync::{broadcast, mpsc};
 use underpass_bundle as bundle;
 use underpass_bundle::Sharding;
-use underpass_engine::{Engine, EngineConfig, HopId, StreamKey};
+use underpass_engine::{Contacts, Engine, EngineConfig, HopId, StreamKey};
 use underpass_streams::Open;
 
 pub use applications::ApplicationDesk;
@@ -119,6 +119,15 @@ impl Shell {
     /// Calls for one of the engines: for what they have in common.
     pub fn with_first<R>(&self, call: impl FnOnce(&mut Engine, Instant) -> R) -> R {
         self.with_inner(0, |inner, now| call(&mut inner.engine, now))
+    }
+
+    /// Follows a contact plan as it is now.
+    pub fn set_contacts(&self, contacts: &Contacts) {
+        let planned = contacts.routes.as_ref().map(|routes| routes.next.clone());
+        let mut directory = self.directory.write().unwrap();
+        directory.set_planned(planned.unwrap_or_default());
+        drop(directory);
+        self.with_each(|engine, now| engine.set_contacts(now, contacts));
     }
 
     /// The store of a shard has something to hear.

@@ -104,6 +104,7 @@ impl Agent {
             sharding: _,
             usage: _,
             routes: _,
+            planned: _,
             admin: _,
             reports: _,
             common,
@@ -129,6 +130,8 @@ impl Agent {
             seen,
             taken,
             signals,
+            // Fragments have no custody: what is not whole is sent again, or lost.
+            reassembly: _,
             events: _,
             woken: _,
             // Who waits for room asks again.

@@ -3,6 +3,7 @@
 //! Units are base units, bytes and seconds. Sums only grow while the process
 //! runs: what a transport has moved is summed past the end of its session.
 
+mod contact_plan;
 mod control;
 mod deferred;
 mod disk;
@@ -73,6 +74,7 @@ impl Collector for NodeCollector {
         reports::encode(&self.state, &mut families)?;
         control::encode(&self.state, &mut families)?;
         plans::encode(&self.state, &mut families)?;
+        contact_plan::encode(&self.state, &mut families)?;
         if let Some(positions) = &self.state.positions {
             positions::encode(positions, &mut families)?;
         }

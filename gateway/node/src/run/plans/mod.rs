@@ -211,6 +211,6 @@ pub(crate) fn takes_part(config: &Config) -> bool {
 /// The terminals that a hub has a way to.
 fn reached(config: &Config) -> BTreeSet<u64> {
     let own = config.terminals.iter().map(|terminal| terminal.node);
-    own.chain(config.routes.iter().map(|route| route.node))
+    own.chain(config.routes.iter().filter_map(|route| route.node))
         .collect()
 }

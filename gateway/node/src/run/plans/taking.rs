@@ -88,7 +88,7 @@ impl Plans {
         if config.node.role != Role::Terminal {
             return None;
         }
-        let routed = config.routes.iter().find(|route| route.node == hub);
+        let routed = config.routes.iter().find(|route| route.node == Some(hub));
         let neighbour = routed.map_or(hub, |route| route.via);
         let direct = config.paths.iter().any(|path| path.neighbour == hub);
         let reported = config.reports.as_ref().is_some_and(|to| to.to == hub);

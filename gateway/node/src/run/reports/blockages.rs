@@ -108,7 +108,8 @@ fn reported(source: Source) -> BlockageSource {
     match source {
         Source::Operator => BlockageSource::Operator,
         Source::Modem => BlockageSource::Modem,
-        Source::Plan => BlockageSource::Plan,
+        // Sending is held back by a plan, too.
+        Source::Plan | Source::Contact => BlockageSource::Plan,
         Source::Probing => BlockageSource::Probing,
     }
 }

@@ -1,0 +1,144 @@
+//! Proactive fragmentation (RFC 9171 §5.8): a bundle that is longer than the
+//! neighbour's convergence layer takes is sent as several.
+//!
+//! Only without custody: CCSDS 734.6 forbids to fragment a bundle under custody.
+//! Nor is one fragmented with security blocks, which are of the whole.
+
+use std::time::Instant;
+
+use bp7::flags::{BundleControlFlags as Flags, BundleValidation};
+use bytes::Bytes;
+use underpass_cla::Class;
+use underpass_work::each;
+
+use super::Agent;
+use super::config::NeighbourId;
+use super::event::BundleId;
+use super::fixed::FixedParts;
+use super::forward::{LOOK_AHEAD, REWRITTEN_BYTES};
+use super::stored::{Phase, StoredBundle};
+use crate::wire::{
+    decode_primary, is_replicated, is_security, seal_fragment, seal_payload, write_trailer,
+};
+
+/// Fragments carry no less, except for the last one: a neighbour that takes
+/// less gets nothing.
+const LEAST_BYTES: u64 = 512;
+/// What a fragment's primary block has more than its bundle's at most: offset
+/// and total length.
+const PRIMARY_MORE_BYTES: u64 = 18;
+
+impl StoredBundle {
+    /// The bytes of its header as it is sent at most.
+    pub(super) fn header_bytes(&self) -> u64 {
+        let passed_on: usize = self.others.iter().map(|block| block.raw.len()).sum();
+        (self.fixed.primary().len() + passed_on) as u64 + REWRITTEN_BYTES
+    }
+
+    /// What each fragment carries at most, if the bundle may be fragmented for
+    /// a neighbour that takes so many bytes.
+    fn fragment_bytes(&self, max_bytes: u64) -> Option<u64> {
+        let flags = self.primary.bundle_control_flags;
+        let whole = flags.contains(Flags::BUNDLE_MUST_NOT_FRAGMENTED)
+            || self.is_record()
+            || self.custody
+            || self.passed_cteb.is_some()
+            || self.others.iter().any(is_security);
+        let room = max_bytes.checked_sub(self.header_bytes() + PRIMARY_MORE_BYTES)?;
+        (!whole && room >= LEAST_BYTES).then_some(room)
+    }
+}
+
+impl Agent {
+    /// Replaces the first bundle in a queue by its fragments, if it is too long
+    /// for the neighbour and may be fragmented.
+    pub(super) fn fragment_next(
+        &mut self,
+        now: Instant,
+        neighbour: NeighbourId,
+        class: Class,
+        max_bytes: u64,
+    ) {
+        let waiting = self.neighbours.get(&neighbour);
+        let Some(queue) = waiting.and_then(|waiting| waiting.queues.get(&class)) else {
+            return;
+        };
+        let first = each(queue.in_order()).take(LOOK_AHEAD).find_map(|id| {
+            let stored = self.bundles.get(&id)?;
+            if self.fits(id, max_bytes) {
+                return Some(None);
+            }
+            let bytes = stored.fragment_bytes(max_bytes)?;
+            Some(Some((id, bytes)))
+        });
+        let Some(Some((id, bytes))) = first else {
+            return;
+        };
+        if let Some(payload) = self.fetch(now, id) {
+            self.fragment(now, id, &payload, bytes);
+        }
+    }
+
+    fn fragment(&mut self, now: Instant, id: BundleId, payload: &[Bytes], most: u64) {
+        let Some(whole) = self.remove(now, id) else {
+            return;
+        };
+        self.tell_released(id, &whole);
+        // As it came: what this node may not report of it others may.
+        let raw = Bytes::copy_from_slice(whole.fixed.primary());
+        let primary = decode_primary(&raw).unwrap_or_else(|_| whole.primary.clone());
+        let (first, total) = match primary.has_fragmentation() {
+            true => (primary.fragmentation_offset, primary.total_data_length),
+            false => (0, whole.bytes),
+        };
+        let mut rest = Pieces(payload.to_vec());
+        let mut offset = 0;
+        while offset < whole.bytes {
+            let bytes = most.min(whole.bytes - offset);
+            let payload = rest.take(bytes);
+            let (sealed, primary_raw) = seal_fragment(&primary, first + offset, total);
+            let (payload_head, tail) = seal_payload(&payload, self.config.payload_crc);
+            let fixed = FixedParts::new(&primary_raw, &payload_head, &write_trailer(&tail));
+            let to = (whole.neighbour, whole.class);
+            let mut stored = StoredBundle {
+                numbers: whole.numbers,
+                hop_count: whole.hop_count,
+                creb: whole.creb.clone(),
+                age_ms: whole.age_ms_at(now),
+                ..StoredBundle::new(now, sealed, fixed, bytes, to, whole.expires)
+            };
+            // The first fragment has all blocks, the others what must be in each.
+            let others = whole.others.iter();
+            let others = others.filter(|block| offset == 0 || is_replicated(block));
+            stored.others = others.cloned().collect();
+            stored.primary.report_to = whole.primary.report_to.clone();
+            // The whole has been there: no store is too full for its parts.
+            let room = self.usage.reserve_anyway(whole.neighbour, bytes);
+            self.store_bundle(now, stored, payload, room);
+            offset += bytes;
+        }
+        debug_assert!(whole.phase == Phase::Queued, "it waited to be offered");
+    }
+}
+
+/// A payload in pieces, of which the first bytes are taken again and again.
+struct Pieces(Vec<Bytes>);
+
+impl Pieces {
+    fn take(&mut self, bytes: u64) -> Vec<Bytes> {
+        let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut taken = Vec::new();
+        while left > 0 {
+            let Some(first) = self.0.first_mut() else {
+                break;
+            };
+            let part = first.split_to(left.min(first.len()));
+            left -= part.len();
+            taken.push(part);
+            if first.is_empty() {
+                self.0.remove(0);
+            }
+        }
+        taken
+    }
+}

@@ -1,0 +1,283 @@
+//! Fragments for services of this node, until their bundle is whole (RFC 9171
+//! §5.9).
+//!
+//! A fragment proves nothing: who sends some and never the rest holds memory.
+//! So there is little of it in all, no neighbour has more of it than it leaves
+//! free, and what is not whole when its lifetime ends, or after ten minutes, is
+//! forgotten. Two fragments that contradict each other are not both believed:
+//! the first one is.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use super::Agent;
+use super::config::NeighbourId;
+use super::event::{DeleteReason, Reject};
+use super::passing::Message;
+use super::quota::Reservation;
+use super::receive::Arrival;
+use super::stored::NameGroup;
+use crate::wire::{MAX_HEADER_BYTES, Malformed, ipn_parts, is_null};
+
+/// Payload bytes of fragments at most, in all.
+const MOST_BYTES: u64 = 128 << 20;
+/// Fragments at most, in all.
+const MOST_FRAGMENTS: usize = 16_384;
+/// What a fragment costs beside its payload, bytes.
+const BESIDE_BYTES: u64 = 512;
+/// Payloads below this are copied, bytes: four times what headers may have.
+const COPIED_BYTES: usize = 4 * MAX_HEADER_BYTES;
+/// For how long a bundle may be incomplete at most.
+const MOST_TIME: Duration = Duration::from_secs(600);
+
+/// The bundle that a fragment is of: source and time, sequence number,
+/// destination.
+type Whole = (NameGroup, u64, String);
+
+/// The fragments of one bundle.
+struct Parts {
+    total: u64,
+    /// By offset; they do not overlap.
+    pieces: BTreeMap<u64, Bytes>,
+    have: u64,
+    /// The room that they take, by neighbour.
+    room: Vec<(NeighbourId, u64, Reservation)>,
+    until: Instant,
+    /// Orders those of one time.
+    number: u64,
+}
+
+/// All bundles that are not whole yet.
+#[derive(Default)]
+pub(super) struct Reassembly {
+    parts: HashMap<Whole, Parts>,
+    untils: BTreeSet<(Instant, u64)>,
+    /// Names by the number that orders those of one time.
+    names: HashMap<u64, Whole>,
+    next: u64,
+    bytes: u64,
+    fragments: usize,
+    /// Bytes and fragments of each.
+    by_neighbour: HashMap<NeighbourId, (u64, usize)>,
+}
+
+impl Reassembly {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Reassembly {
+            parts,
+            untils,
+            names,
+            next: _,
+            bytes: _,
+            fragments,
+            by_neighbour,
+        } = self;
+        tell("bundles in fragments", parts.len());
+        tell("bundles in fragments by time", untils.len() + names.len());
+        tell("fragments", *fragments);
+        tell("neighbours with fragments", by_neighbour.len());
+    }
+
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.untils.first().map(|(until, _)| *until)
+    }
+
+    /// Forgets what is not whole in time.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((until, number)) = self.untils.first().copied().filter(|(at, _)| *at <= now)
+        {
+            self.untils.remove(&(until, number));
+            if let Some(name) = self.names.remove(&number) {
+                self.forget(&name);
+            }
+        }
+    }
+
+    /// Whether there is room for a fragment from a neighbour.
+    fn has_room(&self, from: NeighbourId, bytes: u64) -> bool {
+        let free = MOST_BYTES.saturating_sub(self.bytes);
+        let own = self.by_neighbour.get(&from).copied();
+        let (own_bytes, own_fragments) = own.unwrap_or_default();
+        own_bytes.saturating_add(bytes) <= free
+            && own_fragments < MOST_FRAGMENTS.saturating_sub(self.fragments)
+    }
+
+    fn forget(&mut self, name: &Whole) -> Option<Parts> {
+        let parts = self.parts.remove(name)?;
+        self.fragments -= parts.room.len();
+        for (from, bytes, _) in &parts.room {
+            self.bytes -= bytes;
+            if let Some(of_neighbour) = self.by_neighbour.get_mut(from) {
+                of_neighbour.0 -= bytes;
+                of_neighbour.1 -= 1;
+                if of_neighbour.1 == 0 {
+                    self.by_neighbour.remove(from);
+                }
+            }
+        }
+        Some(parts)
+    }
+}
+
+impl Parts {
+    /// Puts a piece where it belongs; whether that contradicts none before.
+    fn put(&mut self, offset: u64, total: u64, mut piece: Bytes) -> Result<bool, ()> {
+        if total != self.total {
+            return Err(());
+        }
+        let end = offset + piece.len() as u64;
+        // All of them, so that nothing is taken of a fragment that is wrong.
+        let before = self.pieces.range(..end);
+        let over: Vec<(u64, Bytes)> = before
+            .filter(|(at, known)| *at + known.len() as u64 > offset)
+            .map(|(at, known)| (*at, known.clone()))
+            .collect();
+        let of = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        for (at, known) in &over {
+            let from = offset.max(*at);
+            let to = end.min(at + known.len() as u64);
+            let ours = &known[of(from - at)..of(to - at)];
+            let theirs = &piece[of(from - offset)..of(to - offset)];
+            if ours != theirs {
+                return Err(());
+            }
+        }
+        // What is left between those that are there.
+        let mut at = offset;
+        let mut added = false;
+        for (start, known) in over {
+            if start > at {
+                let part = piece.split_to(of(start - at));
+                self.have += part.len() as u64;
+                self.pieces.insert(at, part);
+                added = true;
+                at = start;
+            }
+            let known_end = (start + known.len() as u64).min(end);
+            drop(piece.split_to(of(known_end.saturating_sub(at))));
+            at = at.max(known_end);
+        }
+        if !piece.is_empty() {
+            self.have += piece.len() as u64;
+            self.pieces.insert(at, piece);
+            added = true;
+        }
+        Ok(added)
+    }
+}
+
+impl Agent {
+    /// Takes a fragment for a service of this node; delivers the bundle if it is
+    /// whole now.
+    pub(super) fn take_fragment(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        service: u64,
+    ) -> Result<(), Reject> {
+        let primary = &arrival.bundle.primary;
+        let bytes = arrival.bundle.payload.len() as u64;
+        let end = primary.fragmentation_offset.checked_add(bytes);
+        let total = primary.total_data_length;
+        let fits = bytes > 0 && end.is_some_and(|end| end <= total);
+        // A bundle without a source must not be fragmented (RFC 9171 §4.2.3).
+        let nameless = is_null(&primary.source);
+        if !fits || nameless || total > self.config.decode.max_payload_bytes {
+            return Err(Reject::Malformed(Malformed::Fragment));
+        }
+        if arrival.cteb().is_some() || arrival.bundle.encrypted {
+            self.refuse(now, &arrival, DeleteReason::BlockUnsupported);
+            return Ok(());
+        }
+        let room = self
+            .usage
+            .reserve_undelivered(bytes.saturating_add(BESIDE_BYTES));
+        let room = room.ok_or(Reject::NoResources)?;
+        // All fragments of a bundle meet at one agent, whichever way they come.
+        let node = ipn_parts(&primary.source).map_or(0, |(node, _)| node);
+        let shard = self.sharding.shard_of(NeighbourId(node));
+        if shard != self.sharding.own {
+            self.pass(shard, Message::Fragment(Box::new(arrival), service, room));
+            return Ok(());
+        }
+        self.assemble(now, arrival, service, room)
+    }
+
+    pub(super) fn assemble(
+        &mut self,
+        now: Instant,
+        mut arrival: Arrival,
+        service: u64,
+        room: Reservation,
+    ) -> Result<(), Reject> {
+        let mut name = arrival.name();
+        name.group.fragment = None;
+        if self.seen.contains(&name.group, name.sequence) {
+            return Ok(());
+        }
+        let primary = &arrival.bundle.primary;
+        let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
+        let whole = (name.group, name.sequence, primary.destination.to_string());
+        // A slice of a bundle keeps all of it in memory, its headers too.
+        let payload = match arrival.bundle.payload.len() < COPIED_BYTES {
+            true => Bytes::copy_from_slice(&arrival.bundle.payload),
+            false => arrival.bundle.payload.clone(),
+        };
+        let bytes = payload.len() as u64 + BESIDE_BYTES;
+        if !self.reassembly.has_room(arrival.from, bytes) {
+            return Err(Reject::NoResources);
+        }
+        let reassembly = &mut self.reassembly;
+        let parts = match reassembly.parts.get_mut(&whole) {
+            Some(parts) => parts,
+            None => {
+                let until = arrival.expires.min(now + MOST_TIME);
+                let number = reassembly.next;
+                reassembly.next += 1;
+                reassembly.untils.insert((until, number));
+                reassembly.names.insert(number, whole.clone());
+                reassembly.parts.entry(whole.clone()).or_insert(Parts {
+                    total,
+                    pieces: BTreeMap::new(),
+                    have: 0,
+                    room: Vec::new(),
+                    until,
+                    number,
+                })
+            }
+        };
+        match parts.put(offset, total, payload) {
+            Err(()) => return Err(Reject::Malformed(Malformed::Fragment)),
+            // It was there already.
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+        }
+        parts.room.push((arrival.from, bytes, room));
+        reassembly.fragments += 1;
+        reassembly.bytes += bytes;
+        let of_neighbour = reassembly.by_neighbour.entry(arrival.from).or_default();
+        of_neighbour.0 += bytes;
+        of_neighbour.1 += 1;
+        if parts.have < total {
+            return Ok(());
+        }
+        let Some(parts) = reassembly.forget(&whole) else {
+            return Ok(());
+        };
+        reassembly.names.remove(&parts.number);
+        reassembly.untils.remove(&(parts.until, parts.number));
+        let mut payload = BytesMut::with_capacity(usize::try_from(total).unwrap_or(0));
+        for piece in parts.pieces.into_values() {
+            payload.extend_from_slice(&piece);
+        }
+        drop(parts.room);
+        let flags = bp7::flags::BundleControlFlags::BUNDLE_IS_FRAGMENT.bits();
+        let primary = &mut arrival.bundle.primary;
+        primary.bundle_control_flags &= !flags;
+        (primary.fragmentation_offset, primary.total_data_length) = (0, 0);
+        arrival.bundle.payload = payload.freeze();
+        self.deliver(now, arrival, service)
+    }
+}

@@ -1,0 +1,58 @@
+//! A contact plan: by which neighbours bundles go, and to which neighbours
+//! anything can be sent at present.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use underpass_bundle::{NeighbourId, PlanChanged, PlannedRoutes};
+
+use crate::engine::Engine;
+
+/// What a contact plan says at present.
+#[derive(Clone, Debug, Default)]
+pub struct Contacts {
+    /// The ways of bundles; none if no plan is followed.
+    pub routes: Option<PlannedRoutes>,
+    /// For each neighbour that the plan has contacts to: whether one is there
+    /// now. Nothing is sent to one without.
+    pub open: BTreeMap<u64, bool>,
+    /// Neighbours to which nothing can be sent any more for the time being.
+    pub lost: BTreeSet<u64>,
+    /// Destinations whose bundles have a better way now.
+    pub moved: BTreeSet<u64>,
+}
+
+impl Engine {
+    /// Follows a contact plan as it is now. Links without a contact are blocked;
+    /// bundles that the change concerns go by other ways.
+    pub fn set_contacts(&mut self, now: Instant, contacts: &Contacts) {
+        let Contacts {
+            routes,
+            open,
+            lost,
+            moved,
+        } = contacts;
+        for id in self.hop_ids() {
+            let Some(hop) = self.hops.get_mut(&id) else {
+                continue;
+            };
+            let contact = open.get(&hop.config.neighbour);
+            if hop.link.set_without_contact(contact == Some(&false)) {
+                self.judge(now, id);
+            }
+        }
+        let changed = PlanChanged { lost, moved };
+        self.agent.set_planned(now, routes.clone(), changed);
+        self.after_change(now);
+    }
+
+    /// The engine of the node by whose neighbours bundles go to a node.
+    pub fn shard_to(&self, node: u64) -> Option<usize> {
+        self.agent.shard_to(node)
+    }
+
+    /// The neighbour that bundles to a node are given to at present.
+    pub fn next_hop(&self, node: u64) -> Option<u64> {
+        self.agent.next_hop(node).map(|NeighbourId(via)| via)
+    }
+}

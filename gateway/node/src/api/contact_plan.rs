@@ -1,0 +1,281 @@
+//! The contact plan, and the way to a node.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use underpass_engine::{HopSnapshot, Source};
+use underpass_routing::Contact;
+
+use super::ApiState;
+use super::problem::{Path, Problem};
+
+/// The contact plan that is followed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ContactPlanView {
+    /// Its file.
+    pub file: String,
+    /// Contacts in it.
+    pub contacts: usize,
+    /// Nodes in it beside this one.
+    pub nodes: usize,
+    /// Of these, those with a way at present.
+    pub reached: usize,
+    /// Searches for routes since the plan was taken.
+    pub searches: u64,
+    /// How often ways have changed since the start.
+    pub changes: u64,
+    /// Nodes that contacts lead to from here and that are no neighbours: these
+    /// contacts are not used.
+    pub strangers: Vec<u64>,
+    /// The neighbours that it has contacts to.
+    pub neighbours: Vec<NeighbourContactView>,
+}
+
+/// Whether a neighbour can be sent to, by the plan.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct NeighbourContactView {
+    /// Its node number.
+    pub neighbour: u64,
+    /// Whether a contact is there now.
+    pub open: bool,
+}
+
+/// Who decides where bundles of applications and other nodes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DecidedBy {
+    /// This node is the destination.
+    ThisNode,
+    /// A route to this very node.
+    Route,
+    /// The contact plan.
+    ContactPlan,
+    /// The node is a neighbour.
+    Neighbour,
+    /// A route to several nodes.
+    RouteToSeveral,
+    /// Nobody: its bundles are refused.
+    Nobody,
+}
+
+/// The way to a node.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RouteView {
+    /// The destination's node number.
+    pub node: u64,
+    /// Who decides.
+    pub by: DecidedBy,
+    /// Whether the contact plan names the node.
+    pub in_plan: bool,
+    /// The neighbour that bundles are given to; null without a way.
+    pub via: Option<u64>,
+    /// Who says that the link to that neighbour is blocked; null if it is not,
+    /// or by one of several links only.
+    pub blocked_by: Option<Source>,
+    /// When a bundle that is ready now arrives; null without a planned way.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub arrival: Option<OffsetDateTime>,
+    /// The contacts of the planned way, one after the other.
+    pub contacts: Vec<RouteContactView>,
+}
+
+/// A contact of a way.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RouteContactView {
+    /// Who sends.
+    pub from: u64,
+    /// Who receives.
+    pub to: u64,
+    /// It begins, or the bytes that wait for it before are sent.
+    #[serde(with = "time::serde::rfc3339")]
+    pub start: OffsetDateTime,
+    /// It ends, or a blockage begins.
+    #[serde(with = "time::serde::rfc3339")]
+    pub end: OffsetDateTime,
+    /// How fast, bytes per second.
+    pub rate_bytes_per_s: u64,
+    /// One-way light time, ms.
+    pub owlt_ms: u64,
+    /// Bytes that are sent before.
+    pub booked_bytes: u64,
+}
+
+impl RouteContactView {
+    /// Times beyond the year 9999 are told as its end.
+    fn of(contact: &Contact) -> RouteContactView {
+        RouteContactView {
+            from: contact.from,
+            to: contact.to,
+            start: moment(contact.start_ms),
+            end: moment(contact.end_ms),
+            rate_bytes_per_s: contact.rate_bytes_per_s,
+            owlt_ms: contact.owlt_ms,
+            booked_bytes: contact.booked_bytes,
+        }
+    }
+}
+
+fn moment(ms: u64) -> OffsetDateTime {
+    let nanoseconds = i128::from(ms) * 1_000_000;
+    let last = time::PrimitiveDateTime::MAX.assume_utc();
+    OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or(last)
+}
+
+/// GET /v1/routes/{node}
+pub async fn route(
+    State(state): State<Arc<ApiState>>,
+    Path(node): Path<u64>,
+) -> Result<Json<RouteView>, Problem> {
+    if node == 0 {
+        return Err(Problem::invalid("node number 0 is no node's"));
+    }
+    Ok(Json(state.route(node)))
+}
+
+impl ApiState {
+    fn route(&self, node: u64) -> RouteView {
+        let config = self.config.get();
+        let own = node == config.node.number;
+        let way = self.contacts.way_to(node);
+        let via = self.shell.read_any(|engine| engine.next_hop(node));
+        let via = via.filter(|_| !own);
+        let by = if own {
+            DecidedBy::ThisNode
+        } else if config.routes.iter().any(|route| route.node == Some(node)) {
+            DecidedBy::Route
+        } else if way.is_some() {
+            DecidedBy::ContactPlan
+        } else if config.neighbours().contains(&node) {
+            DecidedBy::Neighbour
+        } else if via.is_some() {
+            DecidedBy::RouteToSeveral
+        } else {
+            DecidedBy::Nobody
+        };
+        let hops = self.shell.hops();
+        let to_via = hops.iter().filter(|hop| Some(hop.neighbour) == via);
+        let said = |hop: &HopSnapshot| hop.link.blocked.map(|(source, _)| source);
+        let sources: Option<Vec<Source>> = to_via.map(said).collect();
+        let contacts = way.iter().flat_map(|way| &way.contacts);
+        RouteView {
+            node,
+            by,
+            in_plan: self.contacts.names(node),
+            via,
+            blocked_by: sources.and_then(|sources| sources.first().copied()),
+            arrival: way.as_ref().map(|way| moment(way.next.route.arrival_ms)),
+            contacts: contacts.map(RouteContactView::of).collect(),
+        }
+    }
+
+    /// The contact plan, if one is followed.
+    pub(super) fn contact_plan(&self) -> Option<ContactPlanView> {
+        let config = self.config.get();
+        let file = config.routing.contact_plan.as_ref()?;
+        let figures = self.contacts.figures()?;
+        let neighbours = figures.neighbours.iter();
+        Some(ContactPlanView {
+            file: file.display().to_string(),
+            contacts: figures.contacts,
+            nodes: figures.nodes,
+            reached: figures.reached,
+            searches: figures.searches,
+            changes: figures.changes,
+            strangers: figures.strangers,
+            neighbours: neighbours
+                .map(|contact| NeighbourContactView {
+                    neighbour: contact.neighbour,
+                    open: contact.open,
+                })
+                .collect(),
+        })
+    }
+}
+
+impl fmt::Display for ContactPlanView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |open: bool| {
+            let neighbours = self.neighbours.iter().filter(|n| n.open == open);
+            let ids: Vec<String> = neighbours
+                .map(|n| format!("ipn:{}.0", n.neighbour))
+                .collect();
+            match ids.is_empty() {
+                true => "none".to_owned(),
+                false => ids.join(", "),
+            }
+        };
+        writeln!(
+            f,
+            "Contact plan {}: {} contacts, ways to {} of {} nodes; in contact with {}; not now with {}",
+            self.file,
+            self.contacts,
+            self.reached,
+            self.nodes,
+            of(true),
+            of(false)
+        )?;
+        for node in &self.strangers {
+            writeln!(
+                f,
+                "Contacts with ipn:{node}.0 are not used: it is no neighbour"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RouteView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = self.node;
+        let by = match self.by {
+            DecidedBy::ThisNode => return writeln!(f, "ipn:{node}.0 is this node"),
+            DecidedBy::Nobody if self.in_plan => {
+                return writeln!(
+                    f,
+                    "ipn:{node}.0: the contact plan has no way at present, and no route leads there: bundles are refused"
+                );
+            }
+            DecidedBy::Nobody => {
+                return writeln!(
+                    f,
+                    "ipn:{node}.0: no contact plan and no route leads there: bundles are refused"
+                );
+            }
+            DecidedBy::Route => "a route to this node",
+            DecidedBy::ContactPlan => "the contact plan",
+            DecidedBy::Neighbour => "a path of its own",
+            DecidedBy::RouteToSeveral => "a route to several nodes",
+        };
+        match self.via {
+            Some(via) => write!(f, "ipn:{node}.0 by {by}, next ipn:{via}.0")?,
+            None => write!(f, "ipn:{node}.0 by {by}")?,
+        }
+        match self.blocked_by {
+            Some(source) => writeln!(f, ", whose link is blocked ({})", source.name())?,
+            None => writeln!(f)?,
+        }
+        let told = |time: OffsetDateTime| time.format(&Rfc3339).map_err(|_| fmt::Error);
+        for contact in &self.contacts {
+            writeln!(
+                f,
+                "  {} -> {}: {} to {}, {} bytes/s, {} ms, behind {} bytes",
+                contact.from,
+                contact.to,
+                told(contact.start)?,
+                told(contact.end)?,
+                contact.rate_bytes_per_s,
+                contact.owlt_ms,
+                contact.booked_bytes
+            )?;
+        }
+        match self.arrival {
+            Some(arrival) => writeln!(f, "  what is ready now arrives at {}", told(arrival)?),
+            None => Ok(()),
+        }
+    }
+}

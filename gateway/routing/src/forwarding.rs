@@ -1,0 +1,381 @@
+//! Where bundles go next, by a contact plan: as time goes on, links are blocked
+//! and queues fill.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::contact::{Contact, Node};
+use crate::router::{ContactId, Route, Router};
+use crate::speakers::speakers;
+
+/// An interval in which nothing can be sent to a neighbour; ms since the Unix
+/// epoch, the end excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// It begins.
+    pub from_ms: u64,
+    /// It is over.
+    pub until_ms: u64,
+}
+
+/// The way to a node at present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// The neighbour that its bundles are given to.
+    pub via: Node,
+    /// The way as it was found.
+    pub route: Route,
+}
+
+/// Where bundles go, and whose bundles may come by which neighbour.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// By destination; nodes of the plan without a way at present are not here.
+    pub next: BTreeMap<Node, NextHop>,
+    /// By source, for each node of the plan: the neighbours by which its bundles
+    /// can come.
+    pub speakers: Arc<HashMap<Node, BTreeSet<Node>>>,
+    /// For each neighbour that the plan has contacts to: whether one is there
+    /// now.
+    pub open: BTreeMap<Node, bool>,
+}
+
+/// What has changed.
+#[derive(Debug)]
+pub struct Change {
+    /// What holds now.
+    pub table: Arc<Table>,
+    /// Neighbours to which nothing can be sent any more, for the time being:
+    /// what waits for them may have another way.
+    pub lost: BTreeSet<Node>,
+    /// Destinations whose bundles have a better way now, those that wait
+    /// included.
+    pub moved: BTreeSet<Node>,
+}
+
+/// A contact from the own node, and what blockages leave of it.
+#[derive(Debug)]
+struct Own {
+    contact: Contact,
+    pieces: Vec<(ContactId, Contact)>,
+}
+
+/// Decides by a contact plan where bundles go next.
+///
+/// A pure state machine: calls bring the time, blockages and backlogs, and give
+/// what has changed.
+#[derive(Debug)]
+pub struct Forwarding {
+    router: Router,
+    own: Node,
+    /// The size of bundle that routes are looked for.
+    bytes: u64,
+    /// By neighbour, in the order in which they begin.
+    contacts: BTreeMap<Node, Vec<Own>>,
+    destinations: BTreeSet<Node>,
+    /// Nodes with which contacts are planned that are no neighbours.
+    strangers: BTreeSet<Node>,
+    blocked: BTreeMap<Node, Vec<Blocked>>,
+    /// What is booked for a neighbour, and since when.
+    booked: BTreeMap<Node, (u64, u64)>,
+    usable: BTreeSet<Node>,
+    table: Arc<Table>,
+    contacts_in_all: usize,
+}
+
+/// Backlogs below this change no way, bytes.
+const LEAST_BACKLOG_BYTES: u64 = 64 << 10;
+
+impl Forwarding {
+    /// Follows a plan at this node, which has sessions with these neighbours.
+    /// Routes are looked for a bundle of `bytes`.
+    pub fn new(
+        own: Node,
+        plan: Vec<Contact>,
+        neighbours: &BTreeSet<Node>,
+        bytes: u64,
+    ) -> Forwarding {
+        let contacts_in_all = plan.len();
+        let table = Table {
+            speakers: Arc::new(speakers(own, &plan)),
+            ..Table::default()
+        };
+        let mut router = Router::new(own);
+        let mut contacts: BTreeMap<Node, Vec<Own>> = BTreeMap::new();
+        let (mut destinations, mut strangers) = (BTreeSet::new(), BTreeSet::new());
+        for contact in plan {
+            destinations.extend([contact.from, contact.to]);
+            if contact.from != own {
+                router.add(contact);
+            } else if neighbours.contains(&contact.to) {
+                let pieces = vec![(router.add(contact.clone()), contact.clone())];
+                let of_neighbour = contacts.entry(contact.to).or_default();
+                of_neighbour.push(Own { contact, pieces });
+            } else {
+                strangers.insert(contact.to);
+            }
+        }
+        destinations.remove(&own);
+        for of_neighbour in contacts.values_mut() {
+            of_neighbour.sort_by_key(|own| own.contact.start_ms);
+        }
+        Forwarding {
+            router,
+            own,
+            bytes,
+            contacts,
+            destinations,
+            strangers,
+            blocked: BTreeMap::new(),
+            booked: BTreeMap::new(),
+            usable: BTreeSet::new(),
+            table: Arc::new(table),
+            contacts_in_all,
+        }
+    }
+
+    /// What holds now.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The node that it decides for.
+    pub fn own(&self) -> Node {
+        self.own
+    }
+
+    /// Contacts of the plan.
+    pub fn contacts(&self) -> usize {
+        self.contacts_in_all
+    }
+
+    /// The nodes of the plan beside this one.
+    pub fn destinations(&self) -> &BTreeSet<Node> {
+        &self.destinations
+    }
+
+    /// Nodes that the plan has contacts to from here and that are no neighbours:
+    /// these contacts are not used.
+    pub fn strangers(&self) -> &BTreeSet<Node> {
+        &self.strangers
+    }
+
+    /// Searches for routes so far.
+    pub fn searches(&self) -> u64 {
+        self.router.searches()
+    }
+
+    /// The contacts of a route, as far as they are in the plan.
+    pub fn contacts_of(&self, route: &Route) -> Vec<Contact> {
+        let contacts = route.contacts.iter();
+        let contacts = contacts.filter_map(|id| self.router.contact(*id));
+        contacts.cloned().collect()
+    }
+
+    /// When a contact of this node begins or ends next.
+    pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
+        let all = self.contacts.values().flatten();
+        let times = all.flat_map(|own| [own.contact.start_ms, own.contact.end_ms]);
+        times.filter(|at| *at > now_ms).min()
+    }
+
+    /// Takes the time and the blockages of the links to all neighbours, those
+    /// that are foreseen included: each neighbour's in order and apart.
+    pub fn advance(
+        &mut self,
+        now_ms: u64,
+        blocked: &BTreeMap<Node, Vec<Blocked>>,
+    ) -> Option<Change> {
+        let none = Vec::new();
+        let before = self.table.clone();
+        let mut own_changed = false;
+        let neighbours: Vec<Node> = self.contacts.keys().copied().collect();
+        for neighbour in &neighbours {
+            let of_neighbour = blocked.get(neighbour).unwrap_or(&none);
+            if self.blocked.get(neighbour).unwrap_or(&none) != of_neighbour {
+                own_changed = true;
+                self.blocked.insert(*neighbour, of_neighbour.clone());
+                self.cut(*neighbour);
+            }
+        }
+        let is_usable = |neighbour: &Node| self.is_usable(*neighbour, now_ms);
+        let usable: BTreeSet<Node> = neighbours.iter().copied().filter(is_usable).collect();
+        let lost: BTreeSet<Node> = self.usable.difference(&usable).copied().collect();
+        own_changed |= self.usable != usable;
+        self.usable = usable;
+        let mut change = self.update(now_ms);
+        if let Some(change) = &mut change {
+            // Where nothing has changed but the time, what was booked may look
+            // sent: what waits leaves only a way that is none any more.
+            change.moved.retain(|node| {
+                let way = before.next.get(node);
+                own_changed || way.is_none_or(|way| !self.still_leads(way, now_ms))
+            });
+            change.lost = lost;
+        } else if !lost.is_empty() {
+            change = Some(Change {
+                table: self.table.clone(),
+                lost,
+                moved: BTreeSet::new(),
+            });
+        }
+        change
+    }
+
+    /// Takes the bytes that wait for each neighbour: what comes now is sent
+    /// after them. What waits already stays where it is.
+    pub fn book(&mut self, now_ms: u64, backlog: &BTreeMap<Node, u64>) -> Option<Change> {
+        let neighbours: Vec<Node> = self.contacts.keys().copied().collect();
+        let mut changed = false;
+        for neighbour in neighbours {
+            // In powers of two: few changes of the plan, near enough.
+            let bytes = backlog.get(&neighbour).copied().unwrap_or(0);
+            let bytes = match bytes < LEAST_BACKLOG_BYTES {
+                true => 0,
+                false => 1 << bytes.ilog2(),
+            };
+            let before = self.booked.get(&neighbour).copied();
+            let stale = |(_, since_ms): (u64, u64)| self.is_stale(neighbour, since_ms, now_ms);
+            let same = match before {
+                None => bytes == 0,
+                Some(booked) => booked.0 == bytes && !stale(booked),
+            };
+            if same {
+                continue;
+            }
+            match bytes {
+                0 => self.booked.remove(&neighbour),
+                bytes => self.booked.insert(neighbour, (bytes, now_ms)),
+            };
+            self.cut(neighbour);
+            changed = true;
+        }
+        let mut change = changed.then(|| self.update(now_ms))??;
+        change.moved.clear();
+        Some(change)
+    }
+
+    /// Whether a way that was found still leads to its destination.
+    fn still_leads(&self, way: &NextHop, now_ms: u64) -> bool {
+        let contacts = way.route.contacts.iter();
+        let arrival = contacts.fold(Some(now_ms), |ready_ms, id| {
+            let contact = self.router.contact(*id)?;
+            contact.arrival_ms(ready_ms?, self.bytes)
+        });
+        arrival.is_some()
+    }
+
+    /// Whether what was booked since then would have been sent by now.
+    fn is_stale(&self, neighbour: Node, since_ms: u64, now_ms: u64) -> bool {
+        let contacts = self.contacts.get(&neighbour).into_iter().flatten();
+        let mut pieces = contacts.flat_map(|own| &own.pieces);
+        let booked = |(_, piece): &(ContactId, Contact)| {
+            let sent = piece.arrival_ms(since_ms, 0);
+            piece.booked_bytes > 0 && sent.is_none_or(|at| at <= now_ms + piece.owlt_ms)
+        };
+        now_ms > since_ms && pieces.any(booked)
+    }
+
+    fn is_usable(&self, neighbour: Node, now_ms: u64) -> bool {
+        let contacts = self.contacts.get(&neighbour).into_iter().flatten();
+        let is_in = |from_ms: u64, until_ms: u64| from_ms <= now_ms && now_ms < until_ms;
+        let blocked = self.blocked.get(&neighbour).into_iter().flatten();
+        let mut open = contacts.map(|own| &own.contact);
+        let mut blocked = blocked.filter(|blocked| is_in(blocked.from_ms, blocked.until_ms));
+        open.any(|contact| is_in(contact.start_ms, contact.end_ms)) && blocked.next().is_none()
+    }
+
+    /// Has the router know what blockages and bookings leave of the contacts to
+    /// a neighbour.
+    fn cut(&mut self, neighbour: Node) {
+        let blocked = self.blocked.get(&neighbour).map_or(&[][..], Vec::as_slice);
+        let (mut left, since_ms) = self.booked.get(&neighbour).copied().unwrap_or_default();
+        for own in self.contacts.get_mut(&neighbour).into_iter().flatten() {
+            let mut pieces = pieces_of(&own.contact, blocked);
+            for piece in &mut pieces {
+                if left > 0 && piece.end_ms > since_ms {
+                    piece.start_ms = piece.start_ms.max(since_ms);
+                    piece.booked_bytes = left.min(volume_bytes(piece));
+                    left -= piece.booked_bytes;
+                }
+            }
+            let mut pieces = pieces.into_iter();
+            let mut kept = Vec::new();
+            for (id, before) in own.pieces.drain(..) {
+                let Some(piece) = pieces.next() else {
+                    self.router.remove(id);
+                    continue;
+                };
+                if piece != before {
+                    self.router.change(id, |contact| *contact = piece.clone());
+                }
+                kept.push((id, piece));
+            }
+            kept.extend(pieces.map(|piece| (self.router.add(piece.clone()), piece)));
+            own.pieces = kept;
+        }
+    }
+
+    /// Finds the ways again that may have changed.
+    fn update(&mut self, now_ms: u64) -> Option<Change> {
+        let mut next = BTreeMap::new();
+        for node in &self.destinations {
+            if let Some(route) = self.router.route(*node, self.bytes, now_ms) {
+                let via = route.entry;
+                next.insert(*node, NextHop { via, route });
+            }
+        }
+        let is_open = |own: &Own| own.contact.start_ms <= now_ms && now_ms < own.contact.end_ms;
+        let open = self.contacts.iter();
+        let open = open.map(|(neighbour, contacts)| (*neighbour, contacts.iter().any(is_open)));
+        let open: BTreeMap<Node, bool> = open.collect();
+        let via = |table: &BTreeMap<Node, NextHop>, node: &Node| table.get(node).map(|n| n.via);
+        let moved = self.destinations.iter().copied();
+        let moved = moved.filter(|node| via(&next, node) != via(&self.table.next, node));
+        let moved: BTreeSet<Node> = moved.collect();
+        let same = moved.is_empty() && open == self.table.open;
+        let speakers = self.table.speakers.clone();
+        // Arrivals move on with the time, which changes no way.
+        self.table = Arc::new(Table {
+            next,
+            speakers,
+            open,
+        });
+        (!same).then(|| Change {
+            table: self.table.clone(),
+            lost: BTreeSet::new(),
+            moved,
+        })
+    }
+}
+
+/// What blockages leave of a contact.
+fn pieces_of(contact: &Contact, blocked: &[Blocked]) -> Vec<Contact> {
+    let mut pieces = Vec::new();
+    let mut rest = contact.clone();
+    for Blocked { from_ms, until_ms } in blocked {
+        if *until_ms <= rest.start_ms || *from_ms >= rest.end_ms {
+            continue;
+        }
+        if rest.start_ms < *from_ms {
+            let end_ms = *from_ms;
+            pieces.push(Contact {
+                end_ms,
+                ..rest.clone()
+            });
+        }
+        rest.start_ms = *until_ms;
+        if rest.start_ms >= rest.end_ms {
+            return pieces;
+        }
+    }
+    pieces.push(rest);
+    pieces
+}
+
+/// What a contact can carry in all, bytes.
+fn volume_bytes(contact: &Contact) -> u64 {
+    let ms = contact.end_ms.saturating_sub(contact.start_ms);
+    let bytes = u128::from(ms) * u128::from(contact.rate_bytes_per_s) / 1_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,310 @@
+//! Where bundles go next while time goes on, links are blocked and queues fill.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use underpass_routing::{Blocked, Contact, Forwarding, Node};
+
+const OWN: Node = 1;
+const SMALL: u64 = 1_000;
+
+fn contact(from: Node, to: Node, (start_s, end_s): (u64, u64)) -> Contact {
+    Contact {
+        from,
+        to,
+        start_ms: start_s * 1_000,
+        end_ms: end_s * 1_000,
+        rate_bytes_per_s: 1_000_000,
+        owlt_ms: 10,
+        booked_bytes: 0,
+    }
+}
+
+fn following(plan: &[Contact], neighbours: &[Node]) -> Forwarding {
+    let neighbours = neighbours.iter().copied().collect();
+    Forwarding::new(OWN, plan.to_vec(), &neighbours, SMALL)
+}
+
+fn none() -> BTreeMap<Node, Vec<Blocked>> {
+    BTreeMap::new()
+}
+
+fn blocked(neighbour: Node, from_s: u64, until_s: u64) -> BTreeMap<Node, Vec<Blocked>> {
+    let blocked = Blocked {
+        from_ms: from_s * 1_000,
+        until_ms: until_s * 1_000,
+    };
+    BTreeMap::from([(neighbour, vec![blocked])])
+}
+
+fn via(forwarding: &Forwarding, node: Node) -> Option<Node> {
+    forwarding.table().next.get(&node).map(|next| next.via)
+}
+
+fn speaks_for(forwarding: &Forwarding, neighbour: Node, node: Node) -> bool {
+    let speakers = forwarding.table().speakers.get(&node);
+    speakers.is_some_and(|speakers| speakers.contains(&neighbour))
+}
+
+#[test]
+fn a_neighbour_speaks_only_for_nodes_from_which_contacts_lead_by_it() {
+    let plan = [
+        // 4 reaches this node by 2, and 3 sends to 4, but not back.
+        contact(4, 2, (0, 50)),
+        contact(2, OWN, (0, 100)),
+        contact(3, 4, (60, 100)),
+        contact(3, OWN, (0, 100)),
+        contact(OWN, 3, (0, 100)),
+        // 5 hears this node, and says nothing.
+        contact(OWN, 5, (0, 100)),
+        // 6 could come by 3 only, and that contact is over before.
+        contact(6, 3, (100, 200)),
+        // 7 comes to 2 by way of this node alone.
+        contact(7, OWN, (0, 100)),
+        contact(OWN, 2, (0, 100)),
+    ];
+    let forwarding = following(&plan, &[2, 3, 5, 7]);
+    let mut allowed = BTreeSet::new();
+    for neighbour in 1..=8 {
+        for node in 1..=8 {
+            if speaks_for(&forwarding, neighbour, node) {
+                allowed.insert((neighbour, node));
+            }
+        }
+    }
+    let expected = [(2, 2), (2, 4), (3, 3), (7, 7)];
+    assert_eq!(allowed, BTreeSet::from(expected));
+}
+
+#[test]
+fn a_source_may_come_by_every_way_that_the_plan_has_whatever_is_blocked() {
+    let plan = [
+        contact(4, 2, (0, 50)),
+        contact(4, 3, (0, 50)),
+        contact(2, OWN, (60, 100)),
+        contact(3, OWN, (60, 100)),
+        contact(OWN, 2, (60, 100)),
+    ];
+    let mut forwarding = following(&plan, &[2, 3]);
+    forwarding.advance(500_000, &blocked(2, 0, 1_000));
+    assert!(speaks_for(&forwarding, 2, 4) && speaks_for(&forwarding, 3, 4));
+}
+
+#[test]
+fn a_contact_that_begins_and_ends_moves_what_waits() {
+    let plan = [
+        contact(OWN, 2, (0, 10)),
+        contact(OWN, 3, (20, 30)),
+        contact(2, 4, (0, 100)),
+        contact(3, 4, (0, 100)),
+    ];
+    let mut forwarding = following(&plan, &[2, 3]);
+    let change = forwarding.advance(0, &none()).expect("a change");
+    assert_eq!(via(&forwarding, 4), Some(2));
+    assert_eq!(change.table.open, BTreeMap::from([(2, true), (3, false)]));
+    assert_eq!(forwarding.next_ms(0), Some(10_000));
+    assert!(
+        forwarding.advance(5_000, &none()).is_none(),
+        "nothing has changed"
+    );
+
+    // What is left at 2 goes by the next contact.
+    let change = forwarding.advance(10_000, &none()).expect("a change");
+    assert_eq!(via(&forwarding, 4), Some(3));
+    assert_eq!(change.lost, BTreeSet::from([2]));
+    assert_eq!(
+        change.moved,
+        BTreeSet::from([2, 4]),
+        "2 has no contact any more"
+    );
+
+    let change = forwarding.advance(20_000, &none()).expect("a change");
+    assert_eq!(change.table.open, BTreeMap::from([(2, false), (3, true)]));
+    forwarding.advance(30_000, &none());
+    assert_eq!(via(&forwarding, 4), None);
+    assert_eq!(forwarding.next_ms(30_000), None);
+}
+
+#[test]
+fn a_contact_further_on_that_ends_moves_what_waits() {
+    let plan = [
+        contact(OWN, 2, (0, 100)),
+        contact(OWN, 3, (0, 100)),
+        contact(2, 4, (0, 30)),
+        Contact {
+            owlt_ms: 500,
+            ..contact(3, 4, (0, 100))
+        },
+    ];
+    let mut forwarding = following(&plan, &[2, 3]);
+    forwarding.advance(0, &none());
+    assert_eq!(via(&forwarding, 4), Some(2));
+    let change = forwarding.advance(30_000, &none()).expect("a change");
+    assert_eq!(via(&forwarding, 4), Some(3));
+    assert_eq!(change.moved, BTreeSet::from([4]));
+    assert!(change.lost.is_empty());
+}
+
+#[test]
+fn a_blockage_moves_bundles_to_another_way_and_back() {
+    let plan = [
+        contact(OWN, 2, (0, 100)),
+        contact(OWN, 3, (0, 100)),
+        contact(2, 4, (0, 100)),
+        Contact {
+            owlt_ms: 500,
+            ..contact(3, 4, (0, 100))
+        },
+    ];
+    let mut forwarding = following(&plan, &[2, 3]);
+    forwarding.advance(0, &none());
+    assert_eq!(via(&forwarding, 4), Some(2));
+
+    // Foreseen, and not there yet: a small bundle is through before.
+    forwarding.advance(1_000, &blocked(2, 40, 60));
+    assert_eq!(via(&forwarding, 4), Some(2));
+    let change = forwarding.advance(40_000, &blocked(2, 40, 60));
+    let change = change.expect("a change");
+    assert_eq!(via(&forwarding, 4), Some(3));
+    assert!(change.lost.contains(&2) && change.moved.contains(&4));
+    assert_eq!(
+        via(&forwarding, 2),
+        Some(2),
+        "there is no other way to 2 itself"
+    );
+    assert!(
+        change.table.open[&2],
+        "the contact is there, though it is blocked"
+    );
+
+    // Just before its end, waiting for it is quicker than the long way; what
+    // goes by that already goes on.
+    let change = forwarding.advance(59_700, &blocked(2, 40, 60));
+    assert!(change.expect("a change").moved.is_empty());
+    assert_eq!(via(&forwarding, 4), Some(2));
+
+    // One that proves shorter gives the contact back.
+    forwarding.advance(41_000, &blocked(2, 40, 60));
+    assert_eq!(via(&forwarding, 4), Some(3));
+    let change = forwarding.advance(42_000, &none()).expect("a change");
+    assert_eq!(via(&forwarding, 4), Some(2));
+    assert!(change.moved.contains(&4));
+}
+
+#[test]
+fn a_backlog_sends_what_comes_another_way_and_moves_nothing() {
+    let plan = [
+        contact(OWN, 2, (0, 100)),
+        contact(OWN, 3, (0, 100)),
+        contact(2, 4, (0, 100)),
+        Contact {
+            owlt_ms: 3_000,
+            ..contact(3, 4, (0, 100))
+        },
+    ];
+    let mut forwarding = following(&plan, &[2, 3]);
+    forwarding.advance(0, &none());
+    let small = BTreeMap::from([(2, 2_000_000)]);
+    assert!(forwarding.book(0, &small).is_none());
+    assert_eq!(via(&forwarding, 4), Some(2), "two seconds of line");
+    let change = forwarding.book(0, &BTreeMap::from([(2, 20_000_000)]));
+    let change = change.expect("a change");
+    assert_eq!(via(&forwarding, 4), Some(3), "twenty");
+    assert!(change.moved.is_empty() && change.lost.is_empty());
+
+    // More than the contact can carry is booked there and nowhere else.
+    forwarding.book(0, &BTreeMap::from([(2, 1 << 40)]));
+    assert_eq!(via(&forwarding, 2), None, "nothing fits any more");
+    assert_eq!(via(&forwarding, 4), Some(3));
+    forwarding.book(1_000, &BTreeMap::new());
+    assert_eq!(
+        (via(&forwarding, 2), via(&forwarding, 4)),
+        (Some(2), Some(2))
+    );
+}
+
+#[test]
+fn a_backlog_that_stays_is_booked_anew_when_its_time_is_over() {
+    let plan = [
+        contact(OWN, 2, (0, 1_000)),
+        contact(OWN, 3, (0, 1_000)),
+        contact(2, 4, (0, 1_000)),
+        Contact {
+            owlt_ms: 3_000,
+            ..contact(3, 4, (0, 1_000))
+        },
+    ];
+    let mut forwarding = following(&plan, &[2, 3]);
+    let backlog = BTreeMap::from([(2, 20_000_000)]);
+    for second in 0..100 {
+        let change = forwarding.advance(second * 1_000, &none());
+        let moved = change.map(|change| change.moved).unwrap_or_default();
+        assert!(
+            second == 0 || moved.is_empty(),
+            "second {second}: what waits stays"
+        );
+        forwarding.book(second * 1_000, &backlog);
+        let waits = via(&forwarding, 4) == Some(3);
+        // At most the last part of each round looks free.
+        assert!(waits || second % 17 >= 13, "second {second}");
+    }
+}
+
+#[test]
+fn contacts_with_strangers_are_told_and_not_used() {
+    let plan = [contact(OWN, 9, (0, 100)), contact(9, 4, (0, 100))];
+    let mut forwarding = following(&plan, &[2]);
+    assert_eq!(forwarding.strangers(), &BTreeSet::from([9]));
+    assert!(forwarding.advance(0, &none()).is_none());
+    assert_eq!(via(&forwarding, 4), None);
+    assert_eq!(forwarding.contacts(), 2);
+}
+
+#[test]
+fn whatever_is_blocked_and_booked_the_table_is_that_of_a_fresh_start() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let neighbours = [2, 3, 4];
+        let plan: Vec<Contact> = (0..60)
+            .map(|_| {
+                let from = random.u64(1..=8);
+                let to = 1 + (from + random.u64(0..7)) % 8;
+                let start = random.u64(0..50);
+                contact(from, to, (start, start + random.u64(1..30)))
+            })
+            .collect();
+        let mut forwarding = following(&plan, &neighbours);
+        let mut now_ms = 0;
+        for step in 0..60 {
+            now_ms += random.u64(0..2_000);
+            let draw = |random: &mut fastrand::Rng| {
+                let mut at_ms = 0;
+                let mut all = Vec::new();
+                for _ in 0..random.usize(0..4) {
+                    let from_ms = at_ms + random.u64(1..20_000);
+                    let until_ms = from_ms + random.u64(1..20_000);
+                    all.push(Blocked { from_ms, until_ms });
+                    at_ms = until_ms;
+                }
+                all
+            };
+            let blocked: BTreeMap<Node, Vec<Blocked>> =
+                neighbours.iter().map(|n| (*n, draw(&mut random))).collect();
+            let backlog: BTreeMap<Node, u64> = neighbours
+                .iter()
+                .map(|n| (*n, random.u64(0..30_000_000)))
+                .collect();
+            forwarding.book(now_ms, &BTreeMap::new());
+            forwarding.advance(now_ms, &blocked);
+            forwarding.book(now_ms, &backlog);
+            let mut fresh = following(&plan, &neighbours);
+            fresh.advance(now_ms, &blocked);
+            fresh.book(now_ms, &backlog);
+            let ways = |forwarding: &Forwarding| {
+                let next = forwarding.table().next.iter();
+                let ways = next.map(|(node, hop)| (*node, hop.via, hop.route.arrival_ms));
+                ways.collect::<Vec<_>>()
+            };
+            assert_eq!(ways(&forwarding), ways(&fresh), "seed {seed}, step {step}");
+        }
+    }
+}

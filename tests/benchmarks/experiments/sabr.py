@@ -1,0 +1,40 @@
+"""Routes through contact plans: 4,000 queries in a small plan, single changes in a large one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.bench import Settings, say
+from tests.benchmarks.records import Result, record
+
+_ROOT = Path(__file__).parents[3]
+_RUN = ("cargo", "run", "--quiet", "--locked", "--release")
+_EXAMPLE = (*_RUN, "-p", "underpass-routing", "--example", "sabr")
+_RUNS = 5
+
+
+def run(settings: Settings) -> Result:
+    """Measure the router on one core, each run with plans of its own."""
+    result = Result("sabr")
+    result.told["underpass"] = "1,000 contacts of 50 nodes; 100,000 contacts of 500 nodes"
+    told = [measure() for _ in range(settings.runs or _RUNS)]
+    figures = {"sabr.queries": [1_000 * run["queries_s"] for run in told]}
+    for kind in told[0]["changes"]:
+        times = [run["changes"][kind]["ms"] for run in told]
+        figures[f"sabr.{kind}-median"] = [each[len(each) // 2] for each in times]
+        figures[f"sabr.{kind}-longest"] = [each[-1] for each in times]
+    for figure, values in figures.items():
+        made = record(figure, "underpass", values)
+        say(f"{figure}: median {made.median:.4g} {made.unit}")
+        result.records.append(made)
+    result.notes["distribution"] = told[0]
+    return result
+
+
+def measure() -> dict[str, Any]:
+    """Return what the example tells: times of all queries, and of each change."""
+    told: dict[str, Any] = json.loads(subprocess.check_output(_EXAMPLE, cwd=_ROOT, text=True))
+    return told
