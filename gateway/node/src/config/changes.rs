@@ -46,7 +46,7 @@ impl Change {
         let place: Vec<&str> = self.place.iter().map(String::as_str).collect();
         match place[..] {
             [
-                "terminal" | "path" | "route" | "relay" | "outlet" | "beam" | "streams",
+                "terminal" | "path" | "route" | "relay" | "outlet" | "beam" | "streams" | "bpsec",
                 ..,
             ]
             | ["log", "level"]
