@@ -235,9 +235,10 @@ impl Blocks {
         self.check_targets(bundle)
     }
 
-    /// Verifies all operations on primary block and payload; the rule's must be
-    /// among them. That on the payload must cover the primary block, or it
-    /// could be of another bundle.
+    /// Verifies all operations on primary block and payload. Among them must be
+    /// one on the payload that covers the primary block, too, or it could be of
+    /// another bundle; where the payload is encrypted, which authenticates it,
+    /// one on the primary block will do.
     fn verify(&self, rule: &Rule, payload: &Bytes) -> Result<(), Refused> {
         let refused = |failure: Failure| (Integrity, Insecure::from(failure));
         let pieces = std::slice::from_ref(payload);
@@ -261,7 +262,7 @@ impl Blocks {
                 }
             }
         }
-        match primary && (bound || rule.encrypts()) {
+        match bound || primary && rule.encrypts() {
             true => Ok(()),
             false => Err((Integrity, Insecure::Missing)),
         }

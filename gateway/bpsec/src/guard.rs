@@ -1,5 +1,6 @@
 //! A node's rules in force.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bp7::primary::PrimaryBlock;
@@ -29,6 +30,8 @@ pub struct Guard {
     /// This node as security source.
     source: Eid,
     rules: RwLock<Arc<Vec<Active>>>,
+    /// How many these are: a node without any takes no lock for its bundles.
+    in_force: AtomicUsize,
     counts: Counts,
 }
 
@@ -42,6 +45,7 @@ impl Guard {
             node,
             source: ipn(node, 0),
             rules: RwLock::default(),
+            in_force: AtomicUsize::new(0),
             counts: Counts::default(),
         };
         guard.replace(rules)?;
@@ -55,8 +59,11 @@ impl Guard {
     /// changed then.
     pub fn replace(&self, rules: Vec<Rule>) -> Result<(), Failure> {
         let active = rules.into_iter().map(Active::new);
-        let active = Arc::new(active.collect::<Result<_, _>>()?);
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = active;
+        let active: Vec<Active> = active.collect::<Result<_, _>>()?;
+        let count = active.len();
+        // Nothing that runs with the lock can panic half-way.
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(active);
+        self.in_force.store(count, Ordering::Release);
         Ok(())
     }
 
@@ -67,13 +74,16 @@ impl Guard {
 
     /// How many rules are in force.
     pub fn rules_in_force(&self) -> usize {
-        self.rules().len()
+        self.in_force.load(Ordering::Acquire)
     }
 
-    fn rules(&self) -> Arc<Vec<Active>> {
-        // Nothing that runs with the lock can panic half-way.
+    /// The rules, if there are any.
+    fn rules(&self) -> Option<Arc<Vec<Active>>> {
+        if self.rules_in_force() == 0 {
+            return None;
+        }
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&rules)
+        Some(Arc::clone(&rules))
     }
 
     fn count_all(&self, rule: &Rule, outcome: Outcome) {
@@ -95,7 +105,7 @@ impl Security for Guard {
         first_number: u64,
         payload: &[Bytes],
     ) -> Option<Secured> {
-        let rules = self.rules();
+        let rules = self.rules()?;
         let active = find(&rules, primary)?;
         if !active.rule.signs() && !active.rule.encrypts() {
             return None;
@@ -107,7 +117,7 @@ impl Security for Guard {
     }
 
     fn reveal(&self, primary: &[u8], others: &[Extension], payload: &[u8]) -> Option<Bytes> {
-        let rules = self.rules();
+        let rules = self.rules()?;
         let keys = rules
             .iter()
             .flat_map(|active| &active.rule.confidentiality_keys);
@@ -116,7 +126,9 @@ impl Security for Guard {
     }
 
     fn accept(&self, bundle: &mut Bundle) -> Result<(), Insecure> {
-        let rules = self.rules();
+        let Some(rules) = self.rules() else {
+            return Ok(());
+        };
         let Some(Active { rule, .. }) = find(&rules, &bundle.primary) else {
             return Ok(());
         };

@@ -1,8 +1,8 @@
 //! What is secured comes through.
 
-use underpass_bpsec::{Operation, Outcome, Rule};
-use underpass_bundle::Event;
+use underpass_bpsec::{Key, Operation, Outcome, Rule};
 use underpass_bundle::wire::block_type;
+use underpass_bundle::{Event, Insecure, Reject};
 use underpass_cla::Class;
 
 use crate::nodes::*;
@@ -70,6 +70,53 @@ fn targets_of_an_integrity_block_have_no_crc() {
     assert_eq!(payload.crc, underpass_bundle::wire::CrcKind::None);
     // Eight elements, the CRC's type is 0.
     assert_eq!(raw[1], 0x88);
+}
+
+/// RFC 9172 §3.8.
+#[test]
+fn an_encrypted_payload_is_marked_for_every_fragment() {
+    let (mut sender, _) = neighbours(encrypted());
+    let raw = sender.sends(RECEIVER, RECEIVER, SECRET, None);
+    let bcb = blocks(&raw)
+        .into_iter()
+        .find(|block| block.kind == block_type::BCB);
+    assert_eq!(bcb.unwrap().flags & 1, 1);
+}
+
+/// The example of RFC 9173, appendix A.4.
+#[test]
+fn a_bib_that_is_encrypted_with_its_payload_is_verified() {
+    let hex = "9f88070000820282010282028202018202820201820018281a000f4240850b0300\
+        005846438ed6208eb1c1ffb94d952175167df0902902064a2983910c4fb2340790bf\
+        420a7d1921d5bf7c4721e02ab87a93ab1e0b75cf62e4948727c8b5dae46ed2af0543\
+        9b88029191850c0201005849820301020182028202018382014c5477656c76653132\
+        313231328202038204078281820150220ffc45c8a901999ecc60991dd78b29818201\
+        50d2c51cb2481792dae8b21d848cede99b8501010000582390eab6457593379298a8\
+        724e16e61f837488e127212b59ac91f8a86287b7d07630a122ff";
+    let bytes = (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16));
+    let raw: bytes::Bytes = bytes.collect::<Result<Vec<_>, _>>().unwrap().into();
+    let rule = |hmac_key: &str| Rule {
+        source: "ipn:2.1".parse().unwrap(),
+        integrity_keys: vec![Key::parse(hmac_key).unwrap()],
+        confidentiality_keys: vec![
+            Key::parse(&"71776572747975696f70617364666768".repeat(2)).unwrap(),
+        ],
+        ..authenticated()
+    };
+    let wrong = "2b1a2b1a2b1a2b1a2b1a2b1a2b1a2b1a";
+    let mut receiver = Node::of_service(RECEIVER, 2, vec![rule(wrong)]);
+    let refused = receiver.takes(2, &raw);
+    assert_eq!(refused, Err(Reject::Insecure(Insecure::Failed)));
+    let mut receiver =
+        Node::of_service(RECEIVER, 2, vec![rule("1a2b1a2b1a2b1a2b1a2b1a2b1a2b1a2b")]);
+    receiver.takes(2, &raw).unwrap();
+    let delivered = receiver.delivered();
+    assert_eq!(
+        delivered[0].payload,
+        b"Ready to generate a 32-byte payload"[..]
+    );
 }
 
 #[test]

@@ -54,6 +54,19 @@ impl Node {
         Node::with_routes(number, &[via], rules)
     }
 
+    /// A node with one neighbour, node 2, and one service.
+    pub fn of_service(number: u64, service: u64, rules: Vec<Rule>) -> Node {
+        let guard = Arc::new(Guard::new(number, rules).unwrap());
+        let mut config = Config::new(number, number << 40 | 0x1234);
+        config.services.insert(service);
+        config.security = Some(guard.clone());
+        Node {
+            agent: Agent::new(config),
+            guard,
+            now: Instant::now(),
+        }
+    }
+
     /// A node with these neighbours; all other ways lead by the last one.
     fn with_routes(number: u64, neighbours: &[u64], rules: Vec<Rule>) -> Node {
         let guard = Arc::new(Guard::new(number, rules).unwrap());

@@ -193,6 +193,38 @@ fn an_operation_that_is_there_twice_conflicts() {
     refuses(&mut receiver, &mut sender, &raw, Insecure::Conflicting);
 }
 
+/// RFC 9172 §3.7 and §3.8.
+#[test]
+fn an_operation_on_what_it_must_not_be_on_conflicts() {
+    let (mut sender, mut receiver) = neighbours(encrypted());
+    let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
+    let number = |kind| {
+        blocks(&raw)
+            .into_iter()
+            .find(|block| block.kind == kind)
+            .unwrap()
+            .number
+    };
+    let [bib, bcb] = [block_type::BIB, block_type::BCB].map(number);
+    for (kind, target) in [
+        (block_type::BIB, bib),
+        (block_type::BIB, bcb),
+        (block_type::BCB, bcb),
+        (block_type::BCB, 0),
+    ] {
+        let found = blocks(&raw)
+            .into_iter()
+            .find(|block| block.kind == kind)
+            .unwrap();
+        let mut other = found.clone();
+        let mut content = SecurityBlock::parse(&found.data).unwrap();
+        content.targets = vec![target];
+        other.data = content.encode().into();
+        let bad = replaced(&raw, &encoded(&found), &encoded(&other));
+        refuses(&mut receiver, &mut sender, &bad, Insecure::Conflicting);
+    }
+}
+
 #[test]
 fn an_unknown_context_is_told_apart() {
     let (mut sender, mut receiver) = neighbours(authenticated());

@@ -343,6 +343,7 @@ mod tests {
             ("", "custody.quota_bytes = 5000000", true),
             ("", "custody.guaranteed_percent = 80", true),
             ("", "custody.dir = '/x'", false),
+            ("", "[[bpsec.rule]]\nintegrity_keys = ['a']", true),
         ] {
             let changes = of(before, after);
             assert!(!changes.is_empty(), "{before} / {after}");
