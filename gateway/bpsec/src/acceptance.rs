@@ -51,11 +51,7 @@ struct Blocks {
 /// # Errors
 /// When the bundle is not as the rule requires; it must not be used then.
 pub(crate) fn accept(rule: &Rule, bundle: &mut Bundle) -> Result<(), Refused> {
-    // A fragment is secured as a part of the whole (RFC 9172 §5.2), which this
-    // node does not put together; fragments are refused elsewhere.
-    if bundle.primary.has_fragmentation() {
-        return Ok(());
-    }
+    refuse_fragment(rule, bundle)?;
     let mut blocks = Blocks::read(bundle)?;
     if rule.encrypts() {
         blocks.decrypt(&rule.confidentiality_keys, bundle)?;
@@ -70,18 +66,28 @@ pub(crate) fn accept(rule: &Rule, bundle: &mut Bundle) -> Result<(), Refused> {
 /// Verifies integrity where a bundle passes this node; it stays as it is.
 ///
 /// # Errors
-/// When the bundle is not as the rule requires. Fragments cannot be verified
-/// and are not.
+/// When the bundle is not as the rule requires.
 pub(crate) fn verify_in_transit(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
-    if bundle.primary.has_fragmentation() {
-        return Err((Integrity, Insecure::Missing));
-    }
+    refuse_fragment(rule, bundle)?;
     let blocks = Blocks::read(bundle)?;
     if rule.encrypts() && !blocks.encrypts(PAYLOAD) {
         return Err((Confidentiality, Insecure::Missing));
     }
     match rule.signs() {
         true => blocks.verify(rule, &bundle.payload),
+        false => Ok(()),
+    }
+}
+
+/// A fragment has no results of its own (RFC 9172 §5.2), so it could be of
+/// anybody, a custody signal among them.
+fn refuse_fragment(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
+    let operation = match rule.signs() {
+        true => Integrity,
+        false => Confidentiality,
+    };
+    match bundle.primary.has_fragmentation() {
+        true => Err((operation, Insecure::Missing)),
         false => Ok(()),
     }
 }

@@ -23,7 +23,8 @@ use crate::sourcing::secure;
 /// - Bundles that end here must have them; they are verified and removed.
 /// - Bundles that pass by are left alone, unless the rule says that integrity
 ///   is verified in transit; no block of others is changed or removed.
-/// - Fragments get no blocks, and are verified when they are whole again.
+/// - Fragments cannot be verified: where a rule requires anything, they are
+///   refused, and what this node secures must not be fragmented.
 #[derive(Debug)]
 pub struct Guard {
     node: u64,
@@ -101,7 +102,7 @@ impl Guard {
 impl Security for Guard {
     fn secure(
         &self,
-        primary: &PrimaryBlock,
+        primary: &mut PrimaryBlock,
         first_number: u64,
         payload: &[Bytes],
     ) -> Option<Secured> {

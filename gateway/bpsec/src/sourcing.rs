@@ -1,5 +1,6 @@
 //! This node as security source: blocks are added to a bundle that begins here.
 
+use bp7::flags::BundleControlFlags as Flags;
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_bundle::Secured;
@@ -25,18 +26,20 @@ pub(crate) const PAYLOAD: Header = Header {
 
 /// Adds what a rule asks for; blocks are numbered from `first_number`. The
 /// payload's integrity is left to AES-GCM where that encrypts it: a BIB on it
-/// would have to be encrypted as well (RFC 9172 §3.9) and tell no more.
+/// would have to be encrypted as well (RFC 9172 §3.9) and tell no more. The
+/// bundle must not be fragmented, since no part of it could be verified.
 ///
 /// # Errors
 /// When the payload is more than AES-GCM may encrypt.
 pub(crate) fn secure(
     active: &Active,
     source: &Eid,
-    primary: &PrimaryBlock,
+    primary: &mut PrimaryBlock,
     first_number: u64,
     payload: &[Bytes],
 ) -> Result<Secured, Failure> {
     let rule = &active.rule;
+    primary.bundle_control_flags |= Flags::BUNDLE_MUST_NOT_FRAGMENTED.bits();
     // RFC 9173 §3.8.1: a target of a BIB has no CRC.
     let crc = match rule.signs() {
         true => CrcKind::None,

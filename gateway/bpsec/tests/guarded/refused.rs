@@ -277,6 +277,54 @@ fn a_result_that_does_not_cover_the_primary_block_is_not_enough() {
         .unwrap();
 }
 
+/// A fragment is taken in no other way than a whole bundle, an administrative
+/// record among them: a custody signal would be believed.
+#[test]
+fn a_fragment_is_refused_since_it_proves_nothing() {
+    let (mut sender, mut receiver) = neighbours(authenticated());
+    let signal = b"\x82\x0d\xa1\x01\x81\x83\x00\x00\x01";
+    let service: &[u8] = &[0x82, 2, 0x82, 1, 0x18, 64];
+    let administrative: &[u8] = &[0x82, 2, 0x82, 1, 0];
+    for (flags, destination) in [(0x01, service), (0x03, administrative)] {
+        let mut raw = vec![0x9F, 0x8A, 7, flags, 0];
+        raw.extend(destination);
+        raw.extend([
+            0x82,
+            2,
+            0x82,
+            SENDER as u8,
+            0,
+            0x82,
+            1,
+            0,
+            0x82,
+            1,
+            2,
+            0x19,
+            0x27,
+            0x10,
+            0,
+            9,
+        ]);
+        raw.extend([0x85, 1, 1, 0, 0, 0x49]);
+        raw.extend(signal);
+        raw.push(0xFF);
+        refuses(&mut receiver, &mut sender, &raw.into(), Insecure::Missing);
+    }
+}
+
+#[test]
+fn what_is_secured_must_not_be_fragmented() {
+    for rule in [authenticated(), encrypted()] {
+        let (mut sender, _) = neighbours(rule);
+        let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
+        let seen =
+            underpass_bundle::wire::inspect(&raw, &Default::default(), &CodePoints::default());
+        let flags = seen.primary.unwrap().0.bundle_control_flags;
+        assert_eq!(flags & 0x04, 0x04);
+    }
+}
+
 #[test]
 fn no_custody_signal_answers_what_may_be_a_lie() {
     let (_, mut receiver) = neighbours(authenticated());

@@ -199,7 +199,7 @@ impl Agent {
     pub(super) fn originate(&mut self, now: Instant, draft: Draft, room: Reservation) -> BundleId {
         let lifetime = draft.lifetime.min(MAX_LIFETIME);
         let bytes = draft.payload.iter().map(|piece| piece.len() as u64).sum();
-        let (primary, primary_raw) = seal_primary(
+        let (mut primary, primary_raw) = seal_primary(
             draft.destination,
             ipn(self.config.node, draft.service),
             draft.report_to,
@@ -213,8 +213,8 @@ impl Agent {
         };
         let security = self.config.security.as_ref();
         let first_number = BlockNumbers::NEXT + 1;
-        let secured =
-            security.and_then(|security| security.secure(&primary, first_number, &draft.payload));
+        let secured = security
+            .and_then(|security| security.secure(&mut primary, first_number, &draft.payload));
         let (primary_raw, payload, payload_crc) = match secured {
             Some(secured) => {
                 others.extend(secured.blocks);

@@ -59,10 +59,10 @@ pub struct Secured {
 pub trait Security: fmt::Debug + Send + Sync {
     /// Secures a bundle that begins at this node, if it is to be: its blocks
     /// are numbered from `first_number`. A payload block that was secured has
-    /// no CRC.
+    /// no CRC. Flags of the primary block may change.
     fn secure(
         &self,
-        primary: &PrimaryBlock,
+        primary: &mut PrimaryBlock,
         first_number: u64,
         payload: &[Bytes],
     ) -> Option<Secured>;
