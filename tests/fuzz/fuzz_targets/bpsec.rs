@@ -9,8 +9,8 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use underpass_bpsec::integrity::Hash;
 use underpass_bpsec::{Guard, Key, Pattern, Rule, SecurityBlock, canonical};
-use underpass_bundle::wire::{CrcKind, encode_primary, ipn};
 use underpass_bundle::wire::{CodePoints, DecodeLimits, decode};
+use underpass_bundle::wire::{CrcKind, encode_primary, ipn};
 use underpass_bundle::{Agent, Config, Event, NeighbourId, Route, Send};
 use underpass_cla::Class;
 
