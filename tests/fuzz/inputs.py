@@ -65,6 +65,31 @@ def _tcpcl() -> Iterator[bytes]:
         yield from (new + contact + init + message for message in messages.values())
 
 
+def _bpsec() -> Iterator[bytes]:
+    # RFC 9173, appendix A.1, A.2 and A.4: the contents of security blocks.
+    bib = bytes.fromhex(
+        "810101018202820201828201078203008181820158403bdc69b3a34a2b5d3a8554368bd1e808"
+        "f606219d2a10a846eae3886ae4ecc83c4ee550fdfb1cc636b904e2f1a73e303dcd4b6ccece00"
+        "3e95e8164dcc89a156e1"
+    )
+    bcb = bytes.fromhex(
+        "8101020182028202018482014c5477656c76653132313231328202018203581869c411276fec"
+        "ddc4780df42c8a2af89296fabf34d7fae7008204008181820150efa4b5ac0108e3816c560647"
+        "9801bc04"
+    )
+    two = bytes.fromhex(
+        "820301020182028202018382014c5477656c7665313231323132820203820407828182015022"
+        "0ffc45c8a901999ecc60991dd78b2981820150d2c51cb2481792dae8b21d848cede99b"
+    )
+    payload = b"\x85\x01\x01\0\0\x47payload\xff"
+    for content in (bib, bcb, two):
+        yield b"\x00" + content
+    for kind, content in ((b"\x0b", bib), (b"\x0c", bcb), (b"\x0c", two)):
+        block = b"\x85" + kind + b"\x03\0\0\x58" + bytes([len(content)]) + content
+        yield b"\x01" + block + payload
+        yield b"\x01" + block + block.replace(b"\x03", b"\x04", 1) + payload
+
+
 def _bundle() -> Iterator[bytes]:
     for bundle in _recorded("bundle"):
         # Whole, and the blocks alone behind the target's own primary block.
@@ -161,6 +186,7 @@ def _http() -> Iterator[bytes]:
 
 TARGETS = {
     "beacon": _beacon,
+    "bpsec": _bpsec,
     "bundle": _bundle,
     "deferred": _deferred,
     "http": _http,

@@ -84,6 +84,8 @@ impl Engine {
         agent
             .applications
             .clone_from(&self.config.agent.applications);
+        // One for the node's whole life: its rules change inside of it.
+        agent.security.clone_from(&self.config.agent.security);
         self.config = EngineConfig { agent, ..config };
         self.peers.set_default_class(self.config.default_class);
 

@@ -4,6 +4,7 @@
 mod allocator;
 mod api;
 mod bp;
+mod bpsec;
 mod cli;
 mod client;
 mod clock;
@@ -69,6 +70,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
             let loaded = config::Config::load(&config)?;
             let time = known_time::KnownTime::load(Some(&loaded.node.state_dir));
             security::Security::load(&loaded.tls, &time)?;
+            bpsec::load(&loaded.bpsec)?;
             api::check(&loaded.api)?;
             underpass_edge::Edge::check_users(&loaded.edge)?;
             if let Some(control) = &loaded.control {

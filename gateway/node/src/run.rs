@@ -40,6 +40,7 @@ use underpass_reports::{Body, PlanAcknowledgement};
 
 use crate::allocator;
 use crate::api::{self, ApiState};
+use crate::bpsec;
 use crate::clock::{self, ControlClock};
 use crate::config::{Config, Current, Document, Role};
 use crate::confinement::{self, Confinement};
@@ -213,6 +214,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let upgrades = signal(SignalKind::user_defined2()).map_err(RunError::Runtime)?;
     let time = KnownTime::load(Some(&config.node.state_dir));
     let security = Security::load(&config.tls, &time)?;
+    let bpsec = bpsec::guard(&config)?;
     Edge::check_users(&config.edge)?;
     let begun = Begun::of(&config, channel)?;
     let Begun {
@@ -222,7 +224,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         mut predecessor,
     } = begun;
     let dialler = Arc::new(Dialler::new(config.edge.dial.clone()));
-    let engine_config = engine::configure(&config, incarnation, dialler.families());
+    let mut engine_config = engine::configure(&config, incarnation, dialler.families());
+    engine_config.agent.security = Some(bpsec.clone());
     let directory = Directory::new(&engine_config, config.node.shards());
     let most = config.custody.quota_bytes.saturating_add(MOST_STATE_BYTES);
     // Sessions are set up while the process before still has the node.
@@ -382,6 +385,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             incarnation,
             applications: engine_config.agent.applications.clone(),
             contacts: contacts.clone(),
+            bpsec: bpsec.clone(),
         },
     );
     tasks.push(background(contacts::follow(contacts.clone())));
@@ -450,6 +454,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             Box::new(move |path| links.is_without_items(path))
         },
         security,
+        bpsec,
         reload: Box::new(move || reloader.reload()),
         upgrade: {
             let hand_over = hand_over.clone();

@@ -12,6 +12,7 @@ use super::accounts::Division;
 use super::applications::Applications;
 use super::authority::Relaying;
 use super::quota::Amount;
+use super::security::Security;
 use crate::wire::{CodePoints, CrcKind, DecodeLimits, names_node};
 
 /// A node that a CL session reaches, by its `ipn` node number.
@@ -147,6 +148,9 @@ pub struct Config {
     pub duplicates: DuplicateLimits,
     /// What is accepted on receipt.
     pub decode: DecodeLimits,
+    /// What secures bundles end to end, if anything does. The same for all
+    /// agents of a node.
+    pub security: Option<Arc<dyn Security>>,
     /// Status reports generated per second at most; 0 for none.
     pub status_reports_per_s: u32,
     /// Routes, the first that matches rules. A neighbour speaks for the nodes
@@ -208,6 +212,7 @@ impl Config {
             accept_custody: true,
             duplicates: DuplicateLimits::default(),
             decode: DecodeLimits::default(),
+            security: None,
             status_reports_per_s: 10,
             routes: Vec::new(),
             relaying: Relaying::All,

@@ -12,6 +12,7 @@ use underpass_cla::{Class, Refusal, Resume};
 use super::authority::Forgery;
 use super::config::NeighbourId;
 use super::passing::Passed;
+use super::security::Insecure;
 use super::stored::Note;
 use crate::wire::{Disposition, Eid, Malformed};
 
@@ -86,6 +87,9 @@ pub enum Reject {
     /// The neighbour may not say what the bundle says.
     #[error("not believed: {0}")]
     Forged(#[from] Forgery),
+    /// It is not secured as it has to be.
+    #[error("not secured: {0}")]
+    Insecure(#[from] Insecure),
     /// The store is full.
     #[error("the bundle store is full")]
     NoResources,
@@ -94,13 +98,16 @@ pub enum Reject {
 impl From<Reject> for Refusal {
     fn from(reject: Reject) -> Refusal {
         match reject {
-            Reject::Malformed(_) | Reject::Forged(_) => Refusal::NotAcceptable,
+            Reject::Malformed(_) | Reject::Forged(_) | Reject::Insecure(_) => {
+                Refusal::NotAcceptable
+            }
             Reject::NoResources => Refusal::NoResources,
         }
     }
 }
 
-/// Why a bundle was deleted, as status reports have it (RFC 9171 §9.5).
+/// Why a bundle was deleted, as status reports have it (RFC 9171 §9.5,
+/// RFC 9172 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeleteReason {
     /// Its lifetime ended.
@@ -121,6 +128,14 @@ pub enum DeleteReason {
     TrafficPared,
     /// It needs a block or a function that this node does not have.
     BlockUnsupported,
+    /// A security operation that is required is not there.
+    MissingSecurity,
+    /// A security operation is of an unknown kind.
+    UnknownSecurity,
+    /// A security operation failed.
+    FailedSecurity,
+    /// Security operations contradict each other.
+    ConflictingSecurity,
 }
 
 impl DeleteReason {
@@ -136,6 +151,10 @@ impl DeleteReason {
             DeleteReason::HopLimitExceeded => 9,
             DeleteReason::TrafficPared => 10,
             DeleteReason::BlockUnsupported => 11,
+            DeleteReason::MissingSecurity => 12,
+            DeleteReason::UnknownSecurity => 13,
+            DeleteReason::FailedSecurity => 15,
+            DeleteReason::ConflictingSecurity => 16,
         }
     }
 }

@@ -12,7 +12,9 @@ use super::fixed::FixedParts;
 use super::quota::Reservation;
 use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
-use crate::wire::{Eid, ipn, ipn_parts, order_block, seal_payload, seal_primary, write_trailer};
+use crate::wire::{
+    CrcKind, Eid, ipn, ipn_parts, order_block, seal_payload, seal_primary, write_trailer,
+};
 
 /// Lifetimes beyond this are as good as endless.
 const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -203,7 +205,7 @@ impl Agent {
     pub(super) fn originate(&mut self, now: Instant, draft: Draft, room: Reservation) -> BundleId {
         let lifetime = draft.lifetime.min(MAX_LIFETIME);
         let bytes = draft.payload.iter().map(|piece| piece.len() as u64).sum();
-        let (primary, primary_raw) = seal_primary(
+        let (mut primary, primary_raw) = seal_primary(
             draft.destination,
             ipn(self.config.node, draft.service),
             draft.report_to,
@@ -211,14 +213,28 @@ impl Agent {
             lifetime,
             draft.flags.bits(),
         );
-        let (payload_head, tail) = seal_payload(&draft.payload, self.config.payload_crc);
+        let mut others = match draft.last {
+            true => vec![order_block(BlockNumbers::NEXT)],
+            false => Vec::new(),
+        };
+        let security = self.config.security.as_ref();
+        let first_number = BlockNumbers::NEXT + 1;
+        let secured = security
+            .and_then(|security| security.secure(&mut primary, first_number, &draft.payload));
+        let (primary_raw, payload, payload_crc) = match secured {
+            Some(secured) => {
+                others.extend(secured.blocks);
+                let encrypted = secured.encrypted.map(|payload| vec![payload]);
+                let payload = encrypted.unwrap_or(draft.payload);
+                (secured.primary, payload, CrcKind::None)
+            }
+            None => (primary_raw, draft.payload, self.config.payload_crc),
+        };
+        let (payload_head, tail) = seal_payload(&payload, payload_crc);
         let fixed = FixedParts::new(&primary_raw, &payload_head, &write_trailer(&tail));
         let to = (draft.via, draft.class);
         let stored = StoredBundle {
-            others: match draft.last {
-                true => vec![order_block(BlockNumbers::NEXT)],
-                false => Vec::new(),
-            },
+            others,
             hop_count: Some((self.config.hop_limit, 0)),
             custody: draft.custody,
             own: draft.own,
@@ -226,7 +242,7 @@ impl Agent {
             note: draft.note,
             ..StoredBundle::new(now, primary, fixed, bytes, to, now + lifetime)
         };
-        self.store_bundle(now, stored, draft.payload, room)
+        self.store_bundle(now, stored, payload, room)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bundles that arrive.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bp7::administrative_record::{DELETED_BUNDLE, RECEIVED_BUNDLE};
@@ -12,6 +13,7 @@ use super::config::NeighbourId;
 use super::deliver::MAX_WAITING_EVENTS;
 use super::event::{DeleteReason, Event, Reject};
 use super::originate::expiry;
+use super::security::{Insecure, Security};
 use super::signals::Way;
 use super::stored::WireName;
 use crate::wire::{
@@ -37,12 +39,14 @@ impl Arrival {
     }
 }
 
-/// Decodes bundles as an agent is configured to, and verifies their CRCs. It
+/// Decodes bundles as an agent is configured to, verifies their CRCs and judges
+/// their security blocks. It
 /// needs nothing of the agent's state: many can do so at once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Decoder {
     limits: DecodeLimits,
     codes: CodePoints,
+    security: Option<Arc<dyn Security>>,
 }
 
 /// A bundle as it was decoded, or why it could not be.
@@ -51,14 +55,22 @@ pub struct Decoded {
     /// Its length as it came, bytes.
     pub bytes: u64,
     outcome: Result<Bundle, DecodeError>,
+    /// Whether it is secured as it has to be.
+    secured: Result<(), Insecure>,
 }
 
 impl Decoder {
     /// Decodes a whole bundle.
     pub fn decode(&self, raw: &Bytes) -> Decoded {
+        let mut outcome = decode(raw, &self.limits, &self.codes);
+        let secured = match (&self.security, &mut outcome) {
+            (Some(security), Ok(bundle)) => security.accept(bundle),
+            _ => Ok(()),
+        };
         Decoded {
             bytes: raw.len() as u64,
-            outcome: decode(raw, &self.limits, &self.codes),
+            outcome,
+            secured,
         }
     }
 }
@@ -69,6 +81,7 @@ impl Agent {
         Decoder {
             limits: self.config.decode,
             codes: self.config.codes,
+            security: self.config.security.clone(),
         }
     }
 
@@ -132,6 +145,9 @@ impl Agent {
         if !self.may_report_to(from, primary) {
             primary.report_to = Eid::none();
         }
+        if let Err(insecure) = decoded.secured {
+            return Err(self.insecure(now, &arrival, insecure));
+        }
         if arrival.bundle.report_unsupported {
             let reason = DeleteReason::BlockUnsupported.code();
             let (primary, bytes) = (&arrival.bundle.primary, arrival.bundle.payload.len());
@@ -151,6 +167,15 @@ impl Agent {
                 Ok(())
             }
         }
+    }
+
+    /// Refuses a bundle that is not secured as it has to be. Whoever it names as
+    /// its custodian gets no signal: that, too, may be a lie.
+    fn insecure(&mut self, now: Instant, arrival: &Arrival, insecure: Insecure) -> Reject {
+        let primary = &arrival.bundle.primary;
+        let bytes = arrival.bundle.payload.len() as u64;
+        self.tell_refused(now, primary, bytes, arrival.class, insecure.into());
+        insecure.into()
     }
 
     /// Deletes an arriving bundle; its custodian is told that custody is not

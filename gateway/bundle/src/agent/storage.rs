@@ -15,7 +15,7 @@ use super::quota::Reservation;
 use super::stored::{Phase, StoredBundle, WireName};
 use super::stored_record;
 use crate::store::{DurableRecord, Payload, Restored, StoreEvent};
-use crate::wire::{Eid, ipn_parts};
+use crate::wire::{Eid, Extension, block_type, ipn_parts};
 
 /// Bundles, and their payload bytes, whose payloads are asked for before they
 /// are needed, so that a disk's latency costs a link nothing.
@@ -253,7 +253,7 @@ impl Agent {
                 id,
                 destination: stored.primary.destination.clone(),
                 reason,
-                payload,
+                payload: self.revealed(&stored, payload),
             },
             false => Event::Deleted {
                 id: Some(id),
@@ -261,6 +261,21 @@ impl Agent {
                 reason,
             },
         });
+    }
+
+    /// A payload as its service has sent it: nothing, if it was encrypted since
+    /// and the key is gone.
+    fn revealed(&self, stored: &StoredBundle, payload: Vec<Bytes>) -> Vec<Bytes> {
+        let encrypted = |block: &Extension| block.kind == block_type::BCB;
+        let security = self.config.security.as_ref();
+        match security.filter(|_| stored.others.iter().any(encrypted)) {
+            Some(security) => {
+                let primary = stored.fixed.primary();
+                let revealed = security.reveal(primary, &stored.others, &payload.concat());
+                revealed.into_iter().collect()
+            }
+            None => payload,
+        }
     }
 
     /// Takes a stored bundle out of all that would send it.

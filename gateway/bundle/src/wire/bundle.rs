@@ -13,6 +13,7 @@ use super::crc::CrcKind;
 use super::custody::{CodePoints, Creb, Cteb};
 use super::eid::{Eid, read_eid};
 use super::extensions::sort_extension;
+use super::seal::write_block;
 
 /// Blocks a bundle may have, the primary block included.
 pub const MAX_BLOCKS: usize = 32;
@@ -20,12 +21,18 @@ pub const MAX_BLOCKS: usize = 32;
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// Block types of RFC 9171 §4.4 and RFC 9172.
-pub(crate) mod block_type {
+pub mod block_type {
+    /// Payload.
     pub const PAYLOAD: u64 = 1;
+    /// Previous node.
     pub const PREVIOUS_NODE: u64 = 6;
+    /// Bundle age.
     pub const BUNDLE_AGE: u64 = 7;
+    /// Hop count.
     pub const HOP_COUNT: u64 = 10;
+    /// Block integrity block (RFC 9172 §3.7).
     pub const BIB: u64 = 11;
+    /// Block confidentiality block (RFC 9172 §3.8).
     pub const BCB: u64 = 12;
     /// Of the private range: the bundle must not overtake.
     pub const ORDER: u64 = 213;
@@ -125,6 +132,30 @@ pub struct Extension {
     pub flags: u64,
     /// The whole block, encoded.
     pub raw: Bytes,
+}
+
+impl Extension {
+    /// A block without a CRC around its content.
+    pub fn new(kind: u64, number: u64, flags: u64, content: &[u8]) -> Extension {
+        let mut raw = Vec::with_capacity(content.len() + 16);
+        write_block(&mut raw, kind, number, flags, content);
+        Extension {
+            kind,
+            number,
+            flags,
+            raw: raw.into(),
+        }
+    }
+
+    /// What is in it.
+    ///
+    /// # Errors
+    /// When `raw` is no block.
+    pub fn content(&self) -> Result<Bytes, Malformed> {
+        let mut reader = Reader::new(&self.raw);
+        let block = read_block(&mut reader, &self.raw, &DecodeLimits::default())?;
+        Ok(self.raw.slice_ref(block.data))
+    }
 }
 
 /// A decoded bundle. All `Bytes` are slices of the received one.

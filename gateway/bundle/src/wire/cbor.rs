@@ -41,22 +41,24 @@ pub const ARRAY: u8 = 4;
 pub(crate) const MAP: u8 = 5;
 const BREAK: u8 = 0xFF;
 
-/// The head of an item: its major type and argument; `None` for indefinite
-/// length.
+/// The head of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub struct Head {
+    /// The major type.
     pub major: u8,
+    /// The argument; `None` for indefinite length.
     pub argument: Option<u64>,
 }
 
 /// A cursor over encoded items.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
+    /// A cursor before the first item.
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader { bytes, at: 0 }
     }
@@ -71,6 +73,7 @@ impl<'a> Reader<'a> {
         self.bytes.get(self.at).copied().ok_or(CborError::Truncated)
     }
 
+    /// The major type of the next item, unread.
     pub fn peek_major(&self) -> Result<u8, CborError> {
         Ok(self.peek()? >> 5)
     }
@@ -83,7 +86,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn take(&mut self, count: u64) -> Result<&'a [u8], CborError> {
+    /// So many bytes as they are.
+    pub fn take(&mut self, count: u64) -> Result<&'a [u8], CborError> {
         let left = self.bytes.len() - self.at;
         let count = usize::try_from(count).map_err(|_| CborError::Truncated)?;
         if count > left {
@@ -94,6 +98,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// An item's head.
     pub fn head(&mut self) -> Result<Head, CborError> {
         let first = self.take(1)?[0];
         let argument = match first & 0x1F {
@@ -123,6 +128,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// An unsigned integer.
     pub fn unsigned(&mut self) -> Result<u64, CborError> {
         self.definite(UNSIGNED)
     }
@@ -137,6 +143,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A truth value.
     pub fn boolean(&mut self) -> Result<bool, CborError> {
         match self.take(1)?[0] {
             0xF4 => Ok(false),

@@ -44,7 +44,10 @@ pub fn is_null(eid: &Eid) -> bool {
 
 /// Reads an EID; `ipn` with an allocator is folded into the two-element form
 /// that equals it (RFC 9758 §3.3).
-pub(crate) fn read_eid(reader: &mut Reader<'_>) -> Result<Eid, CborError> {
+///
+/// # Errors
+/// When it is of no scheme that RFC 9171 defines.
+pub fn read_eid(reader: &mut Reader<'_>) -> Result<Eid, CborError> {
     let length = reader.array()?;
     let eid = match reader.unsigned()? {
         DTN if reader.peek_major()? == UNSIGNED => match reader.unsigned()? {
@@ -85,7 +88,7 @@ fn read_ipn(reader: &mut Reader<'_>) -> Result<Eid, CborError> {
 }
 
 /// Writes an EID in its two-element form.
-pub(crate) fn write_eid(out: &mut Vec<u8>, eid: &Eid) {
+pub fn write_eid(out: &mut Vec<u8>, eid: &Eid) {
     write_head(out, ARRAY, 2);
     match eid {
         Eid::Ipn(_, address) => {

@@ -10,22 +10,22 @@ mod inspect;
 mod record;
 mod seal;
 
+pub use bundle::block_type;
 pub(crate) use bundle::decode_primary;
 pub use bundle::{
     Bundle, DecodeError, DecodeLimits, Extension, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode,
 };
-pub(crate) use cbor::Reader;
-pub use cbor::{ARRAY, BYTES, CborError, TEXT, UNSIGNED, write_head};
+pub use cbor::{ARRAY, BYTES, CborError, Head, Reader, TEXT, UNSIGNED, write_head};
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
-pub use eid::{Eid, ipn, ipn_parts, is_null, names_node};
-pub(crate) use eid::{read_eid, write_eid};
+pub use eid::{Eid, ipn, ipn_parts, is_null, names_node, read_eid, write_eid};
 pub(crate) use extensions::whole;
 pub use inspect::{Block, Inspection, inspect};
 pub use record::{
     ACCEPTED, Disposition, MAX_RECORD_BYTES, REFUSED, Record, Sequence, SequenceName,
     decode_record, encode_signal, encode_status_report,
 };
+pub use seal::encode_primary;
 pub(crate) use seal::{
     HopBlocks, is_order_block, is_replicated, is_security, order_block, seal_fragment,
     seal_payload, seal_primary, write_header, write_trailer,

@@ -16,8 +16,8 @@ use super::eid::{Eid, write_eid};
 
 const OPEN: u8 = 0x9F;
 const VERSION: u64 = 7;
-/// Of a primary block that is no fragment's, its CRC included.
-const PRIMARY_ELEMENTS: u64 = 9;
+/// Of a primary block that is no fragment's, without its CRC.
+const PRIMARY_ELEMENTS: u64 = 8;
 /// Of a canonical block without a CRC.
 const BLOCK_ELEMENTS: u64 = 5;
 const BREAK: u8 = 0xFF;
@@ -43,7 +43,7 @@ pub(crate) fn seal_primary(
         .crc(CrcValue::Crc32Empty)
         .build()
         .expect("callers check the destination");
-    encode_primary(primary)
+    with_crc(primary)
 }
 
 /// The primary block of a fragment of a bundle: `offset` bytes into a payload of
@@ -57,41 +57,50 @@ pub(crate) fn seal_fragment(
     primary.bundle_control_flags |= BundleControlFlags::BUNDLE_IS_FRAGMENT.bits();
     primary.fragmentation_offset = offset;
     primary.total_data_length = total;
-    encode_primary(primary)
+    with_crc(primary)
 }
 
 /// A primary block with its CRC32C, and its encoding.
-fn encode_primary(mut primary: PrimaryBlock) -> (PrimaryBlock, Bytes) {
-    let timestamp = &primary.creation_timestamp;
-    let created = [timestamp.dtntime(), timestamp.seqno()];
-    let lifetime = primary.lifetime;
+fn with_crc(mut primary: PrimaryBlock) -> (PrimaryBlock, Bytes) {
+    let raw = encode_primary(&primary, CrcKind::Crc32c);
+    let mut value = [0; 4];
+    let at = raw.len() - value.len();
+    value.copy_from_slice(&raw[at..]);
+    primary.crc = CrcValue::Crc32(value);
+    (primary, raw)
+}
+
+/// A primary block in deterministic encoding (RFC 8949 §4.2), with a CRC of this
+/// kind.
+pub fn encode_primary(primary: &PrimaryBlock, crc: CrcKind) -> Bytes {
     let fragment = primary.has_fragmentation();
     let mut raw = Vec::with_capacity(112);
-    let elements = PRIMARY_ELEMENTS + if fragment { 2 } else { 0 };
+    let of_fragment = if fragment { 2 } else { 0 };
+    let elements = PRIMARY_ELEMENTS + of_fragment + u64::from(crc != CrcKind::None);
     write_head(&mut raw, ARRAY, elements);
     write_head(&mut raw, UNSIGNED, VERSION);
     write_head(&mut raw, UNSIGNED, primary.bundle_control_flags);
-    write_head(&mut raw, UNSIGNED, u64::from(CrcKind::Crc32c.code()));
+    write_head(&mut raw, UNSIGNED, u64::from(crc.code()));
     for eid in [&primary.destination, &primary.source, &primary.report_to] {
         write_eid(&mut raw, eid);
     }
     write_head(&mut raw, ARRAY, 2);
-    for number in created {
+    let timestamp = &primary.creation_timestamp;
+    for number in [timestamp.dtntime(), timestamp.seqno()] {
         write_head(&mut raw, UNSIGNED, number);
     }
-    let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+    let lifetime_ms = u64::try_from(primary.lifetime.as_millis()).unwrap_or(u64::MAX);
     write_head(&mut raw, UNSIGNED, lifetime_ms);
     if fragment {
         write_head(&mut raw, UNSIGNED, primary.fragmentation_offset);
         write_head(&mut raw, UNSIGNED, primary.total_data_length);
     }
-    write_head(&mut raw, BYTES, CrcKind::Crc32c.size() as u64);
-    let crc = CrcKind::Crc32c.over([&raw[..]], &[]);
-    raw.extend(crc.as_slice());
-    let mut value = [0; 4];
-    value.copy_from_slice(crc.as_slice());
-    primary.crc = CrcValue::Crc32(value);
-    (primary, raw.into())
+    if crc != CrcKind::None {
+        write_head(&mut raw, BYTES, crc.size() as u64);
+        let value = crc.over([&raw[..]], &[]);
+        raw.extend(value.as_slice());
+    }
+    raw.into()
 }
 
 /// The payload block around a payload: what stands before it and after it.
@@ -186,14 +195,7 @@ pub(crate) fn is_security(block: &Extension) -> bool {
 
 /// The order block: format 0. A node that does not know it passes it on.
 pub(crate) fn order_block(number: u64) -> Extension {
-    let mut raw = Vec::with_capacity(8);
-    write_block(&mut raw, block_type::ORDER, number, 0, &[ORDER_FORMAT]);
-    Extension {
-        kind: block_type::ORDER,
-        number,
-        flags: 0,
-        raw: raw.into(),
-    }
+    Extension::new(block_type::ORDER, number, 0, &[ORDER_FORMAT])
 }
 
 /// Whether a block that is passed on asks that its bundle does not overtake.
@@ -211,7 +213,7 @@ fn cteb_code(codes: &CodePoints, cteb: &Cteb) -> u64 {
 }
 
 /// A block without a CRC around its content (RFC 9171 §4.3.2).
-fn write_block(out: &mut Vec<u8>, kind: u64, number: u64, flags: u64, content: &[u8]) {
+pub(super) fn write_block(out: &mut Vec<u8>, kind: u64, number: u64, flags: u64, content: &[u8]) {
     write_head(out, ARRAY, BLOCK_ELEMENTS);
     write_head(out, UNSIGNED, kind);
     write_head(out, UNSIGNED, number);

@@ -34,6 +34,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
+use underpass_bpsec::Guard;
 use underpass_deferred::Handle;
 use underpass_edge::Edge;
 
@@ -99,6 +100,8 @@ pub struct ApiState {
     pub without_items: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// The certificates.
     pub security: Security,
+    /// What secures bundles.
+    pub bpsec: Arc<Guard>,
     /// Reads the configuration again.
     pub reload: Reload,
     /// Has the next program go on for this node.

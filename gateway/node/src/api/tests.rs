@@ -126,6 +126,7 @@ impl World {
             config: current,
             without_items: Box::new(|_| false),
             security: Security::Plain,
+            bpsec: crate::bpsec::guard(&config).unwrap(),
             reload: Box::new(|| tokio::spawn(async { Ok(Vec::new()) })),
             upgrade: Box::new(|| tokio::spawn(async { Ok(4711) })),
             sockets: Arc::default(),

@@ -10,7 +10,7 @@ use super::control::{ContactView, ControlView};
 use super::edge::{EdgeSwitches, SwitchView};
 use super::migrations::MigrationView;
 use super::plans::PlansView;
-use super::view::{PathView, SessionView, Status};
+use super::view::{BpsecView, PathView, SessionView, Status};
 use crate::positions::{FixView, PositionView, SourceState};
 
 impl fmt::Display for Status {
@@ -64,6 +64,9 @@ impl fmt::Display for Status {
                 writeln!(f, "The disk could not read {} files", disk.failed_segments)?;
             }
         }
+        if self.bpsec.rules > 0 {
+            writeln!(f, "{}", self.bpsec)?;
+        }
         if let Some(position) = &self.position {
             writeln!(f, "Position: {position}")?;
         }
@@ -72,6 +75,23 @@ impl fmt::Display for Status {
             Some(control) => control.fmt(f),
             None => Ok(()),
         }
+    }
+}
+
+impl fmt::Display for BpsecView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bundle security: {} rules", self.rules)?;
+        for (operation, counts) in [
+            ("integrity", &self.integrity),
+            ("confidentiality", &self.confidentiality),
+        ] {
+            let counts = counts.iter().filter(|(_, count)| **count > 0);
+            let counts: Vec<_> = counts.map(|(name, n)| format!("{n} {name}")).collect();
+            if !counts.is_empty() {
+                write!(f, "; {operation}: {}", counts.join(", "))?;
+            }
+        }
+        Ok(())
     }
 }
 

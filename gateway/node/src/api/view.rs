@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
+use underpass_bpsec::{Guard, Operation, Outcome};
 use underpass_cla::{Class, PathFigures};
 use underpass_engine::{
     HopSnapshot, LinkSnapshot, MeasuredLink, PlannedBlockage, SessionSnapshot, Source,
@@ -52,6 +53,9 @@ pub struct Status {
     pub contact_plan: Option<ContactPlanView>,
     /// What is in custody.
     pub custody: CustodyView,
+    /// What came of the rules of `[bpsec]`.
+    #[serde(default)]
+    pub bpsec: BpsecView,
     /// What is taken in, and what is switched off.
     pub edge: EdgeSwitches,
     /// The contact with the control service; null without one.
@@ -63,6 +67,35 @@ pub struct Status {
     /// What its process may still do.
     #[serde(default)]
     pub confinement: Confinement,
+}
+
+/// Bundles that the rules of `[bpsec]` were applied to.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct BpsecView {
+    /// Rules in force.
+    pub rules: usize,
+    /// By outcome: bundles that were authenticated here, and those that came in.
+    pub integrity: BTreeMap<String, u64>,
+    /// By outcome: bundles that were encrypted here, and those that came in.
+    pub confidentiality: BTreeMap<String, u64>,
+}
+
+impl BpsecView {
+    fn of(guard: &Guard) -> BpsecView {
+        let counts = |operation| {
+            let outcomes = Outcome::ALL.into_iter();
+            let counts = outcomes.map(|outcome| {
+                let count = guard.counts().get(operation, outcome);
+                (outcome.name().to_owned(), count)
+            });
+            counts.collect()
+        };
+        BpsecView {
+            rules: guard.rules_in_force(),
+            integrity: counts(Operation::Integrity),
+            confidentiality: counts(Operation::Confidentiality),
+        }
+    }
 }
 
 /// A hop with its sessions.
@@ -379,6 +412,7 @@ impl ApiState {
             plans: self.plans_view(),
             contact_plan: self.contact_plan(),
             custody: self.custody(),
+            bpsec: BpsecView::of(&self.bpsec),
             edge: self.switches(),
             control: self.control(),
             position: self.positions.as_ref().map(|positions| positions.view()),

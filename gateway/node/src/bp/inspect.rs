@@ -10,6 +10,7 @@ use underpass_bundle::wire::{
 
 use super::command::InspectCommand;
 use super::error::BpError;
+use super::security;
 use super::send::read_some;
 use crate::client;
 
@@ -59,6 +60,7 @@ fn as_json(raw: &Bytes, seen: &Inspection) -> Value {
             "type": block.kind, "name": kind_name(block.kind), "number": block.number,
             "flags": block.flags, "flag_names": named(block.flags, &BLOCK_FLAGS),
             "crc": crc_name(block.crc), "bytes": block.data.len(), "begins": begins(block),
+            "security": security::as_json(block),
         })
     });
     json!({
@@ -108,6 +110,9 @@ fn as_text(raw: &Bytes, seen: &Inspection) -> String {
             named(block.flags, &BLOCK_FLAGS).join(", "),
             begins(block),
         );
+        if let Some(security) = security::as_text(block) {
+            let _ = writeln!(text, "  {security}");
+        }
     }
     text
 }

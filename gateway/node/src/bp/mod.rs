@@ -8,6 +8,7 @@ mod error;
 mod inspect;
 mod ping;
 mod receive;
+mod security;
 mod send;
 mod trace;
 

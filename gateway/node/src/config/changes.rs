@@ -46,7 +46,8 @@ impl Change {
         let place: Vec<&str> = self.place.iter().map(String::as_str).collect();
         match place[..] {
             [
-                "terminal" | "path" | "route" | "routing" | "relay" | "outlet" | "beam" | "streams",
+                "terminal" | "path" | "route" | "routing" | "relay" | "outlet" | "beam" | "streams"
+                | "bpsec",
                 ..,
             ]
             | ["log", "level"]
@@ -343,6 +344,7 @@ mod tests {
             ("", "custody.quota_bytes = 5000000", true),
             ("", "custody.guaranteed_percent = 80", true),
             ("", "custody.dir = '/x'", false),
+            ("", "[[bpsec.rule]]\nintegrity_keys = ['a']", true),
         ] {
             let changes = of(before, after);
             assert!(!changes.is_empty(), "{before} / {after}");

@@ -7,6 +7,7 @@
 mod api;
 mod applications;
 mod beacons;
+mod bpsec;
 mod changes;
 mod control;
 mod current;
@@ -34,6 +35,7 @@ use underpass_edge::classify::{Classifier, UnknownClass};
 pub use api::{ApiConfig, ApiRole};
 pub use applications::ApplicationsConfig;
 pub use beacons::BeaconsConfig;
+pub use bpsec::{BpsecConfig, BpsecRule, VerifyAt};
 pub use changes::{Change, between};
 pub use control::ControlConfig;
 pub use current::Current;
@@ -116,6 +118,9 @@ pub struct Config {
     /// Datagrams that tell whether the links are there.
     #[serde(default)]
     pub beacons: BeaconsConfig,
+    /// Bundles that are secured from end to end.
+    #[serde(default)]
+    pub bpsec: BpsecConfig,
     /// The traffic classes, the same on both ends of a hop.
     #[serde(default = "traffic::default_classes", rename = "class")]
     pub classes: Vec<ClassSettings>,
@@ -232,6 +237,7 @@ impl Config {
         }
         self.tcp.check(&mut problems);
         self.beacons.check(&mut problems);
+        self.bpsec.check(&mut problems);
         self.log.check(&mut problems);
         self.api.check(&mut problems);
         self.beam.check(&mut problems);

@@ -228,6 +228,56 @@ address = "[::]:3128"
     parse(text).unwrap();
 }
 
+#[test]
+fn rules_of_bundle_security_must_be_complete() {
+    let rule =
+        |keys: &str, rule: &str| format!("{TERMINAL}\n[bpsec]\n{keys}\n[[bpsec.rule]]\n{rule}");
+    let folder = "keys_dir = \"/keys\"";
+    parse(&rule(
+        folder,
+        "integrity_keys = [\"a\"]\nverify = \"transit\"",
+    ))
+    .unwrap();
+    parse(&rule("", "source = \"ipn:5.*\"")).unwrap();
+    for (keys, entry, told) in [
+        (
+            "",
+            "integrity_keys = [\"a\"]",
+            "integrity_keys needs bpsec.keys_dir",
+        ),
+        (
+            folder,
+            "integrity_keys = [\"../a\"]",
+            "an id has 1 to 64 letters",
+        ),
+        (
+            folder,
+            "integrity_keys = [\"\"]",
+            "an id has 1 to 64 letters",
+        ),
+        (
+            folder,
+            "source = \"ipn:5\"",
+            "rule 1: source = \"ipn:5\": must be",
+        ),
+        (folder, "verify = \"transit\"", "needs integrity_keys"),
+        (folder, "integrity_hash = \"md5\"", "unknown variant `md5`"),
+        (
+            folder,
+            "integrity_keys = [\"a\", \"b\", \"c\", \"d\", \"e\"]",
+            "at most 4 keys",
+        ),
+        (
+            folder,
+            "integrity_keys = [\"a\"]\nconfidentiality_keys = [\"a\"]",
+            "each needs its own",
+        ),
+    ] {
+        let error = parse(&rule(keys, entry)).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
 fn examples() -> Vec<(PathBuf, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let paths = std::fs::read_dir(folder).unwrap();

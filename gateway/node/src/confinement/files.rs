@@ -88,6 +88,7 @@ fn readable(config: &Config, file: &Path) -> Vec<PathBuf> {
         .chain(config.tls.pki_dir.clone())
         .chain(config.beacons.key_file.clone())
         .chain(config.routing.contact_plan.clone())
+        .chain(config.bpsec.keys_dir.clone())
         .chain(api.certificate_file.clone())
         .chain(api.key_file.clone())
         .chain(api.tokens.iter().filter_map(|token| token.file.clone()))

@@ -9,6 +9,7 @@ use underpass_store::OpenError;
 
 use super::control::ControlError;
 use crate::api::ApiError;
+use crate::bpsec::BpsecError;
 use crate::config::ConfigError;
 use crate::incarnation::IncarnationError;
 use crate::modem::ModemError;
@@ -48,6 +49,9 @@ pub enum RunError {
     /// Rates, classes or custody contradict themselves.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// Keys of bundles cannot be used.
+    #[error(transparent)]
+    Bpsec(#[from] BpsecError),
     /// Certificates cannot be used.
     #[error(transparent)]
     Security(#[from] SecurityError),

@@ -15,6 +15,7 @@ use thiserror::Error;
 use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 use underpass_beacon::{Beacons, PeerId};
+use underpass_bpsec::Guard;
 use underpass_bundle::Applications;
 use underpass_edge::classify::UnknownClass;
 use underpass_edge::dial::Dialler;
@@ -25,6 +26,7 @@ use super::contacts::ContactRouting;
 use super::inbound::NamedClients;
 use super::links::Links;
 use super::{RunError, beacons, custody, engine};
+use crate::bpsec::{self, BpsecError};
 use crate::config::{
     AcceptedHop, Change, Config, ConfigError, Current, Document, Durability, PathConfig, between,
 };
@@ -53,6 +55,9 @@ pub enum ReloadError {
     /// The users of a proxy cannot be told apart.
     #[error(transparent)]
     Edge(#[from] EdgeError),
+    /// Keys of bundles cannot be used.
+    #[error(transparent)]
+    Bpsec(#[from] BpsecError),
     /// The sockets of a path cannot be opened.
     #[error(transparent)]
     Run(#[from] Box<RunError>),
@@ -83,6 +88,7 @@ pub(super) struct Parts {
     pub contacts: Arc<ContactRouting>,
     /// What waits is counted on through all configurations.
     pub applications: Option<Arc<Applications>>,
+    pub bpsec: Arc<Guard>,
 }
 
 /// Takes another configuration over.
@@ -145,6 +151,7 @@ impl Reloader {
         let mut engine =
             engine::configure_numbered(&config, parts.incarnation, families, &state.numbers);
         engine.agent.applications.clone_from(&parts.applications);
+        engine.agent.security = Some(parts.bpsec.clone());
         HeldConfig {
             engine,
             _state: state,
@@ -194,6 +201,7 @@ impl Reloader {
         retain_known_links(&mut config, &running);
         let config = Arc::new(config);
         let edge = self.parts.edge.prepare(&config.edge)?;
+        let rules = bpsec::load(&config.bpsec)?;
         let hops = self.prepare(&state, &running, &config)?;
 
         let parts = &self.parts;
@@ -202,6 +210,8 @@ impl Reloader {
         if let Some(interceptor) = parts.interceptor.as_ref().filter(|_| networks_changed) {
             interceptor.set_hops(&config, &hops.numbers)?;
         }
+        // Keys are read again, too, where only their files have changed.
+        parts.bpsec.replace(rules).map_err(BpsecError::Unfit)?;
         parts.dialler.reconfigure(config.edge.dial.clone());
         let families = parts.dialler.families();
         let engine =

@@ -3,6 +3,7 @@
 //! Units are base units, bytes and seconds. Sums only grow while the process
 //! runs: what a transport has moved is summed past the end of its session.
 
+mod bpsec;
 mod contact_plan;
 mod control;
 mod deferred;
@@ -71,6 +72,7 @@ impl Collector for NodeCollector {
         links::encode(&self.state, &mut families)?;
         traffic::encode(&self.state, &mut families)?;
         disk::encode(&self.state, &mut families)?;
+        bpsec::encode(&self.state, &mut families)?;
         reports::encode(&self.state, &mut families)?;
         control::encode(&self.state, &mut families)?;
         plans::encode(&self.state, &mut families)?;

@@ -1,0 +1,287 @@
+//! This node as verifier and security acceptor: what a rule requires of a
+//! bundle that came in.
+
+use bytes::Bytes;
+use underpass_bundle::Insecure;
+use underpass_bundle::wire::{Bundle, CborError, Extension, Reader, block_type};
+
+use crate::block::{BCB_AES_GCM, BIB_HMAC_SHA2, SecurityBlock};
+use crate::canonical::canonical;
+use crate::counters::Operation::{self, Confidentiality, Integrity};
+use crate::keys::Key;
+use crate::rules::Rule;
+use crate::scope::{Header, Target};
+use crate::{Failure, confidentiality, integrity};
+
+const PRIMARY: u64 = 0;
+const PAYLOAD: u64 = 1;
+
+/// Which operation is why a bundle is refused.
+type Refused = (Operation, Insecure);
+
+impl From<Failure> for Insecure {
+    fn from(failure: Failure) -> Insecure {
+        match failure {
+            Failure::Failed => Insecure::Failed,
+            Failure::Unknown => Insecure::Unknown,
+            Failure::Malformed => Insecure::Malformed,
+        }
+    }
+}
+
+/// A security block with its header.
+struct Found {
+    header: Header,
+    block: SecurityBlock,
+}
+
+/// The security blocks of a bundle.
+struct Blocks {
+    /// BIBs that are not encrypted.
+    bibs: Vec<Found>,
+    bcbs: Vec<Found>,
+    /// The primary block in deterministic encoding.
+    primary: Vec<u8>,
+    payload: Header,
+}
+
+/// Does what a rule requires where a bundle ends: the payload is decrypted,
+/// integrity is verified, and the security blocks are removed.
+///
+/// # Errors
+/// When the bundle is not as the rule requires; it must not be used then.
+pub(crate) fn accept(rule: &Rule, bundle: &mut Bundle) -> Result<(), Refused> {
+    refuse_fragment(rule, bundle)?;
+    let mut blocks = Blocks::read(bundle)?;
+    if rule.encrypts() {
+        blocks.decrypt(&rule.confidentiality_keys, bundle)?;
+    }
+    if rule.signs() {
+        blocks.verify(rule, &bundle.payload)?;
+    }
+    bundle.others.retain(|block| !is_security(block));
+    Ok(())
+}
+
+/// Verifies integrity where a bundle passes this node; it stays as it is.
+///
+/// # Errors
+/// When the bundle is not as the rule requires.
+pub(crate) fn verify_in_transit(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
+    refuse_fragment(rule, bundle)?;
+    let blocks = Blocks::read(bundle)?;
+    if rule.encrypts() && !blocks.encrypts(PAYLOAD) {
+        return Err((Confidentiality, Insecure::Missing));
+    }
+    match rule.signs() {
+        true => blocks.verify(rule, &bundle.payload),
+        false => Ok(()),
+    }
+}
+
+/// A fragment has no results of its own (RFC 9172 §5.2), so it could be of
+/// anybody, a custody signal among them.
+fn refuse_fragment(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
+    let operation = match rule.signs() {
+        true => Integrity,
+        false => Confidentiality,
+    };
+    match bundle.primary.has_fragmentation() {
+        true => Err((operation, Insecure::Missing)),
+        false => Ok(()),
+    }
+}
+
+/// The payload of a bundle that this node has secured before it was encrypted.
+pub(crate) fn reveal(
+    keys: &[Key],
+    primary: &[u8],
+    others: &[Extension],
+    payload: &[u8],
+) -> Option<Vec<u8>> {
+    let bcb = others.iter().find(|block| block.kind == block_type::BCB)?;
+    let found = Found::read(bcb).ok()?;
+    let place = found.place_of(PAYLOAD)?;
+    let target = crate::sourcing::PAYLOAD;
+    let block = &found.block;
+    confidentiality::decrypt(block, place, keys, primary, target, found.header, payload).ok()
+}
+
+fn is_security(block: &Extension) -> bool {
+    matches!(block.kind, block_type::BIB | block_type::BCB)
+}
+
+impl Found {
+    fn read(extension: &Extension) -> Result<Found, Insecure> {
+        let content = extension.content().map_err(|_| Insecure::Malformed)?;
+        Found::parse(extension, &content)
+    }
+
+    fn parse(extension: &Extension, content: &[u8]) -> Result<Found, Insecure> {
+        let block = SecurityBlock::parse(content).map_err(|_| Insecure::Malformed)?;
+        Ok(Found {
+            header: Header {
+                kind: extension.kind,
+                number: extension.number,
+                flags: extension.flags,
+            },
+            block,
+        })
+    }
+
+    fn place_of(&self, target: u64) -> Option<usize> {
+        self.block
+            .targets
+            .iter()
+            .position(|number| *number == target)
+    }
+}
+
+impl Blocks {
+    fn read(bundle: &Bundle) -> Result<Blocks, Refused> {
+        let of_kind = |kind| bundle.others.iter().filter(move |block| block.kind == kind);
+        let bcbs = of_kind(block_type::BCB).map(Found::read);
+        let bcbs: Vec<Found> = bcbs
+            .collect::<Result<_, _>>()
+            .map_err(|why| (Confidentiality, why))?;
+        let encrypted = |number| bcbs.iter().any(|bcb| bcb.place_of(number).is_some());
+        let bibs = of_kind(block_type::BIB).filter(|block| !encrypted(block.number));
+        let bibs: Vec<Found> = bibs
+            .map(Found::read)
+            .collect::<Result<_, _>>()
+            .map_err(|why| (Integrity, why))?;
+        let malformed = |_: CborError| (Integrity, Insecure::Malformed);
+        let blocks = Blocks {
+            bibs,
+            bcbs,
+            primary: canonical(&bundle.primary_raw).map_err(malformed)?,
+            payload: payload_header(&bundle.payload_head).map_err(malformed)?,
+        };
+        blocks.check_targets(bundle)?;
+        Ok(blocks)
+    }
+
+    /// No block is the target of two operations of a kind; a BIB has no security
+    /// block as its target, a BCB neither another BCB nor the primary block
+    /// (RFC 9172 §3.2, §3.7 and §3.8).
+    fn check_targets(&self, bundle: &Bundle) -> Result<(), Refused> {
+        let kind_of = |number| {
+            let block = bundle.others.iter().find(|block| block.number == number);
+            block.map(|block| block.kind)
+        };
+        for (operation, found) in [(Integrity, &self.bibs), (Confidentiality, &self.bcbs)] {
+            let mut seen: Vec<u64> = Vec::new();
+            for target in found.iter().flat_map(|found| &found.block.targets) {
+                let allowed = match (operation, kind_of(*target)) {
+                    (_, Some(block_type::BCB)) | (Integrity, Some(block_type::BIB)) => false,
+                    (Confidentiality, _) => *target != PRIMARY,
+                    (Integrity, _) => true,
+                };
+                if !allowed || seen.contains(target) {
+                    return Err((operation, Insecure::Conflicting));
+                }
+                seen.push(*target);
+            }
+        }
+        Ok(())
+    }
+
+    fn encrypts(&self, target: u64) -> bool {
+        self.bcbs.iter().any(|bcb| bcb.place_of(target).is_some())
+    }
+
+    /// Decrypts the payload, and the BIBs that are encrypted.
+    fn decrypt(&mut self, keys: &[Key], bundle: &mut Bundle) -> Result<(), Refused> {
+        let refused = |failure: Failure| (Confidentiality, Insecure::from(failure));
+        let found = self
+            .bcbs
+            .iter()
+            .find_map(|bcb| Some((bcb, bcb.place_of(PAYLOAD)?)));
+        let (bcb, place) = found.ok_or((Confidentiality, Insecure::Missing))?;
+        if bcb.block.context != BCB_AES_GCM {
+            return Err((Confidentiality, Insecure::Unknown));
+        }
+        let scope = confidentiality::scope(&bcb.block).map_err(refused)?;
+        if !scope.has_primary() {
+            return Err((Confidentiality, Insecure::Missing));
+        }
+        let open = |Found { header, block }: &Found, place, target, content: &[u8]| {
+            confidentiality::decrypt(block, place, keys, &self.primary, target, *header, content)
+        };
+        let payload = open(bcb, place, self.payload, &bundle.payload).map_err(refused)?;
+        let mut opened = Vec::new();
+        for bib in bundle
+            .others
+            .iter()
+            .filter(|other| other.kind == block_type::BIB)
+        {
+            let number = bib.number;
+            let by = self
+                .bcbs
+                .iter()
+                .filter(|bcb| bcb.block.context == BCB_AES_GCM);
+            let mut by = by.filter_map(|bcb| Some((bcb, bcb.place_of(number)?)));
+            let Some((bcb, place)) = by.next() else {
+                continue;
+            };
+            let target = Header {
+                kind: bib.kind,
+                number,
+                flags: bib.flags,
+            };
+            let malformed = |_| (Integrity, Insecure::Malformed);
+            let content = bib.content().map_err(malformed)?;
+            let content = open(bcb, place, target, &content).map_err(refused)?;
+            opened.push(Found::parse(bib, &content).map_err(|why| (Integrity, why))?);
+        }
+        self.bibs.extend(opened);
+        self.bcbs.retain(|bcb| bcb.place_of(PAYLOAD).is_none());
+        bundle.payload = Bytes::from(payload);
+        bundle.encrypted = false;
+        self.check_targets(bundle)
+    }
+
+    /// Verifies all operations on primary block and payload. Among them must be
+    /// one on the payload that covers the primary block, too, or it could be of
+    /// another bundle; where the payload is encrypted, which authenticates it,
+    /// one on the primary block will do.
+    fn verify(&self, rule: &Rule, payload: &Bytes) -> Result<(), Refused> {
+        let refused = |failure: Failure| (Integrity, Insecure::from(failure));
+        let pieces = std::slice::from_ref(payload);
+        let (mut primary, mut bound) = (false, false);
+        for Found { header, block } in &self.bibs {
+            for (place, number) in block.targets.iter().enumerate() {
+                let target = match *number {
+                    PRIMARY => Target::Primary,
+                    PAYLOAD if !self.encrypts(PAYLOAD) => Target::Block(self.payload, pieces),
+                    _ => continue,
+                };
+                if block.context != BIB_HMAC_SHA2 {
+                    return Err((Integrity, Insecure::Unknown));
+                }
+                let keys = &rule.integrity_keys;
+                integrity::verify(block, place, keys, &self.primary, &target, *header)
+                    .map_err(refused)?;
+                match *number {
+                    PRIMARY => primary = true,
+                    _ => bound = integrity::scope(block).map_err(refused)?.has_primary(),
+                }
+            }
+        }
+        match bound || primary && rule.encrypts() {
+            true => Ok(()),
+            false => Err((Integrity, Insecure::Missing)),
+        }
+    }
+}
+
+/// The header of the payload block, of which these are the first bytes.
+fn payload_header(head: &[u8]) -> Result<Header, CborError> {
+    let mut reader = Reader::new(head);
+    reader.array()?;
+    Ok(Header {
+        kind: reader.unsigned()?,
+        number: reader.unsigned()?,
+        flags: reader.unsigned()?,
+    })
+}

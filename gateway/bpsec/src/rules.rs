@@ -1,0 +1,268 @@
+//! Which bundles are secured, and how.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bp7::primary::PrimaryBlock;
+use ring::rand::{SecureRandom, SystemRandom};
+use thiserror::Error;
+use underpass_bundle::wire::{Eid, ipn_parts};
+
+use crate::Failure;
+use crate::confidentiality::{Cipher, IV_BYTES, Variant};
+use crate::integrity::Hash;
+use crate::keys::Key;
+
+/// Rules that a node may have.
+pub const MAX_RULES: usize = 256;
+/// Keys that a rule may have for an operation. A bundle that none of them
+/// verifies costs one attempt with each.
+pub const MAX_KEYS: usize = 4;
+
+/// Why a text is no pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "must be \"*\", \"ipn:NODE.SERVICE\" with numbers or *, or \"dtn://…\", which may end in *"
+)]
+pub struct PatternError;
+
+/// Endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Every endpoint, the null endpoint too.
+    Any,
+    /// Endpoints of the ipn scheme; a node or service that is not named is any.
+    Ipn {
+        /// Node number, allocator included.
+        node: Option<u64>,
+        /// Service number.
+        service: Option<u64>,
+    },
+    /// Endpoints of the dtn scheme.
+    Dtn {
+        /// The name, or how it begins.
+        name: String,
+        /// Whether it is how it begins.
+        prefix: bool,
+    },
+}
+
+impl Pattern {
+    /// Whether an endpoint is one of these.
+    pub fn matches(&self, endpoint: &Eid) -> bool {
+        match self {
+            Pattern::Any => true,
+            Pattern::Ipn { node, service } => ipn_parts(endpoint).is_some_and(|(n, s)| {
+                node.is_none_or(|node| node == n) && service.is_none_or(|service| service == s)
+            }),
+            Pattern::Dtn { name, prefix } => {
+                let endpoint = endpoint.to_string();
+                match prefix {
+                    true => endpoint.starts_with(name.as_str()),
+                    false => endpoint == *name,
+                }
+            }
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Pattern, PatternError> {
+        if text == "*" {
+            return Ok(Pattern::Any);
+        }
+        if text.starts_with("dtn://") {
+            let cut = text.strip_suffix('*');
+            let name = cut.unwrap_or(text);
+            return match name.contains('*') {
+                true => Err(PatternError),
+                false => Ok(Pattern::Dtn {
+                    name: name.to_owned(),
+                    prefix: cut.is_some(),
+                }),
+            };
+        }
+        let numbers = text
+            .strip_prefix("ipn:")
+            .and_then(|rest| rest.split_once('.'));
+        let (node, service) = numbers.ok_or(PatternError)?;
+        let number = |text: &str| match text {
+            "*" => Ok(None),
+            _ => text.parse().map(Some).map_err(|_| PatternError),
+        };
+        Ok(Pattern::Ipn {
+            node: number(node)?,
+            service: number(service)?,
+        })
+    }
+}
+
+/// How the bundles of some sources to some destinations are secured. Of keys,
+/// the first is used where this node is the security source; all are tried
+/// where it verifies. Without keys nothing is secured or required.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Who the bundles are from.
+    pub source: Pattern,
+    /// Where they go.
+    pub destination: Pattern,
+    /// Keys of the HMAC of primary block and payload.
+    pub integrity_keys: Vec<Key>,
+    /// The hash of that HMAC, where this node makes it.
+    pub hash: Hash,
+    /// Keys in which the payload's encryption keys are wrapped.
+    pub confidentiality_keys: Vec<Key>,
+    /// Whether integrity is verified where bundles only pass this node.
+    pub verify_in_transit: bool,
+}
+
+impl Rule {
+    /// Whether payload integrity is left to AES-GCM, which encrypts it.
+    pub(crate) fn encrypts(&self) -> bool {
+        !self.confidentiality_keys.is_empty()
+    }
+
+    pub(crate) fn signs(&self) -> bool {
+        !self.integrity_keys.is_empty()
+    }
+}
+
+/// A rule in force.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub rule: Rule,
+    pub sealing: Option<Sealing>,
+}
+
+impl Active {
+    /// # Errors
+    /// When the first confidentiality key is no AES key.
+    pub fn new(rule: Rule) -> Result<Active, Failure> {
+        let first = rule.confidentiality_keys.first();
+        let sealing = first.map(Sealing::new).transpose()?;
+        Ok(Active { rule, sealing })
+    }
+}
+
+/// The first rule that matches.
+pub(crate) fn find<'a>(rules: &'a [Active], primary: &PrimaryBlock) -> Option<&'a Active> {
+    rules.iter().find(|active| {
+        let Rule {
+            source,
+            destination,
+            ..
+        } = &active.rule;
+        source.matches(&primary.source) && destination.matches(&primary.destination)
+    })
+}
+
+/// A key that encrypts payloads, new each time the rules are loaded, and
+/// wrapped in the configured one. So a count is enough for its initialization
+/// vectors: none is used twice, whatever an earlier run has used.
+pub(crate) struct Sealing {
+    pub cipher: Cipher,
+    pub variant: Variant,
+    pub wrapped: Vec<u8>,
+    used: AtomicU64,
+}
+
+impl fmt::Debug for Sealing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealing").finish_non_exhaustive()
+    }
+}
+
+impl Sealing {
+    fn new(wrapping: &Key) -> Result<Sealing, Failure> {
+        let variant = Variant::of_key(wrapping.bytes()).ok_or(Failure::Unknown)?;
+        let mut material = vec![0; wrapping.bytes()];
+        let random = SystemRandom::new().fill(&mut material);
+        let key = Key::new(material);
+        random.map_err(|_| Failure::Unknown)?;
+        Ok(Sealing {
+            cipher: variant.cipher(&key)?,
+            variant,
+            wrapped: wrapping.wrap_key(&key)?,
+            used: AtomicU64::new(0),
+        })
+    }
+
+    pub fn next_iv(&self) -> [u8; IV_BYTES] {
+        let mut iv = [0; IV_BYTES];
+        let count = self.used.fetch_add(1, Ordering::Relaxed);
+        iv[IV_BYTES - 8..].copy_from_slice(&count.to_be_bytes());
+        iv
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use underpass_bundle::wire::ipn;
+
+    #[test]
+    fn patterns_match_what_they_name() {
+        let dtn = Eid::with_dtn("//node/in").unwrap();
+        for (pattern, yes, no) in [
+            ("*", vec![ipn(1, 2), Eid::none(), dtn.clone()], vec![]),
+            (
+                "ipn:*.*",
+                vec![ipn(1, 2)],
+                vec![Eid::none(), dtn.clone(), ipn(0, 0)],
+            ),
+            (
+                "ipn:20.*",
+                vec![ipn(20, 0), ipn(20, 7)],
+                vec![ipn(2, 0), ipn(200, 7)],
+            ),
+            ("ipn:*.7", vec![ipn(20, 7)], vec![ipn(7, 20)]),
+            ("ipn:20.7", vec![ipn(20, 7)], vec![ipn(20, 70)]),
+            (
+                "dtn://node/*",
+                vec![dtn.clone()],
+                vec![ipn(1, 1), Eid::with_dtn("//other/in").unwrap()],
+            ),
+            (
+                "dtn://node/in",
+                vec![dtn.clone()],
+                vec![Eid::with_dtn("//node/inn").unwrap()],
+            ),
+        ] {
+            let parsed: Pattern = pattern.parse().unwrap();
+            assert!(yes.iter().all(|eid| parsed.matches(eid)), "{pattern}");
+            assert!(!no.iter().any(|eid| parsed.matches(eid)), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_patterns() {
+        for text in [
+            "",
+            "ipn:",
+            "ipn:1",
+            "ipn:1.x",
+            "ipn:-1.2",
+            "20.7",
+            "dtn://a*b*",
+            "dtn:none",
+            "**",
+        ] {
+            assert_eq!(text.parse::<Pattern>(), Err(PatternError), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_initialization_vector_is_used_twice() {
+        let sealing = Sealing::new(&Key::new(vec![1; 32])).unwrap();
+        let first = sealing.next_iv();
+        assert_ne!(first, sealing.next_iv());
+        let again = Sealing::new(&Key::new(vec![1; 32])).unwrap();
+        assert_ne!(
+            sealing.wrapped, again.wrapped,
+            "another key for the same vectors"
+        );
+    }
+}

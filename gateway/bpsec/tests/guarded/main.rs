@@ -1,0 +1,7 @@
+//! Two nodes, a relay between them and whoever writes as he likes: what the
+//! rules of [`Guard`](underpass_bpsec::Guard) let pass.
+
+mod accepted;
+mod nodes;
+mod refused;
+mod rotated;

@@ -1,0 +1,80 @@
+//! What secures bundles end to end (RFC 9172), as the agent sees it: it adds
+//! blocks where a bundle begins, and judges them where one comes in.
+
+use std::fmt;
+
+use bp7::primary::PrimaryBlock;
+use bytes::Bytes;
+use thiserror::Error;
+
+use super::event::DeleteReason;
+use crate::wire::{Bundle, Extension};
+
+/// Why a bundle is not secured as it has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Insecure {
+    /// An operation that is required is not there.
+    #[error("a required security operation is missing")]
+    Missing,
+    /// An operation does not belong to these bytes and a known key.
+    #[error("a security operation failed")]
+    Failed,
+    /// An operation is of a kind that is not supported.
+    #[error("a security operation is of an unknown kind")]
+    Unknown,
+    /// Two operations contradict each other, or one is on a block that it must
+    /// not be on.
+    #[error("security operations conflict")]
+    Conflicting,
+    /// A security block cannot be read.
+    #[error("a security block is malformed")]
+    Malformed,
+}
+
+impl From<Insecure> for DeleteReason {
+    fn from(why: Insecure) -> DeleteReason {
+        match why {
+            Insecure::Missing => DeleteReason::MissingSecurity,
+            Insecure::Failed => DeleteReason::FailedSecurity,
+            Insecure::Unknown => DeleteReason::UnknownSecurity,
+            Insecure::Conflicting => DeleteReason::ConflictingSecurity,
+            Insecure::Malformed => DeleteReason::BlockUnintelligible,
+        }
+    }
+}
+
+/// A bundle that was secured.
+#[derive(Clone, Debug)]
+pub struct Secured {
+    /// The primary block, encoded; without a CRC if it is a target.
+    pub primary: Bytes,
+    /// The security blocks.
+    pub blocks: Vec<Extension>,
+    /// The payload, as long as before, if it was encrypted.
+    pub encrypted: Option<Bytes>,
+}
+
+/// Adds and judges security blocks. All agents of a node share one; it keeps
+/// what it needs to itself.
+pub trait Security: fmt::Debug + Send + Sync {
+    /// Secures a bundle that begins at this node, if it is to be: its blocks
+    /// are numbered from `first_number`. A payload block that was secured has
+    /// no CRC. Flags of the primary block may change.
+    fn secure(
+        &self,
+        primary: &mut PrimaryBlock,
+        first_number: u64,
+        payload: &[Bytes],
+    ) -> Option<Secured>;
+
+    /// The payload of a bundle that [`Security::secure`] has encrypted as it
+    /// was before; `None` if it is not encrypted or its key is gone.
+    fn reveal(&self, primary: &[u8], others: &[Extension], payload: &[u8]) -> Option<Bytes>;
+
+    /// Judges a bundle that came in. Where it ends at this node, it is
+    /// decrypted and its security blocks are removed.
+    ///
+    /// # Errors
+    /// When it is not secured as it has to be: nothing of it may be used.
+    fn accept(&self, bundle: &mut Bundle) -> Result<(), Insecure>;
+}

@@ -1,0 +1,92 @@
+//! Security blocks, and a node that takes nothing from its neighbour but what is
+//! authenticated and encrypted, while the fuzzer has no key.
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use underpass_bpsec::integrity::Hash;
+use underpass_bpsec::{Guard, Key, Pattern, Rule, SecurityBlock, canonical};
+use underpass_bundle::wire::{CodePoints, DecodeLimits, decode};
+use underpass_bundle::wire::{CrcKind, encode_primary, ipn};
+use underpass_bundle::{Agent, Config, Event, NeighbourId, Route, Send};
+use underpass_cla::Class;
+
+const NODE: u64 = 1;
+const PEER: NeighbourId = NeighbourId(2);
+const CLASS: Class = Class(2);
+const START_OF_BUNDLE: u8 = 0x9F;
+
+/// Without a CRC, as the primary block of an authenticated bundle has none.
+static PRIMARY: LazyLock<Bytes> = LazyLock::new(|| {
+    let mut config = Config::new(PEER.0, 1);
+    config.routes = vec![Route {
+        nodes: NODE..=NODE,
+        neighbour: NeighbourId(NODE),
+        take_custody: true,
+    }];
+    let mut agent = Agent::new(config);
+    let now = Instant::now();
+    agent.neighbour_up(now, NeighbourId(NODE));
+    let send = Send {
+        destination: ipn(NODE, 100),
+        service: 100,
+        class: CLASS,
+        payload: vec![Bytes::from_static(b"payload")],
+        lifetime: None,
+        custody: true,
+        label: 0,
+        last: false,
+        reports: None,
+    };
+    agent.send(now, send).expect("a route and room are there");
+    let offer = agent
+        .next_for(now, NeighbourId(NODE), CLASS, u64::MAX)
+        .expect("the bundle waits");
+    let raw: Vec<u8> = offer.chunks.iter().flatten().copied().collect();
+    let limits = DecodeLimits::default();
+    let bundle = decode(&raw.into(), &limits, &CodePoints::default()).expect("our own bundle");
+    encode_primary(&bundle.primary, CrcKind::None)
+});
+
+fn rule() -> Rule {
+    Rule {
+        source: Pattern::Any,
+        destination: Pattern::Any,
+        integrity_keys: vec![Key::new(vec![1; 32])],
+        hash: Hash::Sha256,
+        confidentiality_keys: vec![Key::new(vec![2; 32])],
+        verify_in_transit: true,
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&choice, data)) = data.split_first() else {
+        return;
+    };
+    let raw: Bytes = match choice % 3 {
+        0 => {
+            let _ = canonical(data);
+            if let Ok(block) = SecurityBlock::parse(data) {
+                let again = SecurityBlock::parse(&block.encode()).expect("what was written");
+                assert_eq!(again.targets, block.targets);
+            }
+            return;
+        }
+        1 => [&[START_OF_BUNDLE], PRIMARY.as_ref(), data].concat().into(),
+        _ => Bytes::copy_from_slice(data),
+    };
+    let guard = Guard::new(NODE, vec![rule()]).expect("an AES key");
+    let mut config = Config::new(NODE, 1);
+    config.services.insert(100);
+    config.security = Some(Arc::new(guard));
+    let mut agent = Agent::new(config);
+    let now = Instant::now();
+    agent.neighbour_up(now, PEER);
+    let _ = agent.receive(now, PEER, CLASS, raw);
+    while let Some(event) = agent.poll_event() {
+        assert!(!matches!(event, Event::Deliver(_)), "forged: {event:?}");
+    }
+});
