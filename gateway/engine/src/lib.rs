@@ -16,6 +16,7 @@
 mod ahead;
 mod applications;
 mod choosing;
+mod completing;
 mod config;
 mod control;
 mod engine;
@@ -62,3 +63,4 @@ pub use snapshot::{
 };
 pub use steering::{MigrateError, Migration, TunnelSnapshot};
 pub use streams::StreamKey;
+pub use underpass_completion::Estimate;

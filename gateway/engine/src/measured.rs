@@ -25,6 +25,11 @@ pub struct MeasuredLink {
     pub queue: Duration,
     /// Part of the packets that it loses by itself.
     pub loss: f64,
+    /// The smoothed round trip of late, its queue included, if it is known.
+    pub smoothed_rtt: Option<Duration>,
+    /// Part of the packets that begin a recovery: all that are lost within a
+    /// round trip count as one.
+    pub recovery_loss: f64,
 }
 
 /// How a hop sends at one moment, for who measures its link.

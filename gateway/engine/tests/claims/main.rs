@@ -5,6 +5,7 @@ mod bounded;
 mod custody;
 mod draining;
 mod durable;
+mod flows;
 mod handing_over;
 mod lines;
 mod links;
