@@ -22,6 +22,9 @@ use crate::paths::Way;
 use crate::policy::PathUse;
 use crate::streams::StreamKey;
 
+/// A smoothed round trip counts for so long.
+const SMOOTHED_COUNTS: Duration = Duration::from_secs(1);
+
 /// Flows without anything to send count while they have something
 /// unacknowledged, where a path loses more than this.
 const LOSSY: f64 = 0.01;
@@ -89,26 +92,42 @@ impl Engine {
     /// included that are written and not sealed. What of the stream is not sealed
     /// yet, and all that follows, goes by the path on which so much is complete
     /// first, if that is the policy of its class. A call that writes to the stream
-    /// is to follow, and sends both.
-    pub fn begin_flow(&mut self, now: Instant, key: StreamKey, size_bytes: u64) {
+    /// is to follow, and sends both. Returns the round trip of the path.
+    pub fn begin_flow(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        size_bytes: u64,
+    ) -> Option<Duration> {
         let queue = self.change_run(key, |mux| mux.queue_of(key.id));
-        let Some(class) = queue.flatten().map(class_of) else {
-            return;
-        };
+        let class = class_of(queue.flatten()?);
         let neighbour = self.neighbour_to(key.peer);
         let several = self.ways.hops_to(neighbour).len() > 1;
         if !several || self.policy(class).uses != PathUse::MinFct {
-            return;
+            return None;
         }
         // It is not to compete with itself.
         let _ = self.change_run(key, |mux| mux.begin_flow(key.id, class, size_bytes));
-        let Some((hop, lane)) = self.first_to_complete(now, neighbour, class, size_bytes) else {
-            return;
-        };
+        let (hop, lane) = self.first_to_complete(now, neighbour, class, size_bytes)?;
         let begun = self.change_run(key, |mux| mux.begin_flow(key.id, lane, size_bytes));
-        if let (Some(Ok(())), Some(hop)) = (begun, self.hops.get_mut(&hop)) {
-            hop.count_flow(class);
-        }
+        begun?.ok()?;
+        let hop = self.hops.get_mut(&hop)?;
+        hop.count_flow(class);
+        Some(hop.round_trip() + hop.measured.queue)
+    }
+
+    /// What is not sealed yet of a stream, and all that follows, is of another
+    /// class. Its next flow chooses the path anew.
+    pub fn set_class(&mut self, now: Instant, key: StreamKey, class: Class) {
+        let class = self.known(class);
+        self.change_run(key, |mux| {
+            let queue = mux.queue_of(key.id);
+            if queue.is_some_and(|queue| class_of(queue) != class) {
+                // One that takes no more bytes sends none of them either.
+                let _ = mux.set_class(key.id, class);
+            }
+        });
+        self.after_change(now);
     }
 
     /// The lane of a request, whose size nobody knows: that by which something
@@ -154,7 +173,7 @@ impl Engine {
             let Some(lane) = self.lane_of(neighbour, class, id) else {
                 continue;
             };
-            let Some(path) = self.path_state(id, candidate.way) else {
+            let Some(path) = self.path_state(now, id, candidate.way) else {
                 continue;
             };
             let others = self.competition(now, neighbour, (class, lane, id), path.loss, size_bytes);
@@ -171,10 +190,14 @@ impl Engine {
         lane(class, hops.into_iter().position(|hop| *hop == id)?)
     }
 
-    fn path_state(&self, id: HopId, way: Way) -> Option<PathState> {
+    fn path_state(&self, now: Instant, id: HopId, way: Way) -> Option<PathState> {
         let measured = &self.hops.get(&id)?.measured;
+        // That of a queue long ago would keep flows away from an idle path.
+        let late = measured
+            .smoothed_rtt
+            .filter(|(at, _)| now < *at + SMOOTHED_COUNTS);
         Some(PathState {
-            delay: measured.smoothed_rtt.map_or(way.delay, |rtt| rtt / 2),
+            delay: late.map_or(way.delay, |(_, rtt)| rtt / 2),
             capacity_bps: way.rate_bps,
             loss: measured.recovery_loss,
             busy: way.busy,

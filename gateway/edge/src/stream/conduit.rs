@@ -99,7 +99,7 @@ pub trait Conduit: Send {
 
     /// Begins a flow with the next bytes that are sent: so many, as far as that is
     /// known. The node may choose another path for what follows. Returns the
-    /// round trip of the slowest path, where the node chooses.
+    /// round trip of the path, where the node chooses one.
     fn begin_flow(&mut self, _size_bytes: u64) -> Option<Duration> {
         None
     }

@@ -124,7 +124,8 @@ fn a_burst_that_is_larger_than_expected_begins_anew_as_half_over() {
             UNKNOWN_BYTES,
             80_000 - 30_000,
             180_000 - 80_000,
-            380_000 - 180_000
+            380_000 - 180_000,
+            780_000 - 380_000,
         ]
     );
 }
