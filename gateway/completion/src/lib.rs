@@ -8,9 +8,8 @@
 //! on a session that is up. [`Load`] has what the flows that compete have left,
 //! and [`LossWindow`] what part of its packets a path loses.
 //!
-//! The paper: Bouttier, Baudoin, Dhaou, Arnal, Gélard, Dubois, Fasson, Chaput,
-//! Escudier, *Improving content delivery with size-aware routing in hybrid
-//! satellite / terrestrial networks* (IEEE ICC 2018).
+//! The paper: Bouttier et al., *Improving content delivery with size-aware
+//! routing in hybrid satellite / terrestrial networks*.
 
 mod estimates;
 mod load;
