@@ -15,7 +15,7 @@ use underpass_completion::{Competition, PathState};
 use underpass_streams::{class_of, lane, lanes};
 use underpass_work::FastMap;
 
-use crate::choosing::COUNTED_PEERS;
+use crate::choosing::{ASKED_WITHIN, COUNTED_PEERS};
 use crate::engine::Engine;
 use crate::hop::HopId;
 use crate::paths::Way;
@@ -99,6 +99,10 @@ impl Engine {
         key: StreamKey,
         size_bytes: u64,
     ) -> Option<Duration> {
+        let mut policies = self.config.policies.values();
+        if !policies.any(|policy| policy.uses == PathUse::MinFct) {
+            return None;
+        }
         let queue = self.change_run(key, |mux| mux.queue_of(key.id));
         let class = class_of(queue.flatten()?);
         let neighbour = self.neighbour_to(key.peer);
@@ -265,7 +269,7 @@ impl Engine {
         let is_candidate = |hop: &HopId| candidates.iter().any(|one| one.id == *hop);
         let keeps = self.policy(class).uses == PathUse::MinFct && is_candidate(&id);
         let hops = self.ways.hops_to(neighbour);
-        let mut free = 0;
+        let (mut free, mut elsewhere) = (0, false);
         for (place, lane) in lanes(class).enumerate() {
             if paused || !self.peers.waits(neighbour, lane) {
                 continue;
@@ -275,7 +279,13 @@ impl Engine {
                 queues.lanes |= 1 << place;
             } else if !keeps || of_lane.is_none_or(|hop| !is_candidate(hop)) {
                 free |= 1 << place;
+            } else {
+                elsewhere = true;
             }
+        }
+        if elsewhere {
+            // The hop of that lane may be about to carry nothing more.
+            self.ask_again(now, id, ASKED_WITHIN);
         }
         let of_class = self.peers.waits(neighbour, class) && !paused;
         let shared = self.agent.has_pending(to, class) || of_class || free != 0;

@@ -105,7 +105,9 @@ def _underpass(name: str, policy: dict[str, object]) -> Underpass:
         named = [satellite if path == "satellite" else path for path in paths or []]
         return [
             {"name": "signalling", "priority": 0},
-            {"name": "normal", "priority": 1, **policy, **({"paths": named} if named else {})},
+            {"name": "interactive", "priority": 1},
+            {"name": "normal", "priority": 2, **policy, **({"paths": named} if named else {})},
+            {"name": "bulk", "priority": 2},
         ]
 
     return Underpass(

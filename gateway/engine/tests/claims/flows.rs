@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use underpass_cla::Class;
-use underpass_engine::{Engine, EngineConfig, Estimate, HopId, PathUse, Policy, StreamKey};
+use underpass_engine::{
+    Engine, EngineConfig, Estimate, HopId, PathUse, PlannedBlockage, Policy, StreamKey,
+};
 use underpass_streams::Event;
 
 use crate::bench::{BULK, Node, live, pair_of};
@@ -135,6 +137,27 @@ fn flows_of_a_hop_that_is_blocked_go_by_the_other_and_come_back() {
     terminal.write(key, 100_000);
     let [near, far] = by_hop(&drain(&mut terminal, 300 * MS));
     assert!(near == 0 && far > 0, "{near} {far}");
+}
+
+#[test]
+fn flows_leave_a_hop_before_a_blockage_that_is_known() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let noon = 1_800_000_000_000;
+    terminal.engine.set_utc(terminal.now, Some(noon));
+    let blockage = PlannedBlockage {
+        entry_ms: noon + 2_000,
+        exit_ms: noon + 30_000,
+    };
+    let now = terminal.now;
+    terminal.engine.plan_blockages(now, FAR, vec![blockage]);
+    let key = terminal.open(1, BULK);
+    begin(&mut terminal, key, 5_000_000, 100_000);
+    // The session of the far hop takes no more, and more waits in its lane.
+    assert_eq!(by_hop(&terminal.offers()), [0, 1]);
+    terminal.write(key, 100_000);
+    assert_eq!(by_hop(&terminal.offers()), [0, 0]);
+    let [near, far] = by_hop(&drain(&mut terminal, 1_900 * MS));
+    assert!(near > 0 && far == 0, "{near} {far}");
 }
 
 #[test]
