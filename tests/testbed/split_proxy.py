@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 
 _CHUNK_BYTES = 64 << 10
@@ -24,6 +26,21 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write_eof()
 
 
+async def _connect(sock: socket.socket, far: tuple[str, int]) -> None:
+    """Connect; asyncio itself looks an address up by its protocol, and knows no MPTCP."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    error = sock.connect_ex(far)
+    if error == errno.EINPROGRESS:
+        loop.add_writer(sock, done.set)
+        try:
+            await done.wait()
+        finally:
+            loop.remove_writer(sock)
+        error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, os.strerror(error))
+
+
 async def _serve(listen_port: int, far: tuple[str, int], *, mptcp: tuple[bool, bool]) -> None:
     """Relay every connection at a port to `far`; `mptcp` is for what comes in, and goes out."""
 
@@ -31,7 +48,7 @@ async def _serve(listen_port: int, far: tuple[str, int], *, mptcp: tuple[bool, b
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, _MPTCP if mptcp[1] else 0)
         sock.setblocking(False)
         try:
-            await asyncio.get_running_loop().sock_connect(sock, far)
+            await _connect(sock, far)
             far_in, far_out = await asyncio.open_connection(sock=sock)
         except OSError:
             sock.close()

@@ -11,7 +11,7 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -89,24 +89,23 @@ def run_minfct(settings: Settings, users: Sequence[int] = USERS) -> Result:
 
 def subjects_of_minfct() -> list[Subject]:
     """Make what is compared, ours first."""
-    ours = [
-        (OURS, {"policy": "minfct"}),
-        ("underpass-new-connection", {"policy": "minfct", "estimate": "new-connection"}),
-        ("underpass-bonded", {"policy": "bonded"}),
-        *((name, {"policy": "pinned", "paths": [path]}) for name, path in _PINNED.items()),
+    made: list[Subject] = [
+        _underpass(OURS, {"policy": "minfct"}),
+        _underpass("underpass-new-connection", {"policy": "minfct", "estimate": "new-connection"}),
+        _underpass("underpass-bonded", {"policy": "bonded"}),
+        *(_underpass(name, {"policy": "pinned"}, path) for name, path in _PINNED.items()),
     ]
-    made: list[Subject] = [_underpass(name, policy) for name, policy in ours]
     return [*made, *(SplitProxy(way) for way in _SPLIT)]
 
 
-def _underpass(name: str, policy: dict[str, object]) -> Underpass:
+def _underpass(name: str, policy: Mapping[str, object], path: str | None = None) -> Underpass:
     def classes(satellite: str) -> list[dict[str, object]]:
-        paths = policy.get("paths")
-        named = [satellite if path == "satellite" else path for path in paths or []]
+        by = satellite if path == "satellite" else path
+        normal = {**policy, **({"paths": [by]} if by else {})}
         return [
             {"name": "signalling", "priority": 0},
             {"name": "interactive", "priority": 1},
-            {"name": "normal", "priority": 2, **policy, **({"paths": named} if named else {})},
+            {"name": "normal", "priority": 2, **normal},
             {"name": "bulk", "priority": 2},
         ]
 
