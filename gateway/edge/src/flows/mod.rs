@@ -13,9 +13,10 @@ mod watch;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 use crate::classify::Classifier;
-use crate::stream::{Conduit, OpenRequest};
+use crate::stream::{Conduit, OpenRequest, Target};
 use conduit::FlowConduit;
 pub use sizes::Sizes;
 pub use watch::{FlowStart, Watch};
@@ -68,4 +69,23 @@ impl Flows {
         let rules = self.rules();
         Box::new(FlowConduit::new(conduit, watch, rules, request, dscp))
     }
+}
+
+/// Watches a stream that sends these bytes, cut and paused as the first one says:
+/// for fuzzing.
+pub fn fuzz(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else {
+        return;
+    };
+    let target = Target::Address(([192, 0, 2, 1], 80).into());
+    let mut watch = Watch::new(Owner::Peer(1), &target, Arc::default());
+    let mut now = Instant::now();
+    for piece in data.chunks(usize::from(*cut).max(1)) {
+        if let Some(start) = watch.sends(now, piece) {
+            assert!(start.size_bytes > 0, "a flow of nothing begins");
+        }
+        watch.receives(now, piece);
+        now += Duration::from_millis(u64::from(*cut) * 4);
+    }
+    assert_eq!(watch.total_bytes(), data.len() as u64);
 }

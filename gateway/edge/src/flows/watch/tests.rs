@@ -180,4 +180,14 @@ proptest! {
             prop_assert!(known.len() <= MOST_HEAD_BYTES);
         }
     }
+
+    #[test]
+    fn what_is_fuzzed_holds_here(
+        cut in any::<u8>(),
+        answers in proptest::collection::vec(0..300usize, 0..4),
+        rest in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let answers: Vec<u8> = answers.into_iter().flat_map(answer).collect();
+        crate::flows::fuzz(&[&[cut], &answers[..], &rest[..]].concat());
+    }
 }
