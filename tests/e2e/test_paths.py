@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
-from tests.testbed.node import ApiError, Node, Options, Pair
+from tests.testbed.node import ApiError, Node, Options, Pair, PathName
 from tests.testbed.profile import Link, symmetric
 from tests.testbed.programs import built
 from tests.testbed.satlink import Satlink
@@ -24,6 +24,9 @@ pytestmark = pytest.mark.node
 _TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
 _SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _SIZE = 10_000_000
+# Alone, one is complete first by the terrestrial path, the other by the satellite.
+_SMALL, _LARGE = 20_000, 2_000_000
+_PATHS: tuple[PathName, ...] = ("satellite", "terrestrial")
 
 
 def _start(
@@ -237,3 +240,56 @@ def test_a_class_that_does_not_move_is_not_moved(start_pair: StartPair) -> None:
         order = {"class": class_name, "path": path}
         with pytest.raises(ApiError, match=str(status)):
             pair.terminal.api.request("POST", "/v1/migrations", order)
+
+
+def _carries_everywhere(node: Node, class_name: str) -> bool:
+    paths = node.status()["paths"]
+    of_class = [
+        any(session["carrying"] and session["class"] == class_name for session in path["sessions"])
+        for path in paths
+    ]
+    return all(of_class)
+
+
+def _flows(pair: Pair[Testbed], path: PathName, class_name: str) -> float:
+    labels = f'path="{pair.hub_path(path)}",class="{class_name}"'
+    return pair.hub.api.metrics().get(f"underpass_path_flows_total{{{labels}}}", 0.0)
+
+
+@pytest.mark.parametrize("proxy", ["http", "socks5"])
+def test_each_answer_goes_by_the_path_that_completes_it_first(
+    start_pair: StartPair, proxy: str
+) -> None:
+    pair = _start(start_pair, {"normal": {"policy": "minfct"}})
+    # Of a path whose session of the class is not up yet, others take the flows.
+    pair.hub.process.wait_until(lambda: _carries_everywhere(pair.hub, "normal"))
+    route = pair.http_forward() if proxy == "http" else pair.socks5()
+    sent = {}
+    for size in (_SMALL, _LARGE):
+        before = [_sent_bytes(pair.hub, pair.hub_path(path)) for path in _PATHS]
+        assert download(pair.client, addresses.ORIGIN, size, route=route).error is None
+        after = [_sent_bytes(pair.hub, pair.hub_path(path)) for path in _PATHS]
+        sent[size] = [late - early for late, early in zip(after, before, strict=True)]
+    by_satellite, by_terrestrial = sent[_SMALL]
+    assert by_satellite < _SMALL / 10 < _SMALL < by_terrestrial
+    # The head of the answer tells the size: all of it goes by the satellite.
+    by_satellite, by_terrestrial = sent[_LARGE]
+    assert by_terrestrial < _LARGE / 100 < _LARGE < by_satellite
+    assert [_flows(pair, path, "normal") for path in _PATHS] == [1, 1]
+
+
+def test_a_rule_of_the_hub_gives_large_answers_another_class(start_pair: StartPair) -> None:
+    rule = {"name": "large", "min_size_bytes": 1_000_000, "class": "bulk"}
+    options = Options(paths=("satellite", "terrestrial"), hub={"edge": {"rule": [rule]}})
+    pair = start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    for size in (_SMALL, _LARGE):
+        assert download(pair.client, addresses.ORIGIN, size, route=pair.http_forward()).complete
+    sent = [
+        sum(_sent_bytes(pair.hub, pair.hub_path(path), name) for path in _PATHS)
+        for name in ("normal", "bulk")
+    ]
+    assert _SMALL < sent[0] < 2 * _SMALL
+    assert sent[1] > _LARGE
+    assert pair.hub.status()["edge"]["rules"] == [{"name": "large", "class": "bulk", "matched": 1}]
+    labels = 'rule="large",class="bulk"'
+    assert pair.hub.api.metrics()[f"underpass_edge_rule_matches_total{{{labels}}}"] == 1

@@ -176,6 +176,16 @@ def _socks5() -> Iterator[bytes]:
     yield b"\0\x04\x01\0\x50\xc0\0\x02\x01\0"
 
 
+def _flows() -> Iterator[bytes]:
+    plain = b"HTTP/1.1 200 OK\r\nContent-Type: text/css\r\nContent-Length: 3\r\n\r\nabc"
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    request = b"POST / HTTP/1.1\r\nHost: a.example:80\r\nContent-Length: 1\r\n\r\nx"
+    for cut in (b"\x01", b"\x28", b"\xff"):
+        yield from (cut + each for each in (plain + plain, chunked + plain, request + request))
+        yield cut + b"HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n\r\n" + plain
+        yield cut + b"\x16\x03\x01\x02\x00" + plain
+
+
 def _http() -> Iterator[bytes]:
     yield b"host: origin.example\nconnection: keep-alive, x-own\nx-own: 1\nte: trailers"
     yield b"transfer-encoding: gzip, chunked\ncontent-length: 5\ntrailer: expires"
@@ -189,6 +199,7 @@ TARGETS = {
     "bpsec": _bpsec,
     "bundle": _bundle,
     "deferred": _deferred,
+    "flows": _flows,
     "http": _http,
     "plans": _plans,
     "positions": _positions,

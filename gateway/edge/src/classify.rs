@@ -1,6 +1,8 @@
-//! Gives each connection its class and its way.
+//! Gives each connection its class and its way, and each flow of it its class.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 use underpass_cla::Class;
@@ -23,6 +25,21 @@ pub struct Facts<'a> {
     pub dscp: Option<u8>,
     /// Bytes of the body, where HTTP tells.
     pub content_length: Option<u64>,
+    /// What is known of a flow that begins or goes on.
+    pub flow: FlowFacts<'a>,
+}
+
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowFacts<'a> {
+    /// The host's name.
+    pub host: Option<&'a str>,
+    /// Type and subtype.
+    pub content_type: Option<&'a str>,
+    /// What it says that it has, bytes.
+    pub size_bytes: Option<u64>,
+    /// What was sent on its stream so far, bytes.
+    pub sent_bytes: Option<u64>,
 }
 
 /// A rule names a class that there is not.
@@ -42,8 +59,28 @@ pub struct Verdict {
 /// Rules in order; the first that matches gives the class.
 #[derive(Clone, Debug)]
 pub struct Classifier {
-    rules: Vec<(ClassRule, Class)>,
+    rules: Vec<Rule>,
     default: Class,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    keys: ClassRule,
+    name: String,
+    class: Class,
+    /// Connections and flows that matched.
+    matched: Arc<AtomicU64>,
+}
+
+/// A rule and how often it matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleCount {
+    /// Its name.
+    pub name: String,
+    /// The name of its class.
+    pub class: String,
+    /// Connections and flows that matched since the start.
+    pub matched: u64,
 }
 
 impl Classifier {
@@ -57,23 +94,74 @@ impl Classifier {
         default: Class,
         named: impl Fn(&str) -> Option<Class>,
     ) -> Result<Classifier, UnknownClass> {
-        let numbered = |rule: &ClassRule| match named(&rule.class) {
-            Some(class) => Ok((rule.clone(), class)),
-            None => Err(UnknownClass(rule.class.clone())),
+        let numbered = |(keys, place): (&ClassRule, usize)| match named(&keys.class) {
+            Some(class) => Ok(Rule {
+                keys: keys.clone(),
+                name: keys.name.clone().unwrap_or_else(|| format!("rule {place}")),
+                class,
+                matched: Arc::default(),
+            }),
+            None => Err(UnknownClass(keys.class.clone())),
         };
+        let rules = rules.iter().zip(1..).map(numbered);
         Ok(Classifier {
-            rules: rules.iter().map(numbered).collect::<Result<_, _>>()?,
+            rules: rules.collect::<Result<_, _>>()?,
             default,
         })
     }
 
+    /// Goes on counting where rules of the same names have come to.
+    pub fn count_on(&mut self, before: &Classifier) {
+        for rule in &mut self.rules {
+            let known = before.rules.iter().find(|known| known.name == rule.name);
+            if let Some(known) = known {
+                rule.matched = known.matched.clone();
+            }
+        }
+    }
+
+    /// How often each rule matched.
+    pub fn counts(&self) -> Vec<RuleCount> {
+        let rules = self.rules.iter();
+        let counted = rules.map(|rule| RuleCount {
+            name: rule.name.clone(),
+            class: rule.keys.class.clone(),
+            matched: rule.matched.load(Ordering::Relaxed),
+        });
+        counted.collect()
+    }
+
     /// The class of a connection, and its way.
     pub fn classify(&self, facts: &Facts<'_>) -> Verdict {
-        let rule = self.rules.iter().find(|(rule, _)| matches(rule, facts));
-        Verdict {
-            class: rule.map_or(self.default, |(_, class)| *class),
-            direct: rule.is_some_and(|(rule, _)| rule.direct),
+        let rule = self.rules.iter().find(|rule| matches(&rule.keys, facts));
+        if let Some(rule) = rule {
+            rule.matched.fetch_add(1, Ordering::Relaxed);
         }
+        Verdict {
+            class: rule.map_or(self.default, |rule| rule.class),
+            direct: rule.is_some_and(|rule| rule.keys.direct),
+        }
+    }
+
+    /// The class of a flow of a connection that has been classified, where a rule
+    /// gives it one: the first rule that matches and asks for its host, its
+    /// content type, its size, or what was sent before. Others are about how a
+    /// connection came in, which the other end of a stream does not know.
+    pub fn classify_flow(&self, facts: &Facts<'_>) -> Option<Class> {
+        let mut rules = self.rules.iter().filter(|rule| {
+            let keys = &rule.keys;
+            keys.is_of_flows() || keys.hosts.is_some() && !keys.direct
+        });
+        let rule = rules.find(|rule| matches(&rule.keys, facts))?;
+        rule.matched.fetch_add(1, Ordering::Relaxed);
+        Some(rule.class)
+    }
+
+    /// Once how many bytes were sent on a stream a rule may match that did not
+    /// before, if `sent_bytes` were.
+    pub fn next_promotion(&self, sent_bytes: u64) -> Option<u64> {
+        let after = self.rules.iter().filter_map(|rule| rule.keys.after_bytes);
+        after.filter(|after| *after > sent_bytes).min()
     }
 }
 
@@ -105,6 +193,20 @@ fn matches(rule: &ClassRule, facts: &Facts<'_>) -> bool {
             .is_none_or(|values| facts.dscp.is_some_and(|dscp| values.contains(&dscp))),
         rule.min_content_length_bytes
             .is_none_or(|least| facts.content_length.is_some_and(|length| length >= least)),
+        rule.hosts.as_ref().is_none_or(|hosts| {
+            let host = facts.flow.host.or_else(|| facts.target.name());
+            host.is_some_and(|host| hosts.iter().any(|pattern| pattern.matches(host)))
+        }),
+        rule.content_types.as_ref().is_none_or(|types| {
+            let of_flow = facts.flow.content_type;
+            of_flow.is_some_and(|of_flow| types.iter().any(|pattern| pattern.matches(of_flow)))
+        }),
+        rule.min_size_bytes
+            .is_none_or(|least| facts.flow.size_bytes.is_some_and(|size| size >= least)),
+        rule.max_size_bytes
+            .is_none_or(|most| facts.flow.size_bytes.is_some_and(|size| size <= most)),
+        rule.after_bytes
+            .is_none_or(|after| facts.flow.sent_bytes.is_some_and(|sent| sent >= after)),
     ];
     all.into_iter().all(|matched| matched)
 }
@@ -135,6 +237,7 @@ mod tests {
             client: "[::ffff:10.0.0.5]:1234".parse().unwrap(),
             dscp: None,
             content_length: None,
+            flow: FlowFacts::default(),
         }
     }
 
@@ -183,5 +286,69 @@ mod tests {
         let web = Target::parse("192.0.2.1", 80).unwrap();
         assert!(classifier.classify(&facts(&ssh)).direct);
         assert!(!classifier.classify(&facts(&web)).direct);
+    }
+
+    #[test]
+    fn a_flow_is_classified_by_what_it_says_of_itself() {
+        let classifier = rules(
+            r#"
+            rule = [
+              { listeners = ["socks"], class = "1" },
+              { hosts = ["*.cdn.example"], content_types = ["video/*"], class = "2" },
+              { min_size_bytes = 1000, max_size_bytes = 5000, class = "3" },
+              { after_bytes = 100000, class = "4" },
+            ]"#,
+        );
+        let target = Target::parse("a.cdn.example", 80).unwrap();
+        let of = |flow: FlowFacts<'static>| {
+            classifier.classify_flow(&Facts {
+                flow,
+                ..facts(&target)
+            })
+        };
+        let video = FlowFacts {
+            content_type: Some("video/mp4"),
+            size_bytes: Some(2000),
+            sent_bytes: Some(0),
+            host: None,
+        };
+        // The first rule is about how the connection came in.
+        assert_eq!(of(video), Some(Class(2)));
+        let elsewhere = FlowFacts {
+            host: Some("b.example"),
+            ..video
+        };
+        assert_eq!(of(elsewhere), Some(Class(3)));
+        let large = FlowFacts {
+            size_bytes: Some(5001),
+            ..elsewhere
+        };
+        assert_eq!(of(large), None);
+        let long = FlowFacts {
+            sent_bytes: Some(100_000),
+            ..large
+        };
+        assert_eq!(of(long), Some(Class(4)));
+        assert_eq!(classifier.next_promotion(0), Some(100_000));
+        assert_eq!(classifier.next_promotion(100_000), None);
+        let counts = classifier.counts();
+        let counts: Vec<_> = counts.iter().map(|of| (&*of.name, of.matched)).collect();
+        assert_eq!(
+            counts,
+            [("rule 1", 0), ("rule 2", 1), ("rule 3", 1), ("rule 4", 1)]
+        );
+    }
+
+    #[test]
+    fn a_rule_of_the_same_name_counts_on() {
+        let before = rules("rule = [{ name = 'all', class = '1' }]");
+        let target = Target::parse("example.org", 80).unwrap();
+        before.classify(&facts(&target));
+        let mut after =
+            rules("rule = [{ ports = [1], class = '2' }, { name = 'all', class = '3' }]");
+        after.count_on(&before);
+        after.classify(&facts(&target));
+        let counts: Vec<_> = after.counts().iter().map(|of| of.matched).collect();
+        assert_eq!(counts, [0, 2]);
     }
 }

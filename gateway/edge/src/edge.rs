@@ -18,6 +18,7 @@ use crate::config::{DialConfig, EdgeConfig, ListenerConfig};
 use crate::credentials::{UserError, Users};
 use crate::dial::{Dialler, resume_inbound};
 use crate::direct::DirectOutlet;
+use crate::flows::Flows;
 use crate::listen::{Admitted, Clients, Entrance, Listener, Ways};
 use crate::relay::{HeldRelay, Relayed, Relays};
 use crate::stream::{Conduit, Outlet};
@@ -61,6 +62,7 @@ pub struct Edge {
     /// Wrong passwords at all listeners.
     failures: Arc<Mutex<Throttle>>,
     relays: Arc<Relays>,
+    flows: Arc<Flows>,
     paused: watch::Sender<bool>,
     /// The listening sockets, by the listeners' names.
     sockets: Vec<(String, OwnedFd)>,
@@ -109,15 +111,17 @@ impl Edge {
         mut bound: HashMap<String, std::net::TcpListener>,
     ) -> Result<Edge, EdgeError> {
         let dialler = Arc::new(Dialler::new(config.dial.clone()));
+        let classifier = Arc::new(classifier);
         let switch = Arc::<RwLock<Switch>>::default();
         let ways = Ways {
             peer: outlet,
             direct: Arc::new(DirectOutlet::new(dialler.clone())),
             switch: switch.clone(),
             relays: Arc::default(),
+            flows: Arc::new(Flows::new(classifier.clone())),
         };
         let relays = ways.relays.clone();
-        let classifier = Arc::new(classifier);
+        let flows = ways.flows.clone();
         let failures = Arc::<Mutex<Throttle>>::default();
         let mut listeners = Vec::new();
         let mut sockets = Vec::new();
@@ -150,6 +154,7 @@ impl Edge {
             switch,
             failures,
             relays,
+            flows,
             paused: watch::Sender::new(false),
             sockets,
         };
@@ -179,8 +184,10 @@ impl Edge {
     /// Goes by another configuration from the next connection on; those that
     /// are open live on. The listeners, their protocols and addresses are as
     /// before.
-    pub fn reconfigure(&self, prepared: Prepared, classifier: Classifier) {
+    pub fn reconfigure(&self, prepared: Prepared, mut classifier: Classifier) {
+        classifier.count_on(&self.flows.rules());
         let classifier = Arc::new(classifier);
+        self.flows.set_rules(classifier.clone());
         for (listener, admitted) in prepared.listeners {
             let mut entrances = self.entrances.iter();
             if let Some(entrance) = entrances.find(|e| e.name() == listener.name) {
@@ -216,6 +223,11 @@ impl Edge {
     /// The relays of this edge.
     pub fn relays(&self) -> &Arc<Relays> {
         &self.relays
+    }
+
+    /// What the flows of its connections share.
+    pub fn flows(&self) -> &Arc<Flows> {
+        &self.flows
     }
 
     /// The listening sockets, by the listeners' names.

@@ -3,7 +3,7 @@
 //!
 //! A byte's way in: [`config`] → `listen` (who may enter) → `socks5`, `http`
 //! or `transparent` (where to) → [`classify`] (in which class) → [`relay`]
-//! over a [`stream::Conduit`]. Its way out: [`dial`] → [`relay`].
+//! over a [`stream::Conduit`], on which [`flows`] are watched. Its way out: [`dial`] → [`relay`].
 //! [`direct`] joins both ends in one node, without bundles.
 
 pub mod classify;
@@ -12,6 +12,7 @@ mod credentials;
 pub mod dial;
 pub mod direct;
 mod edge;
+pub mod flows;
 pub mod http;
 mod line_limit;
 mod listen;

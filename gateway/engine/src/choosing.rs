@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use underpass_bundle::{BundleId, NeighbourId};
 use underpass_cla::Class;
+use underpass_completion::Estimate;
 use underpass_work::each;
 
 use crate::engine::Engine;
@@ -32,7 +33,7 @@ const REPAIRED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Of so many nodes behind a neighbour the backlog counts; those beyond only let
 /// the hop of less delay carry a little more.
-const COUNTED_PEERS: usize = 64;
+pub(crate) const COUNTED_PEERS: usize = 64;
 
 /// What is sealed ahead for a hop at most, while one of longer delay takes what
 /// lies behind.
@@ -54,10 +55,10 @@ const ANOTHER_CARRIES_ON: &str = "another path carries on what this one had";
 pub(crate) type Copies = VecDeque<(BundleId, Vec<Bytes>)>;
 
 /// A hop that a class may use now.
-struct Candidate {
-    id: HopId,
+pub(crate) struct Candidate {
+    pub id: HopId,
     place: usize,
-    way: Way,
+    pub way: Way,
     /// A planned blockage is near.
     leaving: bool,
 }
@@ -135,12 +136,13 @@ impl Engine {
             uses: PathUse::Bonded,
             paths: Vec::new(),
             migration: MigrationRule::DEFAULT,
+            estimate: Estimate::OpenSession,
         };
         self.config.policies.get(&class).unwrap_or(DEFAULT)
     }
 
     /// The hops that a class may use now, as its policy chooses.
-    fn candidates(&self, now: Instant, neighbour: u64, class: Class) -> Vec<Candidate> {
+    pub(crate) fn candidates(&self, now: Instant, neighbour: u64, class: Class) -> Vec<Candidate> {
         let policy = self.policy(class);
         let mut able = self.able(now, neighbour, class);
         if able.iter().any(|one| !one.leaving) {
@@ -224,6 +226,15 @@ impl Engine {
         self.waiting_in(neighbour, class, |of| {
             let path = self.steering.path_of(neighbour, of);
             path.is_none_or(|path| path == id)
+        })
+    }
+
+    /// What waits in other classes than this one, and in those that go before
+    /// them, and may go by a hop.
+    pub(crate) fn backlog_of_others(&self, neighbour: u64, class: Class, id: HopId) -> u64 {
+        self.waiting_in(neighbour, class, |of| {
+            let path = self.steering.path_of(neighbour, of);
+            of != class && path.is_none_or(|path| path == id)
         })
     }
 

@@ -15,6 +15,7 @@ use underpass_streams::{self as streams, Epoch, PayloadError, StreamId};
 use underpass_work::FastMap;
 
 use crate::ahead::ReadAhead;
+use crate::completing::Completing;
 use crate::config::EngineConfig;
 use crate::hop::{Hop, HopId};
 use crate::leaves::ChangedLeaves;
@@ -166,6 +167,8 @@ pub struct Engine {
     pub(crate) ask_at: Option<Instant>,
     /// The classes that move between paths.
     pub(crate) steering: Steering,
+    /// The flows of classes that go by the path that completes them first.
+    pub(crate) completing: Completing,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) classes: Vec<Class>,
@@ -222,7 +225,7 @@ impl Engine {
             hops.insert(hop.id, state);
         }
         let ways = Ways::new(&config.hops, &config.routes);
-        Ok(Engine {
+        let mut engine = Engine {
             agent,
             peers: Peers::new(classes.clone(), config.default_class),
             config,
@@ -252,7 +255,10 @@ impl Engine {
             asked: BTreeSet::new(),
             ask_at: None,
             steering: Steering::default(),
-        })
+            completing: Completing::default(),
+        };
+        engine.lay_lanes();
+        Ok(engine)
     }
 
     /// Takes up the custody that an earlier run has left.

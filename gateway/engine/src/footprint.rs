@@ -51,6 +51,7 @@ impl Engine {
             asked,
             ask_at: _,
             steering,
+            completing,
         } = self;
         tell("configured hops", config.hops.len());
         tell("configured routes", config.routes.len());
@@ -66,6 +67,7 @@ impl Engine {
         tell("hops by time", link_times.len());
         tell("hops to be asked again", asked.len());
         steering.footprint(tell);
+        completing.footprint(tell);
         ahead.footprint(tell);
         tell("actions", actions.len());
         ways.footprint(tell);

@@ -188,6 +188,7 @@ impl Engine {
             asked: _,
             ask_at: _,
             steering: _,
+            completing: _,
         } = self;
         let carried: BTreeMap<_, _> = carried.into_iter().collect();
         let carried = carried.into_iter().map(|(bundle, (peer, epoch, ids))| {

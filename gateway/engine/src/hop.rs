@@ -42,6 +42,8 @@ pub struct HopTraffic {
     pub resumed_bundles: u64,
     /// Bytes that were left out for it, since the neighbour had them.
     pub resumed_bytes: u64,
+    /// Flows that were to be complete first by it.
+    pub flows: u64,
     /// Bundles that arrived and were kept.
     pub received_bundles: u64,
     /// Their bytes, as bundles.
@@ -230,6 +232,13 @@ impl Hop {
                 traffic.resumed_bundles += 1;
                 traffic.resumed_bytes += left_out;
             }
+        }
+    }
+
+    /// Counts a flow that is to go by it.
+    pub fn count_flow(&mut self, class: Class) {
+        if let Some(traffic) = self.traffic.get_mut(usize::from(class.0)) {
+            traffic.flows += 1;
         }
     }
 

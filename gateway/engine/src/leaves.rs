@@ -10,14 +10,16 @@ use underpass_bundle::{Agent, NeighbourId};
 use underpass_cla::{Class, SessionId};
 use underpass_scheduler::{Leaf, LinkScheduler};
 
+use crate::completing::Queues;
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId};
 use crate::paths::Turn;
 use crate::peers::Peers;
 use crate::transfers::Session;
 
-/// Some of an engine's classes, as bits by their places. There are at most 64.
-pub(crate) type Places = u64;
+/// Some of an engine's classes, or of their queues, as bits by their places.
+/// There are at most 128.
+pub(crate) type Places = u128;
 
 /// These places, in order.
 pub(crate) fn places_in(mut places: Places) -> impl Iterator<Item = usize> {
@@ -119,9 +121,17 @@ impl Engine {
         if !carrier.is_some_and(Session::is_ready) {
             return false;
         }
-        hop.has_copies(class)
-            || is_backlogged(&self.agent, &self.peers, hop.config.neighbour, class)
-                && self.takes_turn(now, id, class)
+        hop.has_copies(class) || self.open_queues(now, id, class).any()
+    }
+
+    /// The queues of a class that a hop may seal from now.
+    pub(crate) fn open_queues(&mut self, now: Instant, id: HopId, class: Class) -> Queues {
+        if self.peers.has_lanes(class) {
+            return self.queues_with_lanes(now, id, class);
+        }
+        let neighbour = self.neighbour_of(id).unwrap_or_default();
+        let waits = is_backlogged(&self.agent, &self.peers, neighbour, class);
+        Queues::of_class(class, waits && self.takes_turn(now, id, class))
     }
 
     /// Whether it is a leaf's turn among the hops to its neighbour; if not, it is

@@ -16,6 +16,7 @@
 mod ahead;
 mod applications;
 mod choosing;
+mod completing;
 mod config;
 mod contacts;
 mod control;
@@ -64,3 +65,4 @@ pub use snapshot::{
 };
 pub use steering::{MigrateError, Migration, TunnelSnapshot};
 pub use streams::StreamKey;
+pub use underpass_completion::Estimate;

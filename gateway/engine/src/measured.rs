@@ -25,6 +25,11 @@ pub struct MeasuredLink {
     pub queue: Duration,
     /// Part of the packets that it loses by itself.
     pub loss: f64,
+    /// The smoothed round trip, queues included, and when it was measured.
+    pub smoothed_rtt: Option<(Instant, Duration)>,
+    /// Part of the packets that begin a recovery: all that are lost within a
+    /// round trip count as one.
+    pub recovery_loss: f64,
 }
 
 /// How a hop sends at one moment, for who measures its link.

@@ -11,7 +11,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
-use underpass_streams::{Event, OpenError, Peer};
+use underpass_streams::{Event, OpenError, Peer, class_of, lane, lanes};
 use underpass_work::FastMap;
 
 use crate::engine::Action;
@@ -53,6 +53,8 @@ struct Turns {
 /// All edge nodes that streams lead to.
 pub(crate) struct Peers {
     classes: Vec<Class>,
+    /// Those and their lanes; places never change.
+    queues: Vec<Class>,
     /// For streams of classes that are not configured here.
     default_class: Class,
     known: FastMap<u64, Known>,
@@ -73,9 +75,10 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Without any. There are at most 64 classes.
+    /// Without any. There are at most 16 classes.
     pub fn new(classes: Vec<Class>, default_class: Class) -> Peers {
         Peers {
+            queues: classes.clone(),
             classes,
             default_class,
             known: FastMap::default(),
@@ -92,6 +95,7 @@ impl Peers {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
         let Peers {
             classes: _,
+            queues: _,
             default_class: _,
             known,
             times,
@@ -219,8 +223,8 @@ impl Peers {
         while let Some((epoch, id)) = known.streams.poll_ended() {
             self.ended.push(StreamKey { peer, epoch, id });
         }
-        let classes = self.classes.iter().enumerate();
-        let waits = classes.filter(|(_, class)| known.streams.has_pending(**class));
+        let queues = self.queues.iter().enumerate();
+        let waits = queues.filter(|(_, class)| known.streams.has_pending(**class));
         let waits = waits.fold(0, |waits, (place, _)| waits | 1 << place);
         let before = std::mem::replace(&mut known.waits, waits);
         let due = known.streams.next_timeout();
@@ -242,6 +246,7 @@ impl Peers {
 
     /// Names a neighbour, for [`Peers::pop_changed`].
     fn name(&mut self, neighbour: u64, places: Places) {
+        let places = self.leaves_of(places);
         match self.changed.last_mut() {
             Some((last, named)) if *last == neighbour => *named |= places,
             _ => self.changed.push((neighbour, places)),
@@ -251,7 +256,7 @@ impl Peers {
     /// Has a node wait for its turn in classes, or no more.
     fn queue(&mut self, neighbour: u64, peer: u64, places: Places, waits: bool) {
         for place in places_in(places) {
-            let class = self.classes[place];
+            let class = self.queues[place];
             let turns = self.turns.entry((neighbour, class)).or_default();
             match waits {
                 true => turns.waiting.insert(peer),
@@ -269,8 +274,34 @@ impl Peers {
     /// Whether the node whose turn it is has a stream that begins or sends
     /// seldom, and little of all.
     pub fn has_light(&self, neighbour: u64, class: Class) -> bool {
-        let peer = self.next(neighbour, class).and_then(|peer| self.get(peer));
-        peer.is_some_and(|streams| streams.has_light(class))
+        let of = |queue: Class| {
+            let peer = self.next(neighbour, queue).and_then(|peer| self.get(peer));
+            peer.is_some_and(|streams| streams.has_light(queue))
+        };
+        of(class) || self.has_lanes(class) && lanes(class).any(of)
+    }
+
+    /// Has flows of a class wait in lanes, too, from now on.
+    pub fn add_lanes(&mut self, class: Class) {
+        if !self.has_lanes(class) {
+            self.queues.extend(lanes(class));
+        }
+    }
+
+    /// Whether flows of a class may wait in lanes.
+    pub fn has_lanes(&self, class: Class) -> bool {
+        self.queues.len() > self.classes.len()
+            && lane(class, 0).is_some_and(|first| self.queues.contains(&first))
+    }
+
+    /// The places of the classes whose queues these are.
+    fn leaves_of(&self, places: Places) -> Places {
+        let of_classes = places & ((1 << self.classes.len()) - 1);
+        places_in(places & !of_classes).fold(of_classes, |leaves, place| {
+            let class = class_of(self.queues[place]);
+            let place = self.classes.iter().position(|known| *known == class);
+            leaves | place.map_or(0, |place| 1 << place)
+        })
     }
 
     /// The node behind a neighbour whose turn it is.
@@ -301,7 +332,7 @@ impl Peers {
 
     /// A node has nothing to seal in a class, until its streams change.
     pub fn pass_over(&mut self, peer: u64, class: Class) {
-        let place = self.classes.iter().position(|known| *known == class);
+        let place = self.queues.iter().position(|known| *known == class);
         if let (Some(place), Some(known)) = (place, self.known.get_mut(&peer)) {
             let bit = known.waits & 1 << place;
             known.waits &= !bit;
@@ -386,7 +417,40 @@ impl Peers {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use underpass_streams::{Config, Open, ResetCode, Side, StreamId, Target};
+    use underpass_streams::{Config, Open, ResetCode, Sealed, Side, StreamId, Target};
+
+    /// A peer's word for a class is not to put its streams in a lane.
+    #[test]
+    fn a_class_of_a_peer_that_is_not_configured_is_the_default_one() {
+        let now = Instant::now();
+        for named in [3, 63, 64, 72, 75, 127, 255].map(Class) {
+            let mut peers = Peers::new(CLASSES.to_vec(), Class(1));
+            peers.add_lanes(Class(2));
+            peers.insert(10, 10, Peer::new(Config::default(), Side::Lower, 1));
+            let mut there = Peer::new(Config::default(), Side::Higher, 1);
+            let open = Open {
+                class: named,
+                target: Target::Name {
+                    host: "origin.example".to_owned(),
+                    port: 80,
+                },
+                client: None,
+                report_connected: false,
+            };
+            let (_, id) = there.open(now, open).expect("it opens");
+            let Some(Sealed::Payload { parts, .. }) = there.poll_payload(named, 4096) else {
+                panic!("an OPEN waits");
+            };
+            let payload = Bytes::from(parts.concat());
+            let mut actions = VecDeque::new();
+            let taken = peers.change(&mut actions, 10, |streams| {
+                streams.handle_payload(now, named, payload)
+            });
+            assert!(taken.is_some_and(|taken| taken.is_ok()));
+            let queue = peers.change(&mut actions, 10, |streams| streams.current().queue_of(id));
+            assert_eq!(queue.flatten(), Some(Class(1)), "{named}");
+        }
+    }
 
     const CLASSES: [Class; 3] = [Class(0), Class(1), Class(2)];
     const NEIGHBOURS: u64 = 3;

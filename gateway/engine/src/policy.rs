@@ -1,5 +1,7 @@
 //! By which of the paths to its neighbour a class goes.
 
+use underpass_completion::Estimate;
+
 use crate::config::HopConfig;
 use crate::migration::MigrationRule;
 
@@ -17,6 +19,8 @@ pub enum PathUse {
     Duplicated,
     /// All go by one, and move to another as the rule says.
     Migrate,
+    /// Each flow goes by the one that completes it first.
+    MinFct,
 }
 
 /// A class's policy.
@@ -29,6 +33,8 @@ pub struct Policy {
     pub paths: Vec<String>,
     /// When a class moves whose use is [`PathUse::Migrate`].
     pub migration: MigrationRule,
+    /// How a class estimates completion whose use is [`PathUse::MinFct`].
+    pub estimate: Estimate,
 }
 
 impl Policy {

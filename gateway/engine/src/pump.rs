@@ -11,6 +11,7 @@ use underpass_streams::{Peer, Sealed, StreamId};
 use underpass_work::each;
 
 use crate::choosing::ASKED_WITHIN;
+use crate::completing::Queues;
 use crate::engine::{Action, Carried, Engine, STREAM_SERVICE};
 use crate::hop::HopId;
 
@@ -68,14 +69,15 @@ impl Engine {
             return Some(());
         }
         // Another hop may have taken some of what waited.
-        if !self.takes_turn(now, id, leaf.class) {
+        let queues = self.open_queues(now, id, leaf.class);
+        if !queues.any() {
             return None;
         }
         self.agent.set_resumes(to, leaf.class, resumes);
         let max_bytes = max_bytes.min(mru);
         let (offer, sparse) = match self.lead(now, id, leaf.class) {
             Some(lead) => self.take_behind(now, id, leaf.class, lead, max_bytes, mru),
-            None => self.take(now, id, leaf.class, max_bytes, mru),
+            None => self.take(now, id, queues, leaf.class, max_bytes, mru),
         }?;
         self.copy_to_another(now, id, leaf.class, offer.id, &offer.chunks);
         let transfer = Transfer {
@@ -159,6 +161,7 @@ impl Engine {
         &mut self,
         now: Instant,
         hop: HopId,
+        queues: Queues,
         class: Class,
         max: u64,
         mru: u64,
@@ -166,12 +169,14 @@ impl Engine {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
         let to = NeighbourId(neighbour);
         if self.is_turn_of_light(neighbour, class)
-            && let Some((id, sparse)) = self.seal(now, hop, class, max)
+            && let Some((id, sparse)) = self.seal_in_turn(now, hop, queues, class, max)
             && let Some(offer) = self.agent.next_of(now, id, mru)
         {
             return Some((offer, sparse));
         }
-        if let Some(offer) = self.agent.next_for(now, to, class, mru) {
+        if queues.of_class
+            && let Some(offer) = self.agent.next_for(now, to, class, mru)
+        {
             self.peers.bundle_has_gone(neighbour, class);
             return Some((offer, false));
         }
@@ -179,8 +184,26 @@ impl Engine {
         if self.agent.is_loading(to, class) {
             return None;
         }
-        let (id, sparse) = self.seal(now, hop, class, max)?;
+        let (id, sparse) = self.seal_in_turn(now, hop, queues, class, max)?;
         Some((self.agent.next_of(now, id, mru)?, sparse))
+    }
+
+    /// Seals a bundle from one of these queues.
+    fn seal_in_turn(
+        &mut self,
+        now: Instant,
+        hop: HopId,
+        queues: Queues,
+        class: Class,
+        max: u64,
+    ) -> Option<(BundleId, bool)> {
+        for queue in self.in_turn(hop, queues) {
+            if let Some(sealed) = self.seal(now, hop, (class, queue), max) {
+                self.note_turn(hop, class, queue);
+                return Some(sealed);
+            }
+        }
+        None
     }
 
     /// As [`Engine::take`], of what lies behind so many bytes that another hop is
@@ -204,9 +227,9 @@ impl Engine {
         }
         let size = self.scheduler.max_bundle_bytes(near.terminal()).min(mru);
         while self.agent.backlog_bytes(to, class) < bytes
-            && self.seal(now, near, class, size).is_some()
+            && self.seal(now, near, (class, class), size).is_some()
         {}
-        let sealed = self.seal(now, hop, class, max);
+        let sealed = self.seal(now, hop, (class, class), max);
         if sealed.is_none() {
             // The other hop has all that waits; it may be held up.
             self.ask_again(now, hop, ASKED_WITHIN);
@@ -226,13 +249,13 @@ impl Engine {
         waits && self.peers.take_light_turn(neighbour, class)
     }
 
-    /// Seals bytes of streams into a bundle, as late as possible, or has one
+    /// Seals bytes of streams of a class' queue into a bundle, as late as possible, or has one
     /// leave that is withheld. Peers behind one neighbour take turns.
     fn seal(
         &mut self,
         now: Instant,
         hop: HopId,
-        class: Class,
+        (class, queue): (Class, Class),
         max: u64,
     ) -> Option<(BundleId, bool)> {
         let neighbour = self.hops.get(&hop)?.config.neighbour;
@@ -243,7 +266,7 @@ impl Engine {
         if wanted < LEAST_PAYLOAD_BYTES {
             return None;
         }
-        while let Some(peer) = self.peers.next(neighbour, class) {
+        while let Some(peer) = self.peers.next(neighbour, queue) {
             let to = NeighbourId(neighbour);
             let free = self.agent.free_bytes_of(to, class);
             let least = match class == Class::SIGNALLING {
@@ -258,19 +281,19 @@ impl Engine {
                     false => None,
                 };
                 let last = settled.is_some();
-                let sparse = streams.has_sparse(class) && !last;
+                let sparse = streams.has_sparse(queue) && !last;
                 let sealed = match settled {
                     Some(parts) => Some(Sealed::Payload {
                         parts,
                         streams: Vec::new(),
                     }),
-                    None if room => streams.poll_payload(class, limit),
-                    None => streams.poll_withheld(class).map(Sealed::Withheld),
+                    None if room => streams.poll_payload(queue, limit),
+                    None => streams.poll_withheld(queue).map(Sealed::Withheld),
                 };
                 (sealed, last, sparse)
             });
             let (sealed, last, sparse) = sealed?;
-            self.peers.had_its_turn(neighbour, class, peer);
+            self.peers.had_its_turn(neighbour, queue, peer);
             let bundle = match sealed {
                 Some(Sealed::Payload { parts, streams }) => {
                     self.originate(now, peer, class, parts, last, streams)
@@ -283,7 +306,7 @@ impl Engine {
                 }
                 // Frames may lose their reason while they wait.
                 None => {
-                    self.peers.pass_over(peer, class);
+                    self.peers.pass_over(peer, queue);
                     continue;
                 }
             };

@@ -88,6 +88,7 @@ impl Engine {
         agent.security.clone_from(&self.config.agent.security);
         self.config = EngineConfig { agent, ..config };
         self.peers.set_default_class(self.config.default_class);
+        self.lay_lanes();
 
         let after: BTreeSet<u64> = self.ways.neighbours().collect();
         for neighbour in before.difference(&after) {

@@ -48,9 +48,15 @@ impl Engine {
             return Err(OpenError::TooManyStreams);
         }
         self.meet(peer);
-        let opened = self
-            .peers
-            .open(now, peer, |streams| streams.open(now, open));
+        let lane = self.lane_of_request(now, self.neighbour_to(peer), open.class);
+        let opened = self.peers.open(now, peer, |streams| {
+            let (epoch, id) = streams.open(now, open)?;
+            if let Some(lane) = lane {
+                // A stream that was just opened is there.
+                let _ = streams.current().begin_flow(id, lane, 0);
+            }
+            Ok((epoch, id))
+        });
         let (epoch, id) = opened?;
         Ok(StreamKey { peer, epoch, id })
     }

@@ -366,6 +366,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         dialler.clone(),
         clients.clone(),
         relays,
+        edge.flows().clone(),
     );
     tasks.push(background(served));
     let followed = dialler.clone();

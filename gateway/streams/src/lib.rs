@@ -20,7 +20,7 @@ pub mod wire;
 
 pub use mux::{
     Ahead, Backlog, Config, Counters, Event, Flow, Mux, OpenError, PayloadError, Sealed, Side,
-    StreamError, StreamInfo, StreamState, Windows, WriteError,
+    StreamError, StreamInfo, StreamState, Windows, WriteError, class_of, lane, lanes,
 };
 pub use peer::{Epoch, FormerLimit, Peer, PeerState};
 pub use wire::{

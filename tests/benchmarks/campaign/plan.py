@@ -128,6 +128,8 @@ CAMPAIGN = (
     Entry("after-blockage", 125.0, ours_times=2, fixed_s=30.0, share=_V),
     # A download by both paths, by the satellite and, of 85 s, by the terrestrial one.
     Entry("bonding", 45.0, ours_times=3, share=_V),
+    # A minute of eight subjects each, with four numbers of users.
+    Entry("minfct", 2200.0, share=_V),
     # With migration and without.
     Entry("offload", 145.0, share=_V),
     Entry("shared-hop", 34.0, 34.0, _MOST, 2, 2, fixed_s=2 * _AROUND_S, share=_V),

@@ -26,6 +26,8 @@ _OFFSETS = {
     "underpass-quic": 2,
     "underpass-satellite": 3,
     "underpass-terrestrial": 4,
+    "underpass-new-connection": 5,
+    "underpass-bonded": 6,
 }
 _SINGLE_BOX_PORT = 4600
 

@@ -3,6 +3,7 @@
 mod interception;
 mod listener;
 mod origin;
+mod pattern;
 mod port_range;
 mod rule;
 
@@ -12,6 +13,7 @@ use serde::Deserialize;
 pub use interception::{Fail, InterceptionConfig};
 pub use listener::{Answer, ListenerConfig, ListenerProtocol, User};
 pub use origin::{DialConfig, Family, OriginSource};
+pub use pattern::{ContentTypePattern, HostPattern, PatternError};
 pub use port_range::{NoPortRange, PortRange};
 pub use rule::ClassRule;
 

@@ -16,9 +16,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::classify::{Classifier, Facts, Verdict};
+use crate::classify::{Classifier, Facts, FlowFacts, Verdict};
 use crate::config::{Answer, ListenerConfig, ListenerProtocol};
 use crate::credentials::Users;
+use crate::flows::{Flows, Owner};
 use crate::line_limit::LineLimit;
 use crate::relay::{HeldRelay, Relays};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
@@ -42,6 +43,8 @@ pub(crate) struct Ways {
     pub switch: Arc<RwLock<Switch>>,
     /// The connections on their way.
     pub relays: Arc<Relays>,
+    /// What is known of flows.
+    pub flows: Arc<Flows>,
 }
 
 /// What every connection of one listener shares.
@@ -92,6 +95,7 @@ impl Intake {
             client: peer.address,
             dscp: peer.dscp,
             content_length,
+            flow: FlowFacts::default(),
         });
         // The kernel has asked the other switch before it diverted.
         if protocol != Protocol::Transparent {
@@ -114,7 +118,7 @@ impl Intake {
         } else {
             &self.ways.peer
         };
-        outlet.open(OpenRequest {
+        let request = OpenRequest {
             target,
             client: peer.address,
             listener: self.name.clone(),
@@ -122,7 +126,13 @@ impl Intake {
             class: verdict.class,
             awaits_outcome: self.config.answer == Answer::AfterDial
                 && protocol != Protocol::HttpForward,
-        })
+        };
+        let conduit = outlet.open(request.clone())?;
+        if verdict.direct {
+            return Ok(conduit);
+        }
+        let owner = Owner::Client(peer.address.ip());
+        Ok(self.ways.flows.watch(conduit, owner, &request, peer.dscp))
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use underpass_cla::Class;
 use underpass_deferred::Handle;
 
 use super::{Failure, OpenRequest, Target};
@@ -94,6 +96,16 @@ pub trait Conduit: Send {
     /// Tells the peer, on a stream that it has opened, that the origin has
     /// answered. A failed dial is told by [`Conduit::reset`].
     fn connected(&mut self, connected: Connected);
+
+    /// Begins a flow with the next bytes that are sent: so many, as far as that is
+    /// known. The node may choose another path for what follows. Returns the
+    /// round trip of the path, where the node chooses one.
+    fn begin_flow(&mut self, _size_bytes: u64) -> Option<Duration> {
+        None
+    }
+
+    /// What is sent from now on travels in another class.
+    fn set_class(&mut self, _class: Class) {}
 
     /// The stream's name, where it can be taken up by another conduit.
     fn stream(&self) -> Option<StreamName> {

@@ -83,6 +83,14 @@ impl Target {
         }
     }
 
+    /// The name, if the target is one.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Target::Address(_) => None,
+            Target::Name { host, .. } => Some(host.as_str()),
+        }
+    }
+
     /// The address, if the target is one.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {

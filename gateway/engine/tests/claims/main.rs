@@ -6,6 +6,7 @@ mod contacts;
 mod custody;
 mod draining;
 mod durable;
+mod flows;
 mod handing_over;
 mod lines;
 mod links;

@@ -14,11 +14,11 @@ use crate::bench::{BULK, CONTROL, MRU, Node, Offered, URGENT, config, exchange, 
 use crate::lines::{Line, Lines};
 
 /// Terrestrial, and by satellite.
-const NEAR: HopId = HopId(0);
-const FAR: HopId = HopId(1);
-const MS: Duration = Duration::from_millis(1);
+pub const NEAR: HopId = HopId(0);
+pub const FAR: HopId = HopId(1);
+pub const MS: Duration = Duration::from_millis(1);
 
-fn two_hops(node: u64, neighbour: u64) -> EngineConfig {
+pub fn two_hops(node: u64, neighbour: u64) -> EngineConfig {
     let mut both = config(node, &[neighbour, neighbour]);
     for (hop, (rate, rtt)) in both.hops.iter_mut().zip([(10, 30), (40, 530)]) {
         hop.send_rate_bps = Some(rate * 1_000_000);
@@ -53,7 +53,7 @@ fn two_paths(policies: &[(Class, PathUse, &[&str])]) -> (Node, Node) {
 }
 
 /// How many of these are of sessions of each hop.
-fn by_hop(offers: &[Offered]) -> [usize; 2] {
+pub fn by_hop(offers: &[Offered]) -> [usize; 2] {
     let far = offers.iter().filter(|(session, _)| session.0 >= 200);
     let far = far.count();
     [offers.len() - far, far]
@@ -66,7 +66,7 @@ fn hear(node: &mut Node) {
 }
 
 /// Takes what is offered for a while, as a link would that only sends.
-fn drain(node: &mut Node, time: Duration) -> Vec<Offered> {
+pub fn drain(node: &mut Node, time: Duration) -> Vec<Offered> {
     let (end, mut all) = (node.now + time, Vec::new());
     while node.now < end {
         for offered in node.offers() {
@@ -298,7 +298,7 @@ fn a_session_belongs_to_the_hop_of_its_listener() {
 }
 
 /// Both hops as lines, as they are configured.
-fn both_lines(terminal: Node, hub: Node) -> Lines {
+pub fn both_lines(terminal: Node, hub: Node) -> Lines {
     let line = |rate_bps, delay_ms| Line {
         rate_bps,
         delay: Duration::from_millis(delay_ms),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_cla::Class;
-use underpass_engine::{MigrationRule, PathUse, Policy};
+use underpass_engine::{Estimate, MigrationRule, PathUse, Policy};
 use underpass_store::simulated::Crash;
 
 use crate::plans::{self, Push};
@@ -382,6 +382,7 @@ fn policies_of(random: &mut Random, links: [usize; 2]) -> Vec<(Class, Policy)> {
         PathUse::Failover,
         PathUse::Duplicated,
         PathUse::Migrate,
+        PathUse::MinFct,
     ];
     let classes = (0..CLASSES).filter(|_| random.chance(40));
     let classes: Vec<u8> = classes.collect();
@@ -407,6 +408,7 @@ fn policies_of(random: &mut Random, links: [usize; 2]) -> Vec<(Class, Policy)> {
                 uses,
                 paths,
                 migration,
+                estimate: Estimate::default(),
             },
         )
     };

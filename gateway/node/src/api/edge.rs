@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use underpass_edge::Switch;
+use underpass_edge::classify::RuleCount;
 use underpass_edge::config::PortRange;
 
 use super::ApiState;
@@ -37,6 +38,20 @@ pub struct EdgeSwitches {
     pub proxies: SwitchView,
     /// Of transparent interception; null where none is configured.
     pub interception: Option<SwitchView>,
+    /// The rules in their order.
+    #[serde(default)]
+    pub rules: Vec<RuleView>,
+}
+
+/// A rule that gives connections and flows their class.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RuleView {
+    /// Its name; `rule N` if it has none.
+    pub name: String,
+    /// The class by name.
+    pub class: String,
+    /// Connections and flows that matched since the start.
+    pub matched: u64,
 }
 
 /// The edge at one moment.
@@ -48,6 +63,8 @@ pub struct EdgeView {
     proxies: SwitchView,
     /// Null where none is configured.
     interception: Option<InterceptionView>,
+    /// The rules in their order.
+    rules: Vec<RuleView>,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,6 +102,7 @@ pub async fn show(State(state): State<Arc<ApiState>>) -> Reply<EdgeView> {
             .collect(),
         proxies: (&state.edge.switch()).into(),
         interception: interceptor.map(interception),
+        rules: state.rules(),
     })
 }
 
@@ -100,12 +118,23 @@ impl From<&Switch> for SwitchView {
 }
 
 impl ApiState {
+    fn rules(&self) -> Vec<RuleView> {
+        let counts = self.edge.flows().rules().counts().into_iter();
+        let view = |rule: RuleCount| RuleView {
+            name: rule.name,
+            class: rule.class,
+            matched: rule.matched,
+        };
+        counts.map(view).collect()
+    }
+
     /// What is taken in.
     pub(super) fn switches(&self) -> EdgeSwitches {
         let interceptor = self.interceptor.as_deref();
         EdgeSwitches {
             proxies: (&self.edge.switch()).into(),
             interception: interceptor.map(|interceptor| (&interceptor.switch()).into()),
+            rules: self.rules(),
         }
     }
 }

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::control::{ContactView, ControlView};
+use super::edge::RuleView;
 use super::edge::{EdgeSwitches, SwitchView};
 use super::migrations::MigrationView;
 use super::plans::PlansView;
@@ -36,6 +37,9 @@ impl fmt::Display for Status {
         writeln!(f, "{sessions}\n{}", self.traffic())?;
         if !self.migrations.is_empty() {
             writeln!(f, "{}", migrations(&self.migrations))?;
+        }
+        if !self.edge.rules.is_empty() {
+            writeln!(f, "{}", rules(&self.edge.rules))?;
         }
         if !self.plans.plans.is_empty() {
             writeln!(f, "{}", plans(&self.plans))?;
@@ -201,6 +205,15 @@ fn paths(paths: &[PathView]) -> Table {
             hop.measured.capacity_bps.map_or("-".to_owned(), rate),
             rate(hop.subtracted_bps),
         ]);
+    }
+    table
+}
+
+fn rules(rules: &[RuleView]) -> Table {
+    let mut table = Table::new(["RULE", "CLASS", ">MATCHED"]);
+    for rule in rules {
+        let matched = rule.matched.to_string();
+        table.row([rule.name.clone(), rule.class.clone(), matched]);
     }
     table
 }

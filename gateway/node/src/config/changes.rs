@@ -51,7 +51,12 @@ impl Change {
                 ..,
             ]
             | ["log", "level"]
-            | ["class", _, "weight" | "policy" | "paths" | "migrate", ..]
+            | [
+                "class",
+                _,
+                "weight" | "policy" | "paths" | "migrate" | "estimate",
+                ..,
+            ]
             | ["edge", "client_networks" | "rule"] => true,
             ["custody", key] => [
                 "quota_bytes",

@@ -13,6 +13,10 @@ use super::traffic::{ClassSettings, class_named};
 /// Times of a handshake or dial, s.
 const TIMEOUTS_S: std::ops::RangeInclusive<f64> = 0.1..=600.0;
 
+/// Each flow is held against all rules.
+const MOST_RULES: usize = 1_000;
+const MOST_NAME_BYTES: usize = 64;
+
 /// An interface's name in Linux, without its final NUL.
 const INTERFACE_BYTES: usize = 15;
 
@@ -27,8 +31,43 @@ pub(super) fn check(edge: &EdgeConfig, classes: &[ClassSettings], problems: &mut
             problems,
         );
     }
+    check_order(&edge.rule, problems);
     check_dial(&edge.dial, problems);
     check_interception(edge, problems);
+}
+
+/// Rules that nothing can reach are mistakes, and so are two of one name.
+fn check_order(rules: &[ClassRule], problems: &mut Vec<String>) {
+    if rules.len() > MOST_RULES {
+        problems.push(format!(
+            "edge.rule: {} rules; there may be {MOST_RULES} at most",
+            rules.len()
+        ));
+    }
+    let all = rules.iter().position(ClassRule::matches_all);
+    // Rules of flows are asked again when these begin, without those before them
+    // that are about connections.
+    let is_dead = |rule: &ClassRule| !rule.is_of_flows() && rule.hosts.is_none();
+    if let Some(all) = all
+        && let Some(dead) = rules[all + 1..].iter().position(is_dead)
+    {
+        problems.push(format!(
+            "edge.rule {}: rule {} before it matches every connection",
+            all + dead + 2,
+            all + 1
+        ));
+    }
+    let mut names = BTreeSet::new();
+    for name in rules.iter().filter_map(|rule| rule.name.as_ref()) {
+        if name.is_empty() || name.len() > MOST_NAME_BYTES {
+            problems.push(format!(
+                "edge.rule {name:?}: a name has 1 to {MOST_NAME_BYTES} bytes"
+            ));
+        }
+        if !names.insert(name) {
+            problems.push(format!("edge.rule {name:?} is there twice"));
+        }
+    }
 }
 
 fn check_listeners(edge: &EdgeConfig, problems: &mut Vec<String>) {
@@ -142,11 +181,30 @@ fn check_rule(
         ("destinations", rule.destinations.as_ref().map(Vec::len)),
         ("clients", rule.clients.as_ref().map(Vec::len)),
         ("dscp", rule.dscp.as_ref().map(Vec::len)),
+        ("hosts", rule.hosts.as_ref().map(Vec::len)),
+        ("content_types", rule.content_types.as_ref().map(Vec::len)),
     ];
     for (key, length) in lengths {
         if length == Some(0) {
             problems.push(format!("{at}: {key} is empty, so that nothing matches"));
         }
+    }
+    let sizes = (rule.min_size_bytes, rule.max_size_bytes);
+    if let (Some(least), Some(most)) = sizes
+        && least > most
+    {
+        problems.push(format!(
+            "{at}: min_size_bytes is above max_size_bytes, so that nothing matches"
+        ));
+    }
+    if rule.after_bytes == Some(0) {
+        problems.push(format!("{at}: after_bytes must be at least 1"));
+    }
+    if rule.direct && rule.is_of_flows() {
+        problems.push(format!(
+            "{at}: direct is decided before a flow begins: it goes with none of \
+             content_types, min_size_bytes, max_size_bytes and after_bytes"
+        ));
     }
     if let Some(wrong) = rule.dscp.iter().flatten().find(|dscp| **dscp > 63) {
         problems.push(format!("{at}: dscp {wrong} must be 0 to 63"));

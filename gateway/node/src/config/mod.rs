@@ -53,7 +53,9 @@ pub use positions::{PositionsConfig, Source};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
 pub use routing::RoutingConfig;
-pub use traffic::{ClassSettings, MigrateSettings, PathPolicy, StreamsConfig, class_named};
+pub use traffic::{
+    ClassSettings, FlowEstimate, MigrateSettings, PathPolicy, StreamsConfig, class_named,
+};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]

@@ -369,6 +369,9 @@ fn policies_name_paths_that_there_are() {
     };
     let config = with("policy = \"failover\"\npaths = [\"lte\", \"beam\"]").unwrap();
     assert_eq!(config.classes[1].policy, PathPolicy::Failover);
+    let minfct = with("policy = \"minfct\"\nestimate = \"new-connection\"").unwrap();
+    assert_eq!(minfct.classes[1].policy, PathPolicy::MinFct);
+    assert_eq!(minfct.classes[1].estimate, FlowEstimate::NewConnection);
     let keys = "policy = \"migrate\"\n[class.migrate]\nby_rule = false\nafter_s = 2.5";
     let moves = with(keys).unwrap().classes[1].migrate;
     assert_eq!((moves.by_rule, moves.after_s), (false, 2.5));
@@ -384,6 +387,18 @@ fn policies_name_paths_that_there_are() {
             "needs one path",
         ),
         ("policy = \"fastest\"", "unknown variant"),
+        (
+            "estimate = \"new-connection\"",
+            "estimate is of no use without policy = \"minfct\"",
+        ),
+        (
+            "policy = \"minfct\"\nestimate = \"paper\"",
+            "unknown variant",
+        ),
+        (
+            "policy = \"minfct\"\npaths = [\"a\", \"b\", \"c\", \"d\", \"e\"]",
+            "takes 4 paths at most",
+        ),
         (
             "policy = \"migrate\"\n[class.migrate]\nafter_s = nan",
             "migrate.after_s = NaN: must be 0.5 to 3600",
@@ -708,4 +723,56 @@ fn what_authenticates_nobody_is_for_one_neighbour_at_one_address() {
     }
     let error = parse(&format!("{TERMINAL}listen = \"10.9.0.2:4556\"\n")).unwrap_err();
     assert!(error.to_string().contains("listen is for"), "{error}");
+}
+
+#[test]
+fn rules_that_contradict_themselves_or_each_other_are_refused() {
+    let with = |rules: &str| parse(&format!("{HUB}{rules}\n"));
+    let rules = "[[edge.rule]]\nname = \"video\"\nhosts = [\"*.cdn.example\"]\n\
+                 content_types = [\"video/*\"]\nmin_size_bytes = 1\nmax_size_bytes = 1\n\
+                 class = \"bulk\"\n[[edge.rule]]\nclass = \"normal\"\n\
+                 [[edge.rule]]\nafter_bytes = 1000000\nclass = \"bulk\"";
+    assert_eq!(with(rules).unwrap().edge.rule.len(), 3);
+    for (rules, problem) in [
+        (
+            "[[edge.rule]]\nclass = \"normal\"\n[[edge.rule]]\nports = [22]\nclass = \"bulk\"",
+            "edge.rule 2: rule 1 before it matches every connection",
+        ),
+        (
+            "[[edge.rule]]\nmin_size_bytes = 9\nmax_size_bytes = 8\nclass = \"bulk\"",
+            "min_size_bytes is above max_size_bytes",
+        ),
+        (
+            "[[edge.rule]]\nafter_bytes = 0\nclass = \"bulk\"",
+            "after_bytes must be at least 1",
+        ),
+        (
+            "[[edge.rule]]\nafter_bytes = 9\ndirect = true\nclass = \"bulk\"",
+            "direct is decided before a flow begins",
+        ),
+        (
+            "[[edge.rule]]\nhosts = []\nclass = \"bulk\"",
+            "hosts is empty, so that nothing matches",
+        ),
+        (
+            "[[edge.rule]]\nhosts = [\"a b\"]\nclass = \"bulk\"",
+            "stands for all below it",
+        ),
+        (
+            "[[edge.rule]]\ncontent_types = [\"video\"]\nclass = \"bulk\"",
+            "a content type is such as",
+        ),
+        (
+            "[[edge.rule]]\nname = \"a\"\nports = [1]\nclass = \"bulk\"\n\
+             [[edge.rule]]\nname = \"a\"\nports = [2]\nclass = \"bulk\"",
+            "edge.rule \"a\" is there twice",
+        ),
+        (
+            "[[edge.rule]]\nname = \"\"\nclass = \"bulk\"",
+            "a name has 1 to 64 bytes",
+        ),
+    ] {
+        let error = with(rules).unwrap_err().to_string();
+        assert!(error.contains(problem), "{problem} is missing in:\n{error}");
+    }
 }

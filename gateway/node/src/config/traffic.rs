@@ -17,7 +17,7 @@ pub struct ClassSettings {
     #[serde(default = "default_weight")]
     pub weight: u32,
     /// What is done with several paths to a neighbour: bonded, failover, pinned,
-    /// duplicated or migrate. Default bonded.
+    /// duplicated, migrate or minfct. Default bonded.
     #[serde(default)]
     pub policy: PathPolicy,
     /// The paths that it may use, by the names of `[[path]]`s, and where
@@ -28,6 +28,21 @@ pub struct ClassSettings {
     /// When it moves to another path, with policy = "migrate".
     #[serde(default)]
     pub migrate: MigrateSettings,
+    /// How completion is estimated, with policy = "minfct": open-session or
+    /// new-connection. Default open-session.
+    #[serde(default)]
+    pub estimate: FlowEstimate,
+}
+
+/// How a class estimates when a flow is complete on a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowEstimate {
+    /// As one of many flows on a session that is up.
+    #[default]
+    OpenSession,
+    /// As a TCP connection that begins with the flow: the paper's equations.
+    NewConnection,
 }
 
 /// What a class does with several paths to a neighbour.
@@ -45,6 +60,8 @@ pub enum PathPolicy {
     Duplicated,
     /// All go by one path, and move to another as `migrate` says.
     Migrate,
+    /// Each flow goes by the path that completes it first.
+    MinFct,
 }
 
 /// When a class moves to another path.
@@ -114,6 +131,9 @@ impl MigrateSettings {
     }
 }
 
+/// Flows wait apart for so many paths.
+const MOST_MINFCT_PATHS: usize = 4;
+
 fn default_weight() -> u32 {
     1
 }
@@ -135,6 +155,7 @@ pub(super) fn default_classes() -> Vec<ClassSettings> {
         policy: PathPolicy::Bonded,
         paths: Vec::new(),
         migrate: MigrateSettings::default(),
+        estimate: FlowEstimate::default(),
     })
     .collect()
 }
@@ -181,6 +202,7 @@ pub(super) fn check_policies(
         policy,
         paths,
         migrate,
+        estimate,
         ..
     } in classes
     {
@@ -188,6 +210,16 @@ pub(super) fn check_policies(
         if *policy != PathPolicy::Migrate && *migrate != MigrateSettings::default() {
             problems.push(format!(
                 "class {name:?}: migrate is of no use without policy = \"migrate\""
+            ));
+        }
+        if *policy != PathPolicy::MinFct && *estimate != FlowEstimate::default() {
+            problems.push(format!(
+                "class {name:?}: estimate is of no use without policy = \"minfct\""
+            ));
+        }
+        if *policy == PathPolicy::MinFct && paths.len() > MOST_MINFCT_PATHS {
+            problems.push(format!(
+                "class {name:?}: policy = \"minfct\" takes {MOST_MINFCT_PATHS} paths at most"
             ));
         }
         let unknown = paths.iter().filter(|path| !ways.contains(path.as_str()));

@@ -11,7 +11,7 @@ use underpass_bundle::{self as bundle, NeighbourId};
 use underpass_cla::Class;
 use underpass_edge::dial::Families;
 use underpass_engine::{
-    EngineConfig, HopConfig, HopId, MigrationRule, PathUse, PlanLine, Policy, RouteEntry,
+    EngineConfig, Estimate, HopConfig, HopId, MigrationRule, PathUse, PlanLine, Policy, RouteEntry,
 };
 use underpass_plans::Direction;
 use underpass_scheduler as scheduler;
@@ -19,8 +19,8 @@ use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, reports};
 use crate::config::{
-    ClassSettings, Config, CustodyDialect, MigrateSettings, PathPolicy, RelayConfig, Role,
-    class_named,
+    ClassSettings, Config, CustodyDialect, FlowEstimate, MigrateSettings, PathPolicy, RelayConfig,
+    Role, class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -183,9 +183,14 @@ fn policies(config: &Config) -> BTreeMap<Class, Policy> {
             PathPolicy::Pinned => PathUse::Pinned,
             PathPolicy::Duplicated => PathUse::Duplicated,
             PathPolicy::Migrate => PathUse::Migrate,
+            PathPolicy::MinFct => PathUse::MinFct,
         },
         paths: class.paths.clone(),
         migration: migration(&class.migrate),
+        estimate: match class.estimate {
+            FlowEstimate::OpenSession => Estimate::OpenSession,
+            FlowEstimate::NewConnection => Estimate::NewConnection,
+        },
     };
     let classes = config.classes.iter().zip(0..);
     classes

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use tokio::sync::mpsc::UnboundedReceiver;
 use underpass_edge::config::OriginSource;
 use underpass_edge::dial::{Dialler, serve_inbound};
+use underpass_edge::flows::{Flows, Owner};
 use underpass_edge::relay::Relays;
 use underpass_edge::stream::{Failure, FailureCode, Host, OpenRequest, Protocol, Target};
 use underpass_streams as streams;
@@ -65,6 +66,7 @@ pub(super) async fn serve(
     dialler: Arc<Dialler>,
     clients: Arc<NamedClients>,
     relays: Arc<Relays>,
+    flows: Arc<Flows>,
 ) {
     while let Some(stream) = inbound.recv().await {
         let mut conduit = shell.conduit(&stream);
@@ -78,6 +80,7 @@ pub(super) async fn serve(
                 continue;
             }
         };
+        let conduit = flows.watch(conduit, Owner::Peer(peer), &request, None);
         let (dialler, relays) = (dialler.clone(), relays.clone());
         tokio::spawn(async move {
             // Its end is in the log.

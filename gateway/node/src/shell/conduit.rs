@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use underpass_cla::Class;
 use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, StreamName};
 use underpass_engine::StreamKey;
 use underpass_streams::{Epoch, ResetCode, StreamId};
@@ -247,6 +248,22 @@ impl Conduit for StreamConduit {
                 entry.dial = None;
             }
             let _ = inner.engine.connected(now, key);
+        });
+    }
+
+    fn begin_flow(&mut self, size_bytes: u64) -> Option<Duration> {
+        let key = self.key;
+        self.with_inner(|inner, now| match inner.bridge(key) {
+            Some(bridge) => bridge.begin_flow(size_bytes),
+            None => inner.engine.begin_flow(now, key, size_bytes),
+        })
+    }
+
+    fn set_class(&mut self, class: Class) {
+        let key = self.key;
+        self.with_inner(|inner, now| match inner.bridge(key) {
+            Some(bridge) => bridge.set_class(class),
+            None => inner.engine.set_class(now, key, class),
         });
     }
 

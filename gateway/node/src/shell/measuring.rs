@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use underpass_beacon::BEACON_BYTES;
 use underpass_capacity::{Estimator, Limits, Reading, WayThere};
 use underpass_cla::{PathFigures, SessionId};
+use underpass_completion::LossWindow;
 use underpass_engine::{Engine, HopId, MeasuredLink, Sending};
 
 use super::{SessionReading, Shell, timer};
@@ -180,6 +181,8 @@ pub(super) struct LinkMeter {
     /// What was seen of each session, so that sums outlive sessions.
     seen: HashMap<SessionId, PathFigures>,
     sums: Reading,
+    losses: LossWindow,
+    smoothed_rtt: Option<(Instant, Duration)>,
     blocked: bool,
     looked_at: Instant,
     /// Whether it shares its medium, the least round trip, and by how much the
@@ -207,6 +210,8 @@ impl LinkMeter {
             limits,
             seen: HashMap::new(),
             sums: Reading::default(),
+            losses: LossWindow::default(),
+            smoothed_rtt: None,
             blocked: false,
             looked_at: timer::now(),
             shares: false,
@@ -375,6 +380,8 @@ impl LinkMeter {
             base_rtt: self.estimator.base_rtt(),
             queue: self.estimator.queue(),
             loss: self.estimator.loss(),
+            smoothed_rtt: self.smoothed_rtt,
+            recovery_loss: self.losses.loss(),
             ..MeasuredLink::default()
         };
         match self.follows {
@@ -394,7 +401,7 @@ impl LinkMeter {
             .retain(|id, _| sessions.iter().any(|reading| reading.id == *id));
         let sums = &mut self.sums;
         (sums.in_flight_bits, sums.lost_bits, sums.rtt) = (0, 0, None);
-        let mut most = 0;
+        let (mut most, mut packets, mut repeats) = (0, 0, false);
         for reading in sessions {
             let new = reading.figures;
             let old = self.seen.insert(reading.id, new).unwrap_or_default();
@@ -408,6 +415,8 @@ impl LinkMeter {
             let acks = |of: &PathFigures| of.segments_sent.saturating_sub(of.data_segments_sent);
             let acks = acks(&new).saturating_sub(acks(&old));
             sums.other_bits += acks * reading.ack_bytes * 8;
+            packets += step(|figures| figures.data_segments_sent);
+            repeats |= step(|figures| figures.retransmitted_bytes) > 0;
             sums.in_flight_bits += bits(new.on_their_way_bytes);
             sums.lost_bits += bits(new.lost_bytes);
             let delivered = step(|figures| figures.delivered_bytes);
@@ -419,5 +428,11 @@ impl LinkMeter {
                 sums.rtt = Some(new.rtt);
             }
         }
+        let now = self.looked_at;
+        if let Some(rtt) = sums.rtt {
+            self.smoothed_rtt = Some((now, rtt));
+        }
+        let (_, rtt) = self.smoothed_rtt.unwrap_or((now, Duration::ZERO));
+        self.losses.sent(now, packets, repeats, rtt);
     }
 }

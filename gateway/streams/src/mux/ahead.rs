@@ -12,6 +12,7 @@ use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_work::each;
 
+use super::lane::class_of;
 use super::queue::{Flow, Place};
 use super::{Counters, Mux, Sealed};
 use crate::stream::{Life, Sending, Stream};
@@ -92,7 +93,7 @@ impl Mux {
         if fin {
             stream.send.state = Sending::Done;
         }
-        let (class, bytes) = (stream.class, count as u64);
+        let (class, bytes) = (class_of(stream.class), count as u64);
         stream.send.sent += bytes;
         let end = stream.send.sent;
         stream.send.ahead.push(bytes);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_work::count;
 
+use super::lane::class_of;
 use super::queue::Place;
 use super::{Event, Mux, OpenError, StreamError, StreamInfo, StreamState, WriteError};
 use crate::stream::{Life, Origin, Receiving, Sending, Stream};
@@ -117,12 +118,15 @@ impl Mux {
         stream.send.pieces.push(data, Origin::default());
         let queued = stream.queued.as_mut().map(|queued| {
             queued.bytes += length as u64;
-            usize::from(queued.class.0)
+            (queued.class, queued.left_bytes, queued.bytes)
         });
         self.buffered += length;
         match queued {
-            Some(class) => {
-                self.classes[class].bytes += length as u64;
+            Some((class, left_bytes, bytes)) => {
+                self.classes[usize::from(class.0)].bytes += length as u64;
+                if left_bytes < bytes {
+                    self.flow_grew(id, bytes);
+                }
                 self.look_at_weight(id);
                 self.note_output(id);
             }
@@ -312,7 +316,7 @@ impl Mux {
         self.streams.get(&id).map(|stream| stream.info(id))
     }
 
-    fn open_stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
+    pub(super) fn open_stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
         self.streams
             .get_mut(&id)
             .filter(|stream| stream.life == Life::Open)
@@ -341,7 +345,7 @@ impl Stream {
         let receiving = self.recv.state == Receiving::Open;
         StreamInfo {
             id,
-            class: self.class,
+            class: class_of(self.class),
             state: match (self.life, sending, receiving) {
                 (Life::Early, ..) => StreamState::Early,
                 (Life::Draining, ..) => StreamState::Draining,

@@ -55,6 +55,12 @@ impl Mux {
             assert_eq!(queue.opening, queued().filter(|s| s.open.is_some()).count());
             let bytes = |s: &Stream| s.send.pieces.len() as u64 + s.send.ahead.bytes();
             assert_eq!(queue.bytes, queued().map(bytes).sum::<u64>());
+            let mut load = underpass_completion::Load::default();
+            if super::lane::is_lane(underpass_cla::Class(class as u8)) {
+                let left = |s: &Stream| s.queued.map_or(0, |queued| queued.left_bytes);
+                queued().for_each(|s| load.add(left(s)));
+            }
+            assert_eq!(queue.load, load);
         }
         let blocked = streams().filter(|s| s.blocked.is_some()).count();
         assert_eq!(self.blocked.len(), blocked);

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use underpass_cla::{BUNDLE_OVERHEAD_BYTES, Class, SHORT_BUNDLE_BYTES};
 
+use super::lane::class_of;
 use super::queue::{Flow, Place};
 use super::{Counters, Mux};
 use crate::stream::{Receiving, Sending};
@@ -291,7 +292,8 @@ impl Mux {
             self.charged = charged - before + after;
             self.buffered -= count;
             self.writers_retry = true;
-            Counters::add(&mut self.counters.sent_bytes, stream.class, count as u64);
+            let class = class_of(stream.class);
+            Counters::add(&mut self.counters.sent_bytes, class, count as u64);
         }
         if fin {
             stream.send.state = Sending::Done;

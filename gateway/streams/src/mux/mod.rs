@@ -14,6 +14,7 @@ mod former;
 mod handover;
 mod indices;
 mod ingress;
+mod lane;
 mod limits;
 mod queue;
 mod waiting;
@@ -28,6 +29,7 @@ pub use event::{
     Backlog, Counters, Event, OpenError, PayloadError, StreamError, StreamInfo, StreamState,
     WriteError,
 };
+pub use lane::{class_of, lane, lanes};
 
 use crate::stream::{Life, Sending, Stream};
 use crate::wire::{Announcement, FLOOR_BYTES, Frame, Hello, ResetCode, StreamId, VARINT_MAX};

@@ -8,8 +8,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use underpass_cla::Class;
+use underpass_completion::Load;
 use underpass_work::count;
 
+use super::lane::{is_lane, lanes};
 use super::{Backlog, Mux};
 use crate::stream::{Queued, Sending, Stream};
 use crate::wire::StreamId;
@@ -69,6 +71,8 @@ pub(super) struct ClassQueue {
     pub opening: usize,
     /// Bytes of these flows.
     pub bytes: u64,
+    /// In a lane, what these flows have left.
+    pub load: Load,
     /// How often it was the turn of `busy`.
     busy_turns: u64,
     /// Those that have something withheld in custody.
@@ -86,8 +90,18 @@ pub(super) struct RestoredFlow {
 }
 
 impl Mux {
-    /// What waits in `class`. O(1).
+    /// What waits in `class`, its lanes included. O(1).
     pub(crate) fn backlog(&self, class: Class) -> Backlog {
+        let lanes = lanes(class).map(|lane| self.backlog_of(lane));
+        lanes.fold(self.backlog_of(class), |sum, lane| Backlog {
+            bytes: sum.bytes + lane.bytes,
+            has_control: sum.has_control || lane.has_control,
+            streams: sum.streams + lane.streams,
+        })
+    }
+
+    /// What waits in a queue. O(1).
+    fn backlog_of(&self, class: Class) -> Backlog {
         let control = class == self.config.control_class && self.has_control();
         match self.classes.get(usize::from(class.0)) {
             None => Backlog {
@@ -104,7 +118,7 @@ impl Mux {
 
     /// Whether [`Mux::poll_payload`] has something for `class`. O(1).
     pub(crate) fn has_pending(&self, class: Class) -> bool {
-        let backlog = self.backlog(class);
+        let backlog = self.backlog_of(class);
         backlog.has_control || backlog.streams > 0 || self.has_credit_now(class).is_some()
     }
 
@@ -195,11 +209,17 @@ impl Mux {
             Place::Last => false,
         };
         stream.ticket = stream.ticket.wrapping_add(1);
+        let bytes = stream.send.pieces.len() as u64 + stream.send.ahead.bytes();
+        let released = stream.send.released();
         let queued = Queued {
             class: stream.class,
-            bytes: stream.send.pieces.len() as u64 + stream.send.ahead.bytes(),
+            bytes,
+            left_bytes: stream.flow_ends.saturating_sub(released).max(bytes),
         };
         stream.queued = Some(queued);
+        if is_lane(queued.class) {
+            queue.load.add(queued.left_bytes);
+        }
         queue.opening += usize::from(stream.open.is_some());
         queue.bytes += queued.bytes;
         stream.light = stream.sparse && stream.light_budget.covers(self.sent_bytes, queued.bytes);
@@ -257,9 +277,26 @@ impl Mux {
         stream.ticket = stream.ticket.wrapping_add(1);
         let queue = &mut self.classes[usize::from(queued.class.0)];
         queue.bytes -= queued.bytes;
+        if is_lane(queued.class) {
+            queue.load.remove(queued.left_bytes);
+        }
         queue.opening -= usize::from(stream.open.is_some());
         queue.light_flows -= usize::from(stream.light);
         queue.forget(Flow::Stream(id), stream.sparse);
+    }
+
+    /// A stream that waits has more to send than its flow was expected to have
+    /// left.
+    pub(super) fn flow_grew(&mut self, id: StreamId, left_bytes: u64) {
+        let queued = self.streams.get_mut(&id);
+        if let Some(queued) = queued.and_then(|stream| stream.queued.as_mut()) {
+            let before = std::mem::replace(&mut queued.left_bytes, left_bytes);
+            if is_lane(queued.class) {
+                let load = &mut self.classes[usize::from(queued.class.0)].load;
+                load.remove(before);
+                load.add(left_bytes);
+            }
+        }
     }
 
     /// Looks whether a light stream that has more to send is so still.
@@ -470,11 +507,13 @@ impl ClassQueue {
             light_flows: _,
             opening,
             bytes: _,
+            load,
             busy_turns: _,
             withheld,
             last_withheld: _,
         } = self;
         tell("flows", *flows);
+        tell("groups of flows", load.groups());
         tell("opening flows", *opening);
         tell("withheld flows", withheld.len());
     }

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use underpass_cla::Class;
 
 use super::{Epoch, Peer};
-use crate::mux::{Config, Windows};
+use crate::mux::{Config, Windows, lane};
 use crate::wire::StreamId;
 use world::World;
 
@@ -37,6 +37,16 @@ const CONFIG: Config = Config {
     bundle_lifetime: Duration::from_secs(1_000_000),
 };
 
+/// The queues of three classes, and two lanes of one.
+const QUEUES: u8 = 5;
+
+fn queue(number: u8) -> Class {
+    match number {
+        0..3 => Class(number),
+        _ => lane(Class(1), usize::from(number - 3)).expect("a lane"),
+    }
+}
+
 /// What happens next; numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
 enum Step {
@@ -47,6 +57,7 @@ enum Step {
     Reset(usize, usize),
     Stop(usize, usize),
     SetClass(usize, usize, u8),
+    BeginFlow(usize, usize, u8, u64),
     SetWindows(usize, u64),
     Seal(usize, u8, usize),
     SealAhead(usize, usize, usize),
@@ -69,8 +80,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (node.clone(), which.clone()).prop_map(|(n, s)| Step::Reset(n, s)),
         1 => (node.clone(), which.clone()).prop_map(|(n, s)| Step::Stop(n, s)),
         2 => (node.clone(), which.clone(), class.clone()).prop_map(|(n, s, c)| Step::SetClass(n, s, c)),
+        4 => (node.clone(), which.clone(), 0u8..QUEUES, any::<u64>())
+            .prop_map(|(n, s, q, b)| Step::BeginFlow(n, s, q, b >> (b % 64))),
         1 => (node.clone(), 0u64..400_000).prop_map(|(n, w)| Step::SetWindows(n, w)),
-        30 => (node.clone(), class, 500usize..70_000).prop_map(|(n, c, m)| Step::Seal(n, c, m)),
+        30 => (node.clone(), 0u8..QUEUES, 500usize..70_000).prop_map(|(n, c, m)| Step::Seal(n, c, m)),
         5 => (node.clone(), which.clone(), 1100usize..40_000).prop_map(|(n, s, m)| Step::SealAhead(n, s, m)),
         30 => (which.clone(), any::<bool>()).prop_map(|(p, twice)| Step::Deliver(p, twice)),
         1 => (which, any::<bool>()).prop_map(|(p, too)| Step::Expire(p, too)),

@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use underpass_cla::Class;
+use underpass_completion::Load;
 
 use crate::mux::{
     Backlog, Config, Counters, Event, Flow, Mux, OpenError, Sealed, Side, StreamInfo, Windows,
@@ -290,6 +291,17 @@ impl Peer {
         let mut backlog = self.current.backlog(class);
         backlog.has_control |= self.has_settled(class);
         backlog
+    }
+
+    /// What the flows have left that wait in a lane; none before the first.
+    pub fn load(&self, lane: Class) -> Option<&Load> {
+        self.current.load(lane)
+    }
+
+    /// Flows of a lane that have nothing to send and something unacknowledged.
+    /// It looks at all streams.
+    pub fn unacknowledged_flows(&self, lane: Class) -> u64 {
+        self.current.unacknowledged_flows(lane)
     }
 
     /// Whether there is a payload to seal in `class`. O(1).

@@ -9,6 +9,7 @@ use underpass_handover::{HandoverError, Moment, ensure};
 
 use super::assembler::Run;
 use super::{Assembler, Life, Origin, Pieces, Receiving, Sending, Stream, Withheld};
+use crate::mux::class_of;
 use crate::wire::{Frame, Open, ResetCode, StreamId, VARINT_MAX, frames_of, packed};
 
 /// A reset with its reason.
@@ -75,7 +76,7 @@ impl Stream {
         StreamState {
             id: id.0,
             life: self.life,
-            class: self.class.0,
+            class: class_of(self.class).0,
             opened_at: Moment::of(self.opened_at, now),
             open,
             connected_told: self.connected_told,

@@ -235,13 +235,17 @@ pub(crate) struct Queued {
     pub class: Class,
     /// Bytes of it that the class' backlog counts.
     pub bytes: u64,
+    /// What is left of its flow, as the load of its lane counts it, bytes.
+    pub left_bytes: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub life: Life,
-    /// Class of what is sent from here.
+    /// Class of what is sent from here, or the lane of that class.
     pub class: Class,
+    /// The offset at which its present flow is expected to end.
+    pub flow_ends: u64,
     pub opened_at: Instant,
     /// The request that is still to be sealed.
     pub open: Option<Box<Open>>,
@@ -288,6 +292,7 @@ impl Stream {
         Self {
             life,
             class,
+            flow_ends: 0,
             opened_at: now,
             open: None,
             send: SendSide {
@@ -331,6 +336,7 @@ impl Stream {
     /// its application has left it.
     pub(crate) fn begun_anew(self) -> Self {
         let mut next = Self::new(self.opened_at, self.class, self.life);
+        next.flow_ends = self.flow_ends.saturating_sub(self.send.sent);
         next.open = self.open;
         next.send.pieces = self.send.pieces;
         next.send.state = self.send.state;

@@ -214,7 +214,12 @@ fn octets(bps: u64) -> f64 {
 
 type OfTraffic = (&'static str, &'static str, fn(&HopTraffic) -> u64);
 
-const BUNDLE_COUNTS: [OfTraffic; 4] = [
+const BUNDLE_COUNTS: [OfTraffic; 5] = [
+    (
+        "path_flows",
+        "Flows of classes with policy minfct that were to be complete first by the path",
+        |traffic| traffic.flows,
+    ),
     (
         "path_sent_bundles",
         "Bundles given to the convergence layer, repetitions included",

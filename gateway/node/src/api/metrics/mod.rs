@@ -123,6 +123,16 @@ fn process(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         None,
         [(vec![], state.edge.open_connections())],
     )?;
+    let rules = state.edge.flows().rules().counts().into_iter();
+    families.counter(
+        "edge_rule_matches",
+        "Connections and flows that a rule has given their class",
+        None,
+        rules.map(|rule| {
+            let labels = vec![("rule", rule.name), ("class", rule.class)];
+            (labels, rule.matched)
+        }),
+    )?;
     let Some(interceptor) = &state.interceptor else {
         return Ok(());
     };

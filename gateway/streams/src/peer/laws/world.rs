@@ -7,8 +7,8 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::super::{Epoch, Peer};
-use super::{CONFIG, Key, Step};
-use crate::mux::{self, Config, Event, Flow, Side, Windows};
+use super::{CONFIG, Key, QUEUES, Step, queue};
+use crate::mux::{self, Config, Event, Flow, Side, Windows, class_of};
 use crate::wire::{Open, ResetCode, StreamId, Target};
 
 /// The byte at `offset` of what `node` sends on the stream named `key`.
@@ -205,12 +205,18 @@ impl World {
                     self.at(node, id).set_class(id.1, Class(class)).unwrap();
                 }
             }
+            Step::BeginFlow(node, stream, number, size) => {
+                if let Some(id) = self.pick(node, stream) {
+                    let begun = self.at(node, id).begin_flow(id.1, queue(number), size);
+                    begun.unwrap();
+                }
+            }
             Step::SetWindows(node, bytes) => self.nodes[node].set_windows(Windows {
                 stream_window_bytes: bytes,
                 peer_window_bytes: bytes,
             }),
             Step::Seal(node, class, max_bytes) => {
-                self.seal(node, Class(class), max_bytes);
+                self.seal(node, queue(class), max_bytes);
             }
             Step::SealAhead(node, stream, max_bytes) => self.seal_ahead(node, stream, max_bytes),
             Step::Deliver(payload, twice) => self.deliver(payload, twice),
@@ -356,7 +362,7 @@ impl World {
         Sealed {
             sender,
             serial: self.next_serial,
-            class,
+            class: class_of(class),
             bytes: parts.concat().into(),
             settled: false,
             carries,
@@ -471,8 +477,8 @@ impl World {
                         self.listen();
                     }
                 }
-                for class in 0..3 {
-                    while self.seal(node, Class(class), 20_000) {
+                for number in 0..QUEUES {
+                    while self.seal(node, queue(number), 20_000) {
                         busy = true;
                         self.listen();
                     }

@@ -1,0 +1,273 @@
+//! A conduit whose flows are watched.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use underpass_cla::Class;
+
+use super::watch::{FlowStart, Watch};
+use crate::classify::{Classifier, Facts, FlowFacts};
+use crate::stream::{Conduit, Connected, Failure, OpenRequest, StreamName};
+
+/// Passes everything on, and tells the node where flows begin and which class
+/// the rules give them.
+pub(super) struct FlowConduit {
+    inner: Box<dyn Conduit>,
+    watch: Watch,
+    rules: Arc<Classifier>,
+    request: OpenRequest,
+    dscp: Option<u8>,
+    /// The class that it has at present.
+    class: Class,
+    /// Rules are asked anew once so many bytes were sent.
+    ask_at_bytes: Option<u64>,
+}
+
+impl FlowConduit {
+    pub fn new(
+        inner: Box<dyn Conduit>,
+        watch: Watch,
+        rules: Arc<Classifier>,
+        request: &OpenRequest,
+        dscp: Option<u8>,
+    ) -> FlowConduit {
+        FlowConduit {
+            inner,
+            watch,
+            ask_at_bytes: rules.next_promotion(0),
+            rules,
+            class: request.class,
+            request: request.clone(),
+            dscp,
+        }
+    }
+
+    fn look_at(&mut self, data: &[u8]) {
+        let start = self.watch.sends(Instant::now(), data);
+        let total = self.watch.total_bytes();
+        let asks = self.ask_at_bytes.is_some_and(|at| total >= at);
+        if asks {
+            self.ask_at_bytes = self.rules.next_promotion(total);
+        }
+        if start.is_some() || asks {
+            let flow = start.clone().or_else(|| self.watch.present());
+            self.classify(flow.as_ref(), total);
+        }
+        if let Some(start) = start
+            && let Some(rtt) = self.inner.begin_flow(start.size_bytes)
+        {
+            self.watch.set_round_trip(rtt);
+        }
+    }
+
+    fn classify(&mut self, flow: Option<&FlowStart>, sent_bytes: u64) {
+        let facts = Facts {
+            listener: &self.request.listener,
+            protocol: self.request.protocol,
+            target: &self.request.target,
+            client: self.request.client,
+            dscp: self.dscp,
+            content_length: None,
+            flow: FlowFacts {
+                host: flow.and_then(|flow| flow.host.as_deref()),
+                content_type: flow.map(|flow| &*flow.content_type),
+                size_bytes: flow.filter(|flow| flow.told).map(|flow| flow.size_bytes),
+                sent_bytes: Some(sent_bytes),
+            },
+        };
+        let class = self.rules.classify_flow(&facts);
+        let class = class.unwrap_or(self.request.class);
+        if std::mem::replace(&mut self.class, class) != class {
+            self.inner.set_class(class);
+        }
+    }
+}
+
+impl Conduit for FlowConduit {
+    fn poll_send_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+        self.inner.poll_send_capacity(cx)
+    }
+
+    fn send(&mut self, data: Bytes) {
+        self.look_at(&data);
+        self.inner.send(data);
+    }
+
+    fn begin_flow(&mut self, size_bytes: u64) -> Option<Duration> {
+        self.inner.begin_flow(size_bytes)
+    }
+
+    fn set_class(&mut self, class: Class) {
+        self.inner.set_class(class);
+    }
+
+    fn finish(&mut self) {
+        self.inner.finish();
+    }
+
+    fn stop(&mut self) {
+        self.inner.stop();
+    }
+
+    fn reset(&mut self, failure: Failure) {
+        self.inner.reset(failure);
+    }
+
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<Result<Option<Bytes>, Failure>> {
+        let received = self.inner.poll_receive(cx, max);
+        if let Poll::Ready(Ok(Some(data))) = &received {
+            self.watch.receives(Instant::now(), data);
+        }
+        received
+    }
+
+    fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
+        self.inner.poll_outcome(cx)
+    }
+
+    fn connected(&mut self, connected: Connected) {
+        self.inner.connected(connected);
+    }
+
+    fn stream(&self) -> Option<StreamName> {
+        self.inner.stream()
+    }
+
+    fn leave(&mut self) {
+        self.inner.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::config::ClassRule;
+    use crate::flows::{Flows, Owner};
+    use crate::stream::{Protocol, Target};
+
+    #[derive(Debug, PartialEq, Eq)]
+    enum Told {
+        Flow(u64),
+        Class(Class),
+        Sent(usize),
+    }
+
+    /// Notes what it is told.
+    struct Noting(Arc<Mutex<Vec<Told>>>);
+
+    impl Noting {
+        fn note(&self, told: Told) {
+            self.0.lock().unwrap().push(told);
+        }
+    }
+
+    impl Conduit for Noting {
+        fn poll_send_capacity(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+            Poll::Ready(Ok(1 << 20))
+        }
+
+        fn send(&mut self, data: Bytes) {
+            self.note(Told::Sent(data.len()));
+        }
+
+        fn begin_flow(&mut self, size_bytes: u64) -> Option<Duration> {
+            self.note(Told::Flow(size_bytes));
+            None
+        }
+
+        fn set_class(&mut self, class: Class) {
+            self.note(Told::Class(class));
+        }
+
+        fn finish(&mut self) {}
+
+        fn stop(&mut self) {}
+
+        fn reset(&mut self, _: Failure) {}
+
+        fn poll_receive(
+            &mut self,
+            _: &mut Context<'_>,
+            _: usize,
+        ) -> Poll<Result<Option<Bytes>, Failure>> {
+            Poll::Pending
+        }
+
+        fn poll_outcome(&mut self, _: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
+            Poll::Pending
+        }
+
+        fn connected(&mut self, _: Connected) {}
+    }
+
+    /// What is told of these pieces of an answer, of a stream of class 1.
+    fn told(rules: &str, pieces: &[&[u8]]) -> Vec<Told> {
+        #[derive(serde::Deserialize)]
+        struct Rules {
+            rule: Vec<ClassRule>,
+        }
+        let rules: Rules = toml::from_str(rules).unwrap();
+        let named = |name: &str| name.parse().ok().map(Class);
+        let classifier = Classifier::new(&rules.rule, Class(9), named).unwrap();
+        let flows = Flows::new(Arc::new(classifier));
+        let request = OpenRequest {
+            target: Target::parse("a.example", 80).unwrap(),
+            client: "10.0.0.5:1".parse().unwrap(),
+            listener: "peer".into(),
+            protocol: Protocol::Transparent,
+            class: Class(1),
+            awaits_outcome: false,
+        };
+        let notes: Arc<Mutex<Vec<Told>>> = Arc::default();
+        let inner = Box::new(Noting(notes.clone()));
+        let mut conduit = flows.watch(inner, Owner::Peer(10), &request, None);
+        for piece in pieces {
+            conduit.send(Bytes::copy_from_slice(piece));
+        }
+        drop(conduit);
+        std::mem::take(&mut notes.lock().unwrap())
+    }
+
+    #[test]
+    fn a_flow_is_told_before_its_first_bytes_and_its_class_before_that() {
+        let video = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 5\r\n\r\nabcde";
+        let page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nab";
+        let rules = "rule = [{ content_types = ['video/*'], class = '2' }]";
+        let lengths = (video.len(), page.len());
+        assert_eq!(
+            told(rules, &[page, video, page]),
+            [
+                Told::Flow(lengths.1 as u64),
+                Told::Sent(lengths.1),
+                Told::Class(Class(2)),
+                Told::Flow(lengths.0 as u64),
+                Told::Sent(lengths.0),
+                // Of which no rule says anything.
+                Told::Class(Class(1)),
+                Told::Flow(lengths.1 as u64),
+                Told::Sent(lengths.1),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_stream_that_turns_out_to_be_long_is_promoted() {
+        let rules = "rule = [{ after_bytes = 2500, class = '3' }]";
+        let piece = [0x17; 1000];
+        let told = told(rules, &[&piece[..]; 4]);
+        let classes = told.iter().filter(|told| matches!(told, Told::Class(_)));
+        assert_eq!(classes.count(), 1);
+        // Its third piece makes it so.
+        let place = told.iter().position(|told| *told == Told::Class(Class(3)));
+        let sent = told.iter().take(place.unwrap());
+        assert_eq!(sent.filter(|told| matches!(told, Told::Sent(_))).count(), 2);
+    }
+}

@@ -1,0 +1,91 @@
+//! Flows: what of a stream belongs together, and how large it is.
+//!
+//! A flow is an HTTP message, or a burst of a stream that is none. [`Watch`]
+//! follows the bytes of one direction and says when one begins; its size is what
+//! the message says (Content-Length), else what flows of that name and type were
+//! like before ([`Sizes`]). [`FlowConduit`] tells the node, which may choose a
+//! path by it, and asks the rules for the flow's class.
+
+mod conduit;
+mod head;
+mod sizes;
+mod watch;
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
+
+use crate::classify::Classifier;
+use crate::stream::{Conduit, OpenRequest, Target};
+use conduit::FlowConduit;
+pub use sizes::Sizes;
+pub use watch::{FlowStart, Watch};
+
+/// Who has asked for flows: sizes are remembered for each by itself, so that
+/// nobody has those of others forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// A client of this node.
+    Client(IpAddr),
+    /// What is behind a peer, by its ipn node number.
+    Peer(u64),
+}
+
+/// What the flows of an edge share.
+#[derive(Debug)]
+pub struct Flows {
+    sizes: Arc<Mutex<Sizes>>,
+    rules: RwLock<Arc<Classifier>>,
+}
+
+impl Flows {
+    /// By these rules.
+    pub fn new(rules: Arc<Classifier>) -> Flows {
+        Flows {
+            sizes: Arc::default(),
+            rules: RwLock::new(rules),
+        }
+    }
+
+    /// The rules for flows that begin.
+    pub fn rules(&self) -> Arc<Classifier> {
+        self.rules.read().unwrap().clone()
+    }
+
+    /// Goes by other rules from the next stream on.
+    pub fn set_rules(&self, rules: Arc<Classifier>) {
+        *self.rules.write().unwrap() = rules;
+    }
+
+    /// Watches what this node sends on a stream.
+    pub fn watch(
+        &self,
+        conduit: Box<dyn Conduit>,
+        owner: Owner,
+        request: &OpenRequest,
+        dscp: Option<u8>,
+    ) -> Box<dyn Conduit> {
+        let watch = Watch::new(owner, &request.target, self.sizes.clone());
+        let rules = self.rules();
+        Box::new(FlowConduit::new(conduit, watch, rules, request, dscp))
+    }
+}
+
+/// Watches a stream that sends these bytes, cut and paused as the first one says:
+/// for fuzzing.
+pub fn fuzz(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else {
+        return;
+    };
+    let target = Target::Address(([192, 0, 2, 1], 80).into());
+    let mut watch = Watch::new(Owner::Peer(1), &target, Arc::default());
+    let mut now = Instant::now();
+    for piece in data.chunks(usize::from(*cut).max(1)) {
+        if let Some(start) = watch.sends(now, piece) {
+            assert!(start.size_bytes > 0, "a flow of nothing begins");
+        }
+        watch.receives(now, piece);
+        now += Duration::from_millis(u64::from(*cut) * 4);
+    }
+    assert_eq!(watch.total_bytes(), data.len() as u64);
+}

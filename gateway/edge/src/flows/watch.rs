@@ -1,0 +1,298 @@
+//! Where flows begin and end in the bytes of one direction, without I/O and
+//! clock.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::Owner;
+use super::head::{self, Beginning, Head, MOST_HEAD_BYTES};
+use super::sizes::{Kind, Sizes};
+use crate::stream::Target;
+
+/// What is taken for the size of a flow of which nothing is known: 20 segments
+/// or so, as most objects of the web have.
+const UNKNOWN_BYTES: u64 = 32 * 1024;
+/// A burst ends behind so much silence, until a round trip is known.
+const SILENCE: Duration = Duration::from_millis(600);
+
+/// A flow begins, or one has become larger than was expected and begins anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowStart {
+    /// What is to come of it, those bytes included with which it begins: as it
+    /// says, or as is expected.
+    pub size_bytes: u64,
+    /// Whether it says so itself.
+    pub told: bool,
+    /// The host's name, if it is known.
+    pub host: Option<Arc<str>>,
+    /// Type and subtype, in lower case; empty if that is not known.
+    pub content_type: Arc<str>,
+}
+
+/// Follows what is sent in one direction of a stream.
+#[derive(Debug)]
+pub struct Watch {
+    owner: Owner,
+    /// By which sizes are remembered.
+    place: Arc<str>,
+    host: Option<Arc<str>>,
+    sizes: Arc<Mutex<Sizes>>,
+    state: State,
+    flow: Option<Flow>,
+    silence: Duration,
+    last_sent: Option<Instant>,
+    total_bytes: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The next byte begins a flow.
+    Start,
+    /// So much of a head is there.
+    Head(Vec<u8>),
+    /// So much of a body is to come.
+    Body(u64),
+    /// A flow that ends by silence.
+    Burst,
+}
+
+#[derive(Debug)]
+struct Flow {
+    content_type: Arc<str>,
+    sent_bytes: u64,
+    expected_bytes: u64,
+    told: bool,
+}
+
+impl Watch {
+    /// Of a stream to a target that was just opened.
+    pub fn new(owner: Owner, target: &Target, sizes: Arc<Mutex<Sizes>>) -> Watch {
+        let (place, host) = match target {
+            Target::Name { host, .. } => {
+                let name: Arc<str> = host.as_str().into();
+                (name.clone(), Some(name))
+            }
+            Target::Address(address) => {
+                let ip: IpAddr = address.ip().to_canonical();
+                (ip.to_string().into(), None)
+            }
+        };
+        Watch {
+            owner,
+            place,
+            host,
+            sizes,
+            state: State::Start,
+            flow: None,
+            silence: SILENCE,
+            last_sent: None,
+            total_bytes: 0,
+        }
+    }
+
+    /// Sets the round trip, by which bursts are told apart.
+    pub fn set_round_trip(&mut self, rtt: Duration) {
+        self.silence = rtt;
+    }
+
+    /// What was sent so far, bytes.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// What its flow at present is.
+    pub fn present(&self) -> Option<FlowStart> {
+        self.flow.as_ref().map(|flow| self.start_of(flow))
+    }
+
+    /// These bytes are about to be sent. Where they begin a flow, or go on with one
+    /// that they make larger than was expected, that is told.
+    pub fn sends(&mut self, now: Instant, data: &[u8]) -> Option<FlowStart> {
+        let paused = self
+            .last_sent
+            .is_some_and(|at| now.saturating_duration_since(at) >= self.silence);
+        if paused && matches!(self.state, State::Burst) {
+            self.end(now);
+        }
+        self.last_sent = Some(now);
+        self.total_bytes = self.total_bytes.saturating_add(data.len() as u64);
+        let (mut rest, mut start) = (data, None);
+        while !rest.is_empty() {
+            let (taken, begins) = self.take(now, rest);
+            rest = &rest[taken..];
+            start = begins.or(start);
+        }
+        start
+    }
+
+    /// Bytes of the other direction have come: a request ends the answer before.
+    pub fn receives(&mut self, now: Instant, data: &[u8]) {
+        let under_way = matches!(self.state, State::Body(_) | State::Burst);
+        let answers = self.flow.is_some() && self.total_bytes > 0;
+        if under_way && answers && head::begins_request(data) {
+            self.end(now);
+        }
+    }
+
+    /// Takes the first of these bytes, how many, and what begins with them.
+    fn take(&mut self, now: Instant, data: &[u8]) -> (usize, Option<FlowStart>) {
+        match &mut self.state {
+            State::Start if head::may_begin(data) => {
+                self.state = State::Head(Vec::new());
+                self.take(now, data)
+            }
+            State::Start => {
+                let begins = self.begin_burst(Arc::default(), 0, data.len());
+                (data.len(), begins)
+            }
+            State::Head(known) => {
+                let before = known.len();
+                known.extend_from_slice(&data[..data.len().min(MOST_HEAD_BYTES - before)]);
+                // Parsed once, when it seems whole: a head that comes byte by byte
+                // costs no more than another.
+                let beginning = match head::ends_within(known, before) {
+                    true => head::parse(known),
+                    false => Beginning::Partial,
+                };
+                match beginning {
+                    Beginning::Message(head) => {
+                        let taken = head.head_bytes - before;
+                        (taken, self.begin_message(now, head, before, data.len()))
+                    }
+                    Beginning::Partial if known.len() < MOST_HEAD_BYTES => (data.len(), None),
+                    _ => {
+                        let begins = self.begin_burst(Arc::default(), before, data.len());
+                        (data.len(), begins)
+                    }
+                }
+            }
+            State::Body(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(data.len());
+                *left -= taken as u64;
+                let over = *left == 0;
+                if let Some(flow) = &mut self.flow {
+                    flow.sent_bytes += taken as u64;
+                }
+                if over {
+                    self.end(now);
+                }
+                (taken, None)
+            }
+            State::Burst => (data.len(), self.go_on(data.len())),
+        }
+    }
+
+    /// A head is complete, of which `before` bytes had been sent already; `data`
+    /// bytes are there.
+    fn begin_message(
+        &mut self,
+        now: Instant,
+        head: Head,
+        before: usize,
+        data: usize,
+    ) -> Option<FlowStart> {
+        if head.host.is_some() {
+            self.host = head.host;
+        }
+        let Some(body) = head.body_bytes else {
+            return self.begin_burst(head.content_type, before, data);
+        };
+        let size = (head.head_bytes as u64).saturating_add(body);
+        let flow = Flow {
+            content_type: head.content_type,
+            sent_bytes: before as u64,
+            expected_bytes: size,
+            told: true,
+        };
+        let start = self.start_of(&flow);
+        self.flow = Some(Flow {
+            sent_bytes: head.head_bytes as u64,
+            ..flow
+        });
+        self.state = State::Body(body);
+        if body == 0 {
+            self.end(now);
+        }
+        Some(start)
+    }
+
+    /// A flow of unknown size begins, of which `before` bytes had been sent
+    /// already.
+    fn begin_burst(
+        &mut self,
+        content_type: Arc<str>,
+        before: usize,
+        data: usize,
+    ) -> Option<FlowStart> {
+        let kind: Kind = (self.place.clone(), content_type.clone());
+        let known = self.sizes.lock().unwrap().expected(self.owner, &kind);
+        let there = (before + data) as u64;
+        let flow = Flow {
+            content_type,
+            sent_bytes: before as u64,
+            expected_bytes: known.unwrap_or(UNKNOWN_BYTES).max(there),
+            told: false,
+        };
+        let start = self.start_of(&flow);
+        self.flow = Some(Flow {
+            sent_bytes: there,
+            ..flow
+        });
+        self.state = State::Burst;
+        Some(start)
+    }
+
+    /// A burst goes on; one that is larger than was expected is taken to be half
+    /// over.
+    fn go_on(&mut self, data: usize) -> Option<FlowStart> {
+        let flow = self.flow.as_mut()?;
+        let before = flow.sent_bytes;
+        flow.sent_bytes += data as u64;
+        if flow.sent_bytes <= flow.expected_bytes {
+            return None;
+        }
+        flow.expected_bytes = flow.sent_bytes.saturating_mul(2);
+        let start = Flow {
+            content_type: flow.content_type.clone(),
+            sent_bytes: before,
+            ..*flow
+        };
+        Some(self.start_of(&start))
+    }
+
+    /// The flow is over, and how large it was is remembered.
+    fn end(&mut self, now: Instant) {
+        self.state = State::Start;
+        if let Some(flow) = self.flow.take()
+            && flow.sent_bytes > 0
+        {
+            let kind = (self.place.clone(), flow.content_type);
+            let mut sizes = self.sizes.lock().unwrap();
+            sizes.learn(now, self.owner, &kind, flow.sent_bytes);
+        }
+    }
+
+    fn start_of(&self, flow: &Flow) -> FlowStart {
+        FlowStart {
+            size_bytes: flow.expected_bytes - flow.sent_bytes,
+            told: flow.told,
+            host: self.host.clone(),
+            content_type: flow.content_type.clone(),
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // A burst that the stream's end has ended.
+        if let Some(now) = self.last_sent
+            && matches!(self.state, State::Burst)
+        {
+            self.end(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,332 @@
+//! The policy *minfct*: each flow goes by the path on which it is estimated to
+//! be complete first (Bouttier et al., *Improving content delivery with
+//! size-aware routing in hybrid satellite / terrestrial networks*).
+//!
+//! Flows of such a class wait in lanes, one for each hop to the neighbour. A hop
+//! seals from its own lane, and, as the hops of a bonded class do, from the lanes
+//! of hops that cannot carry at present and from the class' own queue. That has
+//! the streams of which nobody has said what flow they begin.
+
+use std::time::{Duration, Instant};
+
+use underpass_bundle::NeighbourId;
+use underpass_cla::Class;
+use underpass_completion::{Competition, PathState};
+use underpass_streams::{class_of, lane, lanes};
+use underpass_work::FastMap;
+
+use crate::choosing::{ASKED_WITHIN, COUNTED_PEERS};
+use crate::engine::Engine;
+use crate::hop::HopId;
+use crate::paths::Way;
+use crate::policy::PathUse;
+use crate::streams::StreamKey;
+
+/// A smoothed round trip counts for so long.
+const SMOOTHED_COUNTS: Duration = Duration::from_secs(1);
+
+/// Flows without anything to send count while they have something
+/// unacknowledged, where a path loses more than this.
+const LOSSY: f64 = 0.01;
+/// They are counted anew after so long.
+const COUNTED_EACH: Duration = Duration::from_millis(100);
+
+/// What is remembered of the flows of such classes.
+#[derive(Debug, Default)]
+pub(crate) struct Completing {
+    /// By neighbour and lane: when its unacknowledged flows were counted, and
+    /// how many there were.
+    unacknowledged: FastMap<(u64, Class), (Instant, u64)>,
+    /// From which queue each leaf was sealed last.
+    last: FastMap<(HopId, Class), Class>,
+}
+
+/// The queues of a class that a hop may seal from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Queues {
+    class: Class,
+    /// The class' own, and bundles that were sealed before.
+    pub of_class: bool,
+    /// Lanes, as bits by their places.
+    lanes: u8,
+}
+
+impl Queues {
+    pub fn of_class(class: Class, open: bool) -> Queues {
+        Queues {
+            class,
+            of_class: open,
+            lanes: 0,
+        }
+    }
+
+    pub fn any(&self) -> bool {
+        self.of_class || self.lanes != 0
+    }
+
+    /// All of them; those behind `last` first.
+    fn behind(self, last: Option<Class>) -> impl Iterator<Item = Class> {
+        let own = self.of_class.then_some(self.class);
+        let open = move |place: &usize| self.lanes & 1 << place != 0;
+        let of_lanes = move || (0..8).filter(open).filter_map(move |p| lane(self.class, p));
+        let all = move || own.into_iter().chain(of_lanes());
+        let is_behind = move |queue: &Class| last.is_some_and(|last| queue.0 > last.0);
+        let first = all().filter(is_behind);
+        first.chain(all().filter(move |queue| !is_behind(queue)))
+    }
+}
+
+impl Completing {
+    pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
+        let Completing {
+            unacknowledged,
+            last,
+        } = self;
+        tell("lanes with counted flows", unacknowledged.len());
+        tell("leaves with lanes", last.len());
+    }
+}
+
+impl Engine {
+    /// Begins a flow: the next `size_bytes` of a stream, as far as known, those
+    /// included that are written and not sealed. What of the stream is not sealed
+    /// yet, and all that follows, goes by the path on which so much is complete
+    /// first, if that is the policy of its class. A call that writes to the stream
+    /// is to follow, and sends both. Returns the round trip of the path.
+    pub fn begin_flow(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        size_bytes: u64,
+    ) -> Option<Duration> {
+        let mut policies = self.config.policies.values();
+        if !policies.any(|policy| policy.uses == PathUse::MinFct) {
+            return None;
+        }
+        let queue = self.change_run(key, |mux| mux.queue_of(key.id));
+        let class = class_of(queue.flatten()?);
+        let neighbour = self.neighbour_to(key.peer);
+        let several = self.ways.hops_to(neighbour).len() > 1;
+        if !several || self.policy(class).uses != PathUse::MinFct {
+            return None;
+        }
+        // It is not to compete with itself.
+        let _ = self.change_run(key, |mux| mux.begin_flow(key.id, class, size_bytes));
+        let (hop, lane) = self.first_to_complete(now, neighbour, class, size_bytes)?;
+        let begun = self.change_run(key, |mux| mux.begin_flow(key.id, lane, size_bytes));
+        begun?.ok()?;
+        let hop = self.hops.get_mut(&hop)?;
+        hop.count_flow(class);
+        Some(hop.round_trip() + hop.measured.queue)
+    }
+
+    /// What is not sealed yet of a stream, and all that follows, is of another
+    /// class. Its next flow chooses the path anew.
+    pub fn set_class(&mut self, now: Instant, key: StreamKey, class: Class) {
+        let class = self.known(class);
+        self.change_run(key, |mux| {
+            let queue = mux.queue_of(key.id);
+            if queue.is_some_and(|queue| class_of(queue) != class) {
+                // One that takes no more bytes sends none of them either.
+                let _ = mux.set_class(key.id, class);
+            }
+        });
+        self.after_change(now);
+    }
+
+    /// The lane of a request, whose size nobody knows: that by which something
+    /// short is there first.
+    pub(crate) fn lane_of_request(
+        &mut self,
+        now: Instant,
+        neighbour: u64,
+        class: Class,
+    ) -> Option<Class> {
+        let several = self.ways.hops_to(neighbour).len() > 1;
+        if !several || self.policy(class).uses != PathUse::MinFct {
+            return None;
+        }
+        let (_, lane) = self.first_to_complete(now, neighbour, class, 0)?;
+        Some(lane)
+    }
+
+    /// Has a class have lanes whose policy wants them.
+    pub(crate) fn lay_lanes(&mut self) {
+        let policies = self.config.policies.iter();
+        let wants = policies.filter(|(_, policy)| policy.uses == PathUse::MinFct);
+        let wants: Vec<Class> = wants.map(|(class, _)| *class).collect();
+        for class in wants {
+            self.peers.add_lanes(class);
+        }
+        self.completing = Completing::default();
+    }
+
+    /// The hop by which a flow would be complete first, and its lane.
+    fn first_to_complete(
+        &mut self,
+        now: Instant,
+        neighbour: u64,
+        class: Class,
+        size_bytes: u64,
+    ) -> Option<(HopId, Class)> {
+        let estimate = self.policy(class).estimate;
+        let candidates = self.candidates(now, neighbour, class);
+        let mut first: Option<(Duration, HopId, Class)> = None;
+        for candidate in candidates {
+            let id = candidate.id;
+            let Some(lane) = self.lane_of(neighbour, class, id) else {
+                continue;
+            };
+            let Some(path) = self.path_state(now, id, candidate.way) else {
+                continue;
+            };
+            let others = self.competition(now, neighbour, (class, lane, id), path.loss, size_bytes);
+            let time = estimate.of(&path, &others, size_bytes);
+            if first.is_none_or(|(least, ..)| time < least) {
+                first = Some((time, id, lane));
+            }
+        }
+        first.map(|(_, id, lane)| (id, lane))
+    }
+
+    fn lane_of(&self, neighbour: u64, class: Class, id: HopId) -> Option<Class> {
+        let hops = self.ways.hops_to(neighbour).iter();
+        lane(class, hops.into_iter().position(|hop| *hop == id)?)
+    }
+
+    fn path_state(&self, now: Instant, id: HopId, way: Way) -> Option<PathState> {
+        let measured = &self.hops.get(&id)?.measured;
+        // That of a queue long ago would keep flows away from an idle path.
+        let late = measured
+            .smoothed_rtt
+            .filter(|(at, _)| now < *at + SMOOTHED_COUNTS);
+        Some(PathState {
+            delay: late.map_or(way.delay, |(_, rtt)| rtt / 2),
+            capacity_bps: way.rate_bps,
+            loss: measured.recovery_loss,
+            busy: way.busy,
+        })
+    }
+
+    /// What competes with a flow of `size_bytes` that would join a lane.
+    fn competition(
+        &mut self,
+        now: Instant,
+        neighbour: u64,
+        (class, lane, id): (Class, Class, HopId),
+        loss: f64,
+        size_bytes: u64,
+    ) -> Competition {
+        let mut others = Competition {
+            before_bytes: self.bytes_before(neighbour, class, id),
+            ..Competition::default()
+        };
+        for peer in self.ways.peers_behind(neighbour).take(COUNTED_PEERS) {
+            let load = self.peers.get(peer).and_then(|streams| streams.load(lane));
+            if let Some(load) = load {
+                others.flows += load.flows();
+                others.bytes = others.bytes.saturating_add(load.up_to(size_bytes));
+            }
+        }
+        if loss > LOSSY {
+            others.flows += self.unacknowledged_flows(now, neighbour, lane);
+        }
+        others
+    }
+
+    /// What leaves by a hop before the flows of a class, or in turn with them: of
+    /// other classes, and bundles that were sealed before.
+    fn bytes_before(&self, neighbour: u64, class: Class, id: HopId) -> u64 {
+        let sealed = self.agent.backlog_bytes(NeighbourId(neighbour), class);
+        sealed + self.backlog_of_others(neighbour, class, id)
+    }
+
+    fn unacknowledged_flows(&mut self, now: Instant, neighbour: u64, lane: Class) -> u64 {
+        let known = self.completing.unacknowledged.get(&(neighbour, lane));
+        if let Some((_, flows)) = known.filter(|(at, _)| now < *at + COUNTED_EACH) {
+            return *flows;
+        }
+        let peers = self.ways.peers_behind(neighbour).take(COUNTED_PEERS);
+        let counts =
+            peers.filter_map(|peer| Some(self.peers.get(peer)?.unacknowledged_flows(lane)));
+        let flows = counts.sum();
+        let counted = (now, flows);
+        self.completing
+            .unacknowledged
+            .insert((neighbour, lane), counted);
+        flows
+    }
+
+    /// The queues of a class with lanes that a hop may seal from now.
+    pub(crate) fn queues_with_lanes(&mut self, now: Instant, id: HopId, class: Class) -> Queues {
+        let mut queues = Queues::of_class(class, false);
+        let Some(neighbour) = self.neighbour_of(id) else {
+            return queues;
+        };
+        let to = NeighbourId(neighbour);
+        let paused = self.agent.is_paused(to) || self.agent.is_loading(to, class);
+        let candidates = self.candidates(now, neighbour, class);
+        let is_candidate = |hop: &HopId| candidates.iter().any(|one| one.id == *hop);
+        let keeps = self.policy(class).uses == PathUse::MinFct && is_candidate(&id);
+        let hops = self.ways.hops_to(neighbour);
+        let (mut free, mut elsewhere) = (0, false);
+        for (place, lane) in lanes(class).enumerate() {
+            if paused || !self.peers.waits(neighbour, lane) {
+                continue;
+            }
+            let of_lane = hops.get(place);
+            if keeps && of_lane == Some(&id) {
+                queues.lanes |= 1 << place;
+            } else if !keeps || of_lane.is_none_or(|hop| !is_candidate(hop)) {
+                free |= 1 << place;
+            } else {
+                elsewhere = true;
+            }
+        }
+        if elsewhere {
+            // The hop of that lane may be about to carry nothing more.
+            self.ask_again(now, id, ASKED_WITHIN);
+        }
+        let of_class = self.peers.waits(neighbour, class) && !paused;
+        let shared = self.agent.has_pending(to, class) || of_class || free != 0;
+        if shared && self.takes_turn(now, id, class) {
+            queues.of_class = true;
+            queues.lanes |= free;
+        }
+        queues
+    }
+
+    /// The queues that a leaf seals from, in their turn.
+    pub(crate) fn in_turn(&self, id: HopId, queues: Queues) -> impl Iterator<Item = Class> + use<> {
+        let last = self.completing.last.get(&(id, queues.class)).copied();
+        queues.behind(last)
+    }
+
+    /// A leaf has sealed from a queue of a class with lanes.
+    pub(crate) fn note_turn(&mut self, id: HopId, class: Class, queue: Class) {
+        if self.peers.has_lanes(class) {
+            self.completing.last.insert((id, class), queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_take_turns() {
+        let queues = Queues {
+            class: Class(2),
+            of_class: true,
+            lanes: 0b101,
+        };
+        let (near, far) = (lane(Class(2), 0), lane(Class(2), 2));
+        let order = |last| queues.behind(last).map(Some).collect::<Vec<_>>();
+        let own = Some(Class(2));
+        assert_eq!(order(None), [own, near, far]);
+        assert_eq!(order(own), [near, far, own]);
+        assert_eq!(order(near), [far, own, near]);
+        assert_eq!(order(far), [own, near, far]);
+    }
+}

@@ -1,0 +1,224 @@
+//! Flows of a class whose policy is *minfct*: each goes by the hop that completes
+//! it first.
+
+use std::time::Duration;
+
+use underpass_cla::Class;
+use underpass_engine::{
+    Engine, EngineConfig, Estimate, HopId, PathUse, PlannedBlockage, Policy, StreamKey,
+};
+use underpass_streams::Event;
+
+use crate::bench::{BULK, Node, live, pair_of};
+use crate::lines::Lines;
+use crate::paths::{FAR, MS, both_lines, by_hop, drain, two_hops};
+
+fn minfct(estimate: Estimate) -> Policy {
+    Policy {
+        uses: PathUse::MinFct,
+        estimate,
+        ..Policy::default()
+    }
+}
+
+fn configured(node: u64, neighbour: u64, estimate: Estimate) -> EngineConfig {
+    let mut config = two_hops(node, neighbour);
+    config.policies.insert(BULK, minfct(estimate));
+    config
+}
+
+/// 10 Mbit/s and 15 ms, and 40 Mbit/s and 265 ms: alone, flows of up to 417 kB
+/// are complete first by the near hop.
+fn nodes(estimate: Estimate) -> (Node, Node) {
+    let (mut terminal, mut hub) = pair_of(configured(10, 1, estimate), configured(1, 10, estimate));
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    (terminal, hub)
+}
+
+fn begin(node: &mut Node, key: StreamKey, size_bytes: u64, written: usize) {
+    node.engine.begin_flow(node.now, key, size_bytes);
+    node.write(key, written);
+}
+
+/// By which hops a new flow goes, of which so much is there; the node sends
+/// nothing else.
+fn way_of(node: &mut Node, size_bytes: u64) -> [usize; 2] {
+    let key = node.open(1, BULK);
+    begin(node, key, size_bytes, size_bytes.min(100_000) as usize);
+    by_hop(&drain(node, 300 * MS))
+}
+
+#[test]
+fn a_flow_goes_by_the_hop_that_completes_it_first() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    for (size, near) in [
+        (1_000, true),
+        (300_000, true),
+        (500_000, false),
+        (1 << 63, false),
+    ] {
+        let [by_near, by_far] = way_of(&mut terminal, size);
+        assert!(
+            if near { by_far == 0 } else { by_near == 0 },
+            "{size}: {by_near} {by_far}"
+        );
+        assert!(by_near + by_far > 0);
+    }
+    let flows = |hop: usize| terminal.engine.hops()[hop].traffic[2].flows;
+    assert_eq!([flows(0), flows(1)], [2, 2]);
+}
+
+#[test]
+fn the_papers_estimate_shuns_the_far_hop_for_its_handshake_and_start_up() {
+    let (mut terminal, _hub) = nodes(Estimate::NewConnection);
+    let [near, far] = way_of(&mut terminal, 500_000);
+    assert!(near > 0 && far == 0, "{near} {far}");
+    let [near, far] = way_of(&mut terminal, 20_000_000);
+    assert!(near == 0 && far > 0, "{near} {far}");
+}
+
+#[test]
+fn a_request_goes_by_the_hop_of_least_delay() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 500);
+    assert_eq!(by_hop(&drain(&mut terminal, 50 * MS)), [1, 0]);
+}
+
+#[test]
+fn flows_that_wait_send_those_that_follow_elsewhere() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let keys: Vec<_> = (0..8).map(|_| terminal.open(1, BULK)).collect();
+    // Nothing leaves meanwhile: the sessions take no more after the first bundle.
+    for key in keys {
+        begin(&mut terminal, key, 100_000, 100_000);
+    }
+    let flows = |hop: usize| terminal.engine.hops()[hop].traffic[2].flows;
+    // 0.08 s each by the near one, 0.265 and 0.02 s each by the far one.
+    assert!((3..6).contains(&flows(0)), "{} {}", flows(0), flows(1));
+    assert_eq!(flows(0) + flows(1), 8);
+}
+
+#[test]
+fn a_flow_that_is_larger_than_was_said_goes_on_by_the_other_hop() {
+    let (terminal, hub) = nodes(Estimate::OpenSession);
+    let mut lines = both_lines(terminal, hub);
+    let [terminal, _] = &mut lines.nodes;
+    let key = terminal.open(1, BULK);
+    begin(terminal, key, 20_000, 20_000);
+    let small = received(&mut lines, key, 500 * MS);
+    assert_eq!(small, 20_000);
+    let [terminal, _] = &mut lines.nodes;
+    let far = sent_by(&terminal.engine, FAR);
+    begin(terminal, key, 3_000_000, 250_000);
+    assert_eq!(received(&mut lines, key, 800 * MS), 250_000, "in order");
+    let more = sent_by(&lines.nodes[0].engine, FAR) - far;
+    assert!(more >= 250_000, "{more}");
+}
+
+#[test]
+fn flows_of_a_hop_that_is_blocked_go_by_the_other_and_come_back() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let key = terminal.open(1, BULK);
+    begin(&mut terminal, key, 5_000_000, 100_000);
+    let [near, far] = by_hop(&drain(&mut terminal, 100 * MS));
+    assert!(near == 0 && far > 0);
+    let now = terminal.now;
+    terminal.engine.block(now, FAR, true);
+    terminal.write(key, 100_000);
+    let [near, far] = by_hop(&drain(&mut terminal, 300 * MS));
+    assert!(near > 0 && far == 0, "{near} {far}");
+    let now = terminal.now;
+    terminal.engine.block(now, FAR, false);
+    terminal.up(1, 210);
+    terminal.write(key, 100_000);
+    let [near, far] = by_hop(&drain(&mut terminal, 300 * MS));
+    assert!(near == 0 && far > 0, "{near} {far}");
+}
+
+#[test]
+fn flows_leave_a_hop_before_a_blockage_that_is_known() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let noon = 1_800_000_000_000;
+    terminal.engine.set_utc(terminal.now, Some(noon));
+    let blockage = PlannedBlockage {
+        entry_ms: noon + 2_000,
+        exit_ms: noon + 30_000,
+    };
+    let now = terminal.now;
+    terminal.engine.plan_blockages(now, FAR, vec![blockage]);
+    let key = terminal.open(1, BULK);
+    begin(&mut terminal, key, 5_000_000, 100_000);
+    // The session of the far hop takes no more, and more waits in its lane.
+    assert_eq!(by_hop(&terminal.offers()), [0, 1]);
+    terminal.write(key, 100_000);
+    assert_eq!(by_hop(&terminal.offers()), [0, 0]);
+    let [near, far] = by_hop(&drain(&mut terminal, 1_900 * MS));
+    assert!(near > 0 && far == 0, "{near} {far}");
+}
+
+#[test]
+fn another_policy_holds_for_flows_that_wait() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let key = terminal.open(1, BULK);
+    begin(&mut terminal, key, 5_000_000, 250_000);
+    let mut config = two_hops(10, 1);
+    let pinned = Policy {
+        uses: PathUse::Pinned,
+        paths: vec!["hop0".to_owned()],
+        ..Policy::default()
+    };
+    config.policies.insert(BULK, pinned);
+    // The session of the far hop takes no more.
+    terminal.offers();
+    terminal.write(key, 100_000);
+    let now = terminal.now;
+    terminal
+        .engine
+        .reconfigure(now, config)
+        .expect("it is valid");
+    let [near, far] = by_hop(&drain(&mut terminal, 500 * MS));
+    assert!(near > 0 && far == 0, "{near} {far}");
+}
+
+/// What a hop of an engine has sent, bytes of bundles.
+fn sent_by(engine: &Engine, hop: HopId) -> u64 {
+    let hops = engine.hops();
+    let hop = hops.iter().find(|of| of.id == hop).expect("it is there");
+    hop.traffic[usize::from(BULK.0)].sent_bytes
+}
+
+/// What arrives of a stream of the terminal for so long, bytes in order.
+fn received(lines: &mut Lines, key: StreamKey, time: Duration) -> usize {
+    let mut received = 0;
+    lines.live(time, |[_, hub]| {
+        let there = hub.engine.key(10, key.id);
+        if hub.has(|event| matches!(event, Event::Opened { .. })) {
+            while let Some(data) = hub.engine.read(hub.now, there, usize::MAX) {
+                received += data.len();
+            }
+        }
+    });
+    received
+}
+
+#[test]
+fn classes_of_other_policies_have_no_flows() {
+    let (mut terminal, _hub) = nodes(Estimate::OpenSession);
+    let key = terminal.open(1, Class(1));
+    terminal.engine.begin_flow(terminal.now, key, 1 << 40);
+    terminal.write(key, 1_000);
+    // Bonded: what is short goes by the near hop, whatever it is said to be.
+    assert_eq!(by_hop(&drain(&mut terminal, 50 * MS)), [1, 0]);
+    let flows: u64 = terminal
+        .engine
+        .hops()
+        .iter()
+        .flat_map(|hop| &hop.traffic)
+        .map(|of| of.flows)
+        .sum();
+    assert_eq!(flows, 0);
+}
