@@ -39,6 +39,15 @@ impl LossEstimate {
         self.bursts = self.bursts * kept + bursts;
     }
 
+    /// The same for a receiver that counts from 0 again.
+    #[must_use]
+    pub fn counted_anew(self) -> LossEstimate {
+        LossEstimate {
+            seen: Losses::default(),
+            ..self
+        }
+    }
+
     /// The part of the datagrams that is lost, by one standard deviation more
     /// than was counted: few bursts tell little.
     pub fn rate(&self) -> f64 {

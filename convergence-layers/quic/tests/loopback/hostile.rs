@@ -52,6 +52,7 @@ impl Scene {
             node_id: "ipn:1.0".into(),
             class: None,
             standby: false,
+            coded: false,
             incarnation: 1,
             transfer_mru_bytes: 1 << 20,
         })
