@@ -49,7 +49,9 @@ pub use node::{LogConfig, LogFormat, NodeConfig, Role};
 pub use positions::{PositionsConfig, Source};
 pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
-pub use traffic::{ClassSettings, MigrateSettings, PathPolicy, StreamsConfig, class_named};
+pub use traffic::{
+    ClassSettings, Coded, MigrateSettings, PathPolicy, StreamsConfig, class_named, coded,
+};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]
