@@ -136,6 +136,10 @@ CAMPAIGN = (
     Entry("start-up", 6.0, 6.0, _RIVALS),
     Entry("object-8mb-no-loss", 1.1, 5.0, tuple(subjects.NAMES), between_s=1.0),
     Entry("object-8mb", 1.6, 5.0, tuple(subjects.NAMES), between_s=1.0),
+    # Three sizes, with single losses and with bursts: a hundred objects of 1 MB, thirty of 8 MB.
+    Entry("coded", 50.0, 50.0, (OURS, "underpass-quic"), fixed_s=1200.0),
+    # Two losses of 1 GB, and thirty blockages of 1 to 120 s.
+    Entry("quic", 62.0, 64.0, (OURS, "underpass-quic"), 2, 2, fixed_s=2400.0),
     Entry("bulk-200mb", 13.5, 68.0, (*_RIVALS, "underpass-hybla", "no-proxy-hybla")),
     Entry("bulk-1gb", 62.0, 150.0, (OURS, *_WITHOUT_PROXY)),
     Entry("bulk-1gb-loss", 64.0, 165.0, (OURS, *_WITHOUT_PROXY, "kcptun-fast3")),
