@@ -205,9 +205,9 @@ TARGETS = {
     "http": _http,
     "plans": _plans,
     "positions": _positions,
+    "quic": _quic,
     "socks5": _socks5,
     "streams": _streams,
-    "quic": _quic,
     "tcpcl": _tcpcl,
 }
 

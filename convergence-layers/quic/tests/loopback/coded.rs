@@ -41,7 +41,6 @@ async fn coded(near_coding: Coding, far_coding: Coding) -> Coded {
 /// Sends until a bundle has gone as symbols: what is offered before the peer
 /// has said that it takes them goes as a stream.
 async fn send_until_coded(from: &mut End, to: &mut End) {
-    from.node.ready(from.id).await;
     for key in 1000..1100 {
         from.session.offer(transfer(key, 5_000).0);
         assert_eq!(to.node.received().await.1, transfer(key, 5_000).1);
