@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.benchmarks.figure import Figure
 
 # A round trip by the satellite, and 150 ms.
 _GAP_MS = 530.0 + 150.0
+
+
+def _coded(
+    size: str,
+    name: str,
+    p99_s: tuple[float | None, float | None],
+    repair: tuple[float | None, float | None],
+) -> Iterator[Figure]:
+    """Yield what an object takes with single losses and with bursts, and what repair is of it.
+
+    What was asked for counts as repair.
+    """
+    known = {
+        "coded-1mb": "TCPCL: p90 1.24 s",
+        "coded-8mb": "TCPCL: p90 1.55 s",
+        "coded-200mb": "TCPCL: 121 Mbit/s",
+    }
+    lost = {"single": "profile G", "bursts": "profile G with 1 % lost in bursts of 20"}
+    for place, (where, losses) in enumerate(lost.items()):
+        figure, title = f"{name}.{where}", f"{size}, {losses}"
+        single = where == "single"
+        yield Figure(
+            figure,
+            title,
+            "s",
+            # The median has no target of its own.
+            1.2 if single and size == "8 MB" else None,
+            1.2 if single and size == "8 MB" else None,
+            elsewhere=known[name] if single else "",
+        )
+        if size == "200 MB":
+            rate = 123.0 if single else None
+            yield Figure(f"{figure}.rate", title, "Mbit/s", rate, more_is_better=True)
+        else:
+            yield Figure(f"{figure}.p99", f"{title}: p99 of all", "s", p99_s[place])
+        repaired = f"{title}: repair, of all symbols sent"
+        yield Figure(f"{figure}.repair", repaired, "%", repair[place])
+
 
 SEVERAL_PATHS = [
     Figure(
@@ -61,4 +101,24 @@ SEVERAL_PATHS = [
     ),
     Figure("minfct.broken", "the same: objects that never came", "objects", 0.0),
     Figure("offload.broken", "the same: pages that never came", "pages", 0.0),
+    *_coded("1 MB", "coded-1mb", (0.72, 0.80), (None, 15.0)),
+    *_coded("8 MB", "coded-8mb", (None, None), (None, None)),
+    *_coded("200 MB", "coded-200mb", (None, None), (0.6, 4.0)),
+    *(
+        Figure(
+            f"quic.goodput-{percent}",
+            f"1 GB, profile G with {percent} % loss, of what headers leave",
+            "%",
+            target,
+            more_is_better=True,
+        )
+        for percent, target in (("0.05", 96.0), ("1", 94.0))
+    ),
+    Figure(
+        "quic-blockages.down",
+        "From the link's return to the first new byte at the client, p95 beyond the round trip, "
+        "over blockages of 1 to 120 s, profile V",
+        "ms",
+        180.0,
+    ),
 ]

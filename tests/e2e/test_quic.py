@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
-from tests.testbed.node import ApiError, Options
+from tests.testbed.node import ApiError, Node, Options
 from tests.testbed.profile import Link, symmetric
 
 pytestmark = pytest.mark.node
@@ -83,3 +83,20 @@ def test_losses_cost_no_byte_and_do_not_stop_the_rate(start_pair: StartPair) -> 
     assert done.last_byte_s is not None
     # At the link's rate 5.2 s; a control that halves at each loss takes minutes.
     assert done.last_byte_s < 60.0
+
+
+def test_bundles_go_as_coded_datagrams_and_repair_stands_in_for_what_is_lost(
+    start_pair: StartPair,
+) -> None:
+    pair = start_pair(_LOSSY, _QUIC)
+    # The first teaches the hub the path's losses.
+    for _ in range(3):
+        assert download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()).complete
+
+    def count(node: Node, key: str) -> int:
+        (path,) = node.status()["paths"]
+        return sum(int(session[key]) for session in path["sessions"])
+
+    assert count(pair.hub, "symbols_sent") > 3 * _SIZE // 1500
+    assert count(pair.hub, "repair_symbols_sent") > 0
+    assert count(pair.terminal, "symbols_recovered") > 0

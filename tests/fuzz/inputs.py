@@ -90,6 +90,44 @@ def _bpsec() -> Iterator[bytes]:
         yield b"\x01" + block + block.replace(b"\x03", b"\x04", 1) + payload
 
 
+def _quic() -> Iterator[bytes]:
+    hello = struct.pack("!BBBBQQB", 1, 1, 3, 3, 7, 1 << 20, 7) + b"ipn:9.0"
+    messages = [
+        hello,
+        struct.pack("!BQQ", 2, 7, 65536),
+        struct.pack("!BQ", 3, 7),
+        struct.pack("!BQB", 4, 7, 2),
+        b"\x05",
+        b"\x06",
+        *_coded_messages(),
+    ]
+    yield from messages
+    yield b"".join(messages)
+
+
+def _coded_messages() -> list[bytes]:
+    return [
+        struct.pack("!BBQ", 7, 1, 1 << 20),
+        struct.pack("!BQQH", 8, 0, 16, 16),
+        struct.pack("!BQQHBH", 9, 0, 16, 1, 2, 0x4000),
+        struct.pack("!BQ", 10, 0),
+        struct.pack("!BQB", 11, 0, 2),
+        struct.pack("!BQQQ", 12, 10, 2, 1),
+    ]
+
+
+def _coded() -> Iterator[bytes]:
+    # A piece is behind its length; the length's first bit tells messages from datagrams.
+    body = b"\0\0" + b"\0\0\x28" + b"\0\0\0" + b"d" * 40
+    source = struct.pack("!B3sHH", 1, b"\0\0\0", 0, 0) + body
+    repair = struct.pack("!B3sHHH", 2, b"\0\0\x01", 0, 0, 1) + body
+    datagrams = [bytes([len(datagram)]) + datagram for datagram in (source, repair)]
+    messages = [bytes([0x80 | len(message)]) + message for message in _coded_messages()]
+    yield from datagrams
+    yield from messages
+    yield b"".join(datagrams + messages)
+
+
 def _bundle() -> Iterator[bytes]:
     for bundle in _recorded("bundle"):
         # Whole, and the blocks alone behind the target's own primary block.
@@ -198,11 +236,13 @@ TARGETS = {
     "beacon": _beacon,
     "bpsec": _bpsec,
     "bundle": _bundle,
+    "coded": _coded,
     "deferred": _deferred,
     "flows": _flows,
     "http": _http,
     "plans": _plans,
     "positions": _positions,
+    "quic": _quic,
     "socks5": _socks5,
     "streams": _streams,
     "tcpcl": _tcpcl,

@@ -127,11 +127,26 @@ pub struct PathFigures {
     /// Segments received in all that came before those before them: while they
     /// come, acknowledgements tell of them, and are larger.
     pub out_of_order_segments: u64,
+    /// What coding has done, where the session codes.
+    pub coded: CodedFigures,
     /// How long ago data or an acknowledgement last came, if that is known.
     pub heard_ago: Option<Duration>,
     /// Whether they are *still*: all of them hold, but for `heard_ago`, which
     /// grows, until bytes come or go on the session.
     pub still: bool,
+}
+
+/// What coding has done on a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodedFigures {
+    /// Symbols of bundles sent, each counted once.
+    pub symbols_sent: u64,
+    /// Repair symbols sent unasked.
+    pub repair_symbols_sent: u64,
+    /// Symbols sent because the peer lacked them.
+    pub asked_symbols_sent: u64,
+    /// Symbols that repair has given here without a round trip.
+    pub symbols_recovered: u64,
 }
 
 /// Why a session ended.

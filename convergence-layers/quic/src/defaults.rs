@@ -7,6 +7,7 @@ use std::time::Duration;
 use quinn::{AckFrequencyConfig, IdleTimeout, TransportConfig, VarInt};
 use underpass_cla::{Class, SessionId};
 
+use crate::coding::{Coding, KnownLosses};
 use crate::congestion::{Algorithm, Factory, Flow};
 use crate::socket::SocketOptions;
 use crate::wire::Hello;
@@ -20,6 +21,10 @@ const HEADER_BYTES: u32 = 48;
 /// So many packets may share an acknowledgement: on a narrow return link one
 /// for every other packet would be a large part of it.
 const PACKETS_PER_ACK: u32 = 16;
+/// What the node has not read yet, and what has not left yet, of datagrams:
+/// the second is little, since it leaves ahead of all else.
+const DATAGRAMS_UNREAD_BYTES: usize = 2 << 20;
+const DATAGRAMS_UNSENT_BYTES: usize = 128 << 10;
 /// The largest window of one stream: a bundle is 1 MiB at most.
 const MOST_STREAM_WINDOW: u64 = 4 << 20;
 
@@ -47,6 +52,11 @@ pub struct SessionDefaults {
     pub receive_window_bytes: u64,
     /// Congestion control.
     pub algorithm: Algorithm,
+    /// How bundles are sent, by the numbers of their classes; those beyond are
+    /// not coded.
+    pub coding: Arc<[Coding]>,
+    /// What is known of the losses towards each peer.
+    pub known_losses: Arc<KnownLosses>,
     /// The round trip before it is measured.
     pub rtt: Duration,
     /// The largest IP packet of the path, bytes.
@@ -78,6 +88,8 @@ impl SessionDefaults {
             transfer_mru_bytes: 64 << 20,
             receive_window_bytes: 8 << 20,
             algorithm: Algorithm::default(),
+            coding: Arc::new([]),
+            known_losses: Arc::default(),
             rtt: Duration::from_millis(600),
             mtu_bytes: 1500,
             contact_timeout: Duration::from_secs(20),
@@ -102,9 +114,17 @@ impl SessionDefaults {
             node_id: self.node_id.clone(),
             class,
             standby,
+            coded: true,
             incarnation: self.incarnation,
             transfer_mru_bytes: self.transfer_mru_bytes,
         }
+    }
+
+    /// How bundles of a class are sent.
+    pub(crate) fn coding(&self, class: Option<Class>) -> Coding {
+        let number = class.map(|class| usize::from(class.0));
+        let coding = number.and_then(|number| self.coding.get(number));
+        coding.copied().unwrap_or_default()
     }
 
     /// Room for all that a peer may have under way: what its window allows, and
@@ -135,7 +155,8 @@ impl SessionDefaults {
             .initial_rtt(self.rtt)
             .initial_mtu(u16::try_from(datagram).unwrap_or(u16::MAX))
             .keep_alive_interval((!keepalive.is_zero()).then_some(keepalive))
-            .datagram_receive_buffer_size(None)
+            .datagram_receive_buffer_size(Some(DATAGRAMS_UNREAD_BYTES))
+            .datagram_send_buffer_size(DATAGRAMS_UNSENT_BYTES)
             .ack_frequency_config(Some(acks))
             .allow_spin(false)
             .congestion_controller_factory(Arc::new(Factory(flow)));

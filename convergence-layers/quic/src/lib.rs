@@ -1,4 +1,4 @@
-//! Bundles over QUIC (RFC 9000), a stream for each.
+//! Bundles over QUIC (RFC 9000), a stream for each, or as coded datagrams.
 //!
 //! From the bytes upwards: [`wire`] holds the messages of a session's control
 //! stream; `outgoing`, `incoming` and `pace` what a session has to remember,
@@ -7,6 +7,7 @@
 //! [`Listener`] at the hub make the connections. `docs/quic.md` has the
 //! protocol.
 
+mod coding;
 mod congestion;
 mod contact;
 mod defaults;
@@ -20,6 +21,7 @@ mod session;
 mod socket;
 pub mod wire;
 
+pub use coding::{Coding, KnownLosses};
 pub use congestion::Algorithm;
 pub use defaults::SessionDefaults;
 pub use dialer::{Dialer, DialerConfig};

@@ -6,12 +6,25 @@ use thiserror::Error;
 use underpass_cla::Transfer;
 
 /// What the peer has said of a bundle cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Violation {
     #[error("it tells of a bundle that it was not sent, or has told the end of")]
     Unknown,
     #[error("it acknowledges more than was sent")]
     TooMuch,
+    #[error("it tells of coded datagrams, and was told that they are not known")]
+    NotCoded,
+    #[error("{0}")]
+    Coded(#[from] underpass_coded::Violation),
+}
+
+/// What names a bundle that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Name {
+    /// The number of its stream.
+    Stream(u64),
+    /// Its number among those that go as symbols.
+    Coded(u64),
 }
 
 /// A transfer that has not ended.
@@ -33,10 +46,9 @@ struct Sent {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     waiting: VecDeque<Transfer>,
-    /// Its stream is being opened.
+    /// It is about to be named.
     opening: Option<(u64, u64)>,
-    /// By the numbers of their streams.
-    sent: HashMap<u64, Sent>,
+    sent: HashMap<Name, Sent>,
     /// Bytes that are not with QUIC yet.
     unwritten_bytes: u64,
     /// The node was told that the session is ready and has not offered since.
@@ -70,22 +82,27 @@ impl Outgoing {
         ready
     }
 
-    /// The next bundle, whose stream is to be opened.
+    /// The length of the next bundle, if one waits.
+    pub(crate) fn next_bytes(&self) -> Option<u64> {
+        self.waiting.front().map(Transfer::len)
+    }
+
+    /// The next bundle, which is to be named.
     pub(crate) fn next(&mut self) -> Option<Transfer> {
         let transfer = self.waiting.pop_front()?;
         self.opening = Some((transfer.key, transfer.len()));
         Some(transfer)
     }
 
-    /// It goes on this stream.
-    pub(crate) fn begin(&mut self, stream: u64) {
+    /// It goes under this name.
+    pub(crate) fn begin(&mut self, name: Name) {
         if let Some((key, length)) = self.opening.take() {
             let sent = Sent {
                 key,
                 length,
                 acknowledged: 0,
             };
-            self.sent.insert(stream, sent);
+            self.sent.insert(name, sent);
         }
     }
 
@@ -105,7 +122,8 @@ impl Outgoing {
         stream: u64,
         bytes: u64,
     ) -> Result<Option<Unended>, Violation> {
-        let sent = self.sent.get_mut(&stream).ok_or(Violation::Unknown)?;
+        let name = Name::Stream(stream);
+        let sent = self.sent.get_mut(&name).ok_or(Violation::Unknown)?;
         if bytes > sent.length {
             return Err(Violation::TooMuch);
         }
@@ -118,8 +136,8 @@ impl Outgoing {
     }
 
     /// The peer has told the end of a bundle: its transfer's key.
-    pub(crate) fn ended(&mut self, stream: u64) -> Result<u64, Violation> {
-        let sent = self.sent.remove(&stream).ok_or(Violation::Unknown)?;
+    pub(crate) fn ended(&mut self, name: Name) -> Result<u64, Violation> {
+        let sent = self.sent.remove(&name).ok_or(Violation::Unknown)?;
         Ok(sent.key)
     }
 
@@ -174,7 +192,7 @@ mod tests {
         for key in keys {
             outgoing.offer(transfer(key, 100));
             assert!(outgoing.next().is_some());
-            outgoing.begin(key + 1000);
+            outgoing.begin(Name::Stream(key + 1000));
         }
         outgoing
     }
@@ -187,7 +205,7 @@ mod tests {
         outgoing.offer(transfer(1, 100));
         assert!(!outgoing.gets_ready(1000), "it is not being sent yet");
         outgoing.next();
-        outgoing.begin(0);
+        outgoing.begin(Name::Coded(0));
         assert!(!outgoing.gets_ready(50));
         outgoing.wrote(50);
         assert!(outgoing.gets_ready(50));
@@ -200,11 +218,11 @@ mod tests {
     #[test]
     fn bundles_end_in_any_order_and_each_once() {
         let mut outgoing = under_way(0..3);
-        assert_eq!(outgoing.ended(1002), Ok(2));
+        assert_eq!(outgoing.ended(Name::Stream(1002)), Ok(2));
         let progress = outgoing.progress(1000, 60).expect("it is under way");
         assert_eq!(progress.map(|unended| unended.key), Some(0));
         assert_eq!(outgoing.progress(1000, 60), Ok(None));
-        assert_eq!(outgoing.ended(1002), Err(Violation::Unknown));
+        assert_eq!(outgoing.ended(Name::Stream(1002)), Err(Violation::Unknown));
         assert_eq!(outgoing.progress(1002, 1), Err(Violation::Unknown));
         assert_eq!(outgoing.progress(1001, 101), Err(Violation::TooMuch));
     }
@@ -230,7 +248,7 @@ mod tests {
         assert!(!outgoing.says_bye());
         outgoing.close();
         assert!(!outgoing.says_bye());
-        outgoing.ended(1000).expect("it is under way");
+        outgoing.ended(Name::Stream(1000)).expect("it is under way");
         assert!(outgoing.says_bye() && !outgoing.says_bye());
         assert!(outgoing.has_said_bye());
     }

@@ -14,6 +14,10 @@ const HEADROOM: f64 = 0.990;
 /// tag, and the header of a stream frame.
 const PACKET_BYTES: u32 = 34;
 
+/// What a packet has beside a datagram frame's bytes: QUIC's header and tag, and
+/// the header of the frame.
+const DATAGRAM_PACKET_BYTES: u32 = 30;
+
 /// Bundle bytes per second that fill `ip_bps` bit/s of IP packets, each with
 /// `datagram_bytes` of UDP payload.
 pub(crate) fn bundle_bytes_per_second(ip_bps: u64, datagram_bytes: u16, ipv6: bool) -> f64 {
@@ -21,6 +25,16 @@ pub(crate) fn bundle_bytes_per_second(ip_bps: u64, datagram_bytes: u16, ipv6: bo
     let headers = if ipv6 { 48.0 } else { 28.0 };
     let share = (datagram - f64::from(PACKET_BYTES)) / (datagram + headers);
     (ip_bps as f64 / 8.0 * share * HEADROOM).max(1.0)
+}
+
+/// Bundle bytes whose time at that rate a datagram frame of so many bytes takes
+/// with its packet.
+pub(crate) fn cost_of_datagram(bytes: u64, datagram_bytes: u16, ipv6: bool) -> u64 {
+    let datagram = f64::from(datagram_bytes);
+    let headers = if ipv6 { 48.0 } else { 28.0 };
+    let share = (datagram - f64::from(PACKET_BYTES)) / (datagram + headers);
+    let packet = bytes as f64 + f64::from(DATAGRAM_PACKET_BYTES) + headers;
+    (packet * share).ceil() as u64
 }
 
 /// The moment from which the next bytes may go.
@@ -61,6 +75,16 @@ mod tests {
         let rate = bundle_bytes_per_second(140_000_000, 1452, false);
         assert!((rate - 140e6 / 8.0 * (1418.0 / 1480.0) * 0.990).abs() < 1.0);
         assert!(bundle_bytes_per_second(140_000_000, 1452, true) < rate);
+    }
+
+    #[test]
+    fn datagrams_keep_to_the_rate_as_streams_do() {
+        let rate = bundle_bytes_per_second(140_000_000, 1452, false);
+        let full = 1414;
+        let time = cost_of_datagram(full, 1452, false) as f64 / rate;
+        let ip_bits = 8.0 * (1414.0 + 30.0 + 28.0);
+        let ip_bps = ip_bits / time;
+        assert!((0.985..=0.991).contains(&(ip_bps / 140e6)), "{ip_bps}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The task of one session.
 
+mod coded;
 mod control;
 mod handle;
 mod receiving;
@@ -41,6 +42,7 @@ struct Link {
     id: OnceLock<SessionId>,
     flow: Arc<Flow>,
     outgoing: Mutex<Outgoing>,
+    coded: coded::Coded,
     room: Arc<Room>,
     transfer_mru_bytes: u64,
     messages: mpsc::Sender<Message>,
@@ -67,12 +69,18 @@ pub(crate) struct Surroundings {
 pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
     let defaults = &around.defaults;
     let (messages, to_say) = mpsc::channel(MESSAGES);
+    let coded = coded::Coded::new(&contact.peer, defaults);
+    if let Some(open) = coded.open() {
+        // Nothing else waits yet.
+        let _ = messages.try_send(Message::Coded(open));
+    }
     let link = Arc::new(Link {
         connection: contact.connection.clone(),
         node: around.node.clone(),
         id: OnceLock::new(),
         flow: around.flow,
         outgoing: Mutex::default(),
+        coded,
         room: Room::new(defaults.room_bytes()),
         transfer_mru_bytes: defaults.transfer_mru_bytes,
         messages,
@@ -156,6 +164,7 @@ impl Link {
         tokio::select! {
             down = self.send_bundles() => down,
             down = self.receive_bundles(readers) => down,
+            down = self.receive_symbols() => down,
             down = self.say(saying) => down,
             down = self.hear(hearing) => down,
             down = self.watch(defaults.keepalive_s) => down,

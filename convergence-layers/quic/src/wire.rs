@@ -7,6 +7,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
 use underpass_cla::{Class, Refusal};
+use underpass_coded::message::{FIRST_KIND, LAST_KIND, MessageError};
 
 /// The only version there is.
 pub const VERSION: u8 = 1;
@@ -23,6 +24,7 @@ pub const MOST_NODE_ID_BYTES: usize = 255;
 /// The class byte of a session that carries all classes.
 const ALL_CLASSES: u8 = 0xff;
 const STANDBY: u8 = 1;
+const CODED: u8 = 2;
 
 const HELLO: u8 = 1;
 const PROGRESS: u8 = 2;
@@ -43,6 +45,8 @@ pub struct Hello {
     pub class: Option<Class>,
     /// Whether the session is a standby.
     pub standby: bool,
+    /// Whether it knows coded datagrams: only then it is told of them.
+    pub coded: bool,
     /// The number of its run, greater than that of every earlier one.
     pub incarnation: u64,
     /// The largest bundle that it takes, bytes.
@@ -79,6 +83,8 @@ pub enum Message {
     Ping,
     /// The sender begins no bundle any more and has none under way.
     Bye,
+    /// What is said beside coded datagrams.
+    Coded(underpass_coded::Message),
 }
 
 /// Why bytes are no message.
@@ -96,6 +102,9 @@ pub enum WireError {
     /// A node id that is no text.
     #[error("the node id is not UTF-8")]
     NodeId,
+    /// Nothing that is said beside coded datagrams.
+    #[error("{0}")]
+    Coded(#[from] MessageError),
 }
 
 impl Message {
@@ -119,6 +128,7 @@ impl Message {
             }
             Message::Ping => to.put_u8(PING),
             Message::Bye => to.put_u8(BYE),
+            Message::Coded(message) => message.encode(to),
         }
     }
 
@@ -132,6 +142,10 @@ impl Message {
             return Ok(None);
         };
         let length = match kind {
+            FIRST_KIND..=LAST_KIND => {
+                let message = underpass_coded::Message::decode(from)?;
+                return Ok(message.map(Message::Coded));
+            }
             HELLO => match Hello::length(from)? {
                 Some(length) => length,
                 None => return Ok(None),
@@ -173,7 +187,8 @@ impl Hello {
         to.put_u8(HELLO);
         to.put_u8(VERSION);
         to.put_u8(self.class.map_or(ALL_CLASSES, |class| class.0));
-        to.put_u8(if self.standby { STANDBY } else { 0 });
+        let standby = if self.standby { STANDBY } else { 0 };
+        to.put_u8(standby | if self.coded { CODED } else { 0 });
         to.put_u64(self.incarnation);
         to.put_u64(self.transfer_mru_bytes);
         to.put_u8(u8::try_from(node_id.len()).unwrap_or(u8::MAX));
@@ -202,6 +217,7 @@ impl Hello {
             node_id: String::from_utf8(from.to_vec()).map_err(|_| WireError::NodeId)?,
             class: (class != ALL_CLASSES).then_some(Class(class)),
             standby: flags & STANDBY != 0,
+            coded: flags & CODED != 0,
             incarnation,
             transfer_mru_bytes,
         })
@@ -236,6 +252,7 @@ mod tests {
             node_id: "ipn:10.0".into(),
             class: Some(Class(3)),
             standby: true,
+            coded: false,
             incarnation: 0x0102_0304_0506_0708,
             transfer_mru_bytes: 0x10_0000,
         }
@@ -266,6 +283,7 @@ mod tests {
             Message::Hello(Hello {
                 class: None,
                 standby: false,
+                coded: true,
                 ..hello()
             }),
             Message::Progress {
@@ -275,6 +293,7 @@ mod tests {
             Message::Taken { stream: 8 },
             Message::Refused { stream: 9, refusal },
             Message::Ping,
+            Message::Coded(underpass_coded::Message::Taken { bundle: 9 }),
             Message::Bye,
         ];
         let (mut unread, mut back) = (BytesMut::new(), Vec::new());

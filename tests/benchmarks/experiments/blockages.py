@@ -105,7 +105,7 @@ def run_resumption(settings: Settings) -> Result:
     """Time from the link's return to the first new byte at the client, without a plan."""
     result = Result("resumption")
     with bench(PROFILE_V, settings) as on:
-        values_of = _resumptions(on, settings.runs or _RESUMPTIONS)
+        values_of = resumptions(on, settings.runs or _RESUMPTIONS)
         for subject, values in zip(on.subjects, values_of, strict=True):
             result.records.append(record("resumption.v", subject.name, values))
             p95 = quantile(values, 0.95)
@@ -116,7 +116,7 @@ def run_resumption(settings: Settings) -> Result:
     return result
 
 
-def _resumptions(on: Bench, count: int) -> list[list[float]]:
+def resumptions(on: Bench, count: int) -> list[list[float]]:
     """Return each subject's times in RTT, by blockages of `count` lengths, by logarithm even.
 
     A connection that broke meanwhile counts as the longest wait.

@@ -20,7 +20,7 @@ _LOSS, _BURST_PACKETS = 0.01, 20
 _TO_GOOD = 1 / _BURST_PACKETS
 # In the bad state, where every packet is lost, the chain is to_bad / (to_bad + to_good) of the
 # time (Gilbert 1960).
-_MODEL = {
+MODEL = {
     "model": "gilbert-elliott",
     "to_bad": _TO_GOOD * _LOSS / (1 - _LOSS),
     "to_good": _TO_GOOD,
@@ -30,7 +30,7 @@ _MODEL = {
 def run(settings: Settings) -> Result:
     """1 GB, profile G, with a hundredth of all packets lost, some twenty at once."""
     result = Result("bursts")
-    link = dataclasses.replace(PROFILE_G.forward, other={"loss": _MODEL})
+    link = dataclasses.replace(PROFILE_G.forward, other={"loss": MODEL})
     rate_bps = link.rate_bps
     assert rate_bps is not None
     with Testbed(symmetric("bursts", link), sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use quinn::PathStats;
-use underpass_cla::{Activity, PathFigures};
+use underpass_cla::{Activity, CodedFigures, PathFigures};
 use underpass_hybla::arithmetic::allocated_window;
 
 use super::Algorithm;
 use super::hybla::{Acknowledgement, Hybla};
-use crate::pace::bundle_bytes_per_second;
+use crate::pace::{bundle_bytes_per_second, cost_of_datagram};
 
 /// Headers and tag of a packet, bytes. With those of UDP and IP they come to
 /// what the node counts for TCP's: what is left of a packet is its payload.
@@ -273,6 +273,13 @@ impl Flow {
         }
     }
 
+    /// Bundle bytes whose time a datagram frame of so many bytes takes.
+    pub(crate) fn cost_of_datagram(&self, bytes: usize) -> u64 {
+        let state = self.lock();
+        let datagram = u16::try_from(state.datagram_bytes).unwrap_or(u16::MAX);
+        cost_of_datagram(bytes as u64, datagram, state.ipv6)
+    }
+
     /// Bytes that may be in flight, of UDP payload.
     pub(crate) fn window(&self, now: Instant) -> u64 {
         let state = self.lock();
@@ -312,6 +319,7 @@ impl Flow {
             data_segments_sent: state.packets,
             received_bytes: state.received,
             out_of_order_segments: 0,
+            coded: CodedFigures::default(),
             heard_ago: state.heard.map(|at| now.saturating_duration_since(at)),
             still: is_still && unsent_bytes == 0,
         }

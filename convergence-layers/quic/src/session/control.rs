@@ -9,7 +9,7 @@ use underpass_cla::{Down, Outcome};
 
 use super::Link;
 use crate::code;
-use crate::outgoing::Violation;
+use crate::outgoing::{Name, Violation};
 use crate::wire::Message;
 
 /// Bytes read, and bytes of messages written, at once.
@@ -77,10 +77,13 @@ impl Link {
                     self.node.progress(self.id(), news.key, news.acknowledged);
                 }
             }
-            Message::Taken { stream } => self.bundle_ended(stream, Outcome::Acknowledged)?,
-            Message::Refused { stream, refusal } => {
-                self.bundle_ended(stream, Outcome::Refused(refusal))?;
+            Message::Taken { stream } => {
+                self.bundle_ended(Name::Stream(stream), Outcome::Acknowledged)?;
             }
+            Message::Refused { stream, refusal } => {
+                self.bundle_ended(Name::Stream(stream), Outcome::Refused(refusal))?;
+            }
+            Message::Coded(message) => return self.heard_of_coded(message),
             Message::Bye => {
                 self.outgoing().close();
                 self.closing.notify_one();
@@ -99,8 +102,8 @@ impl Link {
         Ok(None)
     }
 
-    fn bundle_ended(&self, stream: u64, outcome: Outcome) -> Result<(), Violation> {
-        let key = self.outgoing().ended(stream)?;
+    pub(super) fn bundle_ended(&self, name: Name, outcome: Outcome) -> Result<(), Violation> {
+        let key = self.outgoing().ended(name)?;
         self.node.finished(self.id(), key, outcome);
         self.say_bye();
         Ok(())

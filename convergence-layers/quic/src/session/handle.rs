@@ -28,7 +28,11 @@ impl Session for Handle {
     fn figures(&self) -> PathFigures {
         let unsent_bytes = self.0.outgoing().unwritten_bytes();
         let path = self.0.connection.stats().path;
-        self.0.flow.figures(Instant::now(), &path, unsent_bytes)
+        let coded = self.0.coded.figures();
+        PathFigures {
+            coded,
+            ..self.0.flow.figures(Instant::now(), &path, unsent_bytes)
+        }
     }
 
     fn share(&self, activity: Arc<Activity>) {

@@ -128,7 +128,7 @@ impl Link {
         self.send(message).await;
     }
 
-    async fn send(&self, message: Message) {
+    pub(super) async fn send(&self, message: Message) {
         // The task that says it ends with the session only.
         let _ = self.messages.send(message).await;
     }

@@ -1,4 +1,4 @@
-//! Bundles to the peer, a stream for each.
+//! Bundles to the peer, a stream for each or as symbols.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use underpass_cla::{Down, Transfer};
 
 use super::Link;
 use crate::congestion::Gate;
+use crate::outgoing::Name;
 use crate::pace::Pace;
 
 /// QUIC holds so many bytes more than may be in flight, so that it never has
@@ -27,7 +28,7 @@ pub(super) fn send_window(window: u64) -> u64 {
 }
 
 /// The rate as it was last looked at.
-struct Line {
+pub(super) struct Line {
     pace: Pace,
     rate: Option<f64>,
     lost_bytes: u64,
@@ -45,16 +46,28 @@ impl Link {
         };
         loop {
             self.tell_ready();
+            if let Err(down) = self.send_symbols(&mut line).await {
+                return down;
+            }
+            let bytes = self.outgoing().next_bytes();
+            let codes = bytes.is_some_and(|bytes| self.codes(bytes));
             let transfer = self.outgoing().next();
             let Some(transfer) = transfer else {
-                self.writable.notified().await;
+                tokio::select! {
+                    () = self.writable.notified() => {}
+                    () = self.symbols_due() => {}
+                }
                 continue;
             };
+            if codes {
+                self.cut(transfer);
+                continue;
+            }
             let stream = match self.connection.open_uni().await {
                 Ok(stream) => stream,
                 Err(error) => return self.down(&error),
             };
-            self.outgoing().begin(stream.id().index());
+            self.outgoing().begin(Name::Stream(stream.id().index()));
             if let Err(error) = self.send_bundle(stream, transfer, &mut line).await {
                 return match error {
                     WriteError::ConnectionLost(error) => self.down(&error),
@@ -98,6 +111,24 @@ impl Link {
 
     /// Waits until bytes may go, and takes the next ones from `chunk`.
     async fn await_turn(&self, line: &mut Line, chunk: &mut Bytes) -> Bytes {
+        let Some(rate) = self.await_rate(line).await else {
+            return take(chunk, *PIECE_BYTES.end());
+        };
+        let piece = take(chunk, bytes_in(rate, PIECE_TIME_S, PIECE_BYTES));
+        line.pace.sent(Instant::now(), piece.len() as u64, rate);
+        piece
+    }
+
+    /// Waits until a datagram of so many bytes may go.
+    pub(super) async fn await_datagram(&self, line: &mut Line, bytes: usize) {
+        if let Some(rate) = self.await_rate(line).await {
+            let cost = self.flow.cost_of_datagram(bytes);
+            line.pace.sent(Instant::now(), cost, rate);
+        }
+    }
+
+    /// Waits until bytes may go; the rate that they count at.
+    async fn await_rate(&self, line: &mut Line) -> Option<f64> {
         loop {
             let gate = self.flow.gate();
             self.widen(line);
@@ -111,20 +142,19 @@ impl Link {
                 line.pace.begin_anew(now);
                 line.lost_bytes = self.flow.lost_bytes();
             }
-            let Some(rate) = rate else {
-                return take(chunk, *PIECE_BYTES.end());
-            };
-            // What QUIC sends again is part of the rate, too.
+            let rate = rate?;
+            // What QUIC sends again is part of the rate, too. Of datagrams it
+            // sends nothing again.
             let lost_bytes = self.flow.lost_bytes();
             if lost_bytes > line.lost_bytes {
-                line.pace.sent(now, lost_bytes - line.lost_bytes, rate);
+                if !self.coded.sends() {
+                    line.pace.sent(now, lost_bytes - line.lost_bytes, rate);
+                }
                 line.lost_bytes = lost_bytes;
             }
             let wait = line.pace.wait(now);
             if wait.is_zero() {
-                let piece = take(chunk, bytes_in(rate, PIECE_TIME_S, PIECE_BYTES));
-                line.pace.sent(now, piece.len() as u64, rate);
-                return piece;
+                return Some(rate);
             }
             tokio::select! {
                 () = sleep(wait.max(Duration::from_millis(1))) => {}
@@ -143,7 +173,7 @@ impl Link {
     }
 
     /// Tells the node when little waits here.
-    fn tell_ready(&self) {
+    pub(super) fn tell_ready(&self) {
         let most = match self.flow.gate() {
             Gate::Open(Some(rate)) => bytes_in(rate, BUNDLE_LINE_TIME_S, READY_BYTES),
             _ => *READY_BYTES.start(),

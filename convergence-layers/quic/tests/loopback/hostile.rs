@@ -22,7 +22,7 @@ struct Scene {
     hub: TestNode,
     listener: Listener,
     connection: Connection,
-    _control: (SendStream, RecvStream),
+    control: (SendStream, RecvStream),
     _endpoint: Endpoint,
 }
 
@@ -52,6 +52,7 @@ impl Scene {
             node_id: "ipn:1.0".into(),
             class: None,
             standby: false,
+            coded: true,
             incarnation: 1,
             transfer_mru_bytes: 1 << 20,
         })
@@ -63,7 +64,7 @@ impl Scene {
             hub: hub_node,
             listener,
             connection,
-            _control: (send, receive),
+            control: (send, receive),
             _endpoint: endpoint,
         }
     }
@@ -148,4 +149,34 @@ async fn bundles_of_another_length_than_announced_end_the_session() {
         let down = scene.hub.down().await.1;
         assert!(matches!(down, Down::Protocol(_)), "{down:?}");
     }
+}
+
+#[tokio::test]
+async fn datagrams_that_are_no_symbols_end_the_session() {
+    for bytes in [&b""[..], b"not a symbol", &[1; 40], &[0xff; 1_000]] {
+        let mut scene = Scene::new().await;
+        let datagram = BytesMut::from(bytes).freeze();
+        scene
+            .connection
+            .send_datagram(datagram)
+            .expect("a small one");
+        let down = scene.hub.down().await.1;
+        assert!(matches!(down, Down::Protocol(_)), "{down:?}");
+        assert!(scene.serves_others().await);
+    }
+}
+
+#[tokio::test]
+async fn a_verdict_on_symbols_that_were_not_sent_ends_the_session() {
+    let mut scene = Scene::new().await;
+    let mut message = BytesMut::new();
+    Message::Coded(underpass_coded::Message::Taken { bundle: 7 }).encode(&mut message);
+    scene
+        .control
+        .0
+        .write_all(&message)
+        .await
+        .expect("it is open");
+    let down = scene.hub.down().await.1;
+    assert!(matches!(down, Down::Protocol(_)), "{down:?}");
 }

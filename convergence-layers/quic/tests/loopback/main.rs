@@ -1,6 +1,7 @@
 //! Sessions over real sockets on the loopback interface.
 
 mod bundles;
+mod coded;
 mod hostile;
 mod trust;
 

@@ -132,6 +132,7 @@ impl TcpInfo {
                 self.last_data_recv.min(self.last_ack_recv).into(),
             )),
             still: false,
+            ..PathFigures::default()
         }
     }
 }

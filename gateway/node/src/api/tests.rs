@@ -9,7 +9,9 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 use underpass_bundle::MemoryStore;
-use underpass_cla::{Class, Node, PathFigures, Session, SessionId, SessionInfo, Transfer};
+use underpass_cla::{
+    Class, CodedFigures, Node, PathFigures, Session, SessionId, SessionInfo, Transfer,
+};
 use underpass_edge::dial::{Dialler, Families};
 use underpass_edge::direct::DirectOutlet;
 use underpass_engine::{Engine, HopId, StreamKey};
@@ -245,6 +247,10 @@ impl Session for Recorded {
             min_rtt: Duration::from_millis(600),
             sent_bytes: 5_000,
             retransmitted_bytes: 40,
+            coded: CodedFigures {
+                symbols_recovered: 3,
+                ..CodedFigures::default()
+            },
             ..PathFigures::default()
         }
     }
@@ -331,6 +337,7 @@ async fn metrics_are_read_at_each_scrape() {
         r#"underpass_path_received_bundle_bytes_total{path="sat",class="normal"} 0"#,
         r#"underpass_transport_sent_bytes_total{path="sat",class="normal"} 5000"#,
         r#"underpass_transport_retransmitted_bytes_total{path="sat",class="normal"} 40"#,
+        r#"underpass_coded_symbols_recovered_total{path="sat",class="normal"} 3"#,
         r#"underpass_sessions{path="sat",class="normal",state="carrying"} 1"#,
         r#"underpass_congestion_control_info{path="sat",class="normal",algorithm="hybla"} 1"#,
         r#"underpass_session_rtt_seconds{path="sat",class="normal"} 0.612"#,

@@ -231,6 +231,14 @@ pub struct SessionView {
     pub retransmitted_bytes: u64,
     /// Bytes received in all.
     pub received_bytes: u64,
+    /// Symbols of bundles sent as coded datagrams, each counted once.
+    pub symbols_sent: u64,
+    /// Repair symbols sent ahead of any request.
+    pub repair_symbols_sent: u64,
+    /// Symbols sent because the neighbour lacked them.
+    pub asked_symbols_sent: u64,
+    /// Lost symbols that repair has given here without a round trip.
+    pub symbols_recovered: u64,
 }
 
 /// The streams of one class.
@@ -475,6 +483,10 @@ impl ApiState {
             sent_bytes: measured.sent_bytes,
             retransmitted_bytes: measured.retransmitted_bytes,
             received_bytes: measured.received_bytes,
+            symbols_sent: measured.coded.symbols_sent,
+            repair_symbols_sent: measured.coded.repair_symbols_sent,
+            asked_symbols_sent: measured.coded.asked_symbols_sent,
+            symbols_recovered: measured.coded.symbols_recovered,
         }
     }
 

@@ -54,7 +54,8 @@ pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
 pub use routing::RoutingConfig;
 pub use traffic::{
-    ClassSettings, FlowEstimate, MigrateSettings, PathPolicy, StreamsConfig, class_named,
+    ClassSettings, Coded, FlowEstimate, MigrateSettings, PathPolicy, StreamsConfig, class_named,
+    coded,
 };
 
 /// Why a configuration cannot be used.

@@ -32,6 +32,10 @@ pub struct ClassSettings {
     /// new-connection. Default open-session.
     #[serde(default)]
     pub estimate: FlowEstimate,
+    /// How bundles go by paths with convergence_layer = "quic": never, tail or
+    /// always as coded datagrams. Default: never for the first class, always
+    /// for those that go before others, tail for the rest.
+    pub coded: Option<Coded>,
 }
 
 /// How a class estimates when a flow is complete on a path.
@@ -43,6 +47,33 @@ pub enum FlowEstimate {
     OpenSession,
     /// As a TCP connection that begins with the flow: the paper's equations.
     NewConnection,
+}
+
+/// Which bundles of a class go as coded datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Coded {
+    /// None.
+    Never,
+    /// All, with repair for the last round trip of an object.
+    Tail,
+    /// All, with repair for all.
+    Always,
+}
+
+/// Which bundles of each class go as coded datagrams.
+pub fn coded(classes: &[ClassSettings]) -> Vec<Coded> {
+    let last = classes.iter().map(|class| class.priority).max();
+    let by_default = |place: usize, class: &ClassSettings| match place {
+        // What is lost of signalling is soon said again.
+        0 => Coded::Never,
+        _ if Some(class.priority) < last => Coded::Always,
+        _ => Coded::Tail,
+    };
+    let places = classes.iter().enumerate();
+    places
+        .map(|(place, class)| class.coded.unwrap_or_else(|| by_default(place, class)))
+        .collect()
 }
 
 /// What a class does with several paths to a neighbour.
@@ -156,6 +187,7 @@ pub(super) fn default_classes() -> Vec<ClassSettings> {
         paths: Vec::new(),
         migrate: MigrateSettings::default(),
         estimate: FlowEstimate::default(),
+        coded: None,
     })
     .collect()
 }

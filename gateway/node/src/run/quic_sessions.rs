@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use underpass_cla::Node;
 use underpass_quic::{
-    Algorithm, Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SocketOptions,
+    Algorithm, Coding, Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults,
+    SocketOptions,
 };
 
 use super::engine::window_of;
 use super::links::{Sessions, backoff, classes, connections, per_source, spare_connections};
-use crate::config::{self, Config, PathConfig, QuicCongestionControl};
+use crate::config::{self, Coded, Config, PathConfig, QuicCongestionControl};
 use crate::security::Security;
 
 /// What the configuration's check has refused: QUIC has no sessions without
@@ -96,6 +97,14 @@ fn defaults(sessions: &Sessions, config: &Config, name: &str) -> SessionDefaults
         QuicCongestionControl::HyblaDama => Algorithm::Allocated,
         QuicCongestionControl::Hybla => Algorithm::Hybla,
     };
+    session.coding = config::coded(&config.classes)
+        .into_iter()
+        .map(|coded| match coded {
+            Coded::Never => Coding::Never,
+            Coded::Tail => Coding::Tail,
+            Coded::Always => Coding::Always,
+        })
+        .collect();
     session.socket = SocketOptions {
         interface: None,
         mark: config.tcp.mark,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use underpass_cla::{Class, PathFigures, SessionId};
+use underpass_cla::{Class, CodedFigures, PathFigures, SessionId};
 use underpass_engine::HopId;
 
 use super::{SessionReading, Shell};
@@ -17,6 +17,8 @@ pub struct TransportTotals {
     pub retransmitted_bytes: u64,
     /// Bytes received.
     pub received_bytes: u64,
+    /// What coding has done.
+    pub coded: CodedFigures,
     /// What was sent, headers of TCP and IP and pure ACKs included.
     pub sent_ip_bytes: u64,
 }
@@ -48,6 +50,11 @@ impl TransportLedger {
         total.sent_bytes += step(new.sent_bytes, old.sent_bytes);
         total.retransmitted_bytes += step(new.retransmitted_bytes, old.retransmitted_bytes);
         total.received_bytes += step(new.received_bytes, old.received_bytes);
+        let (sum, now, then) = (&mut total.coded, new.coded, old.coded);
+        sum.symbols_sent += step(now.symbols_sent, then.symbols_sent);
+        sum.repair_symbols_sent += step(now.repair_symbols_sent, then.repair_symbols_sent);
+        sum.asked_symbols_sent += step(now.asked_symbols_sent, then.asked_symbols_sent);
+        sum.symbols_recovered += step(now.symbols_recovered, then.symbols_recovered);
         let segments = step(new.segments_sent, old.segments_sent);
         let sacks = new.out_of_order_segments > old.out_of_order_segments;
         let ack_bytes = reading.place.ack_bytes + if sacks { SACK_BYTES } else { 0 };
@@ -97,11 +104,15 @@ mod tests {
         let mut ledger = TransportLedger::default();
         ledger.observe(&reading(1, 100));
         ledger.observe(&reading(1, 150));
+        let mut coding = reading(1, 150);
+        coding.figures.coded.symbols_recovered = 7;
+        ledger.observe(&coding);
         ledger.observe(&reading(1, 0));
         ledger.forget(SessionId(1));
         ledger.observe(&reading(2, 30));
         let total = ledger.totals[&(HopId(0), Some(Class(1)))];
         assert_eq!(total.sent_bytes, 180);
+        assert_eq!(total.coded.symbols_recovered, 7);
         assert_eq!(total.sent_ip_bytes, 180 + 18 * 52);
     }
 

@@ -309,17 +309,43 @@ const TRANSPORT_SUMS: [OfTransport; 3] = [
     ),
 ];
 
+/// Symbols of coded datagrams.
+const CODED_SUMS: [OfTransport; 4] = [
+    (
+        "coded_symbols_sent",
+        "Symbols of bundles sent as coded datagrams, each counted once",
+        |totals| totals.coded.symbols_sent,
+    ),
+    (
+        "coded_repair_symbols_sent",
+        "Repair symbols sent ahead of any request",
+        |totals| totals.coded.repair_symbols_sent,
+    ),
+    (
+        "coded_asked_symbols_sent",
+        "Symbols sent because the neighbour lacked them",
+        |totals| totals.coded.asked_symbols_sent,
+    ),
+    (
+        "coded_symbols_recovered",
+        "Lost symbols that repair has given without a round trip",
+        |totals| totals.coded.symbols_recovered,
+    ),
+];
+
 fn transports(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     let hops = state.shell.hops();
     let names: BTreeMap<HopId, String> = hops.into_iter().map(|hop| (hop.id, hop.name)).collect();
     let totals = state.shell.transport_totals();
-    for (name, help, sum) in TRANSPORT_SUMS {
+    let bytes = TRANSPORT_SUMS.map(|sum| (sum, Some(&Unit::Bytes)));
+    let symbols = CODED_SUMS.map(|sum| (sum, None));
+    for ((name, help, sum), unit) in bytes.into_iter().chain(symbols) {
         let rows = totals.iter().map(|((hop, class), totals)| {
             let path = names.get(hop).cloned().unwrap_or_default();
             let class = class.map_or(ALL_CLASSES.to_owned(), |class| state.class_name(class));
             (vec![("path", path), ("class", class)], sum(totals))
         });
-        families.counter(name, help, Some(&Unit::Bytes), rows)?;
+        families.counter(name, help, unit, rows)?;
     }
     Ok(())
 }

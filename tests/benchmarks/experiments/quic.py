@@ -1,0 +1,75 @@
+"""QUIC against TCPCL: large downloads through losses, and the first new byte after blockages."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tests.benchmarks.bench import HEADERS_LEAVE, OURS, Bench, Settings, bench, say
+from tests.benchmarks.experiments.blockages import resumptions
+from tests.benchmarks.experiments.downloads import (
+    download_series,
+    seconds,
+    transfer_record,
+    typical_curve,
+)
+from tests.benchmarks.records import Result, quantile, record
+from tests.benchmarks.subjects.underpass import Underpass
+from tests.testbed.profile import PROFILE_G, PROFILE_V
+
+_SIZE = 1_000_000_000
+_BLOCKAGES = 30
+
+
+def run(settings: Settings) -> Result:
+    """1 GB with 0.05 % and 1 % loss on profile G."""
+    result = Result("quic")
+    for percent, loss in (("0.05", 0.0005), ("1", 0.01)):
+        profile = PROFILE_G.with_loss(loss)
+        rate_bps = profile.forward.rate_bps
+        assert rate_bps is not None
+        with bench(profile, _alone(settings)) as on:
+            _goodput(on, result, percent, rate_bps * HEADERS_LEAVE)
+            result.notes |= {f"{percent} %, {key}": value for key, value in on.notes().items()}
+            result.told |= on.told()
+    return result
+
+
+def _goodput(on: Bench, result: Result, percent: str, usable_bps: float) -> None:
+    _add_both(on)
+    for subject, transfers in download_series(on, _SIZE, 3):
+        result.records.append(
+            transfer_record(
+                f"quic.goodput-{percent}",
+                subject,
+                transfers,
+                lambda t: 100 * t.bytes * 8 / seconds(on, t) / usable_bps,
+            )
+        )
+        curves = result.curves.setdefault(f"{percent} % lost, received, MB over s", {})
+        curves[subject.name] = typical_curve(transfers)
+
+
+def run_blockages(settings: Settings) -> Result:
+    """Blockages of 1 to 120 s on profile V."""
+    result = Result("quic-blockages")
+    with bench(PROFILE_V, _alone(settings)) as on:
+        _add_both(on)
+        rtt_ms = PROFILE_V.rtt_ms
+        values_of = resumptions(on, settings.runs or _BLOCKAGES)
+        for subject, values in zip(on.subjects, values_of, strict=True):
+            p95 = rtt_ms * (quantile(values, 0.95) - 1)
+            say(f"quic-blockages  {subject.name}: p95 {p95:.0f} ms beyond the round trip")
+            result.records.append(record("quic-blockages.down", subject.name, [p95]))
+        result.notes |= on.notes()
+        result.told |= on.told()
+    return result
+
+
+def _alone(settings: Settings) -> Settings:
+    """Return the settings without subjects, which are added by hand; none is a peer."""
+    return dataclasses.replace(settings, subjects=[], peer_runs=None)
+
+
+def _add_both(on: Bench) -> None:
+    on.add(Underpass(OURS, None))
+    on.add(Underpass("underpass-quic", None, convergence_layer="quic"))
