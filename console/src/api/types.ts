@@ -83,10 +83,12 @@ export interface Blockage {
 }
 
 export interface Road {
-  id: number;
+  id: string;
   line: [number, number][];
-  covered_by: unknown;
-  onward: [number, number][];
+  /** The map's id of what covers it. */
+  covered_by: string | null;
+  /** Roads that it leads to, and how likely each is taken. */
+  onward: [string, number][];
 }
 
 export interface Obstruction {
