@@ -1,10 +1,13 @@
 import { healthOf } from "../fleet/fleet";
 import { useLive, useTick } from "../shell/context";
 import { bps } from "../shell/format";
+import { later } from "../shell/later";
 import { hashOf, type Route } from "../shell/route";
 
-export function BeamsPage(_: { route: Route }) {
-  return <BeamList />;
+const BeamView = later(() => import("./beam-view"), "the beam");
+
+export function BeamsPage({ route }: { route: Route }) {
+  return route.of === undefined ? <BeamList /> : <BeamView key={route.of} route={route} />;
 }
 
 function BeamList() {

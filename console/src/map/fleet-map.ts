@@ -16,7 +16,7 @@ import { nextBlockage } from "../fleet/blockage";
 import type { Live } from "../fleet/live";
 import { Countdowns } from "./countdowns";
 import { mercator, Motion } from "./motion";
-import { onThemeChange, palette, rgb } from "./palette";
+import { onThemeChange, palette, rgb } from "../shell/palette";
 import { type Degrees, roadAhead, type RoadAhead } from "./road-ahead";
 import { layersOf, type SOURCES, styleOf } from "./style";
 import { trackParts } from "./track";

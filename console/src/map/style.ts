@@ -1,7 +1,7 @@
 /** The map's style: what the service knows, on a plain ground. Nothing comes from elsewhere. */
 
 import type { LayerSpecification, StyleSpecification } from "maplibre-gl";
-import type { Palette } from "./palette";
+import type { Palette } from "../shell/palette";
 
 const EMPTY = { type: "FeatureCollection" as const, features: [] };
 
