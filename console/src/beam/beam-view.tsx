@@ -5,6 +5,7 @@ import type { LinkName } from "../api/types";
 import { VehicleTable } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
 import { bps, utc } from "../shell/format";
+import { NotHere } from "../shell/not-here";
 import { hashOf, type Route } from "../shell/route";
 import { Accounts } from "./accounts";
 import "./beam.css";
@@ -29,7 +30,7 @@ export default function BeamView({ route }: { route: Route }) {
     const now = live.now();
     return history ? compose(history.all, now - 2 * PAST_MS, now + 3_600_000) : NOTHING;
   }, [history, history?.revision]);
-  if (!beam) return <p class="page" role="status">There is no beam {route.of} here.</p>;
+  if (!beam) return <NotHere what={`beam ${route.of}`} />;
   const newest = history?.newest;
   return (
     <div class="page">

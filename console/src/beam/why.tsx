@@ -41,7 +41,7 @@ export function PlanOf({ beam, link, node }: { beam: string; link: LinkName; nod
         </ul>
       )}
       {line && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="The terminal's line of the plan">
+        <div class="scroll" tabIndex={0} role="region" aria-label={`The terminal's line of the ${link} plan`}>
           <table>
             <thead>
               <tr>

@@ -8,7 +8,7 @@ const KINDS = ["blockages", "links", "plans", "ledger", "announcements", "termin
 const MOST_SHOWN = 300;
 
 /** What has happened since the console was opened: filtered, and linked with the map. */
-export function EventsPage({ route }: { route: Route }) {
+export default function EventsPage({ route }: { route: Route }) {
   const live = useLive();
   useTick();
   const [kind, setKind] = useState(route.query.get("kind") ?? "");

@@ -2,16 +2,19 @@ import type { ComponentType } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Client } from "../api/client";
 import { ServerClock } from "../clock/server-clock";
-import { EventsPage } from "../events/events-page";
 import { Live } from "../fleet/live";
 import { BeamsPage } from "../beam/beams-page";
 import { MapPage } from "../map/map-page";
 import { TerminalsPage } from "../terminal/terminals-page";
 import { LiveContext } from "./context";
 import { Header } from "./header";
+import { later } from "./later";
 import { routeOf, type Route } from "./route";
 import { keepToken, keptToken, tokenOfAddress } from "./session";
 import { SignIn } from "./sign-in";
+
+// What is not seen first is loaded when it is: the first script has to fit one flight of TCP.
+const EventsPage = later(() => import("../events/events-page"), "the events");
 
 const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   map: MapPage,
@@ -33,6 +36,15 @@ export function App() {
     setReason(undefined);
     setToken(given);
   };
+  useEffect(() => {
+    // A link with a token may be opened in a tab that has the console already.
+    const take = () => {
+      const brought = tokenOfAddress();
+      if (brought !== undefined) signIn(brought);
+    };
+    addEventListener("hashchange", take);
+    return () => removeEventListener("hashchange", take);
+  }, []);
   if (token === undefined) return <SignIn reason={reason} onToken={signIn} />;
   return <SignedIn key={token} token={token} onSignOut={signOut} />;
 }

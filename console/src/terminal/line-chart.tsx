@@ -8,6 +8,8 @@ import type { Columns } from "./series";
 const HEIGHT = 190;
 const WINDOW_S = 300;
 const DRAW_MS = 1000;
+/** The least that the axis reaches: below it there is nothing to see. */
+const LEAST = 1000;
 
 export interface LineChartProps {
   label: string;
@@ -49,7 +51,7 @@ export function LineChart({ label, names, colours, read, format }: LineChartProp
         tzDate: (ts) => uPlot.tzDate(new Date(1000 * ts), "Etc/UTC"),
         cursor: { show: false },
         legend: { show: false },
-        scales: { x: { time: true }, y: { range: (_, __, max) => [0, 1.1 * Math.max(1, max)] } },
+        scales: { x: { time: true }, y: { range: (_, __, max) => [0, 1.1 * Math.max(LEAST, max)] } },
         axes: [
           { stroke: text, grid, space: 90, values: (_, ticks) => ticks.map((ts) => new Date(1000 * ts).toISOString().slice(11, 19)) },
           { stroke: text, grid, size: 84, values: (_, ticks) => ticks.map(format) },

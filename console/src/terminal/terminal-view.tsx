@@ -8,6 +8,7 @@ import { healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
 import { bps, bytes, seconds, speed, utc } from "../shell/format";
+import { NotHere } from "../shell/not-here";
 import { Failure, useRead } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
 import { LineChart } from "./line-chart";
@@ -21,7 +22,7 @@ export default function TerminalView({ route }: { route: Route }) {
   useTick(1000);
   const node = Number(route.of);
   const terminal = live.fleet.terminals.get(node);
-  if (!terminal) return <p class="page" role="status">There is no terminal {route.of} here.</p>;
+  if (!terminal) return <NotHere what={`terminal ${route.of}`} />;
   const vehicle = live.fleet.vehicle(node);
   const next = nextBlockage(vehicle, live.now());
   const { position } = vehicle;
