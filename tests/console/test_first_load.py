@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Worker, expect
 
 from tests.console.fleet import Fleet
 from tests.console.pages import PATIENCE_MS
@@ -62,6 +62,8 @@ def test_the_list_is_usable_without_the_map_and_the_map_comes_after_it(
     page = context.new_page()
     held: list[Any] = []
     page.route("**/assets/map-view*.js", lambda route: held.append(route))
+    workers: list[Worker] = []
+    page.on("worker", lambda worker: workers.append(worker))
     traffic = Traffic(page)
     page.goto(f"{service.url}#token={service.viewer}")
     # The map's script does not come: the list is there all the same.
@@ -74,6 +76,12 @@ def test_the_list_is_usable_without_the_map_and_the_map_comes_after_it(
     page.wait_for_timeout(3000)
     context.close()
     of_map = {url: size for url, size in traffic.bytes.items() if "map" in url}
+    # What a worker loads for itself, the page's session is not told.
+    (worker,) = [worker.url for worker in workers if "/assets/" in worker.url][:1]
+    path = "/" + worker.removeprefix(service.url)
+    _, headers, content = service.request("GET", path, None, {"Accept-Encoding": "br"})
+    assert headers["Content-Encoding"] == "br"
+    of_map[worker] = len(content)
     assert len(of_map) >= 3, of_map
     assert sum(of_map.values()) <= _MOST_MAP_BYTES, of_map
 
