@@ -10,10 +10,11 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from underpass_control.instants import milliseconds_of
+
 from tests.console.service import ControlService, now_ms
 from tests.drives.drive import Drive
 from tests.drives.synthetic import passage_of
-from underpass_control.instants import milliseconds_of
 
 BEAM = "east"
 HUB, NODES = 1, (11, 12, 13, 14)
@@ -123,7 +124,7 @@ class Fleet:
             plan = self._service.call("GET", f"/v1/beams/{BEAM}/plans/{link}")
         except AssertionError:
             return None, {}
-        rates = {}
+        rates: dict[int, int] = {}
         for line in plan["lines"]:
             for segment in line["segments"]:
                 if milliseconds_of(segment["start"]) <= at_ms < milliseconds_of(segment["end"]):

@@ -16,6 +16,7 @@ _MOST_BYTES, _MOST_REQUESTS_IN_A_ROW = 200_000, 2
 # What a sender may send before the first acknowledgement: ten segments (RFC 6928).
 _FIRST_FLIGHT_BYTES = 10 * 1440
 _MOST_MAP_BYTES = 500_000
+pytestmark = pytest.mark.console
 
 
 class Traffic:

@@ -20,7 +20,7 @@ globalThis.Date = class extends Real {
   static now() { return Real.now() - 5 * 3600e3; }
 };
 """
-pytestmark = pytest.mark.usefixtures("fleet")
+pytestmark = [pytest.mark.console, pytest.mark.usefixtures("fleet")]
 
 
 def seconds_of_day(text: str) -> int:
@@ -76,9 +76,7 @@ def test_a_stream_that_is_cut_is_resumed_where_it_was(service: ControlService, p
         page.on("request", lambda request: asked.append(request))
         sign_in(page, service, url=proxy.url)
         go(page, "terminals")
-        expect(page.get_by_role("row", name="Bus 12")).to_contain_text(
-            "bit/s", timeout=PATIENCE_MS
-        )
+        expect(page.get_by_role("row", name="Bus 12")).to_contain_text("bit/s", timeout=PATIENCE_MS)
         del asked[:]
         proxy.cut()
         expect(page.locator(".connection .badge")).to_contain_text("not live")

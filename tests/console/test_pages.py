@@ -18,8 +18,11 @@ from tests.console.pages import PATIENCE_MS, go, live, sign_in
 from tests.console.service import ControlService
 
 _AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
-_PAGES = ("map/11", "beams", "beams/east", "beams/east?link=return", "terminals", "terminals/11")
-_PAGES += ("events", "beams/nowhere")
+_PAGES = (
+    *("map/11", "beams", "beams/east", "beams/east?link=return", "beams/nowhere"),
+    *("terminals", "terminals/11", "events"),
+)
+pytestmark = pytest.mark.console
 
 
 @pytest.fixture

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.pages import PATIENCE_MS, live, sign_in
 from tests.console.service import ControlService
+
+pytestmark = pytest.mark.console
 
 
 def test_without_a_good_token_nothing_is_shown_but_why(service: ControlService, page: Page) -> None:

@@ -92,8 +92,8 @@ class ConsolePages:
             raise web.HTTPNotFound
         # The policy of a worker is that of its own script's answer.
         response = web.FileResponse(path, headers={**_HEADERS, **self._policy, **_FOR_EVER})
-        if path.suffix == ".mjs":
-            # Not every system's table of types knows it, and a module needs the right one.
+        if path.suffix in (".js", ".mjs"):
+            # Not every system's table of types has the second, and a module needs the right one.
             response.content_type = "text/javascript"
         return response
 
