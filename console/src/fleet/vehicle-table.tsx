@@ -7,6 +7,8 @@ import { healthOf, type Health } from "./fleet";
 
 /** So many are listed; the search finds the others. */
 const MOST_ROWS = 200;
+/** Later than any blockage that is expected. */
+const FAR_MS = Number.MAX_SAFE_INTEGER;
 /** What needs attention comes first. */
 const ORDER: Health[] = ["down", "blocked", "silent", "up"];
 
@@ -29,7 +31,7 @@ export function VehicleTable({ beam, narrow = false, selected }: Props) {
   const wanted = search.trim().toLowerCase();
   const found = [...live.fleet.terminals.values()]
     .filter((one) => beam === undefined || one.beam === beam)
-    .filter((one) => `${one.node} ${one.name} ${one.beam}`.toLowerCase().includes(wanted))
+    .filter((one) => !wanted || `${one.node} ${one.name} ${one.beam}`.toLowerCase().includes(wanted))
     .map((terminal) => {
       const vehicle = live.fleet.vehicle(terminal.node);
       return { terminal, vehicle, health: healthOf(vehicle), ahead: nextBlockage(vehicle, now) };
@@ -37,7 +39,8 @@ export function VehicleTable({ beam, narrow = false, selected }: Props) {
     .sort(
       (a, b) =>
         ORDER.indexOf(a.health) - ORDER.indexOf(b.health) ||
-        (a.ahead?.inMs ?? Infinity) - (b.ahead?.inMs ?? Infinity) ||
+        // Those without one are equal: Infinity less Infinity is no number.
+        (a.ahead?.inMs ?? FAR_MS) - (b.ahead?.inMs ?? FAR_MS) ||
         a.terminal.node - b.terminal.node,
     );
   return (

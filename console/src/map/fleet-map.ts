@@ -134,7 +134,7 @@ export class FleetMap {
     for (const vehicle of vehicles.values()) {
       if (!vehicle.position) continue;
       // A fix that is known already changes nothing.
-      if (this.motion.placeOf(vehicle.node, performance.now()) === undefined) this.takePositions([vehicle.position]);
+      if (!this.motion.has(vehicle.node)) this.takePositions([vehicle.position]);
       const next = nextBlockage(vehicle, now);
       if (next) ahead.push({ vehicle, inMs: next.inMs });
       const health = healthOf(vehicle);

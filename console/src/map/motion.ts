@@ -54,6 +54,10 @@ export class Motion {
     return this.nodes.length;
   }
 
+  has(node: number): boolean {
+    return this.places.has(node);
+  }
+
   /** A time as it is in the array, s. */
   time(now: number): number {
     return (now - this.epoch) / 1000;

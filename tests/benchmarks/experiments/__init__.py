@@ -12,6 +12,7 @@ from tests.benchmarks.experiments import (
     both_ways,
     bulk,
     bursts,
+    console,
     control_loss,
     crowd,
     durability,
@@ -117,6 +118,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "sky": sky.run,
     "position-reports": position_reports.run,
     "moving-vehicles": moving_vehicles.run,
+    "console": console.run,
     "report-to-plan": report_to_plan.run,
     "control-loss": control_loss.run,
 }
