@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust skipped test-python test-images images lint format bench fuzz interop explore lock clean
+.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint format bench fuzz interop explore lock clean
 
 PYTHON := .venv/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -15,7 +15,7 @@ export UNDERPASS_BIN ?= $(abspath $(TARGET))/release
 ARGS ?= run
 # So many test beds at once: their tests wait for most of the time.
 TEST_BEDS ?= 4
-ON_TEST_BEDS := testbed or node or swarm
+ON_TEST_BEDS := testbed or node or swarm or console
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 5
 
@@ -39,20 +39,30 @@ help:
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make interop installs the other implementations that Cargo has, and runs the tests with them (root)"
 	@echo "make explore the simulations and laws over seeds of the day, EXPLORE_SECONDS=$(EXPLORE_SECONDS) or so"
+	@echo "make console the operator's console, into the control service (part of build)"
 	@echo "make setup   only install what is missing"
 	@echo "make lock    renew requirements.lock from pyproject.toml"
 
 setup:
 	@.ci/setup
 
-build: setup
+# The console, into the package of the control service; again only when its sources have changed.
+CONSOLE := control-api/underpass_control/console/index.html
+CONSOLE_SOURCES := $(shell find console -name node_modules -prune -o -type f -print)
+
+console: $(CONSOLE)
+
+$(CONSOLE): $(CONSOLE_SOURCES) | setup
+	$(call timed,building the console,console/npm ci && console/npm run build)
+
+build: setup console
 	$(call timed,building underpass and the programs of its tests (first time: some minutes),\
 	    cargo build --locked --release -p underpass -p satlink -p chain -p shards -p swarm)
 
 demo: build
 	@PYTHONPATH=control-api $(PYTHON) -m tests.testbed.demo
 
-test: test-rust test-python skipped
+test: test-rust test-console test-python skipped
 
 test-rust: setup
 	$(call timed,Rust tests (first time: some minutes to compile),rm -f $(SKIPPED) && UNDERPASS_SKIPPED=$(SKIPPED) cargo test --locked --workspace)
@@ -62,6 +72,9 @@ test-rust: setup
 skipped:
 	@if [ -s $(SKIPPED) ]; then printf '== Rust tests, or parts of them, that could not run here:\n'; sort -u $(SKIPPED); \
 	    else echo '== no Rust test was skipped'; fi
+
+test-console: console
+	$(call timed,tests of the console without a browser,console/npm test)
 
 test-python: build
 	$(call timed,Python tests,$(call some,-n auto,-m "not ($(ON_TEST_BEDS))"))
@@ -81,11 +94,12 @@ images: build
 	@.ci/setup --images
 	$(call timed,building the images,PYTHON=$(PYTHON) docker/build)
 
-lint: setup
+lint: setup console
 	$(call timed,cargo fmt,cargo fmt --all --check)
 	$(call timed,clippy,cargo clippy --locked --workspace --all-targets -- -D warnings)
 	$(call timed,ruff,$(PYTHON) -m ruff format --check . && $(PYTHON) -m ruff check .)
 	$(call timed,mypy,$(PYTHON) -m mypy)
+	$(call timed,tsc,console/npm run check)
 
 format: setup
 	cargo fmt --all

@@ -12,6 +12,7 @@ from underpass_control.http import page
 from underpass_control.http.blockages import Blockages
 from underpass_control.http.callers import Callers
 from underpass_control.http.capacity import CapacityOfBeam
+from underpass_control.http.console import ConsolePages
 from underpass_control.http.endpoint import route
 from underpass_control.http.events import EventStreams
 from underpass_control.http.ledger import LedgerOfBeam
@@ -91,6 +92,7 @@ class Service:
         )
         application.add_routes(route(one, self._callers) for one in self.endpoints)
         application.add_routes(page.routes(self._callers))
+        application.add_routes(ConsolePages(self._callers).routes())
         application.cleanup_ctx.append(self._run)
         application.on_shutdown.append(self._end_streams)
         return application

@@ -493,6 +493,19 @@ _ALL = [
             ),
         )
     ),
+    Figure(
+        "console.frames",
+        "Frames of the console with 10,000 vehicles moving at 1 Hz, of those with a blank map",
+        "%",
+        target=90.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "console.heap",
+        "JavaScript heap of that console after two minutes",
+        "MB",
+        target=300.0,
+    ),
     *(
         Figure(
             f"position-reports.{database}",

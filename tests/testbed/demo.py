@@ -235,12 +235,16 @@ def _instructions(
 Four terminals and a hub, 560 ms apart, share a beam of 20 Mbit/s down and 4 up; each has a
 download that never ends. {terminal.name} drives through a road tunnel, again and again: the control
 service knows it beforehand from its positions and the map, lends it capacity from the others, and
-gives that back to them while it is inside. There is no Internet behind the hub: the origin is
-{origin}, serves /bytes/N of any N, and answers /request.
+gives that back to them while it is inside. See it on the map; this opens the console, signed in:
+
+  http://{api}:{PORT}/#token={control.operator}
+
+There is no Internet behind the hub: the origin is {origin}, serves
+/bytes/N of any N, and answers /request.
 
   HTTP proxy    {proxy}:{HTTP_PORT}     (of {terminal.name}; CONNECT and http://)
   SOCKS5 proxy  {proxy}:{SOCKS_PORT}
-  REST API      http://{api}:{PORT}/     (token {control.operator})
+  REST API      http://{api}:{PORT}/docs (token {control.operator})
 
 Try, in another terminal of this machine:
   curl -x http://{proxy}:{HTTP_PORT} http://{origin}/

@@ -170,6 +170,13 @@ class Track(Model):
     next: str | None = None
 
 
+class NewestPositions(Model):
+    """A page of terminals' newest positions, in order of terminals."""
+
+    positions: list[Position]
+    next: str | None = None
+
+
 class Accepted(Model):
     """How many reports were taken in."""
 

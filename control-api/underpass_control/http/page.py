@@ -55,9 +55,8 @@ _KEPT = {"Cache-Control": "max-age=86400"}
 
 
 def routes(callers: Callers) -> list[web.RouteDef]:
-    """Return the page at `/docs`, what it loads, and the way to it from `/`."""
+    """Return the page at `/docs`, and what it loads."""
     handlers = {
-        "/": _to_page,
         "/docs": _page,
         "/docs/start.js": _start,
         "/docs/{name}": _asset,
@@ -71,11 +70,6 @@ def _limited(handler: Handler, callers: Callers) -> Handler:
         return await handler(request)
 
     return limited
-
-
-async def _to_page(_request: web.Request) -> web.Response:
-    # Relative: a reverse proxy may have put all of this below another path.
-    return web.Response(status=302, headers={"Location": "docs"})
 
 
 async def _asset(request: web.Request) -> web.StreamResponse:

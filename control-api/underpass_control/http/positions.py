@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from dama.prediction.fix import CLOCK_TOLERANCE_MS
 from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, number_after
-from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
+from underpass_control.http.endpoint import EVERYBODY, READERS, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import check_may_report
 from underpass_control.instants import is_plausible, milliseconds, moment_of
@@ -33,6 +33,15 @@ class Positions:
         of_terminal = "/v1/terminals/{terminal}/positions"
         busy = HTTPStatus.SERVICE_UNAVAILABLE
         return [
+            Endpoint(
+                "GET",
+                "/v1/positions",
+                "The newest position of each terminal, or of those of a beam",
+                self._newest_of_all,
+                READERS,
+                query=models.TerminalQuery,
+                answers=models.NewestPositions,
+            ),
             Endpoint(
                 "POST",
                 "/v1/positions",
@@ -116,6 +125,18 @@ class Positions:
         except IntegrityError as error:
             detail = "a terminal of the batch is not known; nothing was stored"
             raise Problem(HTTPStatus.CONFLICT, detail) from error
+
+    async def _newest_of_all(self, call: Call) -> models.NewestPositions:
+        query = call.query(models.TerminalQuery)
+        async with self._database.reading() as connection:
+            found = await stored.newest_of_all(
+                connection,
+                beam=query.beam,
+                after=number_after(query.cursor),
+                limit=query.limit,
+            )
+        last = cursor_of(found[-1].terminal) if len(found) == query.limit else None
+        return models.NewestPositions(positions=[_shown(one) for one in found], next=last)
 
     async def _track(self, call: Call) -> models.Track:
         query = call.query(models.TrackQuery)

@@ -191,6 +191,38 @@ async def newest(connection: AsyncConnection, terminal: int) -> Position | None:
     return found[0] if found else None
 
 
+async def newest_of_all(
+    connection: AsyncConnection,
+    *,
+    beam: str | None = None,
+    after: int | None = None,
+    limit: int = 100,
+) -> list[Position]:
+    """Return each terminal's newest report, in order of terminals, of one beam or of all.
+
+    `after` is the terminal of the last one of the page before. Terminals that have reported no
+    position are not among them.
+    """
+    table = PositionReport.__table__
+    newest_ms = (
+        select(func.max(PositionReport.time_ms))
+        .where(PositionReport.terminal == Terminal.node)
+        .correlate(Terminal)
+        .scalar_subquery()
+    )
+    query = (
+        select(table)
+        .join(Terminal, PositionReport.terminal == Terminal.node)
+        .where(PositionReport.time_ms == newest_ms)
+    )
+    if beam is not None:
+        query = query.where(Terminal.beam_id == beam)
+    if after is not None:
+        query = query.where(Terminal.node > after)
+    rows = await connection.execute(query.order_by(Terminal.node).limit(limit))
+    return [Position(**row) for row in rows.mappings()]
+
+
 async def track(
     connection: AsyncConnection,
     terminal: int,

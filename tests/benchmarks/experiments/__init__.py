@@ -14,6 +14,7 @@ from tests.benchmarks.experiments import (
     bursts,
     chain,
     coded,
+    console,
     control_loss,
     crowd,
     durability,
@@ -130,6 +131,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "sky": sky.run,
     "position-reports": position_reports.run,
     "moving-vehicles": moving_vehicles.run,
+    "console": console.run,
     "report-to-plan": report_to_plan.run,
     "control-loss": control_loss.run,
 }

@@ -52,3 +52,13 @@ def test_a_wheel_migrates_its_database_by_itself(installed: Path, tmp_path: Path
     assert json.loads(told) == {"revision": newest_revision()}
     down = _run([*command, "--down-to", "base", "--json"], tmp_path, **path)
     assert json.loads(down) == {"revision": None}
+
+
+def test_a_wheel_has_the_console_that_was_built(installed: Path) -> None:
+    built = ROOT / "control-api" / "underpass_control" / "console"
+    if not built.exists():
+        pytest.skip("the console has not been built: make console")
+    inside = installed / "underpass_control" / "console"
+    names = {path.relative_to(built) for path in built.rglob("*") if path.is_file()}
+    assert names == {path.relative_to(inside) for path in inside.rglob("*") if path.is_file()}
+    assert (inside / "licenses.md").read_text().count("MapLibre") > 0

@@ -1,0 +1,102 @@
+/** Requests to the service: with the token, with what went wrong in words, with its clock. */
+
+import type { ServerClock } from "../clock/server-clock";
+
+/** What the service has refused, or that it could not be asked. */
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    /** The status of HTTP; 0 where there was no answer. */
+    readonly status: number,
+    /** How long the service asks to wait, ms. */
+    readonly afterMs: number,
+  ) {
+    super(message);
+  }
+}
+
+const WITHIN_MS = 30_000;
+const PAGE = 1000;
+
+export class Client {
+  constructor(
+    private readonly token: string,
+    private readonly clock: ServerClock,
+    private readonly base: string = new URL(".", document.baseURI).href,
+  ) {}
+
+  get<T>(path: string, signal?: AbortSignal): Promise<T> {
+    return this.ask<T>(path, signal ? { signal } : {});
+  }
+
+  post<T>(path: string, body: unknown): Promise<T> {
+    const headers = { "Content-Type": "application/json" };
+    return this.ask<T>(path, { method: "POST", body: JSON.stringify(body), headers });
+  }
+
+  /** Reads all pages of a list, in order. */
+  async all<T>(path: string, member: string, signal?: AbortSignal): Promise<T[]> {
+    const found: T[] = [];
+    let cursor: string | undefined;
+    do {
+      const query = `${path.includes("?") ? "&" : "?"}limit=${PAGE}`;
+      const after = cursor === undefined ? "" : `&cursor=${encodeURIComponent(cursor)}`;
+      const page = await this.get<Record<string, unknown>>(path + query + after, signal);
+      found.push(...(page[member] as T[]));
+      cursor = (page.next as string | null | undefined) ?? undefined;
+    } while (cursor !== undefined);
+    return found;
+  }
+
+  /** Opens a stream; its end is the caller's to see. */
+  async open(path: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
+    return this.fetch(path, { headers, signal });
+  }
+
+  private async ask<T>(path: string, init: RequestInit): Promise<T> {
+    const limit = AbortSignal.timeout(WITHIN_MS);
+    const signal = init.signal ? AbortSignal.any([init.signal, limit]) : limit;
+    const response = await this.fetch(path, { ...init, signal });
+    return (await response.json()) as T;
+  }
+
+  private async fetch(path: string, init: RequestInit): Promise<Response> {
+    const askedAt = performance.now();
+    let response: Response;
+    try {
+      response = await fetch(this.base + path, {
+        ...init,
+        headers: { ...init.headers, Authorization: `Bearer ${this.token}` },
+        cache: "no-store",
+        credentials: "omit",
+        redirect: "error",
+        referrerPolicy: "no-referrer",
+      });
+    } catch (error) {
+      if (init.signal?.aborted && !isTimeout(init.signal.reason)) throw error;
+      const what = isTimeout(error) ? "the service does not answer" : "the service is not reached";
+      throw new ApiError(what, 0, 0);
+    }
+    // Whole seconds.
+    const date = Date.parse(response.headers.get("Date") ?? "");
+    this.clock.observe(date, 1000, askedAt, performance.now());
+    if (!response.ok) throw await refusal(response);
+    return response;
+  }
+}
+
+function isTimeout(reason: unknown): boolean {
+  return reason instanceof DOMException && reason.name === "TimeoutError";
+}
+
+async function refusal(response: Response): Promise<ApiError> {
+  let detail = `the service answers ${response.status}`;
+  try {
+    const problem = (await response.json()) as { detail?: unknown };
+    if (typeof problem.detail === "string") detail = problem.detail;
+  } catch {
+    // No problem document: something between has answered.
+  }
+  const after = Number(response.headers.get("Retry-After") ?? 0);
+  return new ApiError(detail, response.status, Number.isFinite(after) ? after * 1000 : 0);
+}

@@ -1,0 +1,98 @@
+/**
+ * How the console stays with the service: a state machine without I/O and without a clock. Times
+ * are milliseconds of one monotonic clock.
+ *
+ * A stream that breaks is opened again with the last id, and the service sends what was missed. If
+ * it cannot, it says so by an empty id, and the state is read anew.
+ */
+
+export type Phase = "connecting" | "live" | "waiting" | "refused";
+
+/** The service writes at least a comment each 15 s: after this silence the stream is dead. */
+const SILENT_MS = 40_000;
+/** A stream that is not answered within this time is not waited for longer. */
+const ANSWER_WITHIN_MS = 20_000;
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 10_000;
+
+export class Following {
+  phase: Phase = "connecting";
+  /** Why there is no stream, for people. */
+  reason = "";
+  lastId = "";
+  /** Whether the state has to be read: nothing is known yet, or events are missing. */
+  mustRead = true;
+  /** When the stream broke, if it has. */
+  lostAt: number | undefined;
+  private deadline: number;
+  private failures = 0;
+  private cutReason: string | undefined;
+
+  constructor(
+    now: number,
+    private readonly random: () => number = Math.random,
+  ) {
+    this.deadline = now + ANSWER_WITHIN_MS;
+  }
+
+  /** The stream has been answered. */
+  opened(now: number): void {
+    this.phase = "live";
+    this.reason = "";
+    this.lostAt = undefined;
+    this.failures = 0;
+    this.deadline = now + SILENT_MS;
+  }
+
+  /** Bytes have come, up to this id. */
+  received(now: number, id: string): void {
+    // An empty one says that events are missing, and that no id is good to go on with.
+    this.lastId = id;
+    this.deadline = now + SILENT_MS;
+  }
+
+  /** The service has said why the stream ends. */
+  cut(reason: string): void {
+    this.cutReason = reason;
+  }
+
+  /** The state has been read. */
+  read(): void {
+    this.mustRead = false;
+  }
+
+  /** The stream, or the try to open it, has ended; `afterMs` is what the service asks to wait. */
+  closed(now: number, reason: string, afterMs = 0): void {
+    if (this.phase === "refused") return;
+    this.lostAt ??= now;
+    this.reason = this.cutReason ?? reason;
+    this.cutReason = undefined;
+    this.phase = "waiting";
+    // Without an id there is nothing to go on with.
+    if (this.lastId === "") this.mustRead = true;
+    const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.failures);
+    this.failures += 1;
+    // Consoles that lost the same service do not all come back at once.
+    this.deadline = now + Math.max(afterMs, wait * (0.5 + this.random() / 2));
+  }
+
+  /** The token is not taken: trying again would not help. */
+  refuse(reason: string): void {
+    this.phase = "refused";
+    this.reason = reason;
+  }
+
+  /** The time of the next timeout; none once refused. */
+  get timeout(): number | undefined {
+    return this.phase === "refused" ? undefined : this.deadline;
+  }
+
+  /** What is due at a time: to `connect`, to `abort` a dead stream, or nothing. */
+  due(now: number): "connect" | "abort" | undefined {
+    if (this.phase === "refused" || now < this.deadline) return undefined;
+    if (this.phase !== "waiting") return "abort";
+    this.phase = "connecting";
+    this.deadline = now + ANSWER_WITHIN_MS;
+    return "connect";
+  }
+}

@@ -1,0 +1,191 @@
+/**
+ * What the API gives, as far as the console uses it: docs/control-api.md. Times are RFC 3339 in
+ * UTC, rates bit/s, amounts bits of capacity, places WGS 84 degrees.
+ */
+
+export type LinkName = "forward" | "return";
+export type LinkStateName = "up" | "blocked" | "down";
+export type SegmentState = "fair" | "borrowing" | "lending" | "repaying" | "repaid" | "blocked";
+
+export interface Beam {
+  id: string;
+  name: string;
+  forward_capacity_bps: number;
+  return_capacity_bps: number;
+  one_way_delay_ms: number;
+}
+
+export interface Terminal {
+  node: number;
+  beam: string;
+  name: string;
+  weight: number;
+  forward_minimum_bps: number;
+  forward_maximum_bps?: number | null;
+  return_minimum_bps: number;
+  return_maximum_bps?: number | null;
+  gateway?: number | null;
+  heard_by?: number | null;
+}
+
+export interface Position {
+  terminal: number;
+  time: string;
+  longitude: number;
+  latitude: number;
+  speed_mps?: number | null;
+  heading_deg?: number | null;
+  accuracy_m?: number | null;
+}
+
+export interface LinkState {
+  terminal: number;
+  link: LinkName;
+  state: LinkStateName;
+  time: string;
+  received: string;
+  node: number;
+  incarnation: number;
+  uptime_ms: number;
+  gateway: number;
+  path: string;
+  offered_bytes: number;
+  sent_bytes: number;
+  backlogged_bytes: number;
+  streams: number;
+  rate_bps?: number | null;
+  plan?: number | null;
+  efficiency: number;
+  efficiency_told: boolean;
+  capacity_bps?: number | null;
+  capacity_reason?: string | null;
+  clock_offset_ms?: number | null;
+  synchronised: boolean;
+}
+
+export interface Blockage {
+  state: "predicted" | "passed" | "withdrawn" | "observed";
+  terminal: number;
+  entry: string;
+  exit?: string | null;
+  source: "predicted" | "announced" | "plan" | "modem" | "operator" | "probing";
+  id?: number | null;
+  obstruction?: string | null;
+  confidence?: number | null;
+  entry_p10?: string | null;
+  entry_p90?: string | null;
+  exit_p10?: string | null;
+  exit_p90?: string | null;
+  link?: LinkName | null;
+  predicted?: number | null;
+  entry_error_ms?: number | null;
+  exit_error_ms?: number | null;
+}
+
+export interface Road {
+  id: string;
+  line: [number, number][];
+  /** The map's id of what covers it. */
+  covered_by: string | null;
+  /** Roads that it leads to, and how likely each is taken. */
+  onward: [string, number][];
+}
+
+export interface Obstruction {
+  type: "Feature";
+  id: string;
+  geometry:
+    | { type: "Polygon"; coordinates: [number, number][][] }
+    | { type: "MultiLineString"; coordinates: [number, number][][] };
+  properties: {
+    name: string;
+    kind: string;
+    certainty: number;
+    source: string;
+    lost?: number;
+    held?: number;
+    roads?: Road[];
+  };
+}
+
+export interface Step {
+  from: string;
+  rate_bps: number;
+}
+
+/** A constant rate over an interval; the amounts are there in the plan of one terminal. */
+export interface Segment {
+  start: string;
+  end: string;
+  rate_bps: number;
+  state: SegmentState;
+  bits?: number;
+  fair_bits?: number;
+  borrowed_bits?: number;
+  lent_bits?: number;
+  repaid_bits?: number;
+  repaying_bits?: number;
+}
+
+export interface Line {
+  terminals: number[];
+  guaranteed_bps: number;
+  efficiency: number;
+  segments: Segment[];
+}
+
+export interface Plan {
+  beam: string;
+  link: LinkName;
+  plan: number;
+  issued: string;
+  start: string;
+  end: string;
+  reason: string;
+  capacity: Step[];
+  lines: Line[];
+}
+
+export interface WhatIf extends Omit<Plan, "plan" | "reason"> {
+  totals: { terminal: number; bits: number; fair_bits: number }[];
+}
+
+export interface Version {
+  plan: number;
+  issued: string;
+  start: string;
+  end: string;
+  reason: string;
+}
+
+export interface Balances {
+  links: {
+    link: LinkName;
+    settled_until?: string | null;
+    balances: { terminal: number; bits: number; since: string }[];
+  }[];
+}
+
+export interface Fairness {
+  since: string;
+  until: string;
+  links: {
+    link: LinkName;
+    jain?: number | null;
+    jain_by_weight?: number | null;
+    terminals: {
+      terminal: number;
+      throughput_bps: number;
+      sent_bits: number;
+      planned_bits: number;
+      fair_bits: number;
+      blocked_ms: number;
+    }[];
+  }[];
+}
+
+/** An event of `/v1/events`: its kind, and its data as it came. */
+export interface ServerEvent {
+  kind: string;
+  data: Record<string, unknown>;
+}

@@ -1,0 +1,95 @@
+/** One beam: who has its capacity, who lends to whom, who owes, and why. */
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+import type { LinkName } from "../api/types";
+import { VehicleTable } from "../fleet/vehicle-table";
+import { useLive, useTick } from "../shell/context";
+import { bps, utc } from "../shell/format";
+import { NotHere } from "../shell/not-here";
+import { hashOf, type Route } from "../shell/route";
+import { Accounts } from "./accounts";
+import "./beam.css";
+import { CapacityView } from "./capacity-view";
+import { type Composed, compose } from "./composed";
+import { PlanHistory } from "./plan-history";
+import { WhatIfView } from "./what-if";
+import { Why } from "./why";
+
+const PAST_MS = 120_000;
+const AHEAD_MS = 180_000;
+const FORGET_EVERY_MS = 10_000;
+const NOTHING: Composed = { pieces: new Map(), capacity: [] };
+
+export default function BeamView({ route }: { route: Route }) {
+  const live = useLive();
+  useTick(1000);
+  const beam = live.fleet.beams.get(route.of ?? "");
+  const link: LinkName = route.query.get("link") === "return" ? "return" : "forward";
+  const { history, failure } = usePlans(route.of ?? "", link);
+  const composed = useMemo(() => {
+    const now = live.now();
+    return history ? compose(history.all, now - 2 * PAST_MS, now + 3_600_000) : NOTHING;
+  }, [history, history?.revision]);
+  if (!beam) return <NotHere what={`beam ${route.of}`} />;
+  const newest = history?.newest;
+  return (
+    <div class="page">
+      <h1>{beam.name}</h1>
+      <nav class="tools" aria-label="Links of the beam">
+        {(["forward", "return"] as const).map((one) => (
+          <a key={one} href={hashOf("beams", beam.id, { link: one })} aria-current={one === link ? "page" : undefined}>
+            {one === "forward" ? "Forward: to the terminals" : "Return: from the terminals"}
+          </a>
+        ))}
+        <span class="note">{bps(link === "forward" ? beam.forward_capacity_bps : beam.return_capacity_bps)}</span>
+      </nav>
+      {failure && <p class="flaw" role="alert">{failure}</p>}
+      <section class="card" aria-label="Capacity over time">
+        <h2>Capacity: what was planned, and what is</h2>
+        <CapacityView key={link} composed={composed} pastMs={PAST_MS} aheadMs={AHEAD_MS} label="Capacity over time" />
+        <p class="note">
+          {newest
+            ? `Plan ${newest.plan} of ${utc(Date.parse(newest.issued))} UTC, made because of ${newest.reason}, until ${utc(Date.parse(newest.end))}. The dashed line is now.`
+            : "There is no plan yet: it is made once terminals report."}
+        </p>
+      </section>
+      <div class="columns">
+        <Why beam={beam.id} link={link} plan={newest?.plan} />
+        <Accounts beam={beam.id} link={link} />
+        <WhatIfView key={`${beam.id} ${link}`} beam={beam.id} link={link} />
+      </div>
+      <h2>Its terminals</h2>
+      <VehicleTable beam={beam.id} />
+    </div>
+  );
+}
+
+function usePlans(beam: string, link: LinkName) {
+  const live = useLive();
+  const [history, setHistory] = useState<PlanHistory>();
+  const [failure, setFailure] = useState<string>();
+  useEffect(() => {
+    const ended = new AbortController();
+    const made = new PlanHistory(live.client, beam, link, ended.signal);
+    const failed = (error: unknown) => {
+      if (!ended.signal.aborted) setFailure(error instanceof Error ? error.message : String(error));
+    };
+    const read = () => made.read(live.now() - PAST_MS).then(() => setFailure(undefined), failed);
+    setHistory(made);
+    void read();
+    const off = live.listen(({ kind, data }) => {
+      if (kind === "plans" && data.beam === beam && data.link === link) void made.add(Number(data.plan)).catch(failed);
+    });
+    // A stream that was cut may have left plans out.
+    const timer = setInterval(() => {
+      made.forget(live.now() - PAST_MS);
+      void read();
+    }, FORGET_EVERY_MS);
+    return () => {
+      ended.abort();
+      off();
+      clearInterval(timer);
+    };
+  }, [live, beam, link]);
+  return { history, failure };
+}

@@ -1,0 +1,65 @@
+/** The plans of a link that hold in a window of time: read once, then each new one as it is told. */
+
+import type { Client } from "../api/client";
+import type { LinkName, Plan, Version } from "../api/types";
+
+/** So many plans at most: in a busy time the oldest part of the window is left out. */
+const MOST_PLANS = 60;
+const AT_ONCE = 4;
+
+export class PlanHistory {
+  private plans = new Map<number, Plan>();
+  /** Goes up with each plan. */
+  revision = 0;
+
+  constructor(
+    private readonly client: Client,
+    private readonly beam: string,
+    private readonly link: LinkName,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  get all(): Plan[] {
+    return [...this.plans.values()];
+  }
+
+  get newest(): Plan | undefined {
+    return this.all.reduce<Plan | undefined>((best, one) => (!best || one.plan > best.plan ? one : best), undefined);
+  }
+
+  /** Reads those that held since a time, the newest first. */
+  async read(sinceMs: number): Promise<void> {
+    const path = `v1/beams/${this.beam}/plans?link=${this.link}&limit=${MOST_PLANS}`;
+    const { plans } = await this.client.get<{ plans: Version[] }>(path, this.signal);
+    const wanted: number[] = [];
+    for (const version of plans) {
+      wanted.push(version.plan);
+      // The first one that began before the window is the last one that counts.
+      if (Date.parse(version.start) <= sinceMs) break;
+    }
+    const next = async (): Promise<void> => {
+      for (let version = wanted.shift(); version !== undefined; version = wanted.shift()) {
+        await this.add(version);
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, next));
+  }
+
+  /** Reads one that has just been made, or is missing. */
+  async add(version: number): Promise<void> {
+    if (this.plans.has(version)) return;
+    const path = `v1/beams/${this.beam}/plans/${this.link}/${version}`;
+    this.plans.set(version, await this.client.get<Plan>(path, this.signal));
+    this.revision += 1;
+  }
+
+  /** Forgets what no longer held at a time. */
+  forget(beforeMs: number): void {
+    const sorted = this.all.sort((a, b) => a.plan - b.plan);
+    sorted.forEach((plan, index) => {
+      const next = sorted[index + 1];
+      const tooMany = index < sorted.length - MOST_PLANS;
+      if (next && (tooMany || Date.parse(next.start) < beforeMs)) this.plans.delete(plan.plan);
+    });
+  }
+}

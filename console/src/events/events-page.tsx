@@ -1,0 +1,78 @@
+import { useState } from "preact/hooks";
+import { useLive, useTick } from "../shell/context";
+import { utc } from "../shell/format";
+import { hashOf, type Route } from "../shell/route";
+
+const KINDS = ["blockages", "links", "plans", "ledger", "announcements", "terminal", "beam", "obstructions", "lease", "opensand"];
+/** So many lines are shown at once; the filter finds the others. */
+const MOST_SHOWN = 300;
+
+/** What has happened since the console was opened: filtered, and linked with the map. */
+export default function EventsPage({ route }: { route: Route }) {
+  const live = useLive();
+  useTick();
+  const [kind, setKind] = useState(route.query.get("kind") ?? "");
+  const [text, setText] = useState(route.query.get("text") ?? "");
+  const [paused, setPaused] = useState<typeof live.log.lines>();
+  const wanted = text.trim().toLowerCase();
+  const found = (paused ?? live.log.lines).filter(
+    (line) => (!kind || line.kind === kind) && (!wanted || matches(line.text, line.beam, wanted)),
+  );
+  return (
+    <div class="page">
+      <h1>Events</h1>
+      <div class="filters">
+        <label>
+          Kind{" "}
+          <select value={kind} onChange={(e) => setKind(e.currentTarget.value)}>
+            <option value="">all</option>
+            {KINDS.map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          With <input type="search" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+        </label>
+        <button type="button" aria-pressed={paused !== undefined} onClick={() => setPaused(paused ? undefined : live.log.lines)}>
+          Pause
+        </button>
+      </div>
+      <p class="count">
+        {found.length} since this console was opened{found.length > MOST_SHOWN ? `; the newest ${MOST_SHOWN} here` : ""}
+      </p>
+      <div class="scroll" tabIndex={0} role="region" aria-label="List of events">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">UTC</th>
+              <th scope="col">Kind</th>
+              <th scope="col">What</th>
+              <th scope="col">Where</th>
+            </tr>
+          </thead>
+          <tbody>
+            {found.slice(0, MOST_SHOWN).map((line) => (
+              <tr key={line.key}>
+                <td>
+                  <time>{utc(line.timeMs)}</time>
+                </td>
+                <td>{line.kind}</td>
+                <td>{line.text}</td>
+                <td>
+                  {line.terminal !== undefined && <a href={hashOf("map", line.terminal)}>map</a>}{" "}
+                  {line.terminal !== undefined && <a href={hashOf("terminals", line.terminal)}>terminal</a>}{" "}
+                  {line.beam !== undefined && <a href={hashOf("beams", line.beam)}>beam</a>}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </div>
+  );
+}
+
+function matches(text: string, beam: string | undefined, wanted: string): boolean {
+  return `${text} ${beam ?? ""}`.toLowerCase().includes(wanted);
+}

@@ -1,0 +1,104 @@
+/** What has happened, as lines for people: the last ones, newest first. Positions are no news. */
+
+import type { Blockage, LinkState, ServerEvent } from "../api/types";
+import { bits, bps, seconds } from "../shell/format";
+import type { Fleet } from "./fleet";
+
+export interface LogLine {
+  key: number;
+  timeMs: number;
+  kind: string;
+  text: string;
+  terminal: number | undefined;
+  beam: string | undefined;
+}
+
+const MOST_LINES = 2000;
+
+export class EventLog {
+  lines: LogLine[] = [];
+  private count = 0;
+  private readonly linkStates = new Map<string, LinkState["state"]>();
+
+  /** Takes in an event before the fleet does. */
+  add(event: ServerEvent, nowMs: number, fleet: Fleet): void {
+    const told = [...this.tell(event, fleet)];
+    if (told.length === 0) return;
+    const lines = told.map((one) => ({
+      key: (this.count += 1),
+      timeMs: nowMs,
+      kind: event.kind,
+      text: one.text,
+      terminal: one.terminal,
+      beam: one.beam ?? (one.terminal ? fleet.terminals.get(one.terminal)?.beam : undefined),
+    }));
+    this.lines = [...lines.reverse(), ...this.lines].slice(0, MOST_LINES);
+  }
+
+  private *tell(
+    { kind, data }: ServerEvent,
+    fleet: Fleet,
+  ): Generator<{ text: string; terminal?: number; beam?: string }> {
+    if (kind === "blockages") {
+      for (const one of data.blockages as Blockage[]) {
+        const known = one.id ? fleet.vehicles.get(one.terminal)?.expected.get(one.id) : undefined;
+        const text = blockageText(one, known);
+        if (text) yield { text: `${fleet.nameOf(one.terminal)}: ${text}`, terminal: one.terminal };
+      }
+    } else if (kind === "links") {
+      for (const one of data.links as LinkState[]) {
+        const key = `${one.terminal}:${one.link}`;
+        const before = this.linkStates.get(key);
+        this.linkStates.set(key, one.state);
+        if (before === undefined || before === one.state) continue;
+        const text = `${fleet.nameOf(one.terminal)}: ${one.link} link is ${one.state}, was ${before}`;
+        yield { text, terminal: one.terminal };
+      }
+    } else {
+      const beam = data.beam as string | undefined;
+      const terminal = data.terminal as number | undefined;
+      const text = otherText(kind, data, fleet);
+      if (text) yield { text, ...(terminal ? { terminal } : {}), ...(beam ? { beam } : {}) };
+    }
+  }
+}
+
+function blockageText(one: Blockage, known: Blockage | undefined): string | undefined {
+  const entry = Date.parse(one.entry);
+  const lasts = one.exit ? seconds(Date.parse(one.exit) - entry) : undefined;
+  if (one.state === "observed") {
+    const by = `${one.link ?? ""} link, by ${one.source}`;
+    return lasts ? `free again after ${lasts} (${by})` : `blocked (${by})`;
+  }
+  if (one.state === "withdrawn") return "the expected blockage will not come";
+  if (one.state === "passed") return `the expected blockage of ${lasts ?? "unknown length"} is over`;
+  // It moves with each fix: only the first word of it is news.
+  if (known) return undefined;
+  const sure = `${Math.round(100 * (one.confidence ?? 1))} % sure`;
+  return `blockage expected at ${one.entry.slice(11, 19)} UTC for ${lasts ?? "?"}, ${sure}`;
+}
+
+function otherText(kind: string, data: Record<string, unknown>, fleet: Fleet): string | undefined {
+  const link = String(data.link ?? "");
+  switch (kind) {
+    case "plans":
+      return `${link} plan ${data.plan} of beam ${data.beam}, because of ${data.reason}`;
+    case "ledger":
+      return `${link} link of beam ${data.beam}: ${bits(Number(data.moved_bits))} ${data.entry_kind}`;
+    case "terminal":
+      return `${fleet.nameOf(Number(data.terminal))}: ${data.action}`;
+    case "beam":
+      return `beam ${data.beam}: ${data.action}`;
+    case "obstructions":
+      return `map: ${data.count} ${data.action}`;
+    case "announcements":
+      return `${(data.announcements as unknown[]).length} announced by terminals`;
+    case "lease":
+      return data.holder ? `beam ${data.beam} is planned by ${data.holder}` : `nobody plans beam ${data.beam}`;
+    case "opensand":
+      return `NCC of beam ${data.beam}: ${data.connected ? `connected, ${bps(Number(data.rounding_bps ?? 0))} rounded off` : "not connected"}`;
+    default:
+      // Acknowledgements follow every plan.
+      return undefined;
+  }
+}

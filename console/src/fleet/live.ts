@@ -1,0 +1,187 @@
+/** Keeps the fleet as it is now: reads it, follows the events, and comes back when a stream breaks. */
+
+import { ApiError, Client } from "../api/client";
+import { Following } from "../api/following";
+import { SseParser } from "../api/sse";
+import type { Beam, Blockage, LinkState, Position, ServerEvent, Terminal } from "../api/types";
+import type { ServerClock } from "../clock/server-clock";
+import { EventLog } from "./event-log";
+import { Fleet } from "./fleet";
+
+/** An event is handed on to pages, too: a beam's page reads new plans. */
+export type EventListener = (event: ServerEvent) => void;
+
+/** Beams or terminals that change together are read once. */
+const READ_AGAIN_MS = 300;
+const ENDED = "the token is unknown, expired or revoked";
+
+export class Live {
+  readonly fleet = new Fleet();
+  readonly log = new EventLog();
+  readonly following = new Following(performance.now());
+  private readonly listeners = new Set<EventListener>();
+  private readonly ended = new AbortController();
+  private stream: AbortController | undefined;
+  private timer: number | undefined;
+  private readTimer: number | undefined;
+  /** Events that came while the state was being read. */
+  private waiting: ServerEvent[] | undefined;
+
+  constructor(
+    readonly client: Client,
+    readonly clock: ServerClock,
+    /** Called when the token is not taken, or no longer. */
+    private readonly onRefused: (reason: string) => void,
+  ) {}
+
+  start(): void {
+    void this.connect();
+    this.watch();
+  }
+
+  close(): void {
+    this.ended.abort();
+    this.stream?.abort();
+    clearTimeout(this.timer);
+    clearTimeout(this.readTimer);
+  }
+
+  listen(listener: EventListener): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** The service's time now, ms since the epoch. */
+  now(): number {
+    return this.clock.at(performance.now());
+  }
+
+  private watch(): void {
+    const now = performance.now();
+    const due = this.following.due(now);
+    if (due === "connect") void this.connect();
+    if (due === "abort") {
+      this.stream?.abort();
+      this.following.closed(now, "the service has been silent");
+    }
+    const timeout = this.following.timeout;
+    if (timeout === undefined || this.ended.signal.aborted) return;
+    const wait = Math.min(1000, Math.max(10, timeout - performance.now()));
+    this.timer = window.setTimeout(() => this.watch(), wait);
+  }
+
+  private async connect(): Promise<void> {
+    const stream = new AbortController();
+    this.stream = stream;
+    const { following } = this;
+    try {
+      const last = following.lastId;
+      const headers: Record<string, string> = last ? { "Last-Event-ID": last } : {};
+      const response = await this.client.open("v1/events", headers, stream.signal);
+      following.opened(performance.now());
+      // What happens from now on is followed: the state may be read.
+      if (following.mustRead) void this.read();
+      await this.take(response, new SseParser(last));
+      this.lost(stream, "the stream has ended", 0);
+    } catch (error) {
+      const afterMs = error instanceof ApiError ? error.afterMs : 0;
+      if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
+        this.refuse(error.message);
+        return;
+      }
+      this.lost(stream, error instanceof ApiError ? error.message : "the stream broke", afterMs);
+    }
+  }
+
+  private lost(stream: AbortController, reason: string, afterMs: number): void {
+    // An earlier one's end is of no account once there is a newer one.
+    if (stream === this.stream && !this.ended.signal.aborted && !stream.signal.aborted) {
+      this.following.closed(performance.now(), reason, afterMs);
+    }
+  }
+
+  private async take(response: Response, parser: SseParser): Promise<void> {
+    if (!response.body) throw new Error("the answer has no body");
+    const reader = response.body.getReader();
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      for (const { kind, data } of parser.push(value)) {
+        const event = { kind, data: JSON.parse(data) as Record<string, unknown> };
+        if (kind === "cut") this.cut(String(event.data.reason));
+        else if (this.waiting) this.waiting.push(event);
+        else this.apply(event);
+      }
+      this.following.received(performance.now(), parser.id);
+    }
+  }
+
+  private cut(reason: string): void {
+    this.following.cut(reason);
+    if (reason === ENDED) this.refuse(reason);
+  }
+
+  private refuse(reason: string): void {
+    this.following.refuse(reason);
+    this.close();
+    this.onRefused(reason);
+  }
+
+  private apply(event: ServerEvent): void {
+    if (event.kind === "links") {
+      const newest = (event.data.links as LinkState[]).at(-1);
+      if (newest) this.clock.observePast(Date.parse(newest.received), performance.now());
+    }
+    this.log.add(event, this.now(), this.fleet);
+    const known = this.fleet.apply(event);
+    if (!known) this.readSoon();
+    for (const listener of this.listeners) listener(event);
+  }
+
+  private readSoon(): void {
+    this.readTimer ??= window.setTimeout(() => {
+      this.readTimer = undefined;
+      void this.read();
+    }, READ_AGAIN_MS);
+  }
+
+  /** Reads the state; events that come meanwhile are applied to what was read. */
+  private async read(): Promise<void> {
+    if (this.waiting) return;
+    this.waiting = [];
+    const { signal } = this.ended;
+    try {
+      const [beams, terminals, links, positions, blockages] = await Promise.all([
+        this.client.all<Beam>("v1/beams", "beams", signal),
+        this.client.all<Terminal>("v1/terminals", "terminals", signal),
+        this.client.all<LinkState>("v1/links", "links", signal),
+        this.client.all<Position>("v1/positions", "positions", signal),
+        this.blockages(signal),
+      ]);
+      this.fleet.read({ beams, terminals, links, positions, blockages });
+      this.following.read();
+    } catch (error) {
+      if (signal.aborted) return;
+      // The next stream reads it again.
+      this.following.mustRead = true;
+      const reason = error instanceof ApiError ? error.message : String(error);
+      if (error instanceof ApiError && error.status === 403) {
+        this.refuse(`${reason}: the console needs a token of a viewer or an operator`);
+        return;
+      }
+      this.following.cut(reason);
+      this.stream?.abort();
+      this.following.closed(performance.now(), reason, error instanceof ApiError ? error.afterMs : 0);
+    } finally {
+      const waited = this.waiting ?? [];
+      this.waiting = undefined;
+      waited.forEach((event) => this.apply(event));
+    }
+  }
+
+  private async blockages(signal: AbortSignal): Promise<Blockage[]> {
+    const since = new Date(this.now() - 3_600_000).toISOString();
+    const path = `v1/blockages?state=predicted,observed&since=${encodeURIComponent(since)}`;
+    return this.client.all<Blockage>(path, "blockages", signal);
+  }
+}

@@ -1,0 +1,302 @@
+/** The map itself: MapLibre GL with the fleet on it. What it shows comes from the live fleet. */
+
+import "maplibre-gl/dist/maplibre-gl.css";
+import {
+  type GeoJSONSource,
+  Map as MapLibreMap,
+  type MapMouseEvent,
+  NavigationControl,
+  ScaleControl,
+  setWorkerUrl,
+} from "maplibre-gl";
+import workerUrl from "maplibre-gl/dist/maplibre-gl-worker.mjs?url";
+import type { Blockage, Obstruction, Position } from "../api/types";
+import { healthOf, type Vehicle } from "../fleet/fleet";
+import { nextBlockage } from "../fleet/blockage";
+import type { Live } from "../fleet/live";
+import { Countdowns } from "./countdowns";
+import { mercator, Motion } from "./motion";
+import { onThemeChange, palette, rgb } from "../shell/palette";
+import { type Degrees, roadAhead, type RoadAhead } from "./road-ahead";
+import { layersOf, type SOURCES, styleOf } from "./style";
+import { trackParts } from "./track";
+import { VehiclesLayer } from "./vehicles-layer";
+
+setWorkerUrl(new URL(workerUrl, document.baseURI).href);
+
+/** The order of the colours on the GPU. */
+const LOOKS = ["up", "blocked", "down", "silent", "ahead"] as const;
+/** A blockage so near makes its vehicle amber. */
+const SOON_MS = 60_000;
+/** So many blockages ahead are drawn; the nearest in time. */
+const MOST_AHEAD = 200;
+const REFRESH_MS = 250;
+/** Below this zoom there would be too much to tell apart. */
+const OBSTRUCTIONS_FROM_ZOOM = 7;
+const PICK_PX = 16;
+/** A selected vehicle's history goes on while it drives. */
+const TRACK_EVERY_MS = 5_000;
+
+type PaintName = Parameters<MapLibreMap["setPaintProperty"]>[1];
+type Source = (typeof SOURCES)[number];
+type Line = { type: "LineString"; coordinates: Degrees[] };
+
+export class FleetMap {
+  readonly map: MapLibreMap;
+  private readonly motion = new Motion(performance.now());
+  private readonly layer: VehiclesLayer;
+  private readonly countdowns: Countdowns;
+  private readonly obstructions = new Map<string, Obstruction>();
+  /** Roads ahead, while neither vehicle's fix nor obstruction has changed. */
+  private readonly roads = new Map<string, RoadAhead | undefined>();
+  private readonly ended = new AbortController();
+  private readonly timer: number;
+  private readonly offTheme: () => void;
+  private selected: number | undefined;
+  private aheadKey = "";
+  private trackReadAt = -Infinity;
+  private hasFitted = false;
+
+  constructor(
+    container: HTMLElement,
+    private readonly live: Live,
+    private readonly onSelect: (node: number | undefined) => void,
+    private readonly onObstruction: (obstruction: Obstruction | undefined) => void,
+  ) {
+    this.map = new MapLibreMap({
+      container,
+      style: styleOf(palette()),
+      attributionControl: false,
+      center: [0, 30],
+      zoom: 2,
+      // The camera flies by itself only where the user has asked for it.
+      fadeDuration: 0,
+    });
+    this.map.addControl(new NavigationControl({ visualizePitch: false }));
+    this.map.addControl(new ScaleControl());
+    this.layer = new VehiclesLayer(this.motion, looks());
+    this.countdowns = new Countdowns(this.map);
+    this.map.on("load", () => this.loaded());
+    this.map.on("click", (event) => this.clicked(event));
+    this.map.on("moveend", () => void this.readObstructions());
+    this.offTheme = onThemeChange(() => this.recolour());
+    this.timer = window.setInterval(() => this.refresh(), REFRESH_MS);
+    const off = live.listen((event) => {
+      if (event.kind === "positions") this.takePositions(event.data.positions as Position[]);
+      if (event.kind === "obstructions") void this.readObstructions();
+    });
+    this.ended.signal.addEventListener("abort", off);
+  }
+
+  close(): void {
+    this.ended.abort();
+    clearInterval(this.timer);
+    this.offTheme();
+    this.map.remove();
+  }
+
+  /** Follows a vehicle's history from now on, and moves to it. */
+  select(node: number | undefined): void {
+    if (node === this.selected) return;
+    this.selected = node;
+    this.setLines("track", []);
+    const position = node === undefined ? undefined : this.live.fleet.vehicles.get(node)?.position;
+    if (position) {
+      const zoom = Math.max(this.map.getZoom(), 12);
+      this.map.easeTo({ center: [position.longitude, position.latitude], zoom });
+    }
+    this.trackReadAt = -Infinity;
+    this.refresh();
+  }
+
+  private loaded(): void {
+    this.map.addLayer(this.layer);
+    this.refresh();
+    void this.readObstructions();
+  }
+
+  private takePositions(positions: Position[]): void {
+    const now = performance.now();
+    for (const one of positions) {
+      const place = mercator(one.longitude, one.latitude);
+      this.motion.fix(one.terminal, place, one.heading_deg ?? undefined, Date.parse(one.time), now);
+    }
+    this.map.triggerRepaint();
+  }
+
+  /** Brings what changes slowly up to date: colours, countdowns, what was read anew. */
+  private refresh(): void {
+    if (document.hidden) return;
+    const now = this.live.now();
+    const { vehicles } = this.live.fleet;
+    this.motion.keep((node) => vehicles.has(node));
+    const ahead: { vehicle: Vehicle; inMs: number }[] = [];
+    for (const vehicle of vehicles.values()) {
+      if (!vehicle.position) continue;
+      // A fix that is known already changes nothing.
+      if (!this.motion.has(vehicle.node)) this.takePositions([vehicle.position]);
+      const next = nextBlockage(vehicle, now);
+      if (next) ahead.push({ vehicle, inMs: next.inMs });
+      const health = healthOf(vehicle);
+      const soon = health === "up" && next !== undefined && next.inMs < SOON_MS;
+      this.motion.look(vehicle.node, LOOKS.indexOf(soon ? "ahead" : health), vehicle.node === this.selected);
+    }
+    if (this.motion.changed) this.map.triggerRepaint();
+    this.fit();
+    this.readTrackAgain();
+    ahead.sort((a, b) => a.inMs - b.inMs);
+    this.drawAhead(ahead.slice(0, MOST_AHEAD).map((one) => one.vehicle), now);
+  }
+
+  /** Shows all vehicles, once there are any. */
+  private fit(): void {
+    if (this.hasFitted || !this.map.isStyleLoaded()) return;
+    const places = [...this.live.fleet.vehicles.values()].flatMap((one) => one.position ?? []);
+    if (places.length === 0) return;
+    this.hasFitted = true;
+    const selected = places.find((one) => one.terminal === this.selected);
+    const shown = selected ? [selected] : places;
+    const [east, north] = [Math.max(...shown.map((p) => p.longitude)), Math.max(...shown.map((p) => p.latitude))];
+    const [west, south] = [Math.min(...shown.map((p) => p.longitude)), Math.min(...shown.map((p) => p.latitude))];
+    this.map.fitBounds([west, south, east, north], { padding: 60, maxZoom: 13, animate: false });
+  }
+
+  private drawAhead(vehicles: Vehicle[], nowMs: number): void {
+    const lines: { line: Line; properties: Record<string, unknown> }[] = [];
+    const shown = [];
+    const key = [];
+    for (const vehicle of vehicles) {
+      const next = nextBlockage(vehicle, nowMs);
+      const road = next && this.roadOf(vehicle, next.blockage);
+      if (!next || !road) continue;
+      const confidence = next.blockage.confidence ?? 1;
+      key.push(vehicle.node, vehicle.position?.timeMs, next.blockage.obstruction);
+      lines.push({ line: lineOf(road.open), properties: { covered: false, confidence } });
+      for (const covered of road.covered) {
+        lines.push({ line: lineOf(covered), properties: { covered: true, confidence } });
+      }
+      shown.push({ node: vehicle.node, name: this.live.fleet.nameOf(vehicle.node), at: road.portal, ahead: next });
+    }
+    this.countdowns.show(shown);
+    // The lines change with fixes only, and each change costs the map a tile.
+    if (key.join() !== this.aheadKey && this.setLines("ahead", lines)) this.aheadKey = key.join();
+  }
+
+  private roadOf(vehicle: Vehicle, blockage: Blockage): RoadAhead | undefined {
+    const obstruction = this.obstructions.get(blockage.obstruction ?? "");
+    const { position } = vehicle;
+    if (!obstruction || !position) return undefined;
+    const key = `${vehicle.node} ${position.timeMs} ${obstruction.id}`;
+    if (!this.roads.has(key)) {
+      if (this.roads.size > 4 * MOST_AHEAD) this.roads.clear();
+      this.roads.set(key, roadAhead(obstruction, [position.longitude, position.latitude]));
+    }
+    return this.roads.get(key);
+  }
+
+  private async readObstructions(): Promise<void> {
+    if (this.map.getZoom() < OBSTRUCTIONS_FROM_ZOOM) return;
+    const bounds = this.map.getBounds();
+    const sides = [
+      Math.max(-180, bounds.getWest()), Math.max(-90, bounds.getSouth()),
+      Math.min(180, bounds.getEast()), Math.min(90, bounds.getNorth()),
+    ];
+    const path = `v1/obstructions?limit=1000&bbox=${sides.join(",")}`;
+    const read = await this.live.client
+      .get<{ features: Obstruction[] }>(path, this.ended.signal)
+      .catch(() => undefined);
+    if (!read) return;
+    this.obstructions.clear();
+    this.roads.clear();
+    read.features.forEach((one) => this.obstructions.set(one.id, one));
+    this.drawObstructions();
+  }
+
+  private drawObstructions(): void {
+    const roads = new Map<string, Degrees[]>();
+    const features = [];
+    for (const one of this.obstructions.values()) {
+      const { certainty, source } = one.properties;
+      features.push({ type: "Feature" as const, geometry: one.geometry, properties: { certainty, source, id: one.id } });
+      for (const road of one.properties.roads ?? []) {
+        if (road.covered_by === null) roads.set(road.id, road.line);
+      }
+    }
+    this.source("obstructions")?.setData({ type: "FeatureCollection", features });
+    this.setLines("roads", [...roads.values()].map((line) => ({ line: lineOf(line), properties: {} })));
+  }
+
+  private readTrackAgain(): void {
+    const now = performance.now();
+    if (this.selected === undefined || now - this.trackReadAt < TRACK_EVERY_MS) return;
+    this.trackReadAt = now;
+    void this.readTrack(this.selected);
+  }
+
+  private async readTrack(node: number): Promise<void> {
+    const { client } = this.live;
+    const since = encodeURIComponent(new Date(this.live.now() - 2 * 3_600_000).toISOString());
+    const { signal } = this.ended;
+    try {
+      const [track, observed] = await Promise.all([
+        client.get<{ positions: Position[] }>(`v1/terminals/${node}/positions?order=newest&limit=1000&since=${since}`, signal),
+        client.all<Blockage>(`v1/blockages?terminal=${node}&state=observed&since=${since}`, "blockages", signal),
+      ]);
+      if (node !== this.selected) return;
+      const parts = trackParts(track.positions.reverse(), observed);
+      this.setLines("track", parts.map(({ blocked, line }) => ({ line: lineOf(line), properties: { blocked } })));
+    } catch {
+      // Its history is missing; the vehicle is there.
+    }
+  }
+
+  private clicked(event: MapMouseEvent): void {
+    const node = this.nearest(event.point.x, event.point.y);
+    this.onSelect(node);
+    if (node !== undefined) return;
+    const layers = ["tunnels", "learned", "areas"];
+    const [hit] = this.map.queryRenderedFeatures(event.point, { layers });
+    this.onObstruction(hit && this.obstructions.get(String(hit.properties.id)));
+  }
+
+  private nearest(x: number, y: number): number | undefined {
+    const bounds = this.map.getBounds();
+    let [best, least]: [number | undefined, number] = [undefined, PICK_PX];
+    for (const { node, position } of this.live.fleet.vehicles.values()) {
+      if (!position || !bounds.contains([position.longitude, position.latitude])) continue;
+      const at = this.map.project([position.longitude, position.latitude]);
+      const far = Math.hypot(at.x - x, at.y - y);
+      if (far < least) [best, least] = [node, far];
+    }
+    return best;
+  }
+
+  private recolour(): void {
+    for (const layer of layersOf(palette())) {
+      for (const [name, value] of Object.entries(layer.paint ?? {})) {
+        this.map.setPaintProperty(layer.id, name as PaintName, value);
+      }
+    }
+    this.layer.setColours(looks());
+  }
+
+  private source(name: Source): GeoJSONSource | undefined {
+    return this.map.getSource<GeoJSONSource>(name);
+  }
+
+  private setLines(name: Source, lines: { line: Line; properties: Record<string, unknown> }[]): boolean {
+    const source = this.source(name);
+    const features = lines.map(({ line, properties }) => ({ type: "Feature" as const, geometry: line, properties }));
+    source?.setData({ type: "FeatureCollection", features });
+    return source !== undefined;
+  }
+}
+
+function lineOf(coordinates: Degrees[]): Line {
+  return { type: "LineString", coordinates };
+}
+
+function looks(): { states: number[]; rim: number[] } {
+  const colours = palette();
+  return { states: LOOKS.flatMap((name) => rgb(colours[name])), rim: rgb(colours.text) };
+}

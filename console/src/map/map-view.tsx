@@ -1,0 +1,55 @@
+/** The map and what is selected on it; loaded after the rest of the console. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Obstruction } from "../api/types";
+import { useLive } from "../shell/context";
+import { hashOf } from "../shell/route";
+import { FleetMap } from "./fleet-map";
+import "./map.css";
+import { Selected } from "./selected";
+
+export default function MapView({ selected }: { selected: number | undefined }) {
+  const live = useLive();
+  const container = useRef<HTMLDivElement>(null);
+  const map = useRef<FleetMap>(undefined);
+  const [obstruction, setObstruction] = useState<Obstruction>();
+  const [failure, setFailure] = useState<string>();
+
+  useEffect(() => {
+    if (!container.current) return undefined;
+    const onSelect = (node: number | undefined) => {
+      setObstruction(undefined);
+      location.hash = node === undefined ? hashOf("map") : hashOf("map", node);
+    };
+    try {
+      map.current = new FleetMap(container.current, live, onSelect, setObstruction);
+    } catch (error) {
+      // Without WebGL, say so: the list beside it works all the same.
+      setFailure(error instanceof Error ? error.message : String(error));
+      return undefined;
+    }
+    return () => map.current?.close();
+  }, [live]);
+  useEffect(() => map.current?.select(selected), [selected, live]);
+
+  return (
+    <section class="map" aria-label="Map of the vehicles">
+      <div ref={container} class="canvas" />
+      {failure !== undefined && <p role="alert">There is no map here: {failure}</p>}
+      <Selected node={selected} obstruction={obstruction} />
+      <Legend />
+    </section>
+  );
+}
+
+function Legend() {
+  return (
+    <ul class="legend" aria-label="Colours of the map">
+      <li class="up">up</li>
+      <li class="ahead">blockage within a minute</li>
+      <li class="blocked">blocked</li>
+      <li class="down">down</li>
+      <li class="silent">silent</li>
+    </ul>
+  );
+}

@@ -1,0 +1,83 @@
+/** The map's style: what the service knows, on a plain ground. Nothing comes from elsewhere. */
+
+import type { LayerSpecification, StyleSpecification } from "maplibre-gl";
+import type { Palette } from "../shell/palette";
+
+const EMPTY = { type: "FeatureCollection" as const, features: [] };
+
+/** Sources that are filled as the fleet moves. */
+export const SOURCES = ["roads", "obstructions", "track", "ahead"] as const;
+
+export function styleOf(colours: Palette): StyleSpecification {
+  const sources = Object.fromEntries(
+    SOURCES.map((name) => [name, { type: "geojson" as const, data: EMPTY }]),
+  );
+  return { version: 8, sources, layers: layersOf(colours) };
+}
+
+export function layersOf(colours: Palette): LayerSpecification[] {
+  const round = { "line-cap": "round", "line-join": "round" } as const;
+  const learned: ["==", ["get", string], string] = ["==", ["get", "source"], "learned"];
+  return [
+    { id: "ground", type: "background", paint: { "background-color": colours.ground } },
+    {
+      id: "roads",
+      type: "line",
+      source: "roads",
+      layout: round,
+      paint: { "line-color": colours.line, "line-width": ["interpolate", ["linear"], ["zoom"], 8, 1, 15, 5] },
+    },
+    {
+      id: "areas",
+      type: "fill",
+      source: "obstructions",
+      filter: ["==", ["geometry-type"], "Polygon"],
+      paint: { "fill-color": colours.quiet, "fill-opacity": ["*", 0.4, ["get", "certainty"]] },
+    },
+    {
+      id: "tunnels",
+      type: "line",
+      source: "obstructions",
+      filter: ["!", learned],
+      layout: round,
+      paint: {
+        "line-color": colours.quiet,
+        "line-width": ["interpolate", ["linear"], ["zoom"], 8, 2, 15, 9],
+        "line-opacity": ["max", 0.3, ["get", "certainty"]],
+      },
+    },
+    {
+      id: "learned",
+      type: "line",
+      source: "obstructions",
+      filter: learned,
+      paint: {
+        "line-color": colours.ahead,
+        "line-width": ["interpolate", ["linear"], ["zoom"], 8, 2, 15, 7],
+        "line-dasharray": [1, 1],
+        "line-opacity": ["max", 0.3, ["get", "certainty"]],
+      },
+    },
+    {
+      id: "track",
+      type: "line",
+      source: "track",
+      layout: round,
+      paint: {
+        "line-color": ["case", ["get", "blocked"], colours.blocked, colours.accent],
+        "line-width": 3,
+        "line-opacity": 0.8,
+      },
+    },
+    {
+      id: "ahead",
+      type: "line",
+      source: "ahead",
+      paint: {
+        "line-color": ["case", ["get", "covered"], colours.blocked, colours.ahead],
+        "line-width": ["interpolate", ["linear"], ["zoom"], 8, 2, 15, 6],
+        "line-opacity": ["max", 0.35, ["get", "confidence"]],
+      },
+    },
+  ];
+}

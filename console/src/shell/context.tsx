@@ -1,0 +1,24 @@
+/** What every page needs: the live fleet, and to be drawn again when something has changed. */
+
+import { createContext } from "preact";
+import { useContext, useEffect, useState } from "preact/hooks";
+import type { Live } from "../fleet/live";
+
+export const LiveContext = createContext<Live | undefined>(undefined);
+
+export function useLive(): Live {
+  const live = useContext(LiveContext);
+  if (!live) throw new Error("no live fleet around this component");
+  return live;
+}
+
+/** Draws a component again so often, ms: clocks run, and events come by the hundred. */
+export function useTick(everyMs = 500): void {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!document.hidden) tick((count) => count + 1);
+    }, everyMs);
+    return () => clearInterval(timer);
+  }, [everyMs]);
+}

@@ -1,0 +1,47 @@
+/** Figures for people. */
+
+/** "1.25 Mbit/s"; a dash where there is none. */
+export function bps(value: number | null | undefined): string {
+  return value === null || value === undefined ? "–" : `${scaled(value)}bit/s`;
+}
+
+/** "3.4 Mbit". */
+export function bits(value: number | null | undefined): string {
+  return value === null || value === undefined ? "–" : `${scaled(value)}bit`;
+}
+
+/** "14.2 kB". */
+export function bytes(value: number | null | undefined): string {
+  return value === null || value === undefined ? "–" : `${scaled(value)}B`;
+}
+
+/** "12.3 s", "4 min 10 s". */
+export function seconds(ms: number): string {
+  if (Math.abs(ms) < 120_000) return `${(ms / 1000).toFixed(1)} s`;
+  const s = Math.round(ms / 1000);
+  return `${Math.floor(s / 60)} min ${s % 60} s`;
+}
+
+/** A time of day in UTC, with seconds. */
+export function utc(ms: number): string {
+  return Number.isFinite(ms) ? new Date(ms).toISOString().slice(11, 19) : "–";
+}
+
+/** "46 km/h". */
+export function speed(mps: number | null | undefined): string {
+  return mps === null || mps === undefined ? "–" : `${Math.round(3.6 * mps)} km/h`;
+}
+
+function scaled(value: number): string {
+  const size = Math.abs(value);
+  for (const [from, unit] of UNITS) {
+    if (size >= from) return `${Number((value / from).toPrecision(3))} ${unit}`;
+  }
+  return `${Math.round(value)} `;
+}
+
+const UNITS: [number, string][] = [
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];

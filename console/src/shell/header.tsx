@@ -1,0 +1,77 @@
+import { useState } from "preact/hooks";
+import { useLive, useTick } from "./context";
+import { seconds, utc } from "./format";
+import { hashOf } from "./route";
+
+const PAGES: [string, string][] = [
+  ["map", "Map"],
+  ["beams", "Beams"],
+  ["terminals", "Terminals"],
+  ["events", "Events"],
+];
+
+export function Header({ page, onSignOut }: { page: string; onSignOut: () => void }) {
+  return (
+    <header>
+      <span class="brand">Underpass</span>
+      <nav aria-label="Pages">
+        {PAGES.map(([name, title]) => (
+          <a key={name} href={hashOf(name)} aria-current={page === name ? "page" : undefined}>
+            {title}
+          </a>
+        ))}
+      </nav>
+      <Connection />
+      <ThemeButton />
+      <button type="button" onClick={onSignOut}>
+        Sign out
+      </button>
+    </header>
+  );
+}
+
+/** Whether what is shown is live, and the service's time. */
+function Connection() {
+  const live = useLive();
+  useTick();
+  const { phase, reason, lostAt, mustRead } = live.following;
+  const known = live.clock.known ? `${utc(live.now())} UTC` : "";
+  const lost = lostAt === undefined ? "" : ` for ${seconds(performance.now() - lostAt)}`;
+  let text = "connecting";
+  let state = "waiting";
+  if (phase === "live" && !mustRead) [text, state] = ["live", "up"];
+  else if (phase === "live") text = "reading";
+  else if (lostAt !== undefined) [text, state] = [`not live${lost}: ${reason || "trying again"}`, "down"];
+  return (
+    <span class="connection">
+      <span class={`badge ${state}`} role="status">
+        {text}
+      </span>
+      <time>{known}</time>
+    </span>
+  );
+}
+
+const THEME_KEY = "underpass-theme";
+
+function ThemeButton() {
+  const [theme, setTheme] = useState(() => localStorage.getItem(THEME_KEY) ?? "");
+  const dark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const change = () => {
+    const next = dark ? "light" : "dark";
+    localStorage.setItem(THEME_KEY, next);
+    applyTheme();
+    setTheme(next);
+  };
+  return (
+    <button type="button" onClick={change}>
+      {dark ? "Light" : "Dark"}
+    </button>
+  );
+}
+
+/** Applies what was chosen; without a choice the system's holds. */
+export function applyTheme(): void {
+  const theme = localStorage.getItem(THEME_KEY);
+  if (theme) document.documentElement.dataset.theme = theme;
+}

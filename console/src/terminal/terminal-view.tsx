@@ -1,0 +1,179 @@
+/** One terminal: what both directions of its link do, its blockages, and the plans in force. */
+
+import type { Blockage, LinkName } from "../api/types";
+import "../beam/beam.css";
+import { PlanOf } from "../beam/why";
+import { countdown, nextBlockage } from "../fleet/blockage";
+import { healthOf } from "../fleet/fleet";
+import { HealthBadge } from "../fleet/vehicle-table";
+import { useLive, useTick } from "../shell/context";
+import { bps, bytes, seconds, speed, utc } from "../shell/format";
+import { NotHere } from "../shell/not-here";
+import { Failure, useRead } from "../shell/read";
+import { hashOf, type Route } from "../shell/route";
+import { LineChart } from "./line-chart";
+import { backlogColumns, outages, rateColumns } from "./series";
+
+const BLOCKAGES_MS = 10_000;
+const LINKS: LinkName[] = ["forward", "return"];
+
+export default function TerminalView({ route }: { route: Route }) {
+  const live = useLive();
+  useTick(1000);
+  const node = Number(route.of);
+  const terminal = live.fleet.terminals.get(node);
+  if (!terminal) return <NotHere what={`terminal ${route.of}`} />;
+  const vehicle = live.fleet.vehicle(node);
+  const next = nextBlockage(vehicle, live.now());
+  const { position } = vehicle;
+  return (
+    <div class="page">
+      <h1>
+        {terminal.name} <HealthBadge health={healthOf(vehicle)} />
+      </h1>
+      <p>
+        Terminal {node} of beam <a href={hashOf("beams", terminal.beam)}>{live.fleet.beams.get(terminal.beam)?.name ?? terminal.beam}</a>,
+        {" "}{terminal.gateway || terminal.heard_by ? `at gateway ${terminal.gateway ?? terminal.heard_by}` : "at no gateway yet"}.{" "}
+        {position ? (
+          <>
+            {speed(position.speed_mps)}, <a href={hashOf("map", node)}>on the map</a> as of {seconds(live.now() - position.timeMs)} ago.
+          </>
+        ) : (
+          "It has reported no position."
+        )}{" "}
+        {next ? `A blockage is expected ${countdown(next)}, ${Math.round(100 * (next.blockage.confidence ?? 1))} % sure.` : "No blockage is expected."}
+      </p>
+      <div class="columns">
+        {LINKS.map((link) => (
+          <LinkCard key={link} node={node} link={link} />
+        ))}
+      </div>
+      <Blockages node={node} />
+      {LINKS.map((link) => (
+        <section key={link} class="card" aria-label={`Plan in force of the ${link} link`}>
+          <h2>Plan in force, {link} link</h2>
+          <PlanOf beam={terminal.beam} link={link} node={node} />
+        </section>
+      ))}
+    </div>
+  );
+}
+
+function LinkCard({ node, link }: { node: number; link: LinkName }) {
+  const live = useLive();
+  const state = live.fleet.vehicles.get(node)?.[link];
+  const samples = () => live.fleet.rates.of(node, link);
+  const title = link === "forward" ? "Forward: to the terminal" : "Return: from the terminal";
+  if (!state) {
+    return (
+      <section class="card" aria-label={title}>
+        <h2>{title}</h2>
+        <p>Nothing has been reported of it.</p>
+      </section>
+    );
+  }
+  const measured = state.capacity_bps ? `${bps(state.capacity_bps)}, by ${state.capacity_reason}` : "no less than it is allowed";
+  return (
+    <section class="card" aria-label={title}>
+      <h2>
+        {title} <HealthBadge health={state.state} />
+      </h2>
+      <dl class="facts">
+        <dt>Carries</dt>
+        <dd>
+          {bps(live.fleet.rates.newest(node, link))} of {bps(state.rate_bps)} allowed
+        </dd>
+        <dt>Waiting</dt>
+        <dd>
+          {bytes(state.backlogged_bytes)} in {state.streams} streams
+        </dd>
+        <dt>Measured to carry</dt>
+        <dd>{measured}</dd>
+        <dt>Efficiency</dt>
+        <dd>
+          {state.efficiency} {state.efficiency_told ? "(told by its modem)" : ""}
+        </dd>
+        <dt>Plan it follows</dt>
+        <dd>{state.plan ?? "none"}</dd>
+        <dt>Path</dt>
+        <dd>{state.path}</dd>
+        <dt>Last report</dt>
+        <dd>
+          {seconds(live.now() - Date.parse(state.time))} ago, by node {state.node}, up for {seconds(state.uptime_ms)}
+        </dd>
+        <dt>Its clock</dt>
+        <dd>
+          {state.synchronised ? "synchronised" : "not synchronised"}
+          {state.clock_offset_ms !== undefined && state.clock_offset_ms !== null && `, ${state.clock_offset_ms} ms ahead of the service's`}
+        </dd>
+      </dl>
+      <LineChart
+        label={`Rates, ${link}`}
+        names={["carried", "allowed", "measured to carry"]}
+        colours={["accent", "quiet", "ahead"]}
+        read={() => ({ columns: rateColumns(samples()), outages: outages(samples()) })}
+        format={bps}
+      />
+      <LineChart
+        label={`Bytes waiting, ${link}`}
+        names={["waiting"]}
+        colours={["down"]}
+        read={() => ({ columns: backlogColumns(samples()), outages: outages(samples()) })}
+        format={bytes}
+      />
+      <p class="note">Drawn since this console was opened; shaded: the link was not up.</p>
+    </section>
+  );
+}
+
+function Blockages({ node }: { node: number }) {
+  const live = useLive();
+  const found = useRead(
+    (signal) => live.client.get<{ blockages: Blockage[] }>(`v1/blockages?terminal=${node}&order=newest&limit=30`, signal),
+    String(node),
+    BLOCKAGES_MS,
+  );
+  return (
+    <section class="card" aria-labelledby="blockages">
+      <h2 id="blockages">Blockages</h2>
+      <Failure of={found} />
+      {found.value?.blockages.length === 0 && <p>None is expected, and none was observed.</p>}
+      <div class="scroll" tabIndex={0} role="region" aria-label="Blockages, the newest first">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Entry, UTC</th>
+              <th scope="col">Lasts</th>
+              <th scope="col">State</th>
+              <th scope="col">By</th>
+              <th scope="col">Where</th>
+              <th scope="col" class="number">Sure</th>
+              <th scope="col" class="number">Entry off by</th>
+              <th scope="col" class="number">Exit off by</th>
+            </tr>
+          </thead>
+          <tbody>
+            {found.value?.blockages.map((one, index) => (
+              <tr key={index}>
+                <td>{utc(Date.parse(one.entry))}</td>
+                <td>{one.exit ? seconds(Date.parse(one.exit) - Date.parse(one.entry)) : "still"}</td>
+                <td>{one.state}</td>
+                <td>
+                  {one.source} {one.link}
+                </td>
+                <td>{one.obstruction ?? ""}</td>
+                <td class="number">{one.confidence === null || one.confidence === undefined ? "" : `${Math.round(100 * one.confidence)} %`}</td>
+                <td class="number">{error(one.entry_error_ms)}</td>
+                <td class="number">{error(one.exit_error_ms)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function error(ms: number | null | undefined): string {
+  return ms === null || ms === undefined ? "" : `${ms > 0 ? "+" : ""}${seconds(ms)}`;
+}

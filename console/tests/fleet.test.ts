@@ -1,0 +1,133 @@
+import { describe, expect, test } from "vitest";
+import { countdown, nextBlockage } from "../src/fleet/blockage";
+import { EventLog } from "../src/fleet/event-log";
+import { Fleet, healthOf } from "../src/fleet/fleet";
+import { RateHistory, rateBetween } from "../src/fleet/rate-history";
+import { at, expected, link, position, START_MS, terminal } from "./made";
+
+function fleet(): Fleet {
+  const made = new Fleet();
+  made.read({ beams: [], terminals: [terminal(11), terminal(12)], links: [], positions: [], blockages: [] });
+  return made;
+}
+
+describe("the fleet", () => {
+  test("is the same whether an event comes before or after the answer that is older", () => {
+    const [first, second] = [fleet(), fleet()];
+    const events = [
+      { kind: "links", data: { links: [link(11, 9, { state: "blocked" })] } },
+      { kind: "positions", data: { positions: [position(11, 9)] } },
+    ];
+    const older = [
+      { kind: "links", data: { links: [link(11, 5)] } },
+      { kind: "positions", data: { positions: [position(11, 5)] } },
+    ];
+    [...events, ...older].forEach((one) => first.apply(one));
+    [...older, ...events].forEach((one) => second.apply(one));
+    for (const one of [first, second]) {
+      expect(one.vehicle(11).forward?.state).toBe("blocked");
+      expect(one.vehicle(11).position?.time).toBe(at(9));
+    }
+  });
+
+  test("forgets what a new reading does not have", () => {
+    const made = fleet();
+    made.apply({ kind: "links", data: { links: [link(12, 1)] } });
+    made.apply({ kind: "blockages", data: { blockages: [expected(11, 10, 20)] } });
+    made.read({ beams: [], terminals: [terminal(11)], links: [], positions: [], blockages: [] });
+    expect(made.vehicles.has(12)).toBe(false);
+    expect(made.vehicle(11).expected.size).toBe(0);
+  });
+
+  test("a terminal's change is taken from its event; what it does not say has to be read", () => {
+    const made = fleet();
+    const set = { terminal: 11, action: "set", state: terminal(11, { name: "renamed" }) };
+    expect(made.apply({ kind: "terminal", data: set })).toBe(true);
+    expect(made.nameOf(11)).toBe("renamed");
+    expect(made.apply({ kind: "terminal", data: { terminal: 13, action: "set" } })).toBe(false);
+    expect(made.apply({ kind: "terminal", data: { terminal: 11, action: "deleted" } })).toBe(true);
+    expect(made.terminals.has(11)).toBe(false);
+  });
+
+  test("is as well as its worse direction, and silent where nothing was reported", () => {
+    const made = fleet();
+    expect(healthOf(made.vehicle(11))).toBe("silent");
+    made.apply({ kind: "links", data: { links: [link(11, 1), link(11, 1, { link: "return", state: "blocked" })] } });
+    expect(healthOf(made.vehicle(11))).toBe("blocked");
+    made.apply({ kind: "links", data: { links: [link(11, 2, { state: "down" })] } });
+    expect(healthOf(made.vehicle(11))).toBe("down");
+  });
+});
+
+describe("blockages ahead", () => {
+  test("the next one counts, unless it is unsure or over", () => {
+    const made = fleet();
+    const blockages = [
+      expected(11, 50, 60, { id: 1 }),
+      expected(11, 20, 30, { id: 2, confidence: 0.3 }),
+      expected(11, 30, 40, { id: 3 }),
+      expected(11, 1, 5, { id: 4 }),
+    ];
+    made.apply({ kind: "blockages", data: { blockages } });
+    const next = nextBlockage(made.vehicle(11), START_MS + 6000);
+    expect(next?.blockage.id).toBe(3);
+    expect(next && countdown(next)).toBe("in 0:24 for 10 s");
+    made.apply({ kind: "blockages", data: { blockages: [expected(11, 30, 40, { id: 3, state: "withdrawn" })] } });
+    expect(nextBlockage(made.vehicle(11), START_MS + 6000)?.blockage.id).toBe(1);
+  });
+
+  test("inside, the countdown runs to the exit", () => {
+    const made = fleet();
+    made.apply({ kind: "blockages", data: { blockages: [expected(11, 10, 40)] } });
+    const next = nextBlockage(made.vehicle(11), START_MS + 15_000);
+    expect(next && countdown(next)).toBe("for 25 s more");
+  });
+});
+
+describe("rates", () => {
+  test("are differences of one run's counts over its own time", () => {
+    const before = link(11, 10, { sent_bytes: 1000 });
+    expect(rateBetween(before, link(11, 12, { sent_bytes: 2000 }))).toBe(4000);
+    expect(rateBetween(before, link(11, 12, { sent_bytes: 2000, incarnation: 2 }))).toBeUndefined();
+    expect(rateBetween(before, link(11, 12, { sent_bytes: 500 }))).toBeUndefined();
+    expect(rateBetween(before, before)).toBeUndefined();
+  });
+
+  test("are kept for so long and for so many links only", () => {
+    const history = new RateHistory(10, 2);
+    for (let s = 0; s < 50; s++) {
+      for (const node of [11, 12, 13]) history.add(link(node, s, { sent_bytes: 125 * s }));
+    }
+    expect(history.of(11, "forward")).toHaveLength(10);
+    expect(history.newest(12, "forward")).toBe(1000);
+    expect(history.of(13, "forward")).toHaveLength(0);
+  });
+});
+
+describe("the log of events", () => {
+  test("tells a change once, and not each fix of a prediction", () => {
+    const [made, log] = [fleet(), new EventLog()];
+    const tell = (kind: string, data: Record<string, unknown>) => {
+      log.add({ kind, data }, START_MS, made);
+      made.apply({ kind, data });
+    };
+    tell("links", { links: [link(11, 1)] });
+    tell("links", { links: [link(11, 2)] });
+    tell("links", { links: [link(11, 3, { state: "blocked" })] });
+    tell("blockages", { blockages: [expected(11, 10, 20)] });
+    tell("blockages", { blockages: [expected(11, 11, 21)] });
+    tell("positions", { positions: [position(11, 3)] });
+    expect(log.lines.map((line) => line.text)).toEqual([
+      "bus 11: blockage expected at 16:00:10 UTC for 10.0 s, 100 % sure",
+      "bus 11: forward link is blocked, was up",
+    ]);
+    expect(log.lines[0]).toMatchObject({ terminal: 11, beam: "east" });
+  });
+
+  test("has a bound", () => {
+    const [made, log] = [fleet(), new EventLog()];
+    for (let plan = 0; plan < 2500; plan++) log.add({ kind: "plans", data: { beam: "east", link: "forward", plan } }, 0, made);
+    expect(log.lines).toHaveLength(2000);
+    expect(log.lines[0]?.text).toContain("plan 2499");
+  });
+});

@@ -1,0 +1,121 @@
+import { describe, expect, test } from "vitest";
+import type { Obstruction, Road } from "../src/api/types";
+import { mercator, Motion, STRIDE } from "../src/map/motion";
+import { distance, roadAhead } from "../src/map/road-ahead";
+import { trackParts } from "../src/map/track";
+import { at, position } from "./made";
+
+/** A place so many metres east of one in Bern, by its parallel. */
+function east(metres: number) {
+  return mercator(7.44 + metres / (111_320 * Math.cos((46.95 * Math.PI) / 180)), 46.95);
+}
+
+const METRE = east(1).x - east(0).x;
+
+describe("vehicles in motion", () => {
+  test("a vehicle glides to its newest fix and never leaps on the way", () => {
+    const motion = new Motion(0);
+    let last = Number.NaN;
+    for (let now = 0; now <= 20_000; now += 50) {
+      if (now % 1000 === 0) motion.fix(11, east(20 * (now / 1000)), 90, now, now);
+      const x = (motion.placeOf(11, now) as { x: number }).x;
+      // 20 m/s are a metre in 50 ms.
+      if (!Number.isNaN(last)) {
+        expect(x).toBeGreaterThanOrEqual(last - METRE / 100);
+        expect(x - last).toBeLessThan(1.1 * METRE);
+      }
+      last = x;
+    }
+    expect(Math.abs(last - east(380).x)).toBeLessThan(2 * METRE);
+  });
+
+  test("places are exact to a centimetre, though the GPU has 32 bits", () => {
+    const motion = new Motion(0);
+    motion.fix(11, east(0), undefined, 0, 0);
+    const shown = motion.placeOf(11, 10_000);
+    expect(Math.abs((shown?.x ?? 0) - east(0).x)).toBeLessThan(METRE / 100);
+    expect(Math.abs((shown?.y ?? 0) - east(0).y)).toBeLessThan(METRE / 100);
+  });
+
+  test("who is far from the last fix is shown there at once; an older fix changes nothing", () => {
+    const motion = new Motion(0);
+    motion.fix(11, east(0), 0, 1000, 0);
+    motion.fix(11, east(50_000), 0, 2000, 10);
+    expect(motion.placeOf(11, 10)?.x).toBeCloseTo(east(50_000).x, 10);
+    motion.fix(11, east(0), 0, 1500, 20);
+    expect(motion.placeOf(11, 5000)?.x).toBeCloseTo(east(50_000).x, 10);
+  });
+
+  test("thousands come and go, and each keeps its own place", () => {
+    const motion = new Motion(0);
+    for (let node = 1; node <= 5000; node++) motion.fix(node, east(node), 0, 0, 0);
+    motion.keep((node) => node % 7 === 0);
+    expect(motion.count).toBe(714);
+    for (const node of motion.nodes) expect(motion.placeOf(node, 0)?.x).toBeCloseTo(east(node).x, 12);
+    expect(motion.placeOf(1, 0)).toBeUndefined();
+  });
+
+  test("what has changed is told as a range, and what looks as before is no change", () => {
+    const motion = new Motion(0);
+    for (let node = 0; node < 100; node++) motion.fix(node, east(node), 0, 0, 0);
+    motion.changed = undefined;
+    motion.look(40, 0, false);
+    expect(motion.changed).toBeUndefined();
+    motion.look(40, 1, false);
+    motion.fix(43, east(1), 0, 1, 1);
+    expect(motion.changed).toEqual([40, 44]);
+    expect(motion.data.length % STRIDE).toBe(0);
+  });
+});
+
+describe("the road ahead", () => {
+  const road = (id: string, from: number, to: number, onward: [string, number][], covered = false): Road => ({
+    id,
+    line: [[7 + from, 46], [7 + (from + to) / 2, 46], [7 + to, 46]],
+    covered_by: covered ? "way/3" : null,
+    onward,
+  });
+  const roads = [
+    road("way/1", 0, 0.01, [["way/9", 0.1], ["way/2", 0.9]]),
+    road("way/2", 0.01, 0.02, [["way/3", 1]]),
+    road("way/3", 0.02, 0.03, [["way/4", 1]], true),
+    road("way/4", 0.03, 0.04, []),
+    road("way/9", 0.01, 0.012, []),
+  ];
+  const tunnel: Obstruction = {
+    type: "Feature",
+    id: "way/3",
+    geometry: { type: "MultiLineString", coordinates: [(roads[2] as Road).line] },
+    properties: { name: "", kind: "tunnel", certainty: 1, source: "map", roads },
+  };
+
+  test("follows the likeliest roads from the vehicle to the portal, and the tunnel after it", () => {
+    const found = roadAhead(tunnel, [7.002, 46.0001]);
+    expect(found?.open[0]?.[0]).toBeCloseTo(7.002, 6);
+    expect(found?.open.at(-1)).toEqual([7.02, 46]);
+    expect(found?.portal).toEqual([7.02, 46]);
+    expect(found?.covered).toEqual([(roads[2] as Road).line]);
+    for (const [a, b] of (found?.open ?? []).slice(1).map((b, n) => [found?.open[n], b] as const)) {
+      expect(distance(a as [number, number], b)).toBeLessThan(800);
+    }
+  });
+
+  test("off the known roads, or in a ring of them, there is only the place", () => {
+    expect(roadAhead(tunnel, [7, 46.2])).toMatchObject({ open: [], portal: [7.02, 46] });
+    const ring = [road("way/1", 0, 0.01, [["way/2", 1]]), road("way/2", 0.01, 0, [["way/1", 1]])];
+    const endless = { ...tunnel, properties: { ...tunnel.properties, roads: ring } };
+    expect(roadAhead(endless, [7.002, 46])?.open).toEqual([]);
+  });
+});
+
+test("a track is red where the vehicle was blocked, across the gap between its fixes", () => {
+  const track = [0, 1, 2, 30, 31].map((s) => position(11, s, { longitude: 7 + s / 1000 }));
+  const observed = { state: "observed", source: "probing", terminal: 11, entry: at(2.5), exit: at(29) } as const;
+  expect(trackParts(track, [observed]).map((part) => [part.blocked, part.line.length])).toEqual([
+    [false, 3],
+    [true, 2],
+    [false, 2],
+  ]);
+  const lasting = { ...observed, entry: at(30.5), exit: null };
+  expect(trackParts(track, [lasting]).at(-1)).toMatchObject({ blocked: true });
+});

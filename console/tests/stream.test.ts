@@ -1,0 +1,98 @@
+import { describe, expect, test } from "vitest";
+import { Following } from "../src/api/following";
+import { SseParser } from "../src/api/sse";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+
+describe("the parser of server-sent events", () => {
+  const stream = "﻿id: a1\nevent: links\ndata: {\"x\":\ndata: \"ü\"}\n\n:\n\nid: a2\n\nevent: plans\r\ndata: 1\r\n\r\n".slice(1);
+
+  test("gives the same events however the bytes are cut", () => {
+    const whole = new SseParser().push(bytes(stream));
+    expect(whole).toEqual([
+      { kind: "links", data: '{"x":\n"ü"}', id: "a1" },
+      { kind: "plans", data: "1", id: "a2" },
+    ]);
+    const all = bytes(stream);
+    for (let size = 1; size < all.length; size++) {
+      const parser = new SseParser();
+      const found = [];
+      for (let from = 0; from < all.length; from += size) found.push(...parser.push(all.slice(from, from + size)));
+      expect(found).toEqual(whole);
+      expect(parser.id).toBe("a2");
+    }
+  });
+
+  test("goes on with the last id, takes an empty one, and a comment changes nothing", () => {
+    const parser = new SseParser("z9");
+    parser.push(bytes(": quiet\n\n"));
+    expect(parser.id).toBe("z9");
+    parser.push(bytes("id: \nevent: cut\ndata: {}\n\n"));
+    expect(parser.id).toBe("");
+  });
+
+  test("does not gather a line without an end", () => {
+    const parser = new SseParser();
+    expect(() => {
+      for (let count = 0; count < 40; count++) parser.push(bytes("x".repeat(100_000)));
+    }).toThrow(/too long/);
+  });
+});
+
+describe("following the service", () => {
+  const half = () => 0.5;
+
+  test("a stream that breaks is opened again with the last id, and nothing is read anew", () => {
+    const one = new Following(0, half);
+    one.opened(10);
+    one.read();
+    one.received(20, "a7");
+    one.closed(1000, "the stream has ended");
+    expect([one.phase, one.mustRead, one.lastId, one.lostAt]).toEqual(["waiting", false, "a7", 1000]);
+    expect(one.due(1000)).toBeUndefined();
+    expect(one.due(one.timeout as number)).toBe("connect");
+    one.opened(1500);
+    expect([one.phase, one.mustRead, one.lostAt]).toEqual(["live", false, undefined]);
+  });
+
+  test("where the service has no events to go on with, the state is read anew", () => {
+    const one = new Following(0, half);
+    one.opened(0);
+    one.read();
+    one.received(10, "a7");
+    one.received(20, "");
+    one.cut("too slow: events are missing");
+    one.closed(20, "the stream has ended");
+    expect([one.mustRead, one.reason]).toEqual([true, "too slow: events are missing"]);
+  });
+
+  test("waits get longer, up to ten seconds, and no shorter than the service asks", () => {
+    const one = new Following(0, () => 1);
+    const waits = [];
+    let now = 0;
+    for (let count = 0; count < 8; count++) {
+      one.closed(now, "not reached");
+      waits.push((one.timeout as number) - now);
+      now = one.timeout as number;
+      expect(one.due(now)).toBe("connect");
+    }
+    expect(waits).toEqual([500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000]);
+    one.closed(now, "too many", 30_000);
+    expect((one.timeout as number) - now).toBe(30_000);
+  });
+
+  test("silence ends a stream; quiet comments keep it", () => {
+    const one = new Following(0, half);
+    one.opened(0);
+    one.received(30_000, "a1");
+    expect(one.due(60_000)).toBeUndefined();
+    expect(one.due(70_000)).toBe("abort");
+  });
+
+  test("a token that is not taken is not shown again", () => {
+    const one = new Following(0, half);
+    one.refuse("revoked");
+    one.closed(1, "ended");
+    expect([one.phase, one.timeout, one.due(1e9)]).toEqual(["refused", undefined, undefined]);
+  });
+});

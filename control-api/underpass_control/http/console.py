@@ -1,0 +1,121 @@
+"""The console: the page for operators at `/`, and the files that it loads.
+
+It is built from `console/` into the folder `console` of this package. All of its files come from
+here, so it works where there is no way to the Internet. What it shows, it asks the API for with the
+token that its user gives it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from underpass_control.http.callers import Callers
+from underpass_control.http.problem import Handler
+
+_LOG = structlog.get_logger()
+_FOLDER = Path(__file__).parents[1] / "console"
+_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+# The files beside these are the same, compressed; they are chosen by what the browser takes.
+_COMPRESSED = frozenset({".br", ".gz"})
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+# The name of an asset has the hash of its content.
+_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+_ASK_AGAIN = {"Cache-Control": "no-cache"}
+_NOT_BUILT = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Underpass control service</title>
+<h1>The console has not been built</h1>
+<p>The service runs, and its API with it: <a href="docs">the page to read and try it</a>.
+<p>To have the console here, run <code>make console</code> in the work tree and start the service
+again. A wheel has it inside if it was made after that.
+"""
+
+
+class ConsolePages:
+    """The page at `/`, and its assets. Neither needs a token."""
+
+    def __init__(self, callers: Callers, folder: Path = _FOLDER) -> None:
+        """Take the folder with what was built; what it holds now is served."""
+        self._callers = callers
+        self._page = folder / "index.html"
+        self._built = self._page.is_file()
+        # Names are looked up here, so that no request can name any other file.
+        self._assets: dict[str, Path] = {}
+        styles: list[str] = []
+        if self._built:
+            styles = _STYLE.findall(self._page.read_text(encoding="utf-8"))
+            self._assets = {
+                path.name: path
+                for path in (folder / "assets").iterdir()
+                if path.suffix not in _COMPRESSED
+            }
+        else:
+            _LOG.warning("the console has not been built: `make console` does it")
+        self._policy = {"Content-Security-Policy": _policy(styles)}
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return them."""
+        return [
+            web.get("/", self._limited(self._show)),
+            web.get("/assets/{name}", self._limited(self._asset)),
+        ]
+
+    def _limited(self, handler: Handler) -> Handler:
+        async def limited(request: web.Request) -> web.StreamResponse:
+            self._callers.admit(request)
+            return await handler(request)
+
+        return limited
+
+    async def _show(self, _request: web.Request) -> web.StreamResponse:
+        headers = {**_HEADERS, **self._policy, **_ASK_AGAIN}
+        if not self._built:
+            return web.Response(text=_NOT_BUILT, content_type="text/html", headers=headers)
+        return web.FileResponse(self._page, headers=headers)
+
+    async def _asset(self, request: web.Request) -> web.StreamResponse:
+        path = self._assets.get(request.match_info["name"])
+        if path is None:
+            raise web.HTTPNotFound
+        # The policy of a worker is that of its own script's answer.
+        response = web.FileResponse(path, headers={**_HEADERS, **self._policy, **_FOR_EVER})
+        if path.suffix in (".js", ".mjs"):
+            # Not every system's table of types has the second, and a module needs the right one.
+            response.content_type = "text/javascript"
+        return response
+
+
+def _policy(styles: list[str]) -> str:
+    """Return the policy: nothing from elsewhere, no inline script, no style but the page's own."""
+    hashes = [f"'sha256-{base64.b64encode(_sha256(style)).decode()}'" for style in styles]
+    return "; ".join(
+        [
+            "default-src 'none'",
+            "script-src 'self'",
+            "worker-src 'self'",
+            "connect-src 'self'",
+            " ".join(["style-src 'self'", *hashes]),
+            # Icons of the style sheets are data URLs.
+            "img-src 'self' data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
+
+
+def _sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

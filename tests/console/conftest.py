@@ -1,0 +1,69 @@
+"""A browser, and the console of a service with a fleet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import underpass_control
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.console.fleet import Fleet
+from tests.console.service import ControlService
+from tests.drives.island import ISLAND_OSM
+
+_BUILT = Path(underpass_control.__file__).parent / "console" / "index.html"
+# Software drawing: there need not be a graphics card.
+_ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Debian's package chromium is missing")
+    if not _BUILT.exists():
+        pytest.skip("the console has not been built: make console")
+    with sync_playwright() as playwright:
+        # Chromium's sandbox does not work for root.
+        sandboxed = os.geteuid() != 0
+        running = playwright.chromium.launch(
+            executable_path=chromium, chromium_sandbox=sandboxed, args=_ARGUMENTS
+        )
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page in which nothing may go wrong: no script fails, nothing breaks the policy."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    made = context.new_page()
+    wrong: list[str] = []
+    made.on("pageerror", lambda error: wrong.append(str(error)))
+    made.on("console", lambda said: wrong.append(said.text) if "Policy" in said.text else None)
+    yield made
+    context.close()
+    assert not wrong, wrong
+
+
+@pytest.fixture(scope="module")
+def service(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlService]:
+    """The service, on a map of its own."""
+    del browser
+    running = ControlService(tmp_path_factory.mktemp("console"), maps=(ISLAND_OSM,))
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def fleet(service: ControlService) -> Iterator[Fleet]:
+    """A fleet that reports to it."""
+    running = Fleet(service)
+    running.start()
+    yield running
+    running.close()

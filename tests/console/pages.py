@@ -1,0 +1,28 @@
+"""How a user moves through the console."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from tests.console.service import ControlService
+
+# What a page waits for on a busy machine.
+PATIENCE_MS = 30_000
+
+
+def sign_in(page: Page, service: ControlService, token: str | None = None, url: str = "") -> None:
+    """Open the console and enter a token, the operator's if none is given."""
+    page.goto(url or service.url)
+    page.get_by_label("Token").fill(token or service.operator)
+    page.get_by_role("button", name="Sign in").click()
+    live(page)
+
+
+def live(page: Page) -> None:
+    """Wait until what is shown is live."""
+    expect(page.locator(".connection .badge")).to_have_text("live", timeout=PATIENCE_MS)
+
+
+def go(page: Page, where: str) -> None:
+    """Go to a page by its address."""
+    page.evaluate(f"location.hash = '#/{where}'")

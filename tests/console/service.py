@@ -1,0 +1,113 @@
+"""The control service as a process of its own, and requests to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.testbed.process import Process
+
+_ROOT = Path(__file__).parents[2]
+_COMMAND = (sys.executable, "-m", "underpass_control")
+
+
+class ControlService:
+    """`underpass-control serve` on a port of the loopback, with a token for each who asks."""
+
+    def __init__(self, folder: Path, *, maps: tuple[Path, ...] = ()) -> None:
+        """Make its database, with what these maps have, and start it."""
+        self._folder = folder
+        self.port = _free_port()
+        self._environment = {
+            "UNDERPASS_DATABASE": f"sqlite:///{folder / 'control.db'}",
+            "PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}",
+            # The planner's matrices are small: more threads only wait for each other.
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        self.cli("migrate")
+        self.operator = self.token("operator")
+        self.viewer = self.token("viewer")
+        self.gateway = self.token("gateway")
+        for path in maps:
+            self.cli("obstruction", "import", str(path))
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Where the console is."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    def start(self) -> None:
+        """Start it, or start it again after its end, on the same port."""
+        command = [*_COMMAND, "serve", "--port", str(self.port), "--no-migrate"]
+        self.process = Process("control", command, log_dir=self._folder, env=self._environment)
+        self.process.wait_until(self.ready, timeout_s=60)
+
+    def token(self, role: str, node: int | None = None) -> str:
+        """Make a token of a role."""
+        which = [] if node is None else ["--node", str(node)]
+        return self.cli("token", "create", f"a {role}", "--role", role, *which).strip()
+
+    def cli(self, *arguments: str) -> str:
+        """Run a verb of the command line beside the service; return what it prints."""
+        done = subprocess.run(
+            [*_COMMAND, *arguments],
+            env=os.environ | self._environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def call(self, method: str, path: str, body: object = None, token: str | None = None) -> Any:
+        """Make a request, as the operator if no token is given; return the answer's JSON."""
+        headers = {"Authorization": f"Bearer {token or self.operator}"}
+        data = None if body is None else json.dumps(body)
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        status, _, content = self.request(method, path, data, headers)
+        assert status < 300, f"{method} {path}: {status} {content.decode()}"
+        return json.loads(content) if content else None
+
+    def request(
+        self, method: str, path: str, data: str | None = None, headers: Mapping[str, str] = {}
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Make a request; return status, headers and body of the answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, data, dict(headers))
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def ready(self) -> bool:
+        """Tell whether it can serve."""
+        try:
+            return self.request("GET", "/ready")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def close(self) -> None:
+        """End it."""
+        self.process.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def now_ms() -> int:
+    """Return the time, ms since the Unix epoch."""
+    return time.time_ns() // 1_000_000

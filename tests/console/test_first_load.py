@@ -1,0 +1,102 @@
+"""What the console costs before it can be used: bytes, and requests that wait for each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Worker, expect
+
+from tests.console.fleet import Fleet
+from tests.console.pages import PATIENCE_MS
+from tests.console.service import ControlService
+
+# The hop has a round trip of 600 ms: TCP and TLS 1.3 take one each, the page and its script too.
+_MOST_BYTES, _MOST_REQUESTS_IN_A_ROW = 200_000, 2
+# What a sender may send before the first acknowledgement: ten segments (RFC 6928).
+_FIRST_FLIGHT_BYTES = 10 * 1440
+_MOST_MAP_BYTES = 500_000
+pytestmark = pytest.mark.console
+
+
+class Traffic:
+    """What a page loads, as the network carries it."""
+
+    def __init__(self, page: Page) -> None:
+        self._of: dict[str, str] = {}
+        self.bytes: dict[str, int] = {}
+        session = page.context.new_cdp_session(page)
+        session.send("Network.enable")
+        session.on("Network.requestWillBeSent", self._asked)
+        session.on("Network.loadingFinished", self._loaded)
+
+    def _asked(self, event: dict[str, Any]) -> None:
+        self._of[event["requestId"]] = event["request"]["url"]
+
+    def _loaded(self, event: dict[str, Any]) -> None:
+        url = self._of[event["requestId"]]
+        if not url.startswith(("data:", "blob:")):
+            self.bytes[url] = int(event["encodedDataLength"])
+
+
+def test_signing_in_takes_two_requests_in_a_row_and_one_flight_each(
+    service: ControlService, browser: Browser
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    traffic = Traffic(page)
+    page.goto(service.url)
+    expect(page.get_by_label("Token")).to_be_visible()
+    page.wait_for_timeout(500)
+    context.close()
+    assert sum(traffic.bytes.values()) <= _MOST_BYTES
+    assert len(traffic.bytes) == _MOST_REQUESTS_IN_A_ROW, traffic.bytes
+    assert max(traffic.bytes.values()) <= _FIRST_FLIGHT_BYTES, traffic.bytes
+
+
+@pytest.mark.usefixtures("fleet")
+def test_the_list_is_usable_without_the_map_and_the_map_comes_after_it(
+    service: ControlService, browser: Browser, fleet: Fleet
+) -> None:
+    del fleet
+    context = browser.new_context()
+    page = context.new_page()
+    held: list[Any] = []
+    page.route("**/assets/map-view*.js", lambda route: held.append(route))
+    workers: list[Worker] = []
+    page.on("worker", lambda worker: workers.append(worker))
+    traffic = Traffic(page)
+    page.goto(f"{service.url}#token={service.viewer}")
+    # The map's script does not come: the list is there all the same.
+    expect(page.get_by_role("row", name="Bus 11")).to_contain_text("bit/s", timeout=PATIENCE_MS)
+    before = dict(traffic.bytes)
+    assert sum(size for url, size in before.items() if "map" not in url) <= _MOST_BYTES
+    for route in held:
+        route.continue_()
+    expect(page.locator(".maplibregl-canvas")).to_be_visible(timeout=PATIENCE_MS)
+    page.wait_for_timeout(3000)
+    context.close()
+    of_map = {url: size for url, size in traffic.bytes.items() if "map" in url}
+    # What a worker loads for itself, the page's session is not told.
+    (worker,) = [worker.url for worker in workers if "/assets/" in worker.url][:1]
+    path = "/" + worker.removeprefix(service.url)
+    _, headers, content = service.request("GET", path, None, {"Accept-Encoding": "br"})
+    assert headers["Content-Encoding"] == "br"
+    of_map[worker] = len(content)
+    assert len(of_map) >= 3, of_map
+    assert sum(of_map.values()) <= _MOST_MAP_BYTES, of_map
+
+
+def test_what_has_been_loaded_once_is_not_loaded_again(
+    service: ControlService, browser: Browser
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(service.url)
+    expect(page.get_by_label("Token")).to_be_visible()
+    traffic = Traffic(page)
+    page.goto(service.url + "?again")
+    expect(page.get_by_label("Token")).to_be_visible()
+    page.wait_for_timeout(500)
+    context.close()
+    assert sum(size for url, size in traffic.bytes.items() if "/assets/" in url) == 0

@@ -1,0 +1,106 @@
+"""What the console shows of a fleet that moves, and that it goes on whatever breaks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, Request, expect
+
+from tests.console.cutting_proxy import CuttingProxy
+from tests.console.fleet import HOSTILE, NAMES, Fleet
+from tests.console.pages import PATIENCE_MS, go, live, sign_in
+from tests.console.service import ControlService, now_ms
+
+# What a browser shows that is hours off.
+_HOURS_OFF = """
+const Real = Date;
+globalThis.Date = class extends Real {
+  constructor(...given) { given.length ? super(...given) : super(Real.now() - 5 * 3600e3); }
+  static now() { return Real.now() - 5 * 3600e3; }
+};
+"""
+pytestmark = [pytest.mark.console, pytest.mark.usefixtures("fleet")]
+
+
+def seconds_of_day(text: str) -> int:
+    hours, minutes, seconds = map(int, text.removesuffix(" UTC").split(":"))
+    return 3600 * hours + 60 * minutes + seconds
+
+
+def test_terminals_and_what_they_carry_are_shown_as_it_changes(
+    service: ControlService, page: Page
+) -> None:
+    sign_in(page, service)
+    go(page, "terminals")
+    row = page.get_by_role("row", name="Bus 12")
+    expect(row).to_contain_text("bit/s", timeout=PATIENCE_MS)
+    expect(row.locator(".badge")).to_have_text("up")
+    service.call("PUT", "/v1/terminals/12", {"beam": "east", "name": "Renamed 12", "gateway": 1})
+    expect(page.get_by_role("link", name="Renamed 12")).to_be_visible(timeout=PATIENCE_MS)
+    service.call("PUT", "/v1/terminals/12", {"beam": "east", "name": NAMES[12], "gateway": 1})
+    expect(page.get_by_role("link", name=NAMES[12])).to_be_visible(timeout=PATIENCE_MS)
+
+
+def test_a_name_with_html_in_it_is_text_on_every_page(service: ControlService, page: Page) -> None:
+    sign_in(page, service)
+    for where in ("map", "terminals", "terminals/14", "beams/east", "events"):
+        go(page, where)
+        if where != "events":
+            expect(page.get_by_text(HOSTILE).first).to_be_visible(timeout=PATIENCE_MS)
+    go(page, "map/14")
+    expect(page.get_by_label("Selected vehicle")).to_contain_text(HOSTILE, timeout=PATIENCE_MS)
+    assert page.evaluate("window.harmed") is None
+    assert page.locator("img").count() == 0
+
+
+def test_times_are_the_services_whatever_the_browsers_clock_says(
+    service: ControlService, page: Page
+) -> None:
+    page.add_init_script(_HOURS_OFF)
+    sign_in(page, service)
+    assert abs(page.evaluate("Date.now()") - now_ms()) > 4 * 3_600_000
+    shown = page.locator(".connection time").inner_text()
+    assert abs(seconds_of_day(shown) - now_ms() // 1000 % 86_400) % 86_400 <= 3
+    # An hour of blockages is read by that clock, too.
+    go(page, "terminals/11")
+    age = re.compile(r"Last report\s*-?[0-9]\.\d s ago")
+    expect(page.get_by_label("Forward: to the terminal")).to_contain_text(
+        age, timeout=PATIENCE_MS, use_inner_text=True
+    )
+
+
+def test_a_stream_that_is_cut_is_resumed_where_it_was(service: ControlService, page: Page) -> None:
+    with CuttingProxy(service.port) as proxy:
+        asked: list[Request] = []
+        page.on("request", lambda request: asked.append(request))
+        sign_in(page, service, url=proxy.url)
+        go(page, "terminals")
+        expect(page.get_by_role("row", name="Bus 12")).to_contain_text("bit/s", timeout=PATIENCE_MS)
+        del asked[:]
+        proxy.cut()
+        expect(page.locator(".connection .badge")).to_contain_text("not live")
+        live(page)
+        streams = [one for one in asked if one.url.endswith("/v1/events")]
+        assert streams[-1].headers["last-event-id"]
+        # Nothing was missed, so nothing is read anew.
+        assert not [one for one in asked if "/v1/terminals" in one.url or "/v1/beams?" in one.url]
+
+
+def test_a_service_that_was_killed_is_found_again_and_read_anew(
+    service: ControlService, page: Page, fleet: Fleet
+) -> None:
+    sign_in(page, service)
+    go(page, "terminals")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    service.process.kill()
+    expect(page.locator(".connection .badge")).to_contain_text("not live", timeout=PATIENCE_MS)
+    # What was known last stays to be seen.
+    expect(page.get_by_role("link", name=NAMES[12])).to_be_visible()
+    service.start()
+    live(page)
+    assert [url for url in asked if "/v1/terminals?" in url]
+    row = page.get_by_role("row", name="Bus 12")
+    expect(row).to_contain_text("bit/s", timeout=PATIENCE_MS)
+    assert fleet.drive.fixes

@@ -1,0 +1,184 @@
+"""The pages: the map, a beam, a terminal, the events; and that everybody can use them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.console.fleet import Fleet
+from tests.console.pages import PATIENCE_MS, go, live, sign_in
+from tests.console.service import ControlService
+
+_AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+_PAGES = (
+    *("map/11", "beams", "beams/east", "beams/east?link=return", "beams/nowhere"),
+    *("terminals", "terminals/11", "events"),
+)
+pytestmark = pytest.mark.console
+
+
+@pytest.fixture
+def console(service: ControlService, fleet: Fleet, page: Page) -> Iterator[Page]:
+    """A page that is signed in."""
+    del fleet
+    sign_in(page, service)
+    yield page
+
+
+def pixels(of: Locator) -> np.ndarray[Any, np.dtype[np.int16]]:
+    return np.asarray(Image.open(io.BytesIO(of.screenshot())).convert("RGB")).astype(np.int16)
+
+
+def near(of: Locator, colour: tuple[int, int, int]) -> int:
+    return int((np.abs(pixels(of) - np.array(colour)).max(axis=2) < 6).sum())
+
+
+def until(happens: Callable[[], bool], page: Page) -> None:
+    for _ in range(60):
+        if happens():
+            return
+        page.wait_for_timeout(500)
+    raise AssertionError("it has not happened within half a minute")
+
+
+def test_the_map_shows_the_vehicle_with_the_blockage_ahead_of_it_counting_down(
+    console: Page,
+) -> None:
+    canvas = console.locator(".maplibregl-canvas")
+    expect(canvas).to_be_visible(timeout=PATIENCE_MS)
+    label = console.locator(".countdown")
+    counting = re.compile(r"^Bus 11: (in \d+:\d\d for|for) \d+ s")
+    expect(label).to_have_text(counting, timeout=PATIENCE_MS)
+    first = label.inner_text()
+    until(lambda: label.inner_text() != first, console)
+    assert label.evaluate("node => node.children.length") == 0
+    # The covered road ahead is red, the vehicle amber or, inside, red.
+    until(lambda: near(canvas, (179, 38, 30)) > 200, console)
+    before = pixels(canvas)
+    until(lambda: bool((pixels(canvas) != before).any()), console)
+
+
+def test_a_vehicle_is_chosen_from_the_list_and_its_history_is_drawn(console: Page) -> None:
+    canvas = console.locator(".maplibregl-canvas")
+    expect(canvas).to_be_visible(timeout=PATIENCE_MS)
+    console.get_by_role("link", name="Bus 11").first.click()
+    card = console.get_by_label("Selected vehicle")
+    expect(card).to_contain_text("km/h", timeout=PATIENCE_MS)
+    until(lambda: near(canvas, (47, 115, 192)) + near(canvas, (59, 123, 196)) > 40, console)
+
+
+def test_a_beam_shows_who_lends_and_why_a_terminal_has_its_rate(console: Page) -> None:
+    go(console, "beams/east")
+    chart = console.locator("section[aria-label='Capacity over time'] canvas").first
+    expect(chart).to_be_visible(timeout=PATIENCE_MS)
+    # Bands of all four terminals.
+    until(lambda: len(np.unique(pixels(chart).reshape(-1, 3), axis=0)) > 12, console)
+    why = console.get_by_role("region", name="Why does a terminal have its rate?")
+    choice = why.get_by_label("Terminal", exact=True)
+    choice.select_option(label="Bus 11")
+    expect(why).to_contain_text("Its rate is", timeout=PATIENCE_MS)
+    expect(why).to_contain_text("its fair share would be 2 Mbit/s")
+    choice.select_option(label="Bus 12")
+    expect(why).to_contain_text(re.compile("lends|is repaid|max-min"), timeout=PATIENCE_MS)
+
+
+def test_what_if_plans_another_blockage_and_changes_nothing(
+    console: Page, service: ControlService
+) -> None:
+    go(console, "beams/east")
+    form = console.get_by_role("region", name="What if?")
+    form.get_by_label("Terminal", exact=True).select_option(label="Bus 12")
+    form.get_by_label("blocked in, s").fill("20")
+    form.get_by_label("for, s", exact=True).fill("40")
+    form.get_by_role("button").click()
+    table = form.get_by_role("region", name="What each terminal would have")
+    expect(table.get_by_role("row", name="Bus 12")).to_contain_text("bit", timeout=PATIENCE_MS)
+    form.get_by_label("blocked in, s").fill("3599")
+    form.get_by_label("for, s", exact=True).fill("3600")
+    blockages = service.call("GET", "/v1/blockages?terminal=12")["blockages"]
+    assert blockages == []
+
+
+def test_a_terminal_shows_both_directions_and_the_plan_in_force(console: Page) -> None:
+    go(console, "terminals/11")
+    forward = console.get_by_role("region", name="Forward: to the terminal")
+    expect(forward).to_contain_text("400 kB in 3 streams", timeout=PATIENCE_MS)
+    chart = forward.get_by_role("img", name="Rates, forward")
+    expect(chart.locator("canvas")).to_be_visible()
+    until(lambda: near(chart, (10, 91, 181)) > 20, console)
+    plan = console.get_by_role("region", name="Plan in force of the return link")
+    expect(plan).to_contain_text("Its rate is", timeout=PATIENCE_MS)
+    blockages = console.get_by_role("region", name="Blockages", exact=True)
+    expect(blockages).to_contain_text("osm:way/1003", timeout=PATIENCE_MS)
+
+
+def test_events_are_filtered_and_lead_to_the_map(console: Page, service: ControlService) -> None:
+    go(console, "events")
+    terminal = {"beam": "east", "name": "Ambulance 13", "weight": 2, "gateway": 1}
+    service.call("PUT", "/v1/terminals/13", terminal)
+    console.get_by_label("Kind").select_option("terminal")
+    row = console.get_by_role("row", name="Ambulance 13")
+    expect(row.first).to_contain_text("terminal", timeout=PATIENCE_MS)
+    console.get_by_label("With").fill("nothing has this")
+    expect(row).to_have_count(0)
+    console.get_by_label("With").fill("ambulance")
+    row.first.get_by_role("link", name="map").click()
+    expect(console.get_by_label("Selected vehicle")).to_contain_text("Ambulance 13")
+
+
+def test_everything_is_reached_by_the_keyboard(console: Page) -> None:
+    go(console, "terminals")
+    expect(console.get_by_role("link", name="Bus 11")).to_be_visible()
+    console.keyboard.press("Tab")
+    expect(console.get_by_role("link", name="To the content")).to_be_focused()
+    console.keyboard.press("Enter")
+    expect(console.locator("#content")).to_be_focused()
+    reached = []
+    for _ in range(12):
+        console.keyboard.press("Tab")
+        reached.append(console.evaluate("document.activeElement.textContent.trim()"))
+    assert "Bus 11" in reached
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1280, 800), (375, 700)], ids=["desk", "phone"])
+def test_axe_finds_nothing_on_any_page(
+    browser: Browser, service: ControlService, fleet: Fleet, scheme: Any, size: tuple[int, int]
+) -> None:
+    if not _AXE.exists():
+        pytest.skip("axe-core is not there: make console")
+    del fleet
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, bypass_csp=True
+    )
+    page = context.new_page()
+    page.goto(service.url)
+    expect(page.get_by_label("Token")).to_be_visible()
+    found = {"sign in": _violations(page)}
+    page.goto(f"{service.url}#token={service.viewer}")
+    live(page)
+    for where in _PAGES:
+        go(page, where)
+        page.wait_for_timeout(1500)
+        found[where] = _violations(page)
+        # Nothing is wider than the screen.
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
+    context.close()
+    assert {where: what for where, what in found.items() if what} == {}
+
+
+def _violations(page: Page) -> list[str]:
+    page.evaluate(_AXE.read_text())
+    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {one['help']}: {[node['html'][:160] for node in one['nodes'][:3]]}"
+        for one in result["violations"]
+    ]
