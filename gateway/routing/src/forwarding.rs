@@ -257,10 +257,10 @@ impl Forwarding {
 
     /// Whether a way that was found still leads to its destination.
     fn still_leads(&self, way: &NextHop, now_ms: u64) -> bool {
-        let contacts = way.route.contacts.iter();
-        let arrival = contacts.fold(Some(now_ms), |ready_ms, id| {
+        let mut contacts = way.route.contacts.iter();
+        let arrival = contacts.try_fold(now_ms, |ready_ms, id| {
             let contact = self.router.contact(*id)?;
-            contact.arrival_ms(ready_ms?, self.bytes)
+            contact.arrival_ms(ready_ms, self.bytes)
         });
         arrival.is_some()
     }

@@ -49,7 +49,12 @@ impl Agent {
             Some((_, limit, count)) => Some((limit, count + 1)),
             None => None,
         };
-        let (via, take_custody) = match self.route_of_any(node) {
+        // Where the plan's best way leads back, a bundle waits for another one.
+        let route = match self.route_of_any(node) {
+            Some((via, _)) if via == arrival.from => self.static_route(node),
+            route => route,
+        };
+        let (via, take_custody) = match route {
             Some((via, _)) if !self.config.relaying.allows(arrival.from, via) => {
                 return Err(self.forged(&arrival, Forgery::Relay));
             }
