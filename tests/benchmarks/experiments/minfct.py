@@ -32,7 +32,7 @@ USERS = (1, 5, 30, 200)
 _OF_RECORD = 30
 _THINK_S = 1.0
 # Objects that begin in the first seconds meet estimates that know nothing.
-_SETTLED_S, _RUN_S = 10.0, 60.0
+_SETTLED_S, _RUN_S = 10.0, 30.0
 _PATIENCE_S = 120.0
 _SEGMENT_BYTES = 1448
 # A content is 7 segments and as many more as this law says.
