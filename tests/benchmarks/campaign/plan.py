@@ -93,7 +93,6 @@ CAMPAIGN = (
     Entry("fairness", 125.0, 125.0, _SHARING, share=0.15),
     # On a map of a town, and on that of a country, which takes a minute to import.
     Entry("moving-vehicles", 50.0, fixed_s=150.0, between_s=0.0, share=0.5),
-    # Ten thousand terminals are registered first.
     Entry("console", 45.0, fixed_s=90.0, between_s=0.0, share=1.0),
     Entry("first-byte", 0.7, 1.3, tuple(subjects.NAMES), between_s=1.0, share=0.3),
     Entry("restart-blocked", 16.0, fixed_s=30.0, runs_at_least=20, share=_V),
