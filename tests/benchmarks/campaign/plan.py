@@ -125,7 +125,7 @@ CAMPAIGN = (
     Entry("fairness", 125.0, 125.0, _SHARING, share=0.15),
     # On a map of a town, and on that of a country, which takes a minute to import.
     Entry("moving-vehicles", 50.0, fixed_s=150.0, between_s=0.0, share=0.5),
-    # A minute of eight subjects each, with four numbers of users.
+    # Half a minute of eight subjects each, with four numbers of users.
     Entry("minfct", 1200.0, share=_V),
     Entry("object-8mb-no-loss", 1.1, 5.0, tuple(subjects.NAMES), between_s=1.0),
     Entry("console", 45.0, fixed_s=90.0, between_s=0.0, share=1.0),
