@@ -159,6 +159,22 @@ def _road_ahead() -> Iterator[Figure]:
                 )
 
 
+def _matching() -> Iterator[Figure]:
+    """Yield which road a vehicle is matched to, beside Meili: by map."""
+    for name in ("andorra", "krems", "moscow"):
+        for part, title, unit, more in (
+            ("fixes", "Fixes matched to the road that was driven", "%", True),
+            ("junctions", "Junctions behind which the match is right after 3 s", "%", True),
+            ("cost", "Processor time of a fix", "µs", False),
+        ):
+            yield Figure(
+                f"matching.{name}.{part}",
+                f"{title}, roads of {name.capitalize()}",
+                unit,
+                more_is_better=more,
+            )
+
+
 def _road_ahead_lending() -> Iterator[Figure]:
     """Yield what lending by predictions brings, beside lending by known times: by map."""
     for name in ("andorra", "krems", "moscow"):
@@ -424,6 +440,7 @@ _ALL = [
             ),
         )
     ),
+    *_matching(),
     *_road_ahead(),
     *_road_ahead_lending(),
     Figure(

@@ -46,6 +46,8 @@ class Drive:
     blind_stops_ms: tuple[tuple[int, int], ...]
     route: tuple[Metres, ...]
     u_turned: bool
+    # At each fix, the number of the route's piece that the vehicle was on.
+    pieces: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class _Sample:
     way_id: int | None
     limit_mps: float
     wait_s: float = 0.0
+    piece: int = 0
 
 
 def drive(roads: Roads, seed: int, *, length_m: float = 8_000.0) -> Drive:
@@ -189,7 +192,7 @@ def _samples(signals: Container[Metres], dice: random.Random, route: list[Piece]
                 # Attention and traffic: a speed that wanders by some 7 % over half a kilometre.
                 mood = 0.99 * mood + dice.gauss(0.0, 0.01)
                 allowed = piece.way.limit_mps * (habit + mood)
-                samples.append(_Sample(at, way_id, allowed))
+                samples.append(_Sample(at, way_id, allowed, piece=number))
         if number and turn(route[number - 1], piece) > math.radians(40):
             samples[first].limit_mps = min(_TURN_MPS, samples[first].limit_mps)
         if number and piece.is_back(route[number - 1]):
@@ -299,7 +302,10 @@ def follow(
     times, covered_s = _motion(samples)
     fixes = tuple(_receive(dice, samples, times, covered_s, [], plane, receiver))
     points = tuple(sample.at for sample in samples)
-    return Drive(0, fixes, tuple(_truth(covered_s, fixes)), (), points, u_turned=False)
+    reached = [_ms(time) for time, _ in times]
+    pieces = tuple(samples[bisect_right(reached, fix.time_ms) - 1].piece for fix in fixes)
+    covered = tuple(_truth(covered_s, fixes))
+    return Drive(0, fixes, covered, (), points, u_turned=False, pieces=pieces)
 
 
 def _hinder(samples: list[_Sample], hindrance: Hindrance) -> None:
