@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2s
 from itertools import pairwise
 
-from dama.prediction.obstruction import Onward
+from dama.prediction.obstruction import ObstructionError, Onward
 from dama.prediction.places import Course, Line, distance_m, heading_deg, turn_deg
 from dama.prediction.turns import (
     NO_TRAILS,
@@ -60,6 +60,8 @@ _TURN_DEG = 30.0
 _ANYWHERE = 0.1
 # At a dead end so many turn round; the others stay, or go where the map has no road.
 _TURN_ROUND = 0.5
+# OpenStreetMap allows 2,000; what has more than this is no map, and would take minutes.
+MOST_NODES = 20_000
 _NO = ("no", "private")
 _RINGS = ("roundabout", "circular")
 _MPH = 0.44704
@@ -148,10 +150,20 @@ class Edge:
 
 
 class Network:
-    """The directed edges of all ways, by id and by the junctions they begin and end at."""
+    """The directed edges of all ways, by id and by the junctions they begin and end at.
+
+    Ways of fewer than two nodes, and parts of no length, lead nowhere and are left out. Raises
+    `ObstructionError` for a way of more than `MOST_NODES`.
+    """
 
     def __init__(self, ways: Iterable[Way], restrictions: Iterable[Restriction] = ()) -> None:
         ways = [way for way in ways if len(way.nodes) > 1]
+        for way in ways:
+            if len(way.nodes) > MOST_NODES:
+                raise ObstructionError(
+                    f"osm:way/{way.id}: {len(way.nodes)} nodes, {MOST_NODES} are read at most "
+                    "(OpenStreetMap allows 2000): split the way, or leave it out"
+                )
         used = Counter(node for way in ways for node in way.nodes)
         self.edges: dict[str, Edge] = {}
         self.leaving: dict[int, list[Edge]] = defaultdict(list)
@@ -205,6 +217,9 @@ class Network:
         for first, end in pairwise(cuts):
             line, nodes = way.line[first : end + 1], way.nodes[first : end + 1]
             length_m = Course(line).length_m
+            if length_m == 0.0:
+                # As a way on, it would draw a part of the traffic.
+                continue
             if forward:
                 name = f"osm:way/{way.id}/{first}-{end}"
                 self._add(Edge(name, way, nodes[0], nodes[-1], line, length_m))

@@ -40,9 +40,7 @@ def missing() -> str | None:
     """Return why Meili cannot be run."""
     if _PYTHON.is_file():
         return None
-    return (
-        "Valhalla is not installed: .ci/setup --bench does it where there is Python 3.12 or later"
-    )
+    return "Valhalla is not installed: .ci/setup --bench does it where there is Python 3.12"
 
 
 def match(extract: Extract, file: Path, drives: Iterable[KnownDrive]) -> Iterator[Found]:

@@ -1,0 +1,113 @@
+"""Maps that no surveyor has drawn: they cost little, and take nothing from what is beside them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dama.prediction import Fix, ObstructionError, ObstructionMap, Predictor
+from dama.prediction.cover import obstructions_of
+from dama.prediction.network import MOST_NODES, Network, Way
+from dama.prediction.places import Position
+
+_PRIMARY = {"highway": "primary"}
+_COVERED = {**_PRIMARY, "tunnel": "yes"}
+# Where the road tunnel begins, and how long it and each of the roads beside it are.
+_PORTAL = (10.0, 47.0)
+_LENGTH_M = 400.0
+
+
+def _east(place: Position, metres: float) -> Position:
+    """Return the place so far east, across the 180th meridian where it lies there."""
+    lon = place[0] + metres / (111_195.0 * math.cos(math.radians(place[1])))
+    return (lon + 180.0) % 360.0 - 180.0, place[1]
+
+
+def _roads(portal: Position = _PORTAL, level: str = "-1") -> list[Way]:
+    """Draw a road from the west that leads through a tunnel."""
+    at = [_east(portal, n * _LENGTH_M) for n in (-1, 0, 1, 2)]
+    tags = (_PRIMARY, {**_COVERED, "layer": level, "level": level}, _PRIMARY)
+    return [Way(n, (n, n + 1), (at[n - 1], at[n]), tags[n - 1]) for n in (1, 2, 3)]
+
+
+def _told(ways: list[Way], portal: Position = _PORTAL) -> dict[str | None, float]:
+    """Return what is told to a vehicle on its way from the west to the portal."""
+    predictor = Predictor(ObstructionMap(obstructions_of(Network(ways))))
+    for second in range(31):
+        place = _east(portal, 10.0 * second - _LENGTH_M)
+        predictor.feed(Fix(1_000 * second, *place, 10.0, 90.0, 5.0))
+    return {one.obstruction_id: one.confidence for one in predictor.blockages(30_000)}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Way(9, (2, 2), (_PORTAL, _PORTAL), _PRIMARY),
+        Way(9, (2, 2), (_PORTAL, _PORTAL), _COVERED),
+        Way(9, (2, 9), (_PORTAL, _PORTAL), _PRIMARY),
+        Way(9, (2,), (_PORTAL,), _COVERED),
+        Way(9, (), (), _COVERED),
+    ],
+    ids=["loop of a node", "covered loop", "of no length", "without an end", "without nodes"],
+)
+def test_a_way_that_leads_nowhere_draws_no_traffic(broken: Way) -> None:
+    assert _told([*_roads(), broken]) == _told(_roads())
+    assert _told(_roads())["osm:way/2"] > 0.9
+
+
+def test_a_level_that_is_no_number_is_no_matter() -> None:
+    assert _told(_roads(level="ground")) == _told(_roads())
+
+
+def test_a_way_of_a_million_nodes_is_refused_before_it_costs() -> None:
+    nodes = range(100, 100 + 1_000_000)
+    endless = Way(9, tuple(nodes), (_PORTAL,) * len(nodes), _COVERED)
+    with pytest.raises(ObstructionError, match=r"osm:way/9: 1000000 nodes.*split the way"):
+        Network([*_roads(), endless])
+
+
+def test_as_many_nodes_as_are_allowed_are_read() -> None:
+    line = tuple(_east(_PORTAL, n / 10.0) for n in range(MOST_NODES))
+    long = Way(9, tuple(range(100, 100 + MOST_NODES)), line, _PRIMARY)
+    assert len(Network([long]).edges) == 2
+
+
+@pytest.mark.parametrize(
+    "portal",
+    [(179.9995, 10.0), (-179.99, -45.0), (25.0, 85.0), (25.0, -85.0)],
+)
+def test_a_tunnel_is_told_wherever_on_earth(portal: Position) -> None:
+    assert _told(_roads(portal), portal)["osm:way/2"] > 0.9
+
+
+@pytest.mark.parametrize("lat", [90.0, -90.0])
+def test_a_fix_on_a_pole_is_far_from_everything(lat: float) -> None:
+    predictor = Predictor(ObstructionMap(obstructions_of(Network(_roads()))))
+    for second in range(10):
+        predictor.feed(Fix(1_000 * second, 36.0 * second - 180.0, lat, 10.0, 90.0, 5.0))
+        assert predictor.blockages(1_000 * second) == ()
+
+
+def test_a_route_on_the_other_side_of_the_world_changes_nothing() -> None:
+    known = ObstructionMap(obstructions_of(Network(_roads())))
+    away = tuple(_east((-170.0, -47.0), 100.0 * n) for n in range(20))
+    alone, routed = Predictor(known), Predictor(known, route=away)
+    for second in range(31):
+        place = _east(_PORTAL, 10.0 * second - _LENGTH_M)
+        for predictor in (alone, routed):
+            predictor.feed(Fix(1_000 * second, *place, 10.0, 90.0, 5.0))
+    assert routed.blockages(30_000) == alone.blockages(30_000) != ()
+
+
+def test_two_vehicles_under_one_name_teach_no_drive_between_them() -> None:
+    predictor = Predictor(ObstructionMap(obstructions_of(Network(_roads()))))
+    far = (11.0, 48.0)
+    for second in range(60):
+        near = _east(_PORTAL, 5.0 * second - _LENGTH_M)
+        place = near if second % 2 else far
+        predictor.feed(Fix(1_000 * second, *place, 10.0, 90.0, 5.0))
+        assert len(predictor.track.driven) <= 1
+        assert len(predictor.blockages(1_000 * second)) <= 1
+    predictor.end_drive()
+    assert predictor.habits.drives == ()
