@@ -25,7 +25,7 @@ _LEAST_LOG = -8.0
 _COVERED_LOG = -2.0
 # Noise is correlated over some seconds, so a fix each second counts only this much; headings,
 # which come from Doppler shifts, less so.
-_NEWS_PER_S = 0.35
+_NEWS_PER_S = 0.6
 _HEADING_NEWS_PER_S = 0.7
 # Probabilities per second: coming upon the map's roads, and leaving or changing the road
 # against the topology (a U-turn, a car park, a road that the map lacks).
