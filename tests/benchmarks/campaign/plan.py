@@ -107,7 +107,7 @@ CAMPAIGN = (
     Entry("coded-1mb", 0.7, ours_times=4, between_s=1.0, runs_at_least=100, share=0.5),
     Entry("real-drive", 357.0, 357.0, (OURS, "no-proxy-bbr", "kcptun"), ours_times=2, share=_V),
     # Two losses, by both layers.
-    Entry("quic", 63.0, ours_times=4),
+    Entry("quic", 60.0, ours_times=4),
     Entry("first-byte", 0.7, 1.3, tuple(subjects.NAMES), between_s=1.0, share=0.3),
     Entry("quic-blockages", 37.0, ours_times=2, runs_at_least=20, share=0.15),
     # A drive over each map, in virtual time, planned in three ways.
@@ -126,7 +126,7 @@ CAMPAIGN = (
     Entry("upgrade", 330.0, fixed_s=0.0, between_s=0.0, share=0.25),
     Entry("satlink", 0.0, fixed_s=60.0, between_s=0.0),
     # A drive over each map, of which Meili takes most.
-    Entry("matching", 5.0, fixed_s=10.0, between_s=0.0, runs_at_least=30, share=0.5),
+    Entry("matching", 5.0, fixed_s=10.0, between_s=0.0, runs_at_least=24, share=0.5),
     Entry("restart-blocked", 16.0, fixed_s=30.0, runs_at_least=20, share=_V),
     Entry("hostile", 185.0, fixed_s=0.0, share=0.25),
     Entry("blockage-24mb", 26.0, 40.0, _RIVALS, ours_times=2, share=_V),
