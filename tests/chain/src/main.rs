@@ -177,7 +177,8 @@ fn measure(cli: &Cli) -> Result<Outcome, Error> {
     failed()?;
     // What is still on its way would meet the next run's bundles.
     let until = Instant::now() + DRAINED_WITHIN;
-    while !cli.only_send && received.bundles() < sent.written() && Instant::now() < until {
+    let is_over = || received.bundles() >= sent.written() && received.unsignalled() == 0;
+    while !cli.only_send && !is_over() && Instant::now() < until {
         failed()?;
         thread::sleep(Duration::from_millis(1));
     }

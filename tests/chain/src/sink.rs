@@ -27,6 +27,8 @@ pub struct Received {
     reached: AtomicBool,
     bundles: AtomicU64,
     doubled: AtomicU64,
+    /// Those whose custodian waits for a signal.
+    unsignalled: AtomicU64,
     /// A bit for each number.
     seen: Mutex<Vec<u64>>,
     failure: Mutex<Option<String>>,
@@ -40,6 +42,7 @@ impl Received {
             reached: AtomicBool::new(false),
             bundles: AtomicU64::new(0),
             doubled: AtomicU64::new(0),
+            unsignalled: AtomicU64::new(0),
             seen: Mutex::default(),
             failure: Mutex::default(),
         }
@@ -53,6 +56,10 @@ impl Received {
     /// Different bundles that have come.
     pub fn bundles(&self) -> u64 {
         self.bundles.load(Ordering::Relaxed)
+    }
+
+    pub fn unsignalled(&self) -> u64 {
+        self.unsignalled.load(Ordering::Relaxed)
     }
 
     pub fn doubled(&self) -> u64 {
@@ -91,7 +98,10 @@ impl Received {
             seen[word] |= bit;
             self.bundles.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(bundle.cteb.map(|(_, cteb)| cteb))
+        let cteb = bundle.cteb.map(|(_, cteb)| cteb);
+        let waits = u64::from(cteb.is_some());
+        self.unsignalled.fetch_add(waits, Ordering::Relaxed);
+        Ok(cteb)
     }
 }
 
@@ -163,12 +173,15 @@ fn take_session(stream: TcpStream, received: &Received) -> Result<(), Error> {
         buffer.copy_within(taken..filled, 0);
         filled -= taken;
         let due = signals.len() >= MANY || signalled.elapsed() >= SIGNALLED_EACH;
+        let mut told = 0;
         if due && !signals.is_empty() {
+            told = signals.len() as u64;
             emit_signals(received.node, &mut signals, &mut transfer, &mut acks);
             signalled = Instant::now();
         }
         stream.write_all(&acks)?;
         acks.clear();
+        received.unsignalled.fetch_sub(told, Ordering::Relaxed);
         match stream.read(&mut buffer[filled..]) {
             Ok(0) => return Ok(()),
             Ok(read) => filled += read,
