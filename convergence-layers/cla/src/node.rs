@@ -22,6 +22,27 @@ pub enum Refusal {
     NotAcceptable,
 }
 
+impl Refusal {
+    /// Its number in messages over QUIC (docs/quic.md).
+    pub fn number(self) -> u8 {
+        match self {
+            Refusal::Completed => 1,
+            Refusal::NoResources => 2,
+            Refusal::NotAcceptable => 3,
+        }
+    }
+
+    /// The refusal with that number, if there is one.
+    pub fn numbered(number: u8) -> Option<Refusal> {
+        match number {
+            1 => Some(Refusal::Completed),
+            2 => Some(Refusal::NoResources),
+            3 => Some(Refusal::NotAcceptable),
+            _ => None,
+        }
+    }
+}
+
 /// How a transfer ended at the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -152,7 +152,7 @@ impl Message {
             Message::Refused { bundle, refusal } => {
                 to.put_u8(REFUSED);
                 to.put_u64(*bundle);
-                to.put_u8(number_of(*refusal));
+                to.put_u8(refusal.number());
             }
             Message::Losses(losses) => {
                 to.put_u8(LOSSES);
@@ -242,21 +242,8 @@ fn read(kind: u8, mut from: Bytes) -> Result<Message, MessageError> {
     })
 }
 
-fn number_of(refusal: Refusal) -> u8 {
-    match refusal {
-        Refusal::Completed => 1,
-        Refusal::NoResources => 2,
-        Refusal::NotAcceptable => 3,
-    }
-}
-
 fn refusal_of(number: u8) -> Result<Refusal, MessageError> {
-    match number {
-        1 => Ok(Refusal::Completed),
-        2 => Ok(Refusal::NoResources),
-        3 => Ok(Refusal::NotAcceptable),
-        unknown => Err(MessageError::Reason(unknown)),
-    }
+    Refusal::numbered(number).ok_or(MessageError::Reason(number))
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ impl Message {
             Message::Refused { stream, refusal } => {
                 to.put_u8(REFUSED);
                 to.put_u64(*stream);
-                to.put_u8(number_of(*refusal));
+                to.put_u8(refusal.number());
             }
             Message::Ping => to.put_u8(PING),
             Message::Bye => to.put_u8(BYE),
@@ -224,21 +224,8 @@ impl Hello {
     }
 }
 
-fn number_of(refusal: Refusal) -> u8 {
-    match refusal {
-        Refusal::Completed => 1,
-        Refusal::NoResources => 2,
-        Refusal::NotAcceptable => 3,
-    }
-}
-
 fn refusal_of(number: u8) -> Result<Refusal, WireError> {
-    match number {
-        1 => Ok(Refusal::Completed),
-        2 => Ok(Refusal::NoResources),
-        3 => Ok(Refusal::NotAcceptable),
-        unknown => Err(WireError::Reason(unknown)),
-    }
+    Refusal::numbered(number).ok_or(WireError::Reason(number))
 }
 
 #[cfg(test)]

@@ -30,8 +30,8 @@ use crate::wire::TermReason;
 /// How long the last messages may take to leave and be read.
 const LINGER: Duration = Duration::from_secs(3);
 
-/// Small bundles are written together up to so many bytes, half of the least that may
-/// be unsent: more would be no more than one bundle at any rate.
+/// Small bundles are written together up to so many bytes: half of the least
+/// `TCP_NOTSENT_LOWAT`, so what lies in the kernel stays about one bundle long.
 const GATHERED_BYTES: usize = 8 << 10;
 
 /// Judges a session that is up, before the node knows of it; an error ends it.
