@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,6 +14,18 @@ use bytes::Bytes;
 
 use crate::budget::Sum;
 use crate::log::Put;
+
+/// So long after it was last at work, releases alone do not wake the worker:
+/// those of one moment are written down together. What is not written down when
+/// the process is killed is sent again, and known for a duplicate.
+const RELEASES_TOGETHER: Duration = Duration::from_millis(50);
+
+/// The worker is at work.
+const AWAKE: u8 = 0;
+/// It waits, and releases alone do not wake it.
+const DOZING: u8 = 1;
+/// It waits, and anything wakes it.
+const ASLEEP: u8 = 2;
 
 /// What the worker is to do for a shard.
 #[derive(Debug, Default)]
@@ -27,7 +39,12 @@ pub struct Jobs {
 
 impl Jobs {
     pub fn is_empty(&self) -> bool {
-        self.puts.is_empty() && self.releases.is_empty() && self.reads.is_empty()
+        self.releases.is_empty() && !self.is_urgent()
+    }
+
+    /// Whether somebody waits for what is to be done.
+    fn is_urgent(&self) -> bool {
+        !self.puts.is_empty() || !self.reads.is_empty()
     }
 }
 
@@ -111,8 +128,8 @@ pub struct Shared {
     pub resident: Arc<Sum>,
     /// Do what is left, and end.
     stop: AtomicBool,
-    /// Whether the worker waits, or is about to.
-    asleep: AtomicBool,
+    /// [`AWAKE`], or how the worker waits or is about to.
+    asleep: AtomicU8,
     sleep: Mutex<()>,
     arrived: Condvar,
     notify: Box<dyn Fn(usize) + Send + Sync>,
@@ -134,7 +151,7 @@ impl Shared {
             uncommitted: Sum::new(shards),
             resident: Sum::new(shards),
             stop: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
+            asleep: AtomicU8::new(AWAKE),
             sleep: Mutex::new(()),
             arrived: Condvar::new(),
             notify: Box::new(notify),
@@ -166,14 +183,18 @@ impl Shared {
 
     /// Gives the worker something to do for a shard.
     pub fn ask(&self, shard: usize, change: impl FnOnce(&mut Jobs)) {
-        change(&mut self.board(shard).jobs);
-        self.wake();
+        let urgent = {
+            let jobs = &mut self.board(shard).jobs;
+            change(jobs);
+            jobs.is_urgent()
+        };
+        self.wake(if urgent { DOZING } else { ASLEEP });
     }
 
     /// Has the worker do what is left, and end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.wake();
+        self.wake(DOZING);
     }
 
     /// Whether the worker is to end. What was asked before that is on the
@@ -224,33 +245,51 @@ impl Shared {
         }
     }
 
-    /// A worker that is awake looks at the boards once more before it waits.
-    fn wake(&self) {
-        if self.asleep.load(Ordering::SeqCst) {
+    /// Wakes a worker that waits as deeply as `from`, or deeper. One that is
+    /// awake looks at the boards once more before it waits.
+    fn wake(&self, from: u8) {
+        if self.asleep.load(Ordering::SeqCst) >= from {
             let _sleep = self.sleep.lock().unwrap();
-            self.asleep.store(false, Ordering::SeqCst);
+            self.asleep.store(AWAKE, Ordering::SeqCst);
             self.arrived.notify_one();
         }
     }
 
-    /// Waits until there is something to do, or `most` has passed.
-    pub fn wait(&self, most: Option<Duration>) {
+    /// Waits until there is something to do, or `most` has passed. `hurry` says
+    /// that releases are waited for.
+    pub fn wait(&self, most: Option<Duration>, hurry: bool) {
+        let mut left = most;
+        if !hurry {
+            let doze = most.map_or(RELEASES_TOGETHER, |most| most.min(RELEASES_TOGETHER));
+            if self.sleep(DOZING, Some(doze), Jobs::is_urgent) {
+                return;
+            }
+            left = most.map(|most| most - doze);
+        }
+        self.sleep(ASLEEP, left, |jobs| !jobs.is_empty());
+    }
+
+    /// Waits as `depth` says until there is work or `most` has passed; tells
+    /// whether there is.
+    fn sleep(&self, depth: u8, most: Option<Duration>, is_work: fn(&Jobs) -> bool) -> bool {
         let sleep = self.sleep.lock().unwrap();
         // Whoever asks after its board was looked at here sees this.
-        self.asleep.store(true, Ordering::SeqCst);
-        let asked = |shard: usize| !self.board(shard).jobs.is_empty();
-        if !self.is_stopping() && !(0..self.shards()).any(asked) {
-            let asleep = |(): &mut ()| self.asleep.load(Ordering::SeqCst);
+        self.asleep.store(depth, Ordering::SeqCst);
+        let asked = |shard: usize| is_work(&self.board(shard).jobs);
+        let mut woken = self.is_stopping() || (0..self.shards()).any(asked);
+        if !woken {
+            let asleep = |(): &mut ()| self.asleep.load(Ordering::SeqCst) != AWAKE;
             // A poisoned lock is taken all the same.
-            let _ = match most {
+            woken = match most {
                 Some(most) => {
                     let waited = self.arrived.wait_timeout_while(sleep, most, asleep);
-                    waited.map(drop).is_ok()
+                    waited.is_ok_and(|(_, waited)| !waited.timed_out())
                 }
-                None => self.arrived.wait_while(sleep, asleep).map(drop).is_ok(),
+                None => self.arrived.wait_while(sleep, asleep).is_ok(),
             };
         }
-        self.asleep.store(false, Ordering::SeqCst);
+        self.asleep.store(AWAKE, Ordering::SeqCst);
+        woken
     }
 }
 
@@ -272,11 +311,36 @@ mod tests {
             before(&shared);
             let (woken, wakes) = mpsc::channel();
             thread::spawn(move || {
-                shared.wait(None);
+                shared.wait(None, false);
                 woken.send(())
             });
             wakes.recv_timeout(FOR_EVER).expect("it does not wait");
         }
+    }
+
+    #[test]
+    fn releases_alone_do_not_wake_a_worker_that_dozes() {
+        let release = |jobs: &mut Jobs| jobs.releases.push(7);
+        let read = |jobs: &mut Jobs| jobs.reads.push_back(7);
+        let after = |depth: u8, change: fn(&mut Jobs)| {
+            let shared = Shared::new(2, |_| ());
+            shared.asleep.store(depth, Ordering::SeqCst);
+            shared.ask(1, change);
+            shared.asleep.load(Ordering::SeqCst)
+        };
+        assert_eq!(after(DOZING, release), DOZING);
+        assert_eq!(after(DOZING, read), AWAKE);
+        assert_eq!(after(ASLEEP, release), AWAKE);
+        assert_eq!(after(ASLEEP, read), AWAKE);
+    }
+
+    #[test]
+    fn a_worker_that_dozed_sees_what_was_released_meanwhile() {
+        let shared = Shared::new(2, |_| ());
+        shared.asleep.store(DOZING, Ordering::SeqCst);
+        shared.ask(1, |jobs| jobs.releases.push(7));
+        assert!(!shared.sleep(DOZING, Some(Duration::ZERO), Jobs::is_urgent));
+        assert!(shared.sleep(ASLEEP, None, |jobs| !jobs.is_empty()));
     }
 
     #[test]
@@ -288,7 +352,7 @@ mod tests {
         let worker = shared.clone();
         let thread = thread::spawn(move || {
             while !worker.is_stopping() {
-                worker.wait(None);
+                worker.wait(None, false);
                 for shard in 0..2 {
                     for id in worker.take(shard).reads {
                         worker.tell(shard, vec![Done::Committed(vec![id])]);

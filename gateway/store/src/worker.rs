@@ -140,7 +140,7 @@ impl<D: Disk> Worker<D> {
             }
             match self.step(retry) {
                 Next::Step => {}
-                Next::Wait(most) => self.shared.wait(most),
+                Next::Wait(most) => self.shared.wait(most, self.stalled.is_some()),
                 Next::Stop => return,
             }
         }
