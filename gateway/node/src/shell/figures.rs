@@ -152,7 +152,12 @@ impl Watched {
                 reading.ack_bytes,
             );
         }
-        self.traffic.observe_queue(standing_queue(&readings));
+        // What was measured of the link has answered to its queue already.
+        let queue = match self.meter.has_measured() {
+            true => Duration::ZERO,
+            false => standing_queue(&readings),
+        };
+        self.traffic.observe_queue(queue);
     }
 
     /// Measures the link.

@@ -244,6 +244,11 @@ impl LinkMeter {
         self.follows
     }
 
+    /// Whether the hop's rate is what was measured of its link.
+    pub fn has_measured(&self) -> bool {
+        self.follows && self.estimator.capacity_bps().is_some()
+    }
+
     /// Nothing moves any more: what was read is of no use.
     pub fn rest(&mut self) {
         self.estimator.interrupt();
