@@ -111,6 +111,13 @@ MANY_TERMINALS = [
         target=0.99,
         more_is_better=True,
     ),
+    Figure(
+        "hostile.delay",
+        "The same: p99 of the delay in the hub of five others' paced streams, beyond that beside a "
+        "bulk user",
+        "ms",
+        target=20.0,
+    ),
     Figure("hostile.broken", "The same: broken downloads", "", target=0.0),
     Figure("hostile.memory", "The same: the hub's memory behind it", "MiB", target=768.0),
 ]

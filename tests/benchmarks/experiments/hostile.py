@@ -1,4 +1,7 @@
-"""Twenty terminals that download, beside one that attacks and beside one that only downloads."""
+"""Twenty terminals that download, beside one that attacks and beside one that only downloads.
+
+Five more have streams that are paced, which tell how long chunks wait in the hub.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,14 @@ from tests.testbed.process import Process
 from tests.testbed.programs import missing
 from tests.testbed.swarm import SwarmHub, outcome
 
-_HONEST = 20
+_HONEST, _PACED = 20, 5
 _BEAM_BPS = 100_000_000
 # A minute and a half of the beam: as long as all attacks take.
 _BYTES = 50_000_000
 _ORIGIN = f"{addresses.ORIGIN}:80"
+# A quarter of what each of the paced ones could have, while all download.
+_OFFERED_BPS = _PACED * 1_000_000
+_PACED_S = 60
 
 
 def run(settings: Settings) -> Result:
@@ -27,17 +33,22 @@ def run(settings: Settings) -> Result:
     result.told["underpass"] = "nothing; warm: sessions up"
     if result.left_out(missing("underpass", "swarm")):
         return result
-    ratios, broken, memory = [], [], []
+    ratios, delays, broken, memory = [], [], [], []
     for _ in range(settings.runs or 3):
         beside_bulk, _ = _beside(_bulk_user)
         beside_attacks, attacks = _beside(_attacker)
         ratios.append(beside_attacks["goodput_bps"] / beside_bulk["goodput_bps"])
+        delays.append(beside_attacks["p99_ms"] - beside_bulk["p99_ms"])
         broken.append(float(beside_attacks["broken"]))
         memory.append(beside_attacks["hub_memory_bytes"] / (1 << 20))
         result.notes.setdefault("attacks", attacks)
-        say(f"hostile  the others get {100 * ratios[-1]:.1f} % of what they get beside a bulk user")
+        say(
+            f"hostile  the others get {100 * ratios[-1]:.1f} % of what they get beside a bulk "
+            f"user, p99 {delays[-1]:+.1f} ms"
+        )
     for figure, values in {
         "hostile.goodput": ratios,
+        "hostile.delay": delays,
         "hostile.broken": broken,
         "hostile.memory": memory,
     }.items():
@@ -61,12 +72,22 @@ def _attacker(hub: SwarmHub) -> Process:
 
 def _beside(start: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     with Loopback() as bed:
-        hub = SwarmHub(bed, _HONEST + 2, hub={"beam": {"rate_bps": _BEAM_BPS}})
+        hub = SwarmHub(bed, _HONEST + 2 + _PACED, hub={"beam": {"rate_bps": _BEAM_BPS}})
         neighbour = start(hub)
         honest = hub.terminals(
             _HONEST, "--origin", _ORIGIN, "--bytes", str(_BYTES), "--measure-s", "300"
         )
+        first = str(terminal_node(_HONEST + 2))
+        paced = hub.streams(
+            _PACED,
+            *("--first-node", first, "--offered-bps", str(_OFFERED_BPS)),
+            *("--measure-s", str(_PACED_S)),
+            beam_bps=_BEAM_BPS,
+        )
         told = outcome(honest, timeout_s=600)
+        of_paced = outcome(paced, timeout_s=600)
+        told["broken"] += of_paced["broken"]
+        told["p99_ms"] = of_paced["excess"]["p99_ms"]
         told["hub_memory_bytes"] = hub.node.process.resident_bytes()
         if not neighbour.running():
             raise AssertionError(f"the neighbour ended first:\n{neighbour.log_tail()}")

@@ -123,11 +123,12 @@ pub async fn play(plan: &Plan) -> Result<Outcome, TerminalError> {
     let (hub_last, own_last) = usage()?;
     sleep(plan.drain).await;
 
+    // The end of the origin ends all streams.
+    let figures: Vec<Figures> = terminals.iter().map(Terminal::figures).collect();
     let mut log = sending.stop()?;
     let end_ns = nanos_between(epoch, Instant::now());
     let blocked = blocker.stop()?;
     let seen = blockages_seen(&terminals) - seen;
-    let figures: Vec<Figures> = terminals.iter().map(Terminal::figures).collect();
     let course = Course {
         rate_bps: plan.beam_bps,
         terminals: plan.fleet.terminals,
