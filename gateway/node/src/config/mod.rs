@@ -25,7 +25,7 @@ mod routing;
 mod traffic;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -35,6 +35,7 @@ use underpass_edge::classify::{Classifier, UnknownClass};
 pub use api::{ApiConfig, ApiRole};
 pub use applications::ApplicationsConfig;
 pub use beacons::BeaconsConfig;
+pub(crate) use bpsec::is_id;
 pub use bpsec::{BpsecConfig, BpsecRule, VerifyAt};
 pub use changes::{Change, between};
 pub use control::ControlConfig;
@@ -182,23 +183,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads and validates a configuration file with its fragments.
-    ///
-    /// # Errors
-    /// Says what is wrong and where: unreadable file, unknown or malformed
-    /// key (with its line), or values that do not fit together (all of them).
-    pub fn load(path: &Path) -> Result<Config, ConfigError> {
-        Config::of(&Document::read(path)?)
-    }
-
     /// Validates what was read.
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// Says what is wrong and where: an unknown or malformed key (with its
+    /// line), or values that do not fit together (all of them).
     pub fn of(document: &Document) -> Result<Config, ConfigError> {
-        let mut config: Config = document.parse()?;
-        let mut problems = config.problems();
-        config.routing.read(&mut problems);
+        let (config, problems) = Config::examine(document)?;
         if problems.is_empty() {
             Ok(config)
         } else {
@@ -209,8 +200,19 @@ impl Config {
         }
     }
 
+    /// What was read, with all that is wrong with it.
+    ///
+    /// # Errors
+    /// When a key is unknown or malformed: nothing can be said of the others.
+    pub fn examine(document: &Document) -> Result<(Config, Vec<String>), ConfigError> {
+        let mut config: Config = document.parse()?;
+        let mut problems = config.problems();
+        config.routing.read(&mut problems);
+        Ok((config, problems))
+    }
+
     #[cfg(test)]
-    pub(crate) fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+    pub(crate) fn parse(text: &str, path: &std::path::Path) -> Result<Config, ConfigError> {
         Config::of(&Document::merge(vec![(path.to_owned(), text.to_owned())])?)
     }
 
@@ -267,7 +269,7 @@ impl Config {
     /// The rules that give connections their class.
     ///
     /// # Errors
-    /// When a rule names a class that there is not; [`Config::load`] has
+    /// When a rule names a class that there is not; [`Config::of`] has
     /// refused such a file.
     pub fn classifier(&self) -> Result<Classifier, UnknownClass> {
         let named = |name: &str| class_named(&self.classes, name);
