@@ -16,6 +16,7 @@ mod deferred;
 mod document;
 mod edge;
 mod link;
+mod ltp;
 mod modem;
 mod node;
 mod positions;
@@ -48,6 +49,7 @@ pub use link::{
     QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig, TerminalConfig, TerminalPathConfig,
     TlsConfig,
 };
+pub use ltp::LtpConfig;
 pub use modem::ModemConfig;
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
 pub use positions::{PositionsConfig, Source};
@@ -119,6 +121,9 @@ pub struct Config {
     /// QUIC options of convergence-layer sessions.
     #[serde(default)]
     pub quic: QuicConfig,
+    /// Bounds of convergence-layer sessions over LTP.
+    #[serde(default)]
+    pub ltp: LtpConfig,
     /// Datagrams that tell whether the links are there.
     #[serde(default)]
     pub beacons: BeaconsConfig,
@@ -242,6 +247,7 @@ impl Config {
         }
         self.tcp.check(&mut problems);
         self.beacons.check(&mut problems);
+        self.ltp.check(&mut problems);
         self.bpsec.check(&mut problems);
         self.log.check(&mut problems);
         self.api.check(&mut problems);
