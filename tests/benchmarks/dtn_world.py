@@ -46,4 +46,25 @@ DTN_WORLD = [
         more_is_better=True,
         elsewhere="Hardy with fsync 850; dtn7-rs on sled 570",
     ),
+    Figure(
+        "ltp.processor",
+        "LTP between two engines without sockets, simulated 600 ms and 1 % loss, 2 GB red in "
+        "blocks of 1 MiB, per second of one core",
+        "Gbit/s",
+        2.0,
+        more_is_better=True,
+    ),
+    Figure(
+        "ltp.line-share",
+        "the same: blocks' bits, of what a simulated line of 1 Gbit/s carries",
+        "%",
+        more_is_better=True,
+    ),
+    Figure(
+        "ltp-live.goodput",
+        "1 GB over LTP, all red, profile G, of what TCP/IP headers would leave",
+        "%",
+        93.0,
+        more_is_better=True,
+    ),
 ]

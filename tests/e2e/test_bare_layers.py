@@ -9,48 +9,29 @@ import time
 import pytest
 
 from tests.e2e.conftest import NEAR, StartPair
-from tests.testbed import addresses
+from tests.testbed import addresses, bare_paths
+from tests.testbed.bare_paths import BareLayer
 from tests.testbed.client.transfer import download, upload
-from tests.testbed.node import HUB_NODE, Options, terminal_node
+from tests.testbed.node import Options
 
 pytestmark = pytest.mark.node
 
 _SIZE = 3_000_000
-_PORT = 4_700
-_RATE = NEAR.forward.rate_bps
 _LAYERS = ["stcp", "mtcp", "udp", "ltp"]
 
 
-def _options(layer: str) -> Options:
+def _options(layer: BareLayer) -> Options:
     """Return how both nodes know each other by their addresses alone."""
-    terminal = addresses.terminal_sat(0)
-
-    def path(neighbour: int, remote: str, listen: str) -> dict[str, object]:
-        return {
-            "name": "satellite",
-            "neighbour": neighbour,
-            "remote": f"{remote}:{_PORT}",
-            "listen": f"{listen}:{_PORT}",
-            "convergence_layer": layer,
-            "send_rate_bps": _RATE,
-            "receive_rate_bps": _RATE,
-            "rtt_ms": round(NEAR.rtt_ms),
-        }
-
     return Options(
         tls=False,
-        terminal={"path": [path(HUB_NODE, addresses.HUB_SAT, terminal)]},
-        hub={
-            "listener": [],
-            "terminal": [],
-            "path": [path(terminal_node(0), terminal, addresses.HUB_SAT)],
-        },
+        terminal=bare_paths.terminal(layer, NEAR),
+        hub=bare_paths.hub(layer, NEAR),
     )
 
 
 @pytest.mark.parametrize("layer", _LAYERS)
 def test_transfers_go_both_ways_and_status_names_the_layer(
-    start_pair: StartPair, layer: str
+    start_pair: StartPair, layer: BareLayer
 ) -> None:
     pair = start_pair(options=_options(layer))
     for transfer in (download, upload):
@@ -64,7 +45,7 @@ def test_transfers_go_both_ways_and_status_names_the_layer(
 
 
 @pytest.mark.parametrize("layer", ["stcp", "ltp"])
-def test_a_hub_that_was_killed_is_found_again(start_pair: StartPair, layer: str) -> None:
+def test_a_hub_that_was_killed_is_found_again(start_pair: StartPair, layer: BareLayer) -> None:
     pair = start_pair(options=_options(layer))
     assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
     pair.hub.process.kill()
@@ -77,12 +58,14 @@ def test_a_hub_that_was_killed_is_found_again(start_pair: StartPair, layer: str)
 
 
 @pytest.mark.parametrize("layer", ["stcp", "mtcp"])
-def test_a_stranger_is_turned_away_and_harms_nobody(start_pair: StartPair, layer: str) -> None:
+def test_a_stranger_is_turned_away_and_harms_nobody(
+    start_pair: StartPair, layer: BareLayer
+) -> None:
     pair = start_pair(options=_options(layer))
     # The hub itself is not the neighbour's host.
     with pair.testbed.hub.socket(socket.AF_INET, socket.SOCK_STREAM) as stream:
         stream.settimeout(20)
-        stream.connect((addresses.HUB_SAT, _PORT))
+        stream.connect((addresses.HUB_SAT, bare_paths.PORT))
         stream.sendall(b"\x00\x00\x00\x01\x41")
         with contextlib.suppress(ConnectionResetError):
             assert stream.recv(1) == b""

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use underpass_backoff::Backoff;
 use underpass_cla::{SessionId, SessionInfo};
+use underpass_ltp::Limits;
 
 /// The largest payload of a UDP datagram over IPv4, bytes.
 pub(crate) const MOST_DATAGRAM_BYTES: u64 = 65_507;
@@ -64,6 +65,8 @@ pub struct Config {
     pub mtu_bytes: u32,
     /// The round trip before it is measured.
     pub rtt: Duration,
+    /// With LTP: the bounds for this neighbour.
+    pub ltp: Limits,
     /// What is sent at most, bit/s of IP bytes, whatever is allocated.
     pub ceiling_bps: Option<u64>,
     /// When to dial again.

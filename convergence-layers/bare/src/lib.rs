@@ -19,3 +19,4 @@ mod stream;
 
 pub use config::{Config, Layer};
 pub use neighbour::Neighbour;
+pub use underpass_ltp::Limits as LtpLimits;

@@ -53,7 +53,7 @@ pub(crate) async fn run(
     stop: &CancellationToken,
 ) -> Down {
     let now = Instant::now();
-    let mut ltp = underpass_ltp::Config::new(local, remote, fastrand::u64(..));
+    let mut ltp = underpass_ltp::Config::within(config.ltp, local, remote, fastrand::u64(..));
     ltp.segment_bytes = (config.mtu_bytes as usize).saturating_sub(HEADER_BYTES as usize);
     ltp.rtt = config.rtt;
     ltp.block_bytes = config.transfer_mru_bytes;

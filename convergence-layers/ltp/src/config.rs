@@ -53,9 +53,51 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// The bounds for a peer that an operator may choose; what they bound is said
+/// at [`Config`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Blocks under way to the peer, and as many from it.
+    pub sessions: usize,
+    /// Memory for incomplete blocks from the peer, bytes.
+    pub receive_bytes: usize,
+    /// How often a segment is sent again without an answer.
+    pub tries: u32,
+    /// How many times its length a block is sent again in all.
+    pub cycles: u64,
+    /// Gaps in one block from the peer.
+    pub gaps: usize,
+    /// Claims of one report that is sent; a segment may have room for fewer.
+    pub claims: usize,
+    /// Reports to one session.
+    pub reports: usize,
+    /// How long a block from the peer may stand still.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            sessions: 1_024,
+            receive_bytes: 64 << 20,
+            tries: 20,
+            cycles: 20,
+            gaps: 4_096,
+            claims: 64,
+            reports: 1_024,
+            idle: Duration::from_secs(600),
+        }
+    }
+}
+
 impl Config {
     /// The usual values between two engines.
     pub fn new(local: u64, remote: u64, seed: u64) -> Config {
+        Config::within(Limits::default(), local, remote, seed)
+    }
+
+    /// The usual values between two engines, but for these bounds.
+    pub fn within(limits: Limits, local: u64, remote: u64, seed: u64) -> Config {
         Config {
             local,
             remote,
@@ -63,17 +105,17 @@ impl Config {
             segment_bytes: 1_472,
             rtt: Duration::from_millis(600),
             margin: Duration::from_millis(200),
-            tries: 20,
+            tries: limits.tries,
             longest_wait: Duration::from_secs(60),
-            cycles: 20,
-            sent_sessions: 1_024,
-            received_sessions: 1_024,
+            cycles: limits.cycles,
+            sent_sessions: limits.sessions,
+            received_sessions: limits.sessions,
             block_bytes: 16 << 20,
-            receive_bytes: 64 << 20,
-            gaps: 4_096,
-            claims: 64,
-            reports: 1_024,
-            idle: Duration::from_secs(600),
+            receive_bytes: limits.receive_bytes,
+            gaps: limits.gaps,
+            claims: limits.claims,
+            reports: limits.reports,
+            idle: limits.idle,
             seed,
         }
     }

@@ -18,7 +18,7 @@ mod sending;
 mod span;
 mod store;
 
-pub use config::{BUNDLE_PROTOCOL, Config, LEAST_SEGMENT_BYTES};
+pub use config::{BUNDLE_PROTOCOL, Config, LEAST_SEGMENT_BYTES, Limits};
 pub use figures::{Figures, Refused};
 pub use segment::{Reason, SessionId};
 pub use span::{Event, SendError, Span};

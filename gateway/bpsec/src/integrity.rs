@@ -117,11 +117,10 @@ pub fn verify(
     }
     for key in keys {
         let unwrapped = match wrapped {
-            // Of another key than this one, it does not unwrap.
+            // It may be of another of the keys, and this one no AES key.
             Some(wrapped) => match key.unwrap_key(wrapped) {
                 Ok(unwrapped) => Some(unwrapped),
-                Err(Failure::Failed) => continue,
-                Err(other) => return Err(other),
+                Err(_) => continue,
             },
             None => None,
         };

@@ -96,6 +96,11 @@ impl Key {
         if wrapped.len() > MAX_KEY_BYTES + WRAPPING_BYTES {
             return Err(Failure::Unknown);
         }
+        // Below two semiblocks RFC 3394 defines nothing; of none at all, the
+        // initial value unwraps under every key, to a key that everybody has.
+        if wrapped.len() < MIN_KEY_BYTES + WRAPPING_BYTES {
+            return Err(Failure::Failed);
+        }
         let unwrapped = match Kek::of(self)? {
             Kek::Aes128(kek) => kek.unwrap_vec(wrapped),
             Kek::Aes192(kek) => kek.unwrap_vec(wrapped),

@@ -308,6 +308,9 @@ fn a_wrapped_key_of_an_hmac_is_unwrapped() {
         |keys: &[Key]| integrity::verify(&block, 0, keys, &example.primary, &target, header(bib));
     assert_eq!(verify(&[key(WRAPPING_KEY)]), Ok(()));
     assert_eq!(verify(&[key(HMAC_KEY)]), Err(Failure::Failed));
+    // A key of another length, for HMAC alone, hides none behind it.
+    let no_aes_key = Key::new(vec![1; 48]);
+    assert_eq!(verify(&[no_aes_key, key(WRAPPING_KEY)]), Ok(()));
 }
 
 #[test]

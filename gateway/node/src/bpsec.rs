@@ -1,6 +1,6 @@
 //! The rules of Bundle Protocol Security with their keys, from files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use thiserror::Error;
 use underpass_bpsec::{Failure, Guard, Key, KeyError, Rule};
 use zeroize::Zeroizing;
 
-use crate::config::{BpsecConfig, BpsecRule, Config, VerifyAt};
+use crate::config::{BpsecConfig, BpsecRule, Config, VerifyAt, is_id};
 
 /// What is read of a key file: more than any has.
 const MOST_FILE_BYTES: u64 = 1024;
@@ -68,6 +68,32 @@ pub fn load(config: &BpsecConfig) -> Result<Vec<Rule>, BpsecError> {
     config.rules.iter().map(|rule| keys.rule(rule)).collect()
 }
 
+/// All that is wrong with the keys that rules name, whether or not the rules
+/// themselves are valid.
+pub fn problems(config: &BpsecConfig) -> Vec<BpsecError> {
+    let Some(dir) = &config.keys_dir else {
+        return Vec::new();
+    };
+    let read = BTreeMap::new();
+    let mut keys = Keys { dir, read };
+    let rules = config.rules.iter();
+    let named = |of: fn(&BpsecRule) -> &Vec<String>| -> BTreeSet<&String> {
+        let ids = rules.clone().flat_map(of);
+        ids.filter(|id| is_id(id)).collect()
+    };
+    let integrity = named(|rule| &rule.integrity_keys);
+    let confidentiality = named(|rule| &rule.confidentiality_keys);
+    let unfit = integrity
+        .difference(&confidentiality)
+        .filter_map(|id| keys.key(id).err());
+    let mut problems: Vec<BpsecError> = unfit.collect();
+    let unfit = confidentiality
+        .iter()
+        .filter_map(|id| keys.wrapping(id).err());
+    problems.extend(unfit);
+    problems
+}
+
 /// What secures a node's bundles.
 ///
 /// # Errors
@@ -86,16 +112,7 @@ impl Keys<'_> {
     fn rule(&mut self, rule: &BpsecRule) -> Result<Rule, BpsecError> {
         let integrity_keys = rule.integrity_keys.iter().map(|id| self.key(id));
         let integrity_keys = integrity_keys.collect::<Result<_, _>>()?;
-        let confidentiality_keys = rule.confidentiality_keys.iter().map(|id| {
-            let key = self.key(id)?;
-            match key.bytes() {
-                16 | 32 => Ok(key),
-                bytes => Err(BpsecError::Length {
-                    path: self.path(id),
-                    digits: 2 * bytes,
-                }),
-            }
-        });
+        let confidentiality_keys = rule.confidentiality_keys.iter().map(|id| self.wrapping(id));
         // The patterns were checked when the configuration was read.
         let pattern = |text: &str| text.parse().expect("a pattern that was checked");
         Ok(Rule {
@@ -106,6 +123,18 @@ impl Keys<'_> {
             confidentiality_keys: confidentiality_keys.collect::<Result<_, _>>()?,
             verify_in_transit: rule.verify == VerifyAt::Transit,
         })
+    }
+
+    /// A key that others are wrapped in.
+    fn wrapping(&mut self, id: &str) -> Result<Key, BpsecError> {
+        let key = self.key(id)?;
+        match key.bytes() {
+            16 | 32 => Ok(key),
+            bytes => Err(BpsecError::Length {
+                path: self.path(id),
+                digits: 2 * bytes,
+            }),
+        }
     }
 
     fn path(&self, id: &str) -> PathBuf {

@@ -5,6 +5,7 @@ mod allocator;
 mod api;
 mod bp;
 mod bpsec;
+mod check;
 mod cli;
 mod client;
 mod clock;
@@ -66,22 +67,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Launcher { program, arguments } => {
             Ok(upgrade::launcher::serve(&program, &arguments)?)
         }
-        Command::CheckConfig { config } => {
-            let loaded = config::Config::load(&config)?;
-            let time = known_time::KnownTime::load(Some(&loaded.node.state_dir));
-            security::Security::load(&loaded.tls, &time)?;
-            bpsec::load(&loaded.bpsec)?;
-            api::check(&loaded.api)?;
-            underpass_edge::Edge::check_users(&loaded.edge)?;
-            if let Some(control) = &loaded.control {
-                run::control::service(control)?;
-            }
-            for line in run::advice(&loaded) {
-                println!("{line}");
-            }
-            println!("{}: valid", config.display());
-            Ok(())
-        }
+        Command::CheckConfig { config } => Ok(check::execute(&config)?),
         Command::Status { socket, json } => Ok(status::print(&socket, json)?),
         Command::Route(command) => Ok(route::execute(&command)?),
         Command::Reload { socket } => Ok(reload::execute(&socket)?),

@@ -74,6 +74,9 @@ class Entry:
         return max(1, math.ceil(runs * self.scale))
 
 
+# Experiments for which a campaign has no time: they are run by themselves.
+BY_HAND = ("ltp-live",)
+
 # What a run takes, and what it needs of the machine, was measured on two cores: a saturated
 # profile V with all its programs needs 0.15 of them, three at once 0.48. What is measured alone
 # comes last; the order of the others was searched for, so that they fill each other's gaps.
@@ -103,6 +106,7 @@ CAMPAIGN = (
     Entry("resumption", 37.0, 90.0, _RIVALS, runs_at_least=30, share=0.15),
     Entry("shared-hop", 34.0, 34.0, _MOST, 2, 2, fixed_s=2 * _AROUND_S, share=_V),
     Entry("leo", 303.0, 305.0, _MOST, share=_V),
+    Entry("ltp", 4.0, fixed_s=20.0, between_s=0.0, share=0.5),
     # By streams of TCP and by coded datagrams, with single losses and with bursts.
     Entry("coded-1mb", 0.7, ours_times=4, between_s=1.0, runs_at_least=100, share=0.5),
     Entry("real-drive", 357.0, 357.0, (OURS, "no-proxy-bbr", "kcptun"), ours_times=2, share=_V),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use underpass_backoff::Backoff;
-use underpass_bare::{Config, Layer, Neighbour};
+use underpass_bare::{Config, Layer, LtpLimits, Neighbour};
 use underpass_cla::{Outcome, Refusal};
 use underpass_cla_testing::node::{TestNode, transfer};
 
@@ -39,6 +39,7 @@ fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
         transfer_mru_bytes: 4 << 20,
         mtu_bytes: 1_500,
         rtt: Duration::from_millis(50),
+        ltp: LtpLimits::default(),
         ceiling_bps: Some(200_000_000),
         backoff: Backoff {
             base: Duration::from_millis(50),

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use underpass_bpsec::integrity::Hash;
-use underpass_bpsec::{Operation, Outcome, Rule, SecurityBlock};
+use underpass_bpsec::integrity::{self, Hash};
+use underpass_bpsec::{
+    BIB_HMAC_SHA2, Header, Key, Operation, Outcome, Rule, Scope, SecurityBlock, Target, Value,
+};
 use underpass_bundle::wire::{CodePoints, Record, block_type, decode_record, ipn};
 use underpass_bundle::{Insecure, Reject};
 
@@ -238,12 +240,10 @@ fn an_unknown_context_is_told_apart() {
     refuses(&mut receiver, &mut sender, &raw, Insecure::Unknown);
 }
 
-#[test]
-fn a_result_that_does_not_cover_the_primary_block_is_not_enough() {
-    use underpass_bpsec::{BIB_HMAC_SHA2, Header, Scope, Target, integrity};
-    let (mut sender, mut receiver) = neighbours(authenticated());
-    let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
-    let bib = blocks(&raw)
+/// The content of a BIB on the primary block and the payload of a bundle that
+/// the sender has secured, by another key and with a wrapped key along.
+fn signed(raw: &Bytes, key: &Key, wrapped: Option<&[u8]>, scope: Scope) -> Vec<u8> {
+    let bib = blocks(raw)
         .into_iter()
         .find(|block| block.kind == block_type::BIB);
     let header = Header {
@@ -251,7 +251,7 @@ fn a_result_that_does_not_cover_the_primary_block_is_not_enough() {
         number: bib.unwrap().number,
         flags: 0,
     };
-    let seen = underpass_bundle::wire::inspect(&raw, &Default::default(), &CodePoints::default());
+    let seen = underpass_bundle::wire::inspect(raw, &Default::default(), &CodePoints::default());
     let (primary, crc) = seen.primary.unwrap();
     let primary = underpass_bundle::wire::encode_primary(&primary, crc);
     let pieces = [Bytes::from_static(PAYLOAD)];
@@ -260,21 +260,39 @@ fn a_result_that_does_not_cover_the_primary_block_is_not_enough() {
         number: 1,
         flags: 0,
     };
-    let sign =
-        |scope, target| integrity::sign(&key(1), Hash::Sha256, scope, &primary, &target, header);
-    let made = |scope| {
-        let results = vec![
-            sign(scope, Target::Primary),
-            sign(scope, Target::Block(payload, &pieces)),
-        ];
-        let parameters = integrity::parameters(Hash::Sha256, scope);
-        SecurityBlock::new(vec![0, 1], BIB_HMAC_SHA2, ipn(20, 0), parameters, results).encode()
-    };
-    let unbound = with_content(&raw, &made(Scope(0)));
+    let sign = |target| integrity::sign(key, Hash::Sha256, scope, &primary, &target, header);
+    let results = vec![sign(Target::Primary), sign(Target::Block(payload, &pieces))];
+    let mut parameters = integrity::parameters(Hash::Sha256, scope);
+    // Parameter 2 is the wrapped key (RFC 9173 §3.3.2).
+    parameters.extend(wrapped.map(|wrapped| (2, Value::Bytes(wrapped.to_vec()))));
+    SecurityBlock::new(vec![0, 1], BIB_HMAC_SHA2, ipn(20, 0), parameters, results).encode()
+}
+
+#[test]
+fn a_result_that_does_not_cover_the_primary_block_is_not_enough() {
+    let (mut sender, mut receiver) = neighbours(authenticated());
+    let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
+    let made = |scope| with_content(&raw, &signed(&raw, &key(1), None, scope));
+    let unbound = made(Scope(0));
     refuses(&mut receiver, &mut sender, &unbound, Insecure::Missing);
     receiver
-        .takes(SENDER, &with_content(&raw, &made(Scope(Scope::PRIMARY))))
+        .takes(SENDER, &made(Scope(Scope::PRIMARY)))
         .unwrap();
+}
+
+/// AES key wrap is for two semiblocks and more (RFC 3394 §2). The initial value
+/// alone would unwrap to the empty key under any key whatever, and a result by
+/// the empty key is in everybody's hands.
+#[test]
+fn a_wrapped_key_that_is_too_short_for_a_key_signs_nothing() {
+    const INITIAL_VALUE: [u8; 8] = [0xA6; 8];
+    let (mut sender, mut receiver) = neighbours(authenticated());
+    let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
+    for wrapped in [&INITIAL_VALUE[..], &[], &[0xA6; 16]] {
+        let forged = signed(&raw, &Key::new(Vec::new()), Some(wrapped), Scope::ALL);
+        let forged = with_content(&raw, &forged);
+        refuses(&mut receiver, &mut sender, &forged, Insecure::Failed);
+    }
 }
 
 /// A fragment is taken in no other way than a whole bundle, an administrative

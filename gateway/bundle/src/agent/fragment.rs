@@ -18,7 +18,7 @@ use super::fixed::FixedParts;
 use super::forward::{LOOK_AHEAD, REWRITTEN_BYTES};
 use super::stored::{Phase, StoredBundle};
 use crate::wire::{
-    decode_primary, is_replicated, is_security, seal_fragment, seal_payload, write_trailer,
+    decode_primary, is_null, is_replicated, is_security, seal_fragment, seal_payload, write_trailer,
 };
 
 /// Fragments carry no less, except for the last one: a neighbour that takes
@@ -40,6 +40,9 @@ impl StoredBundle {
     fn fragment_bytes(&self, max_bytes: u64) -> Option<u64> {
         let flags = self.primary.bundle_control_flags;
         let whole = flags.contains(Flags::BUNDLE_MUST_NOT_FRAGMENTED)
+            // RFC 9171 §4.2.3: without a source nothing tells its fragments
+            // from others', whatever its flags say.
+            || is_null(&self.primary.source)
             || self.is_record()
             || self.custody
             || self.passed_cteb.is_some()

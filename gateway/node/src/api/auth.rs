@@ -50,7 +50,7 @@ impl Tokens {
                     path: path.clone(),
                     source,
                 })?,
-                // `Config::load` has refused one that is none.
+                // `Config::of` has refused one that is none.
                 None => token.digest().unwrap_or_default(),
             };
             Ok(Known {

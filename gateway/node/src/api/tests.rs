@@ -19,7 +19,7 @@ use underpass_streams::{Open, Target};
 
 use super::routes::BODY_BYTES;
 use super::*;
-use crate::config::{Config, Current};
+use crate::config::{Config, Current, Document};
 use crate::run::engine::configure;
 use crate::run::reports::{Made, Reporter};
 use crate::security::Security;
@@ -88,7 +88,7 @@ impl World {
         );
         let path = folder.path().join("node.toml");
         std::fs::write(&path, text).unwrap();
-        let config = Config::load(&path).unwrap();
+        let config = Config::of(&Document::read(&path).unwrap()).unwrap();
         let current = Current::new(config);
         let config = current.get();
         let engine = configure(&config, 7, Families::BOTH);

@@ -143,7 +143,7 @@ impl BpsecRule {
 }
 
 /// Whether a text may be part of a file's name.
-fn is_id(id: &str) -> bool {
+pub(crate) fn is_id(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=64).contains(&id.len()) && id.bytes().all(allowed)
 }

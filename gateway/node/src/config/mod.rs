@@ -16,6 +16,7 @@ mod deferred;
 mod document;
 mod edge;
 mod link;
+mod ltp;
 mod modem;
 mod node;
 mod positions;
@@ -25,7 +26,7 @@ mod routing;
 mod traffic;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -35,6 +36,7 @@ use underpass_edge::classify::{Classifier, UnknownClass};
 pub use api::{ApiConfig, ApiRole};
 pub use applications::ApplicationsConfig;
 pub use beacons::BeaconsConfig;
+pub(crate) use bpsec::is_id;
 pub use bpsec::{BpsecConfig, BpsecRule, VerifyAt};
 pub use changes::{Change, between};
 pub use control::ControlConfig;
@@ -47,6 +49,7 @@ pub use link::{
     QuicCongestionControl, RATES_BPS, RTTS_MS, TcpConfig, TerminalConfig, TerminalPathConfig,
     TlsConfig,
 };
+pub use ltp::LtpConfig;
 pub use modem::ModemConfig;
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
 pub use positions::{PositionsConfig, Source};
@@ -118,6 +121,9 @@ pub struct Config {
     /// QUIC options of convergence-layer sessions.
     #[serde(default)]
     pub quic: QuicConfig,
+    /// Bounds of convergence-layer sessions over LTP.
+    #[serde(default)]
+    pub ltp: LtpConfig,
     /// Datagrams that tell whether the links are there.
     #[serde(default)]
     pub beacons: BeaconsConfig,
@@ -182,23 +188,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads and validates a configuration file with its fragments.
-    ///
-    /// # Errors
-    /// Says what is wrong and where: unreadable file, unknown or malformed
-    /// key (with its line), or values that do not fit together (all of them).
-    pub fn load(path: &Path) -> Result<Config, ConfigError> {
-        Config::of(&Document::read(path)?)
-    }
-
     /// Validates what was read.
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// Says what is wrong and where: an unknown or malformed key (with its
+    /// line), or values that do not fit together (all of them).
     pub fn of(document: &Document) -> Result<Config, ConfigError> {
-        let mut config: Config = document.parse()?;
-        let mut problems = config.problems();
-        config.routing.read(&mut problems);
+        let (config, problems) = Config::examine(document)?;
         if problems.is_empty() {
             Ok(config)
         } else {
@@ -209,8 +205,19 @@ impl Config {
         }
     }
 
+    /// What was read, with all that is wrong with it.
+    ///
+    /// # Errors
+    /// When a key is unknown or malformed: nothing can be said of the others.
+    pub fn examine(document: &Document) -> Result<(Config, Vec<String>), ConfigError> {
+        let mut config: Config = document.parse()?;
+        let mut problems = config.problems();
+        config.routing.read(&mut problems);
+        Ok((config, problems))
+    }
+
     #[cfg(test)]
-    pub(crate) fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+    pub(crate) fn parse(text: &str, path: &std::path::Path) -> Result<Config, ConfigError> {
         Config::of(&Document::merge(vec![(path.to_owned(), text.to_owned())])?)
     }
 
@@ -240,6 +247,7 @@ impl Config {
         }
         self.tcp.check(&mut problems);
         self.beacons.check(&mut problems);
+        self.ltp.check(&mut problems);
         self.bpsec.check(&mut problems);
         self.log.check(&mut problems);
         self.api.check(&mut problems);
@@ -267,7 +275,7 @@ impl Config {
     /// The rules that give connections their class.
     ///
     /// # Errors
-    /// When a rule names a class that there is not; [`Config::load`] has
+    /// When a rule names a class that there is not; [`Config::of`] has
     /// refused such a file.
     pub fn classifier(&self) -> Result<Classifier, UnknownClass> {
         let named = |name: &str| class_named(&self.classes, name);

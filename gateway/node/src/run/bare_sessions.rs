@@ -43,6 +43,7 @@ pub(super) fn open(
         transfer_mru_bytes: config.custody.quota_bytes / 4,
         mtu_bytes: path.mtu_bytes,
         rtt: path.rtt(),
+        ltp: config.ltp.limits(),
         ceiling_bps: path.send_rate_bps,
         backoff: backoff(config),
         session_ids: sessions.ids.clone(),

@@ -1,0 +1,78 @@
+"""LTP: what one core carries between two engines without sockets, and a live 1 GB on profile G."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.bench import HEADERS_LEAVE, Settings, bench, say
+from tests.benchmarks.experiments.downloads import (
+    download_series,
+    seconds,
+    transfer_record,
+    typical_curve,
+)
+from tests.benchmarks.records import Result, record
+from tests.benchmarks.subjects.underpass import Underpass
+from tests.testbed import bare_paths
+from tests.testbed.profile import PROFILE_G
+
+_ROOT = Path(__file__).parents[3]
+_RUN = ("cargo", "run", "--quiet", "--locked", "--release")
+_EXAMPLE = (*_RUN, "-p", "underpass-ltp", "--example", "ltp")
+_RUNS = 5
+_SIZE = 1_000_000_000
+_LIVE_RUNS = 3
+
+
+def run(settings: Settings) -> Result:
+    """Measure two engines at a simulated 600 ms and 1 % loss, each run the same 2 GB."""
+    result = Result("ltp")
+    result.told["underpass"] = "RTT; blocks of 1 MiB, all red"
+    told = [measure() for _ in range(settings.runs or _RUNS)]
+    figures = {
+        "ltp.processor": [each["processor_bps"] / 1e9 for each in told],
+        "ltp.line-share": [100 * each["line_share"] for each in told],
+    }
+    for figure, values in figures.items():
+        made = record(figure, "underpass", values)
+        say(f"{figure}: median {made.median:.4g} {made.unit}")
+        result.records.append(made)
+    result.notes["engines"] = told[0]
+    return result
+
+
+def measure() -> dict[str, Any]:
+    """Return what the example tells of one run."""
+    told: dict[str, Any] = json.loads(subprocess.check_output(_EXAMPLE, cwd=_ROOT, text=True))
+    return told
+
+
+def run_live(settings: Settings) -> Result:
+    """1 GB over LTP by a terminal's proxy, on profile G."""
+    result = Result("ltp-live")
+    rate_bps = PROFILE_G.forward.rate_bps
+    assert rate_bps is not None
+    with bench(PROFILE_G, dataclasses.replace(settings, subjects=[], peer_runs=None)) as on:
+        over_ltp = Underpass(
+            "underpass",
+            None,
+            hub=bare_paths.hub("ltp", PROFILE_G),
+            terminal=bare_paths.terminal("ltp", PROFILE_G),
+        )
+        on.add(over_ltp)
+        for subject, transfers in download_series(on, _SIZE, settings.runs or _LIVE_RUNS):
+            made = transfer_record(
+                "ltp-live.goodput",
+                subject,
+                transfers,
+                lambda t: 100 * t.bytes * 8 / seconds(on, t) / (rate_bps * HEADERS_LEAVE),
+            )
+            result.records.append(made)
+            result.curves["received, MB over s"] = {subject.name: typical_curve(transfers)}
+        result.notes |= on.notes()
+        result.told |= on.told()
+    return result

@@ -1,0 +1,1 @@
+"""Underpass beside other implementations of the Bundle Protocol."""
