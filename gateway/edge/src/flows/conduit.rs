@@ -23,6 +23,8 @@ pub(super) struct FlowConduit {
     class: Class,
     /// Rules are asked anew once so many bytes were sent.
     ask_at_bytes: Option<u64>,
+    /// The stream takes nothing at present.
+    held_up: bool,
 }
 
 impl FlowConduit {
@@ -41,6 +43,7 @@ impl FlowConduit {
             class: request.class,
             request: request.clone(),
             dscp,
+            held_up: false,
         }
     }
 
@@ -87,7 +90,11 @@ impl FlowConduit {
 
 impl Conduit for FlowConduit {
     fn poll_send_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
-        self.inner.poll_send_capacity(cx)
+        let capacity = self.inner.poll_send_capacity(cx);
+        if std::mem::replace(&mut self.held_up, capacity.is_pending()) && !self.held_up {
+            self.watch.was_held_up(Instant::now());
+        }
+        capacity
     }
 
     fn send(&mut self, data: Bytes) {

@@ -96,6 +96,11 @@ impl Watch {
         self.silence = rtt;
     }
 
+    /// Nothing could be sent until now, so there was no silence.
+    pub fn was_held_up(&mut self, now: Instant) {
+        self.last_sent = self.last_sent.map(|_| now);
+    }
+
     /// What was sent so far, bytes.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes

@@ -114,6 +114,22 @@ fn a_burst_ends_behind_a_round_trip_of_silence() {
 }
 
 #[test]
+fn a_burst_goes_on_while_nothing_can_be_sent() {
+    let mut stream = Stream::new();
+    stream.watch.set_round_trip(100 * MS);
+    stream.bursts(1, 1_000);
+    stream.now += 5_000 * MS;
+    stream.watch.was_held_up(stream.now);
+    assert!(stream.bursts(1, 1_000).is_empty());
+    stream.now += 100 * MS;
+    assert_eq!(
+        stream.bursts(1, 1_000),
+        [2_000],
+        "both pieces were one burst"
+    );
+}
+
+#[test]
 fn a_burst_that_is_larger_than_expected_begins_anew_as_half_over() {
     let mut stream = Stream::new();
     // 32 KiB are expected, then twice what is there.
