@@ -157,6 +157,7 @@ mod tests {
 
     use super::*;
     use crate::config::ClassRule;
+    use crate::flows::hello::tests::hello;
     use crate::flows::{Flows, Owner};
     use crate::stream::{Protocol, Target};
 
@@ -168,11 +169,14 @@ mod tests {
     }
 
     /// Notes what it is told.
-    struct Noting(Arc<Mutex<Vec<Told>>>);
+    struct Noting {
+        told: Arc<Mutex<Vec<Told>>>,
+        receives: Vec<Bytes>,
+    }
 
     impl Noting {
         fn note(&self, told: Told) {
-            self.0.lock().unwrap().push(told);
+            self.told.lock().unwrap().push(told);
         }
     }
 
@@ -205,7 +209,10 @@ mod tests {
             _: &mut Context<'_>,
             _: usize,
         ) -> Poll<Result<Option<Bytes>, Failure>> {
-            Poll::Pending
+            match self.receives.pop() {
+                Some(data) => Poll::Ready(Ok(Some(data))),
+                None => Poll::Pending,
+            }
         }
 
         fn poll_outcome(&mut self, _: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
@@ -217,6 +224,12 @@ mod tests {
 
     /// What is told of these pieces of an answer, of a stream of class 1.
     fn told(rules: &str, pieces: &[&[u8]]) -> Vec<Told> {
+        told_of(Owner::Peer(10), rules, &[], pieces)
+    }
+
+    /// What is told of a stream of class 1, whose other side has sent `received`
+    /// before.
+    fn told_of(owner: Owner, rules: &str, received: &[&[u8]], pieces: &[&[u8]]) -> Vec<Told> {
         #[derive(serde::Deserialize)]
         struct Rules {
             rule: Vec<ClassRule>,
@@ -234,8 +247,16 @@ mod tests {
             awaits_outcome: false,
         };
         let notes: Arc<Mutex<Vec<Told>>> = Arc::default();
-        let inner = Box::new(Noting(notes.clone()));
-        let mut conduit = flows.watch(inner, Owner::Peer(10), &request, None);
+        let received = received.iter().rev();
+        let inner = Box::new(Noting {
+            told: notes.clone(),
+            receives: received
+                .map(|piece| Bytes::copy_from_slice(piece))
+                .collect(),
+        });
+        let mut conduit = flows.watch(inner, owner, &request, None);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        while conduit.poll_receive(&mut cx, 1 << 20).is_ready() {}
         for piece in pieces {
             conduit.send(Bytes::copy_from_slice(piece));
         }
@@ -263,6 +284,57 @@ mod tests {
                 Told::Sent(lengths.1),
             ]
         );
+    }
+
+    const VIDEO_HOST: &str = "rule = [{ hosts = ['*.video.example'], class = '2' }]";
+
+    fn client() -> Owner {
+        Owner::Client([10, 0, 0, 5].into())
+    }
+
+    #[test]
+    fn a_clienthello_gives_its_stream_the_class_of_its_name_before_it_is_sent() {
+        let hello = hello("cdn.video.example", 16_384);
+        let told = told_of(client(), VIDEO_HOST, &[], &[&hello]);
+        assert_eq!(told[0], Told::Class(Class(2)));
+        assert!(matches!(told[1], Told::Flow(_)));
+        assert_eq!(told[2..], [Told::Sent(hello.len())]);
+    }
+
+    #[test]
+    fn a_clienthello_in_pieces_is_passed_on_at_once_and_named_when_it_is_whole() {
+        let hello = hello("cdn.video.example", 40);
+        let pieces: Vec<&[u8]> = hello.chunks(50).collect();
+        let told = told_of(client(), VIDEO_HOST, &[], &pieces);
+        let class = |told: &Told| *told == Told::Class(Class(2));
+        let place = told.iter().position(class).expect("a class");
+        let sent = |told: &&Told| matches!(told, Told::Sent(_));
+        assert_eq!(told.iter().filter(sent).count(), pieces.len());
+        assert!(told[..place].iter().filter(sent).count() >= 1, "{told:?}");
+    }
+
+    #[test]
+    fn what_answers_a_clienthello_of_the_other_side_is_of_its_name() {
+        let hello = hello("cdn.video.example", 16_384);
+        let peer = Owner::Peer(10);
+        let told = told_of(
+            peer,
+            VIDEO_HOST,
+            &[&hello[..60], &hello[60..]],
+            &[b"\x16\x03\x03"],
+        );
+        assert_eq!(told[0], Told::Class(Class(2)));
+    }
+
+    #[test]
+    fn an_origin_cannot_name_a_stream() {
+        let hello = hello("cdn.video.example", 16_384);
+        for told in [
+            told_of(client(), VIDEO_HOST, &[&hello], &[b"\x17"]),
+            told_of(Owner::Peer(10), VIDEO_HOST, &[], &[&hello]),
+        ] {
+            assert!(!told.contains(&Told::Class(Class(2))), "{told:?}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Owner;
 use super::head::{self, Beginning, Head, MOST_HEAD_BYTES};
+use super::hello::ClientHello;
 use super::sizes::{Kind, Sizes};
 use crate::stream::Target;
 
@@ -15,6 +16,9 @@ use crate::stream::Target;
 const UNKNOWN_BYTES: u64 = 32 * 1024;
 /// A burst ends behind so much silence, until a round trip is known.
 const SILENCE: Duration = Duration::from_millis(600);
+/// The first burst of a TLS stream is remembered as of this type, which no
+/// message has: it says nothing of what the host sends later.
+const HANDSHAKE: &str = "TLS handshake";
 
 /// A flow begins, or one has become larger than was expected and begins anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +41,9 @@ pub struct Watch {
     /// By which sizes are remembered.
     place: Arc<str>,
     host: Option<Arc<str>>,
+    hello: ClientHello,
+    /// The next burst is the first one of a TLS stream.
+    handshake_next: bool,
     sizes: Arc<Mutex<Sizes>>,
     state: State,
     flow: Option<Flow>,
@@ -60,6 +67,7 @@ enum State {
 #[derive(Debug)]
 struct Flow {
     content_type: Arc<str>,
+    handshake: bool,
     sent_bytes: u64,
     expected_bytes: u64,
     told: bool,
@@ -82,6 +90,8 @@ impl Watch {
             owner,
             place,
             host,
+            hello: ClientHello::Awaited,
+            handshake_next: false,
             sizes,
             state: State::Start,
             flow: None,
@@ -123,6 +133,12 @@ impl Watch {
         self.last_sent = Some(now);
         self.total_bytes = self.total_bytes.saturating_add(data.len() as u64);
         let (mut rest, mut start) = (data, None);
+        if matches!(self.owner, Owner::Client(_)) && self.is_named_by(data) {
+            start = self.begin_named(data);
+            if start.is_some() {
+                return start;
+            }
+        }
         while !rest.is_empty() {
             let (taken, begins) = self.take(now, rest);
             rest = &rest[taken..];
@@ -133,11 +149,35 @@ impl Watch {
 
     /// Bytes of the other direction have come: a request ends the answer before.
     pub fn receives(&mut self, now: Instant, data: &[u8]) {
+        // What is sent to a peer's client answers that client's ClientHello.
+        if matches!(self.owner, Owner::Peer(_)) {
+            self.is_named_by(data);
+        }
         let under_way = matches!(self.state, State::Body(_) | State::Burst);
         let answers = self.flow.is_some() && self.total_bytes > 0;
         if under_way && answers && head::begins_request(data) {
             self.end(now);
         }
+    }
+
+    /// The client has sent these bytes; whether they complete a ClientHello with
+    /// a name, which is the stream's from now on.
+    fn is_named_by(&mut self, data: &[u8]) -> bool {
+        let Some(name) = self.hello.read(data) else {
+            return false;
+        };
+        self.place = name.clone();
+        self.host = Some(name);
+        self.handshake_next = true;
+        true
+    }
+
+    /// The burst that has begun with the ClientHello goes on with these bytes,
+    /// which complete it: of a name that was not known when it began.
+    fn begin_named(&mut self, data: &[u8]) -> Option<FlowStart> {
+        let flow = self.flow.take_if(|flow| !flow.told)?;
+        let before = usize::try_from(flow.sent_bytes).unwrap_or(usize::MAX);
+        self.begin_burst(flow.content_type, before, data.len())
     }
 
     /// Takes the first of these bytes, how many, and what begins with them.
@@ -206,6 +246,7 @@ impl Watch {
         let size = (head.head_bytes as u64).saturating_add(body);
         let flow = Flow {
             content_type: head.content_type,
+            handshake: false,
             sent_bytes: before as u64,
             expected_bytes: size,
             told: true,
@@ -230,15 +271,17 @@ impl Watch {
         before: usize,
         data: usize,
     ) -> Option<FlowStart> {
-        let kind: Kind = (self.place.clone(), content_type.clone());
-        let known = self.sizes.lock().unwrap().expected(self.owner, &kind);
         let there = (before + data) as u64;
-        let flow = Flow {
+        let mut flow = Flow {
             content_type,
+            handshake: std::mem::take(&mut self.handshake_next),
             sent_bytes: before as u64,
-            expected_bytes: known.unwrap_or(UNKNOWN_BYTES).max(there),
+            expected_bytes: there,
             told: false,
         };
+        let kind = self.kind_of(&flow);
+        let known = self.sizes.lock().unwrap().expected(self.owner, &kind);
+        flow.expected_bytes = known.unwrap_or(UNKNOWN_BYTES).max(there);
         let start = self.start_of(&flow);
         self.flow = Some(Flow {
             sent_bytes: there,
@@ -272,10 +315,19 @@ impl Watch {
         if let Some(flow) = self.flow.take()
             && flow.sent_bytes > 0
         {
-            let kind = (self.place.clone(), flow.content_type);
+            let kind = self.kind_of(&flow);
             let mut sizes = self.sizes.lock().unwrap();
             sizes.learn(now, self.owner, &kind, flow.sent_bytes);
         }
+    }
+
+    /// By what a flow's size is remembered.
+    fn kind_of(&self, flow: &Flow) -> Kind {
+        let content_type = match flow.handshake {
+            true => HANDSHAKE.into(),
+            false => flow.content_type.clone(),
+        };
+        (self.place.clone(), content_type)
     }
 
     fn start_of(&self, flow: &Flow) -> FlowStart {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::flows::hello::tests::hello;
 use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -127,6 +128,35 @@ fn a_burst_goes_on_while_nothing_can_be_sent() {
         [2_000],
         "both pieces were one burst"
     );
+}
+
+/// A TLS connection to an address, whose client asks for this name; the answers
+/// that the hub sends, a round trip apart.
+fn answers_over_tls(sizes: &Arc<Mutex<Sizes>>, name: &str, answers: &[usize]) -> Vec<u64> {
+    let target = Target::parse("192.0.2.1", 443).unwrap();
+    let mut stream = Stream::new();
+    stream.watch = Watch::new(Owner::Peer(10), &target, sizes.clone());
+    stream.watch.set_round_trip(100 * MS);
+    let hello = hello(name, 16_384);
+    stream.watch.receives(stream.now, &hello);
+    let bursts = answers.iter().flat_map(|bytes| {
+        stream.now += 100 * MS;
+        stream.bursts(1, *bytes)
+    });
+    bursts.collect()
+}
+
+#[test]
+fn sizes_of_tls_bursts_are_learnt_by_the_name_of_the_clienthello() {
+    let sizes = Arc::default();
+    let (page, video) = ("page.example", "video.example");
+    answers_over_tls(&sizes, page, &[4_000, 20_000]);
+    answers_over_tls(&sizes, video, &[3_000, 900_000]);
+    // The handshake is told apart from what the host sends behind it.
+    let begun = answers_over_tls(&sizes, page, &[10, 10]);
+    assert_eq!(begun, [4_000, 20_000]);
+    let begun = answers_over_tls(&sizes, video, &[10, 10]);
+    assert_eq!(begun, [3_000, 900_000]);
 }
 
 #[test]
