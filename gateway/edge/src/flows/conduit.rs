@@ -19,8 +19,10 @@ pub(super) struct FlowConduit {
     rules: Arc<Classifier>,
     request: OpenRequest,
     dscp: Option<u8>,
-    /// The class that it has at present.
-    class: Class,
+    /// The class of the connection, and the one that it has at present; none
+    /// while they are not known.
+    of_connection: Option<Class>,
+    class: Option<Class>,
     /// Rules are asked anew once so many bytes were sent.
     ask_at_bytes: Option<u64>,
     /// The stream takes nothing at present.
@@ -40,10 +42,21 @@ impl FlowConduit {
             watch,
             ask_at_bytes: rules.next_promotion(0),
             rules,
-            class: request.class,
+            of_connection: Some(request.class),
+            class: Some(request.class),
             request: request.clone(),
             dscp,
             held_up: false,
+        }
+    }
+
+    /// Of a stream whose class is not known: it has it until a rule gives it
+    /// another.
+    pub fn of_unknown_class(self) -> FlowConduit {
+        FlowConduit {
+            of_connection: None,
+            class: None,
+            ..self
         }
     }
 
@@ -81,8 +94,9 @@ impl FlowConduit {
             },
         };
         let class = self.rules.classify_flow(&facts);
-        let class = class.unwrap_or(self.request.class);
-        if std::mem::replace(&mut self.class, class) != class {
+        if let Some(class) = class.or(self.of_connection)
+            && self.class.replace(class) != Some(class)
+        {
             self.inner.set_class(class);
         }
     }
@@ -227,9 +241,24 @@ mod tests {
         told_of(Owner::Peer(10), rules, &[], pieces)
     }
 
+    /// As below, of a stream that was there before.
+    fn told_again(rules: &str, received: &[&[u8]], pieces: &[&[u8]]) -> Vec<Told> {
+        told_by(true, Owner::Peer(10), rules, received, pieces)
+    }
+
     /// What is told of a stream of class 1, whose other side has sent `received`
     /// before.
     fn told_of(owner: Owner, rules: &str, received: &[&[u8]], pieces: &[&[u8]]) -> Vec<Told> {
+        told_by(false, owner, rules, received, pieces)
+    }
+
+    fn told_by(
+        again: bool,
+        owner: Owner,
+        rules: &str,
+        received: &[&[u8]],
+        pieces: &[&[u8]],
+    ) -> Vec<Told> {
         #[derive(serde::Deserialize)]
         struct Rules {
             rule: Vec<ClassRule>,
@@ -254,7 +283,10 @@ mod tests {
                 .map(|piece| Bytes::copy_from_slice(piece))
                 .collect(),
         });
-        let mut conduit = flows.watch(inner, owner, &request, None);
+        let mut conduit = match again {
+            false => flows.watch(inner, owner, &request, None),
+            true => flows.watch_again(inner, owner, &request),
+        };
         let mut cx = Context::from_waker(std::task::Waker::noop());
         while conduit.poll_receive(&mut cx, 1 << 20).is_ready() {}
         for piece in pieces {
@@ -335,6 +367,29 @@ mod tests {
         ] {
             assert!(!told.contains(&Told::Class(Class(2))), "{told:?}");
         }
+    }
+
+    #[test]
+    fn a_stream_that_was_there_before_has_flows_from_the_next_request_on() {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 2\r\n\r\nab";
+        let rules = "rule = [{ content_types = ['video/*'], class = '2' }]";
+        // It may be in the midst of another answer, and keeps its class.
+        assert_eq!(
+            told_again(rules, &[], &[answer]),
+            [Told::Sent(answer.len())]
+        );
+        let request = b"GET / HTTP/1.1\r\n";
+        let length = answer.len() as u64;
+        assert_eq!(
+            told_again(rules, &[request], &[answer]),
+            [
+                Told::Class(Class(2)),
+                Told::Flow(length),
+                Told::Sent(answer.len())
+            ]
+        );
+        let told = told_again("rule = []", &[request], &[answer]);
+        assert_eq!(told, [Told::Flow(length), Told::Sent(answer.len())]);
     }
 
     #[test]

@@ -70,6 +70,21 @@ impl Flows {
         let rules = self.rules();
         Box::new(FlowConduit::new(conduit, watch, rules, request, dscp))
     }
+
+    /// Watches what this node sends on a stream that was there before: one that
+    /// lives through an upgrade in place. The class of the request is not looked
+    /// at; the stream keeps its own until a rule gives it another.
+    pub fn watch_again(
+        &self,
+        conduit: Box<dyn Conduit>,
+        owner: Owner,
+        request: &OpenRequest,
+    ) -> Box<dyn Conduit> {
+        let sizes = self.sizes.clone();
+        let watch = Watch::midway(Instant::now(), owner, &request.target, sizes);
+        let watched = FlowConduit::new(conduit, watch, self.rules(), request, None);
+        Box::new(watched.of_unknown_class())
+    }
 }
 
 /// Watches streams that send and receive these bytes, cut and paused as the first

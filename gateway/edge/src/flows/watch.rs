@@ -62,6 +62,8 @@ enum State {
     Body(u64),
     /// A flow that ends by silence.
     Burst,
+    /// Something whose beginning was not seen; it ends as a burst does.
+    Midway,
 }
 
 #[derive(Debug)]
@@ -101,6 +103,16 @@ impl Watch {
         }
     }
 
+    /// Of a stream that was opened before, and may be in the midst of something:
+    /// flows are found behind the next silence or request.
+    pub fn midway(now: Instant, owner: Owner, target: &Target, sizes: Arc<Mutex<Sizes>>) -> Watch {
+        let mut watch = Watch::new(owner, target, sizes);
+        watch.state = State::Midway;
+        watch.hello = ClientHello::Over;
+        watch.last_sent = Some(now);
+        watch
+    }
+
     /// Sets the round trip, by which bursts are told apart.
     pub fn set_round_trip(&mut self, rtt: Duration) {
         self.silence = rtt;
@@ -127,7 +139,7 @@ impl Watch {
         let paused = self
             .last_sent
             .is_some_and(|at| now.saturating_duration_since(at) >= self.silence);
-        if paused && matches!(self.state, State::Burst) {
+        if paused && matches!(self.state, State::Burst | State::Midway) {
             self.end(now);
         }
         self.last_sent = Some(now);
@@ -155,7 +167,8 @@ impl Watch {
         }
         let under_way = matches!(self.state, State::Body(_) | State::Burst);
         let answers = self.flow.is_some() && self.total_bytes > 0;
-        if under_way && answers && head::begins_request(data) {
+        let midway = matches!(self.state, State::Midway);
+        if (under_way && answers || midway) && head::begins_request(data) {
             self.end(now);
         }
     }
@@ -225,6 +238,7 @@ impl Watch {
                 (taken, None)
             }
             State::Burst => (data.len(), self.go_on(data.len())),
+            State::Midway => (data.len(), None),
         }
     }
 

@@ -160,6 +160,20 @@ fn sizes_of_tls_bursts_are_learnt_by_the_name_of_the_clienthello() {
 }
 
 #[test]
+fn a_stream_taken_up_midway_has_flows_behind_the_next_silence() {
+    let mut stream = Stream::new();
+    let target = Target::parse("origin.example", 443).unwrap();
+    let owner = Owner::Peer(10);
+    stream.watch = Watch::midway(stream.now, owner, &target, stream.sizes.clone());
+    // The rest of a body may look as if a message began.
+    assert_eq!(stream.sends(&answer(10)), None);
+    stream.now += SILENCE;
+    assert_eq!(stream.sends(&answer(10)), Some(answer(10).len() as u64));
+    // Nothing is learnt of what was seen in part.
+    assert_eq!(stream.sizes.lock().unwrap().len(), 1);
+}
+
+#[test]
 fn a_burst_that_is_larger_than_expected_begins_anew_as_half_over() {
     let mut stream = Stream::new();
     // 32 KiB are expected, then twice what is there.
