@@ -222,6 +222,23 @@ def _flows() -> Iterator[bytes]:
         yield from (cut + each for each in (plain + plain, chunked + plain, request + request))
         yield cut + b"HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n\r\n" + plain
         yield cut + b"\x16\x03\x01\x02\x00" + plain
+        yield from (cut + _client_hello(record) for record in (20, 4000))
+
+
+def _client_hello(record: int) -> bytes:
+    # RFC 8446 section 4.1.2, with the name of RFC 6066 section 3, in TLS records
+    # of so many bytes.
+    def long(content: bytes) -> bytes:
+        return len(content).to_bytes(2) + content
+
+    name = b"\0\0" + long(long(b"\0" + long(b"www.example.org")))
+    signatures = b"\0\x0d" + long(long(b"\x04\x03\x08\x04"))
+    groups = b"\0\x0a" + long(long(b"\0\x1d"))
+    suites = long(b"\xc0\x2b") + b"\x01\0"
+    body = b"\x03\x03" + bytes(32) + b"\0" + suites + long(name + signatures + groups)
+    message = b"\x01\0" + long(body)
+    parts = [message[at : at + record] for at in range(0, len(message), record)]
+    return b"".join(b"\x16\x03\x01" + long(part) for part in parts)
 
 
 def _http() -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -12,16 +12,17 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use underpass_cla::Class;
 
 use crate::classify::Classifier;
 use crate::config::{DialConfig, EdgeConfig, ListenerConfig};
 use crate::credentials::{UserError, Users};
 use crate::dial::{Dialler, resume_inbound};
 use crate::direct::DirectOutlet;
-use crate::flows::Flows;
+use crate::flows::{Flows, Owner};
 use crate::listen::{Admitted, Clients, Entrance, Listener, Ways};
 use crate::relay::{HeldRelay, Relayed, Relays};
-use crate::stream::{Conduit, Outlet};
+use crate::stream::{Conduit, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
 use crate::throttle::Throttle;
 
@@ -259,6 +260,7 @@ impl Edge {
             }
             Relayed::Origin { peer, target } => {
                 let relays = self.relays.clone();
+                let conduit = self.watch_inbound_again(peer, &target, conduit);
                 tokio::spawn(async move {
                     // Its end is in the log.
                     let _ = resume_inbound(held, peer, &target, conduit, &relays).await;
@@ -274,6 +276,26 @@ impl Edge {
                 });
             }
         }
+    }
+
+    fn watch_inbound_again(
+        &self,
+        peer: u64,
+        target: &str,
+        conduit: Box<dyn Conduit>,
+    ) -> Box<dyn Conduit> {
+        let Some(target) = Target::from_display(target) else {
+            return conduit;
+        };
+        let request = OpenRequest {
+            target,
+            client: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            listener: "peer".into(),
+            protocol: Protocol::Transparent,
+            class: Class(0),
+            awaits_outcome: false,
+        };
+        self.flows.watch_again(conduit, Owner::Peer(peer), &request)
     }
 
     /// Stops accepting and waits until the last open connection has ended.

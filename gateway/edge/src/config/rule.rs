@@ -34,8 +34,9 @@ pub struct ClassRule {
     /// Least Content-Length of an HTTP forward request's body, in bytes.
     #[serde(default)]
     pub min_content_length_bytes: Option<u64>,
-    /// Names of hosts, as far as they are known: by a proxy's request, or by the
-    /// Host of an HTTP request; `"*.example.org"` are all below it.
+    /// Names of hosts, as far as they are known: by a proxy's request, by the Host
+    /// of an HTTP request, or by a TLS ClientHello; `"*.example.org"` are all below
+    /// it.
     #[serde(default)]
     pub hosts: Option<Vec<HostPattern>>,
     /// Content types of HTTP messages; `"video/*"` are all of a type.

@@ -19,10 +19,14 @@ pub(super) struct FlowConduit {
     rules: Arc<Classifier>,
     request: OpenRequest,
     dscp: Option<u8>,
-    /// The class that it has at present.
-    class: Class,
+    /// The class of the connection, and the one that it has at present; none
+    /// while they are not known.
+    of_connection: Option<Class>,
+    class: Option<Class>,
     /// Rules are asked anew once so many bytes were sent.
     ask_at_bytes: Option<u64>,
+    /// The stream takes nothing at present.
+    held_up: bool,
 }
 
 impl FlowConduit {
@@ -38,9 +42,21 @@ impl FlowConduit {
             watch,
             ask_at_bytes: rules.next_promotion(0),
             rules,
-            class: request.class,
+            of_connection: Some(request.class),
+            class: Some(request.class),
             request: request.clone(),
             dscp,
+            held_up: false,
+        }
+    }
+
+    /// Of a stream whose class is not known: it has it until a rule gives it
+    /// another.
+    pub fn of_unknown_class(self) -> FlowConduit {
+        FlowConduit {
+            of_connection: None,
+            class: None,
+            ..self
         }
     }
 
@@ -78,8 +94,9 @@ impl FlowConduit {
             },
         };
         let class = self.rules.classify_flow(&facts);
-        let class = class.unwrap_or(self.request.class);
-        if std::mem::replace(&mut self.class, class) != class {
+        if let Some(class) = class.or(self.of_connection)
+            && self.class.replace(class) != Some(class)
+        {
             self.inner.set_class(class);
         }
     }
@@ -87,7 +104,11 @@ impl FlowConduit {
 
 impl Conduit for FlowConduit {
     fn poll_send_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
-        self.inner.poll_send_capacity(cx)
+        let capacity = self.inner.poll_send_capacity(cx);
+        if std::mem::replace(&mut self.held_up, capacity.is_pending()) && !self.held_up {
+            self.watch.was_held_up(Instant::now());
+        }
+        capacity
     }
 
     fn send(&mut self, data: Bytes) {
@@ -150,6 +171,7 @@ mod tests {
 
     use super::*;
     use crate::config::ClassRule;
+    use crate::flows::hello::tests::hello;
     use crate::flows::{Flows, Owner};
     use crate::stream::{Protocol, Target};
 
@@ -161,11 +183,14 @@ mod tests {
     }
 
     /// Notes what it is told.
-    struct Noting(Arc<Mutex<Vec<Told>>>);
+    struct Noting {
+        told: Arc<Mutex<Vec<Told>>>,
+        receives: Vec<Bytes>,
+    }
 
     impl Noting {
         fn note(&self, told: Told) {
-            self.0.lock().unwrap().push(told);
+            self.told.lock().unwrap().push(told);
         }
     }
 
@@ -198,7 +223,10 @@ mod tests {
             _: &mut Context<'_>,
             _: usize,
         ) -> Poll<Result<Option<Bytes>, Failure>> {
-            Poll::Pending
+            match self.receives.pop() {
+                Some(data) => Poll::Ready(Ok(Some(data))),
+                None => Poll::Pending,
+            }
         }
 
         fn poll_outcome(&mut self, _: &mut Context<'_>) -> Poll<Result<Connected, Failure>> {
@@ -210,6 +238,27 @@ mod tests {
 
     /// What is told of these pieces of an answer, of a stream of class 1.
     fn told(rules: &str, pieces: &[&[u8]]) -> Vec<Told> {
+        told_of(Owner::Peer(10), rules, &[], pieces)
+    }
+
+    /// As below, of a stream that was there before.
+    fn told_again(rules: &str, received: &[&[u8]], pieces: &[&[u8]]) -> Vec<Told> {
+        told_by(true, Owner::Peer(10), rules, received, pieces)
+    }
+
+    /// What is told of a stream of class 1, whose other side has sent `received`
+    /// before.
+    fn told_of(owner: Owner, rules: &str, received: &[&[u8]], pieces: &[&[u8]]) -> Vec<Told> {
+        told_by(false, owner, rules, received, pieces)
+    }
+
+    fn told_by(
+        again: bool,
+        owner: Owner,
+        rules: &str,
+        received: &[&[u8]],
+        pieces: &[&[u8]],
+    ) -> Vec<Told> {
         #[derive(serde::Deserialize)]
         struct Rules {
             rule: Vec<ClassRule>,
@@ -227,8 +276,19 @@ mod tests {
             awaits_outcome: false,
         };
         let notes: Arc<Mutex<Vec<Told>>> = Arc::default();
-        let inner = Box::new(Noting(notes.clone()));
-        let mut conduit = flows.watch(inner, Owner::Peer(10), &request, None);
+        let received = received.iter().rev();
+        let inner = Box::new(Noting {
+            told: notes.clone(),
+            receives: received
+                .map(|piece| Bytes::copy_from_slice(piece))
+                .collect(),
+        });
+        let mut conduit = match again {
+            false => flows.watch(inner, owner, &request, None),
+            true => flows.watch_again(inner, owner, &request),
+        };
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        while conduit.poll_receive(&mut cx, 1 << 20).is_ready() {}
         for piece in pieces {
             conduit.send(Bytes::copy_from_slice(piece));
         }
@@ -256,6 +316,80 @@ mod tests {
                 Told::Sent(lengths.1),
             ]
         );
+    }
+
+    const VIDEO_HOST: &str = "rule = [{ hosts = ['*.video.example'], class = '2' }]";
+
+    fn client() -> Owner {
+        Owner::Client([10, 0, 0, 5].into())
+    }
+
+    #[test]
+    fn a_clienthello_gives_its_stream_the_class_of_its_name_before_it_is_sent() {
+        let hello = hello("cdn.video.example", 16_384);
+        let told = told_of(client(), VIDEO_HOST, &[], &[&hello]);
+        assert_eq!(told[0], Told::Class(Class(2)));
+        assert!(matches!(told[1], Told::Flow(_)));
+        assert_eq!(told[2..], [Told::Sent(hello.len())]);
+    }
+
+    #[test]
+    fn a_clienthello_in_pieces_is_passed_on_at_once_and_named_when_it_is_whole() {
+        let hello = hello("cdn.video.example", 40);
+        let pieces: Vec<&[u8]> = hello.chunks(50).collect();
+        let told = told_of(client(), VIDEO_HOST, &[], &pieces);
+        let class = |told: &Told| *told == Told::Class(Class(2));
+        let place = told.iter().position(class).expect("a class");
+        let sent = |told: &&Told| matches!(told, Told::Sent(_));
+        assert_eq!(told.iter().filter(sent).count(), pieces.len());
+        assert!(told[..place].iter().filter(sent).count() >= 1, "{told:?}");
+    }
+
+    #[test]
+    fn what_answers_a_clienthello_of_the_other_side_is_of_its_name() {
+        let hello = hello("cdn.video.example", 16_384);
+        let peer = Owner::Peer(10);
+        let told = told_of(
+            peer,
+            VIDEO_HOST,
+            &[&hello[..60], &hello[60..]],
+            &[b"\x16\x03\x03"],
+        );
+        assert_eq!(told[0], Told::Class(Class(2)));
+    }
+
+    #[test]
+    fn an_origin_cannot_name_a_stream() {
+        let hello = hello("cdn.video.example", 16_384);
+        for told in [
+            told_of(client(), VIDEO_HOST, &[&hello], &[b"\x17"]),
+            told_of(Owner::Peer(10), VIDEO_HOST, &[], &[&hello]),
+        ] {
+            assert!(!told.contains(&Told::Class(Class(2))), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_was_there_before_has_flows_from_the_next_request_on() {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 2\r\n\r\nab";
+        let rules = "rule = [{ content_types = ['video/*'], class = '2' }]";
+        // It may be in the midst of another answer, and keeps its class.
+        assert_eq!(
+            told_again(rules, &[], &[answer]),
+            [Told::Sent(answer.len())]
+        );
+        let request = b"GET / HTTP/1.1\r\n";
+        let length = answer.len() as u64;
+        assert_eq!(
+            told_again(rules, &[request], &[answer]),
+            [
+                Told::Class(Class(2)),
+                Told::Flow(length),
+                Told::Sent(answer.len())
+            ]
+        );
+        let told = told_again("rule = []", &[request], &[answer]);
+        assert_eq!(told, [Told::Flow(length), Told::Sent(answer.len())]);
     }
 
     #[test]

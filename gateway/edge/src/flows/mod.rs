@@ -3,11 +3,12 @@
 //! A flow is an HTTP message, or a burst of a stream that is none. [`Watch`]
 //! follows the bytes of one direction and says when one begins; its size is what
 //! the message says (Content-Length), else what flows of that name and type were
-//! like before ([`Sizes`]). [`FlowConduit`] tells the node, which may choose a
+//! like before ([`Sizes`]). The name of a TLS stream is that of its ClientHello. [`FlowConduit`] tells the node, which may choose a
 //! path by it, and asks the rules for the flow's class.
 
 mod conduit;
 mod head;
+mod hello;
 mod sizes;
 mod watch;
 
@@ -69,23 +70,42 @@ impl Flows {
         let rules = self.rules();
         Box::new(FlowConduit::new(conduit, watch, rules, request, dscp))
     }
+
+    /// Watches what this node sends on a stream that was there before: one that
+    /// lives through an upgrade in place. The class of the request is not looked
+    /// at; the stream keeps its own until a rule gives it another.
+    pub fn watch_again(
+        &self,
+        conduit: Box<dyn Conduit>,
+        owner: Owner,
+        request: &OpenRequest,
+    ) -> Box<dyn Conduit> {
+        let sizes = self.sizes.clone();
+        let watch = Watch::midway(Instant::now(), owner, &request.target, sizes);
+        let watched = FlowConduit::new(conduit, watch, self.rules(), request, None);
+        Box::new(watched.of_unknown_class())
+    }
 }
 
-/// Watches a stream that sends these bytes, cut and paused as the first one says:
-/// for fuzzing.
+/// Watches streams that send and receive these bytes, cut and paused as the first
+/// one says: for fuzzing.
 pub fn fuzz(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else {
         return;
     };
     let target = Target::Address(([192, 0, 2, 1], 80).into());
-    let mut watch = Watch::new(Owner::Peer(1), &target, Arc::default());
-    let mut now = Instant::now();
-    for piece in data.chunks(usize::from(*cut).max(1)) {
-        if let Some(start) = watch.sends(now, piece) {
-            assert!(start.size_bytes > 0, "a flow of nothing begins");
+    for owner in [Owner::Peer(1), Owner::Client([10, 0, 0, 5].into())] {
+        let mut watch = Watch::new(owner, &target, Arc::default());
+        let mut now = Instant::now();
+        for piece in data.chunks(usize::from(*cut).max(1)) {
+            if let Some(start) = watch.sends(now, piece) {
+                assert!(start.size_bytes > 0, "a flow of nothing begins");
+                let named = start.host.is_none_or(|host| host.len() <= 253);
+                assert!(named, "a name is longer than names are");
+            }
+            watch.receives(now, piece);
+            now += Duration::from_millis(u64::from(*cut) * 4);
         }
-        watch.receives(now, piece);
-        now += Duration::from_millis(u64::from(*cut) * 4);
+        assert_eq!(watch.total_bytes(), data.len() as u64);
     }
-    assert_eq!(watch.total_bytes(), data.len() as u64);
 }

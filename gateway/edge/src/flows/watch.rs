@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Owner;
 use super::head::{self, Beginning, Head, MOST_HEAD_BYTES};
+use super::hello::ClientHello;
 use super::sizes::{Kind, Sizes};
 use crate::stream::Target;
 
@@ -15,6 +16,9 @@ use crate::stream::Target;
 const UNKNOWN_BYTES: u64 = 32 * 1024;
 /// A burst ends behind so much silence, until a round trip is known.
 const SILENCE: Duration = Duration::from_millis(600);
+/// The first burst of a TLS stream is remembered as of this type, which no
+/// message has: it says nothing of what the host sends later.
+const HANDSHAKE: &str = "TLS handshake";
 
 /// A flow begins, or one has become larger than was expected and begins anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +41,9 @@ pub struct Watch {
     /// By which sizes are remembered.
     place: Arc<str>,
     host: Option<Arc<str>>,
+    hello: ClientHello,
+    /// The next burst is the first one of a TLS stream.
+    handshake_next: bool,
     sizes: Arc<Mutex<Sizes>>,
     state: State,
     flow: Option<Flow>,
@@ -55,11 +62,14 @@ enum State {
     Body(u64),
     /// A flow that ends by silence.
     Burst,
+    /// Something whose beginning was not seen; it ends as a burst does.
+    Midway,
 }
 
 #[derive(Debug)]
 struct Flow {
     content_type: Arc<str>,
+    handshake: bool,
     sent_bytes: u64,
     expected_bytes: u64,
     told: bool,
@@ -82,6 +92,8 @@ impl Watch {
             owner,
             place,
             host,
+            hello: ClientHello::Awaited,
+            handshake_next: false,
             sizes,
             state: State::Start,
             flow: None,
@@ -91,9 +103,24 @@ impl Watch {
         }
     }
 
+    /// Of a stream that was opened before, and may be in the midst of something:
+    /// flows are found behind the next silence or request.
+    pub fn midway(now: Instant, owner: Owner, target: &Target, sizes: Arc<Mutex<Sizes>>) -> Watch {
+        let mut watch = Watch::new(owner, target, sizes);
+        watch.state = State::Midway;
+        watch.hello = ClientHello::Over;
+        watch.last_sent = Some(now);
+        watch
+    }
+
     /// Sets the round trip, by which bursts are told apart.
     pub fn set_round_trip(&mut self, rtt: Duration) {
         self.silence = rtt;
+    }
+
+    /// Nothing could be sent until now, so there was no silence.
+    pub fn was_held_up(&mut self, now: Instant) {
+        self.last_sent = self.last_sent.map(|_| now);
     }
 
     /// What was sent so far, bytes.
@@ -112,12 +139,18 @@ impl Watch {
         let paused = self
             .last_sent
             .is_some_and(|at| now.saturating_duration_since(at) >= self.silence);
-        if paused && matches!(self.state, State::Burst) {
+        if paused && matches!(self.state, State::Burst | State::Midway) {
             self.end(now);
         }
         self.last_sent = Some(now);
         self.total_bytes = self.total_bytes.saturating_add(data.len() as u64);
         let (mut rest, mut start) = (data, None);
+        if matches!(self.owner, Owner::Client(_)) && self.is_named_by(data) {
+            start = self.begin_named(data);
+            if start.is_some() {
+                return start;
+            }
+        }
         while !rest.is_empty() {
             let (taken, begins) = self.take(now, rest);
             rest = &rest[taken..];
@@ -128,11 +161,36 @@ impl Watch {
 
     /// Bytes of the other direction have come: a request ends the answer before.
     pub fn receives(&mut self, now: Instant, data: &[u8]) {
+        // What is sent to a peer's client answers that client's ClientHello.
+        if matches!(self.owner, Owner::Peer(_)) {
+            self.is_named_by(data);
+        }
         let under_way = matches!(self.state, State::Body(_) | State::Burst);
         let answers = self.flow.is_some() && self.total_bytes > 0;
-        if under_way && answers && head::begins_request(data) {
+        let midway = matches!(self.state, State::Midway);
+        if (under_way && answers || midway) && head::begins_request(data) {
             self.end(now);
         }
+    }
+
+    /// The client has sent these bytes; whether they complete a ClientHello with
+    /// a name, which is the stream's from now on.
+    fn is_named_by(&mut self, data: &[u8]) -> bool {
+        let Some(name) = self.hello.read(data) else {
+            return false;
+        };
+        self.place = name.clone();
+        self.host = Some(name);
+        self.handshake_next = true;
+        true
+    }
+
+    /// The burst that has begun with the ClientHello goes on with these bytes,
+    /// which complete it: of a name that was not known when it began.
+    fn begin_named(&mut self, data: &[u8]) -> Option<FlowStart> {
+        let flow = self.flow.take_if(|flow| !flow.told)?;
+        let before = usize::try_from(flow.sent_bytes).unwrap_or(usize::MAX);
+        self.begin_burst(flow.content_type, before, data.len())
     }
 
     /// Takes the first of these bytes, how many, and what begins with them.
@@ -180,6 +238,7 @@ impl Watch {
                 (taken, None)
             }
             State::Burst => (data.len(), self.go_on(data.len())),
+            State::Midway => (data.len(), None),
         }
     }
 
@@ -201,6 +260,7 @@ impl Watch {
         let size = (head.head_bytes as u64).saturating_add(body);
         let flow = Flow {
             content_type: head.content_type,
+            handshake: false,
             sent_bytes: before as u64,
             expected_bytes: size,
             told: true,
@@ -225,15 +285,17 @@ impl Watch {
         before: usize,
         data: usize,
     ) -> Option<FlowStart> {
-        let kind: Kind = (self.place.clone(), content_type.clone());
-        let known = self.sizes.lock().unwrap().expected(self.owner, &kind);
         let there = (before + data) as u64;
-        let flow = Flow {
+        let mut flow = Flow {
             content_type,
+            handshake: std::mem::take(&mut self.handshake_next),
             sent_bytes: before as u64,
-            expected_bytes: known.unwrap_or(UNKNOWN_BYTES).max(there),
+            expected_bytes: there,
             told: false,
         };
+        let kind = self.kind_of(&flow);
+        let known = self.sizes.lock().unwrap().expected(self.owner, &kind);
+        flow.expected_bytes = known.unwrap_or(UNKNOWN_BYTES).max(there);
         let start = self.start_of(&flow);
         self.flow = Some(Flow {
             sent_bytes: there,
@@ -267,10 +329,19 @@ impl Watch {
         if let Some(flow) = self.flow.take()
             && flow.sent_bytes > 0
         {
-            let kind = (self.place.clone(), flow.content_type);
+            let kind = self.kind_of(&flow);
             let mut sizes = self.sizes.lock().unwrap();
             sizes.learn(now, self.owner, &kind, flow.sent_bytes);
         }
+    }
+
+    /// By what a flow's size is remembered.
+    fn kind_of(&self, flow: &Flow) -> Kind {
+        let content_type = match flow.handshake {
+            true => HANDSHAKE.into(),
+            false => flow.content_type.clone(),
+        };
+        (self.place.clone(), content_type)
     }
 
     fn start_of(&self, flow: &Flow) -> FlowStart {

@@ -8,11 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use underpass_cla::Class;
 
 use super::{Intake, Peer};
+use crate::config::ListenerProtocol;
+use crate::flows::Owner;
 use crate::line_limit::LineLimit;
 use crate::relay::{HeldRelay, Moved, Relayed};
-use crate::stream::{Conduit, Failure};
+use crate::stream::{Conduit, Failure, OpenRequest, Protocol, Target};
 
 static CLOSED: LineLimit = LineLimit::new("connections closed");
 static RESET: LineLimit = LineLimit::new("connections reset");
@@ -52,11 +55,38 @@ impl Intake {
         let HeldRelay { state, socket } = held;
         match TcpStream::from_std(socket) {
             Ok(socket) => {
+                let conduit = self.watch_again(client, target, conduit);
                 let ended = self.ways.relays.resume(socket, conduit, state).await;
                 self.note_end(client, target, ended);
             }
             Err(error) => tracing::error!(%client, target, %error, "connection not taken over"),
         }
+    }
+
+    fn watch_again(
+        &self,
+        client: SocketAddr,
+        target: &str,
+        conduit: Box<dyn Conduit>,
+    ) -> Box<dyn Conduit> {
+        let Some(target) = Target::from_display(target) else {
+            return conduit;
+        };
+        let request = OpenRequest {
+            target,
+            client,
+            listener: self.name.clone(),
+            protocol: match self.config.protocol {
+                ListenerProtocol::Socks5 => Protocol::Socks5,
+                // Of HTTP, only tunnels go on in another process.
+                ListenerProtocol::Http => Protocol::HttpConnect,
+                ListenerProtocol::Transparent => Protocol::Transparent,
+            },
+            class: Class(0),
+            awaits_outcome: false,
+        };
+        let owner = Owner::Client(client.ip());
+        self.ways.flows.watch_again(conduit, owner, &request)
     }
 
     fn note_end(

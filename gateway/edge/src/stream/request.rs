@@ -75,6 +75,12 @@ impl Target {
         })
     }
 
+    /// The target whose `Display` is this text.
+    pub fn from_display(text: &str) -> Option<Target> {
+        let (host, port) = text.rsplit_once(':')?;
+        Target::parse(host, port.parse().ok()?).ok()
+    }
+
     /// The TCP port.
     pub fn port(&self) -> u16 {
         match self {
@@ -192,6 +198,28 @@ mod tests {
             Target::parse("Example.ORG", 80),
             Ok(Target::Name { host, port: 80 }) if host.as_str() == "example.org"
         ));
+    }
+
+    #[test]
+    fn what_is_shown_of_a_target_names_it() {
+        for (host, port) in [
+            ("192.0.2.1", 443),
+            ("2001:db8::1", 1),
+            ("a.example", 65_535),
+        ] {
+            let target = Target::parse(host, port).unwrap();
+            assert_eq!(Target::from_display(&target.to_string()), Some(target));
+        }
+        for text in [
+            "",
+            "a.example",
+            "a.example:",
+            "a.example:65536",
+            ":1",
+            "a b:1",
+        ] {
+            assert_eq!(Target::from_display(text), None, "{text:?}");
+        }
     }
 
     #[test]

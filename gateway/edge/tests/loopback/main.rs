@@ -13,4 +13,5 @@ mod messages;
 mod names;
 mod socks;
 mod switch;
+mod tls_names;
 mod world;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::flows::hello::tests::hello;
 use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -111,6 +112,65 @@ fn a_burst_ends_behind_a_round_trip_of_silence() {
     assert!(stream.bursts(1, 1_000).is_empty());
     stream.now += 100 * MS;
     assert_eq!(stream.bursts(1, 1_000), [4_000], "as the last one was");
+}
+
+#[test]
+fn a_burst_goes_on_while_nothing_can_be_sent() {
+    let mut stream = Stream::new();
+    stream.watch.set_round_trip(100 * MS);
+    stream.bursts(1, 1_000);
+    stream.now += 5_000 * MS;
+    stream.watch.was_held_up(stream.now);
+    assert!(stream.bursts(1, 1_000).is_empty());
+    stream.now += 100 * MS;
+    assert_eq!(
+        stream.bursts(1, 1_000),
+        [2_000],
+        "both pieces were one burst"
+    );
+}
+
+/// A TLS connection to an address, whose client asks for this name; the answers
+/// that the hub sends, a round trip apart.
+fn answers_over_tls(sizes: &Arc<Mutex<Sizes>>, name: &str, answers: &[usize]) -> Vec<u64> {
+    let target = Target::parse("192.0.2.1", 443).unwrap();
+    let mut stream = Stream::new();
+    stream.watch = Watch::new(Owner::Peer(10), &target, sizes.clone());
+    stream.watch.set_round_trip(100 * MS);
+    let hello = hello(name, 16_384);
+    stream.watch.receives(stream.now, &hello);
+    let bursts = answers.iter().flat_map(|bytes| {
+        stream.now += 100 * MS;
+        stream.bursts(1, *bytes)
+    });
+    bursts.collect()
+}
+
+#[test]
+fn sizes_of_tls_bursts_are_learnt_by_the_name_of_the_clienthello() {
+    let sizes = Arc::default();
+    let (page, video) = ("page.example", "video.example");
+    answers_over_tls(&sizes, page, &[4_000, 20_000]);
+    answers_over_tls(&sizes, video, &[3_000, 900_000]);
+    // The handshake is told apart from what the host sends behind it.
+    let begun = answers_over_tls(&sizes, page, &[10, 10]);
+    assert_eq!(begun, [4_000, 20_000]);
+    let begun = answers_over_tls(&sizes, video, &[10, 10]);
+    assert_eq!(begun, [3_000, 900_000]);
+}
+
+#[test]
+fn a_stream_taken_up_midway_has_flows_behind_the_next_silence() {
+    let mut stream = Stream::new();
+    let target = Target::parse("origin.example", 443).unwrap();
+    let owner = Owner::Peer(10);
+    stream.watch = Watch::midway(stream.now, owner, &target, stream.sizes.clone());
+    // The rest of a body may look as if a message began.
+    assert_eq!(stream.sends(&answer(10)), None);
+    stream.now += SILENCE;
+    assert_eq!(stream.sends(&answer(10)), Some(answer(10).len() as u64));
+    // Nothing is learnt of what was seen in part.
+    assert_eq!(stream.sizes.lock().unwrap().len(), 1);
 }
 
 #[test]
