@@ -152,7 +152,9 @@ impl Watched {
                 reading.ack_bytes,
             );
         }
-        self.traffic.observe_queue(standing_queue(&readings));
+        let queue = self.meter.queue_there();
+        self.traffic
+            .observe_queue(queue.unwrap_or_else(|| standing_queue(&readings)));
     }
 
     /// Measures the link.
