@@ -21,7 +21,7 @@ const REPAYMENT: Duration = Duration::from_millis(200);
 const MOST_OWED: Duration = Duration::from_millis(500);
 const MOST_CREDIT: Duration = Duration::from_millis(50);
 
-/// A round-trip time so much above its least tells of a standing queue.
+/// A queue stands from this length on.
 const STANDING: Duration = Duration::from_millis(80);
 
 /// How fast the correction grows while a queue stands, and how fast it fades,
@@ -99,9 +99,10 @@ impl UnscheduledTraffic {
             .saturating_add(total_bytes.saturating_sub(before));
     }
 
-    /// Takes how far the round-trip time of sending sessions is above its
-    /// minimum. A standing queue shows what the counters cannot: the size of
-    /// ACKs, and what was sent in excess before they were read.
+    /// Takes the queue that stands in this direction, or, where nothing tells it
+    /// from one on the way back, how far the round-trip time of sending sessions is
+    /// above its minimum. A standing queue shows what the counters cannot: the size
+    /// of ACKs, and what was sent in excess before they were read.
     pub fn observe_queue(&mut self, queue: Duration) {
         self.queue = queue;
     }

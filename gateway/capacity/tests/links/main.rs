@@ -1,5 +1,6 @@
 //! The estimator on links that are not as they were told to be.
 
+mod acks;
 mod model;
 mod way_back;
 

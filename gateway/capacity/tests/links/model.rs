@@ -4,9 +4,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use underpass_capacity::{Estimator, Limits, Reading, Reason, WayThere};
+use underpass_cla::SessionId;
+use underpass_scheduler::UnscheduledTraffic;
 
 const PACKET: u64 = 12_000;
+/// A pure ACK with timestamps, bytes of IP, and for how many packets of the other
+/// direction there is one.
+const ACK_BYTES: u64 = 52;
+const ACKED_PACKETS: u64 = 2;
 const STEP_S: f64 = 1e-3;
+/// What the link scheduler leaves at least to data beside ACKs, bit/s.
+const LEAST_SCHEDULED_BPS: f64 = 8_000.0;
 /// What the link scheduler uses of a rate.
 const UTILISATION: f64 = 0.985;
 
@@ -39,6 +47,8 @@ pub struct Link {
     pub tells_there: Option<Box<dyn Fn(f64, f64) -> f64>>,
     /// What keeps beacons at most on their way by itself, s; most of them much less.
     pub beacon_noise_s: f64,
+    /// What the other direction carries is acknowledged by packets in this one's queue.
+    pub acknowledges: bool,
 }
 
 /// Time from one beacon to the next, s.
@@ -64,6 +74,7 @@ impl Link {
             told_back: None,
             tells_there: None,
             beacon_noise_s: 0.0,
+            acknowledges: false,
         }
     }
 }
@@ -124,6 +135,7 @@ struct Packet {
     /// Number and transmission of the sender's; others' have none.
     of_sender: Option<(u64, u64)>,
     sent: f64,
+    bits: u64,
 }
 
 /// A sequence that looks random and is the same each time.
@@ -195,6 +207,10 @@ pub fn run_both(
             }
             way.note(t, ms);
         }
+        for end in 0..2 {
+            let arrived = std::mem::take(&mut ways[1 - end].arrived);
+            ways[end].acknowledge_others(t, arrived);
+        }
     }
     ways.map(|way| way.course)
 }
@@ -230,6 +246,15 @@ struct Way<'a> {
     reading: Reading,
     srtt: f64,
     fresh: bool,
+    /// Packets that have arrived, for the other direction to acknowledge.
+    arrived: u64,
+    /// Of the other direction: not acknowledged yet; ACKs sent so far, and in this step.
+    to_acknowledge: u64,
+    acks_sent: u64,
+    ack_bits: u64,
+    unscheduled: Option<UnscheduledTraffic>,
+    /// What the scheduler leaves to ACKs, bit/s.
+    left_bps: f64,
 }
 
 impl<'a> Way<'a> {
@@ -263,6 +288,12 @@ impl<'a> Way<'a> {
             reading: Reading::default(),
             srtt: 0.0,
             fresh: false,
+            arrived: 0,
+            to_acknowledge: 0,
+            acks_sent: 0,
+            ack_bits: 0,
+            unscheduled: None,
+            left_bps: 0.0,
         }
     }
 
@@ -302,7 +333,8 @@ impl<'a> Way<'a> {
 
     fn send(&mut self, t: f64, allowed: f64) {
         let most = 4.0 * PACKET as f64 + allowed * 0.01;
-        self.credit = (self.credit + allowed * UTILISATION * STEP_S).min(most);
+        let scheduled = (allowed - self.left_bps).max(LEAST_SCHEDULED_BPS);
+        self.credit = (self.credit + scheduled * UTILISATION * STEP_S).min(most);
         self.offered = (self.offered + (self.link.offered)(t) * STEP_S).min(1e9);
         while self.credit >= 0.0 && self.has_packets() {
             let (number, again) = match self.repairs.pop_front() {
@@ -320,23 +352,56 @@ impl<'a> Way<'a> {
             self.reading.sent_bits += PACKET;
             self.reading.repeated_bits += if again { PACKET } else { 0 };
             let transmission = self.transmission;
-            self.enqueue(t, Some((number, transmission)));
+            self.enqueue(t, Some((number, transmission)), PACKET);
         }
         let held = self.credit < 0.0 && self.has_packets();
         self.reading.backlogged |= held || self.link.waits;
         self.others += (self.link.others)(t) * STEP_S;
         while self.others >= PACKET as f64 {
             self.others -= PACKET as f64;
-            self.enqueue(t, None);
+            self.enqueue(t, None, PACKET);
         }
     }
 
+    /// Acknowledges `arrived` packets more of the other direction.
+    fn acknowledge_others(&mut self, t: f64, arrived: u64) {
+        self.ack_bits = 0;
+        if !self.link.acknowledges {
+            return;
+        }
+        self.to_acknowledge += arrived;
+        while self.to_acknowledge >= ACKED_PACKETS {
+            self.to_acknowledge -= ACKED_PACKETS;
+            self.acks_sent += 1;
+            self.ack_bits += ACK_BYTES * 8;
+            self.enqueue(t, None, ACK_BYTES * 8);
+        }
+        self.reading.other_bits += self.ack_bits;
+    }
+
+    /// What the scheduler leaves to ACKs follows what it knows of them.
+    fn leave_to_acks(&mut self, now: Instant) {
+        if !self.link.acknowledges {
+            return;
+        }
+        let traffic = self
+            .unscheduled
+            .get_or_insert_with(|| UnscheduledTraffic::new(now));
+        traffic.observe_session(SessionId(1), self.acks_sent, 0, ACK_BYTES);
+        traffic.observe_queue(self.estimator.queue());
+        self.left_bps = traffic.bps(now) as f64;
+    }
+
     /// Puts a packet of the sender's or of others into the queue, if that has room.
-    fn enqueue(&mut self, t: f64, of_sender: Option<(u64, u64)>) {
+    fn enqueue(&mut self, t: f64, of_sender: Option<(u64, u64)>, bits: u64) {
         let most = self.link.queue_s * (self.link.rate)(t);
-        if self.queue_bits + PACKET as f64 <= most.max(20.0 * PACKET as f64) {
-            self.queue_bits += PACKET as f64;
-            self.queue.push_back(Packet { of_sender, sent: t });
+        if self.queue_bits + bits as f64 <= most.max(20.0 * PACKET as f64) {
+            self.queue_bits += bits as f64;
+            self.queue.push_back(Packet {
+                of_sender,
+                sent: t,
+                bits,
+            });
         }
     }
 
@@ -344,11 +409,14 @@ impl<'a> Way<'a> {
     fn carry(&mut self, t: f64) {
         let link = self.link;
         self.served += (link.rate)(t) * STEP_S;
-        while self.served >= PACKET as f64
+        while self
+            .queue
+            .front()
+            .is_some_and(|packet| self.served >= packet.bits as f64)
             && let Some(packet) = self.queue.pop_front()
         {
-            self.served -= PACKET as f64;
-            self.queue_bits -= PACKET as f64;
+            self.served -= packet.bits as f64;
+            self.queue_bits -= packet.bits as f64;
             if packet.of_sender.is_none() || self.random.part() < (link.loss)(t) {
                 continue;
             }
@@ -364,6 +432,7 @@ impl<'a> Way<'a> {
     /// What arrives, and is acknowledged.
     fn acknowledge(&mut self, t: f64, queue_s: f64) {
         for (at, packet) in due(&mut self.arriving, t) {
+            self.arrived += 1;
             let bunch_s = self.link.bunch_s;
             let left = match bunch_s > 0.0 {
                 true => (at / bunch_s).ceil() * bunch_s,
@@ -406,6 +475,7 @@ impl<'a> Way<'a> {
         self.credit = self.credit.min(most);
         self.fresh = false;
         self.reading.backlogged = false;
+        self.leave_to_acks(now);
     }
 
     fn note(&mut self, t: f64, ms: u64) {
@@ -413,7 +483,8 @@ impl<'a> Way<'a> {
             self.course.reasons.push(self.estimator.reason());
         }
         let capacity = self.estimator.capacity_bps().map(|bps| bps as f64);
-        let could = ((self.link.rate)(t) - (self.link.others)(t)).max(0.0) * STEP_S;
+        let could = ((self.link.rate)(t) - (self.link.others)(t)) * STEP_S;
+        let could = (could - self.ack_bits as f64).max(0.0);
         let step = (could, self.delivered, self.queue_s(t), capacity);
         self.course.steps.push(step);
     }

@@ -152,10 +152,13 @@ impl Watched {
                 reading.ack_bytes,
             );
         }
-        // What was measured of the link has answered to its queue already.
         let queue = match self.meter.has_measured() {
+            // What was measured of the link has answered to its queue already.
             true => Duration::ZERO,
-            false => standing_queue(&readings),
+            false => {
+                let there = self.meter.queue_there();
+                there.unwrap_or_else(|| standing_queue(&readings))
+            }
         };
         self.traffic.observe_queue(queue);
     }

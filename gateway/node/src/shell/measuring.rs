@@ -190,6 +190,8 @@ pub(super) struct LinkMeter {
     shares: bool,
     least_rtt: Option<Duration>,
     queue: Option<Duration>,
+    /// What stands in this direction, as far as that is known by itself.
+    queue_there: Option<Duration>,
     /// When beacons last told of the way back.
     way_back_known: Option<Instant>,
     follows: bool,
@@ -217,6 +219,7 @@ impl LinkMeter {
             shares: false,
             least_rtt: None,
             queue: None,
+            queue_there: None,
             way_back_known: None,
             follows: true,
             asked: None,
@@ -249,6 +252,12 @@ impl LinkMeter {
         self.follows && self.estimator.capacity_bps().is_some()
     }
 
+    /// The queue in this direction, without that on the way back; `None` while round
+    /// trips alone tell of it.
+    pub fn queue_there(&self) -> Option<Duration> {
+        self.queue_there
+    }
+
     /// Nothing moves any more: what was read is of no use.
     pub fn rest(&mut self) {
         self.estimator.interrupt();
@@ -266,6 +275,7 @@ impl LinkMeter {
     ) {
         let now = timer::now();
         self.looked_at = now;
+        self.queue_there = None;
         let limits = Limits {
             hint_bps: sending.hint_bps,
             ceiling_bps: sending.ceiling_bps,
@@ -312,6 +322,7 @@ impl LinkMeter {
             self.sums.shared_queue = self.shares.then_some(shared);
             self.sums.allowed_bps = sending.rate_bps;
             self.estimator.read(now, self.sums);
+            self.queue_there = way_back.map(|_| self.estimator.queue());
             self.correct_rtt(shell, hop, sending);
         }
         let link = self.link(now);
