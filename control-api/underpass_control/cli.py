@@ -233,7 +233,7 @@ def create_token(
 
     Example: underpass-control token create "hub 1" --role gateway --node 1
     """
-    from underpass_control.access import create_token as create
+    from underpass_control.access.tokens import create_token as create
 
     if role is Role.TERMINAL and node is None:
         _fail("a terminal's token needs --node")
@@ -290,7 +290,7 @@ def revoke_token(
     Example: underpass-control token revoke 3
     """
 
-    from underpass_control.access import revoke_token as revoke
+    from underpass_control.access.tokens import revoke_token as revoke
 
     async def run(opened: Database) -> bool:
         async with opened.transaction() as connection:
