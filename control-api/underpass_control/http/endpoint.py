@@ -21,7 +21,7 @@ from underpass_control.access import audit
 from underpass_control.access.caller import Caller
 from underpass_control.http.callers import COOKIE, SECURE_COOKIE, Callers
 from underpass_control.http.problem import Problem
-from underpass_control.http.tenancy import Tenancy, check_tenant
+from underpass_control.http.tenancy import Tenancy, check_tenancy, check_vehicle
 from underpass_control.roles import Role
 from underpass_control.storage import scope
 from underpass_control.storage.database import Database
@@ -144,7 +144,7 @@ def route(endpoint: Endpoint, callers: Callers, database: Database) -> web.Route
             raise Problem(HTTPStatus.NOT_FOUND, "the path names nothing")
         call._query = _query(call.request, endpoint.query)
         if call.caller is not None:
-            await check_tenant(database, call.caller, endpoint.tenancy, _terminal_of(call))
+            await check_vehicle(database, call.caller, endpoint.tenancy, _terminal_of(call))
         call._body = await _body(call.request, endpoint.body)
         response = _response(await endpoint.handle(call), endpoint)
         assert call.is_recorded or not endpoint.recorded, "a change is written down"
@@ -155,8 +155,11 @@ def route(endpoint: Endpoint, callers: Callers, database: Database) -> web.Route
         if endpoint.roles is not None:
             caller = await callers.authenticate(request)
             if caller.role not in endpoint.roles:
-                needed = " or ".join(sorted(endpoint.roles))
+                # An operator's is enough where an administrator's is, too.
+                more = {Role.ADMINISTRATOR} if Role.OPERATOR in endpoint.roles else set()
+                needed = " or ".join(sorted(endpoint.roles - more))
                 raise Problem(HTTPStatus.FORBIDDEN, f"this needs the role {needed}")
+            check_tenancy(caller, endpoint.tenancy)
         elif endpoint.limited:
             callers.admit(request)
         call = Call(request, caller, request.match_info, callers.address(request))

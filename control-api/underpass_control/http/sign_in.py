@@ -27,7 +27,7 @@ class SignInLimits:
         Returns:
             0 if it may be made; else in how many seconds it may, and nothing is counted.
         """
-        taken = []
+        taken: list[tuple[Buckets, object]] = []
         for buckets, key in self._keyed(account, address):
             wait_s = buckets.take(key, now_s)
             if wait_s > 0:

@@ -26,10 +26,21 @@ class Tenancy(StrEnum):
     SHARED = "shared"
 
 
-async def check_tenant(
+def check_tenancy(caller: Caller, tenancy: Tenancy) -> None:
+    """Make sure that an endpoint is for a caller's tenant at all.
+
+    Raises:
+        Problem: 403, it is for callers of the whole system.
+    """
+    if caller.tenant is not None and tenancy is Tenancy.WHOLE:
+        detail = f"this concerns more than the tenant {caller.tenant}"
+        raise Problem(HTTPStatus.FORBIDDEN, detail)
+
+
+async def check_vehicle(
     database: Database, caller: Caller, tenancy: Tenancy, terminal: int | None
 ) -> None:
-    """Make sure that a caller's tenant may ask what it asks.
+    """Make sure that the vehicle that a tenant's caller asks for is the tenant's.
 
     Args:
         database: where vehicles are; it is restricted to the tenant already.
@@ -38,15 +49,10 @@ async def check_tenant(
         terminal: the vehicle that the path or the query names, if any.
 
     Raises:
-        Problem: 403, the endpoint is not for tenants, or no vehicle is named; 404, it is not one of
-            the tenant's, whether or not there is one.
+        Problem: 403, no vehicle is named; 404, it is not one of the tenant's, whether or not there
+            is one.
     """
-    if caller.tenant is None:
-        return
-    if tenancy is Tenancy.WHOLE:
-        detail = f"this concerns more than the tenant {caller.tenant}"
-        raise Problem(HTTPStatus.FORBIDDEN, detail)
-    if tenancy is not Tenancy.VEHICLE:
+    if caller.tenant is None or tenancy is not Tenancy.VEHICLE:
         return
     if terminal is None:
         raise Problem(HTTPStatus.FORBIDDEN, "name a vehicle of yours: ?terminal=")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Table, select
 from sqlalchemy.sql import Delete, Executable, Select, Subquery, TextClause, Update
@@ -116,7 +116,8 @@ def restricted(statement: Executable, tenant: str) -> Executable:
         one._where_criteria += tuple(_conditions(one.table, tenant))
 
     visits = {"select": of_select, "update": of_change, "delete": of_change}
-    return cloned_traverse(statement, {}, visits)  # type: ignore[type-var,arg-type]
+    clone: Executable = cloned_traverse(cast("Any", statement), {}, visits)
+    return clone
 
 
 def _conditions(source: ClauseElement, tenant: str) -> Iterator[ColumnElement[bool]]:
