@@ -40,7 +40,7 @@ def check_tenancy(caller: Caller, tenancy: Tenancy) -> None:
 async def check_vehicle(
     database: Database, caller: Caller, tenancy: Tenancy, terminal: int | None
 ) -> None:
-    """Make sure that the vehicle that a tenant's caller asks for is the tenant's.
+    """Make sure that the vehicle that is asked for is the caller's: a terminal's, a tenant's.
 
     Args:
         database: where vehicles are; it is restricted to the tenant already.
@@ -49,9 +49,11 @@ async def check_vehicle(
         terminal: the vehicle that the path or the query names, if any.
 
     Raises:
-        Problem: 403, no vehicle is named; 404, it is not one of the tenant's, whether or not there
-            is one.
+        Problem: 403, no vehicle is named, or a terminal asks for another; 404, it is not one of
+            the tenant's, whether or not there is one.
     """
+    if terminal is not None and not caller.may_read(terminal):
+        raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees and reports its own data only")
     if caller.tenant is None or tenancy is not Tenancy.VEHICLE:
         return
     if terminal is None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from aiohttp import DummyCookieJar
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDictProxy
 from underpass_control.access.lookup import find_caller
@@ -70,7 +71,9 @@ class Api:
 
     async def start(self) -> None:
         """Listen, and make the tokens."""
-        self.client = TestClient(TestServer(self.service.application()))
+        self.client = TestClient(
+            TestServer(self.service.application()), cookie_jar=DummyCookieJar()
+        )
         await self.client.start_server()
         for name, role, node in (
             ("viewer", Role.VIEWER, None),

@@ -63,6 +63,6 @@ def _send(api: Api, operation: Any, mode: GenerationMode) -> None:
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case: Any) -> None:
         base = str(api.client.make_url("")).rstrip("/")
-        case.call_and_validate(base_url=base, headers=api.headers("operator"), checks=_CHECKS)
+        case.call_and_validate(base_url=base, headers=api.headers("administrator"), checks=_CHECKS)
 
     run()

@@ -85,6 +85,9 @@ def denial(one: Operation, who: Who, terminal: int | None) -> int | None:
     """Return the status that the declarations make of a request; None if it is not denied."""
     if who.role not in one.roles:
         return 403
+    if who.role is Role.TERMINAL and one.takes_terminal and terminal not in (None, NORTHERN):
+        # A terminal sees and reports its own only.
+        return 403
     if who.tenant is not None and one.tenancy == "whole":
         return 403
     if who.tenant is not None and one.tenancy == "vehicle":
@@ -92,9 +95,6 @@ def denial(one: Operation, who: Who, terminal: int | None) -> int | None:
             return 403
         if terminal != NORTHERN:
             return 404
-    if who.role is Role.TERMINAL and one.takes_terminal and terminal not in (None, NORTHERN):
-        # A terminal sees and reports its own only.
-        return 403
     return None
 
 
