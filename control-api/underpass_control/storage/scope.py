@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Table, select
 from sqlalchemy.sql import Delete, Executable, Select, Subquery, TextClause, Update
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import CTE, Alias, Join
-from sqlalchemy.sql.visitors import cloned_traverse
+from sqlalchemy.sql.visitors import ExternallyTraversible, cloned_traverse
 
 from underpass_control.storage.models import Terminal, User
 
@@ -115,9 +115,9 @@ def restricted(statement: Executable, tenant: str) -> Executable:
     def of_change(one: Update | Delete) -> None:
         one._where_criteria += tuple(_conditions(one.table, tenant))
 
-    visits = {"select": of_select, "update": of_change, "delete": of_change}
-    clone: Executable = cloned_traverse(cast("Any", statement), {}, visits)
-    return clone
+    visits: dict[str, Any] = {"select": of_select, "update": of_change, "delete": of_change}
+    clone: Any = cloned_traverse(cast("ExternallyTraversible", statement), {}, visits)
+    return cast("Executable", clone)
 
 
 def _conditions(source: ClauseElement, tenant: str) -> Iterator[ColumnElement[bool]]:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import aliased
 from underpass_control.events import Cut, Events, Filter
 from underpass_control.instants import moment_of, rfc3339
@@ -230,8 +230,8 @@ def test_changes_within_a_tenant_are_its_rows_only(counted: Api) -> None:
     async def run() -> tuple[int, int]:
         with scope.within(NORTH):
             async with counted.database.transaction() as connection:
-                changed = await connection.execute(Token.__table__.update().values(name="changed"))
-                gone = await connection.execute(PositionReport.__table__.delete())
+                changed = await connection.execute(update(Token).values(name="changed"))
+                gone = await connection.execute(delete(PositionReport))
                 return changed.rowcount, gone.rowcount
 
     assert counted.run(run()) == (1, 1)
