@@ -283,15 +283,8 @@ def test_a_tenants_people_change_nothing_of_another(api: Api, role: str) -> None
 
 
 def _all(api: Api) -> list[Any]:
-    paths = (
-        "/v1/terminals",
-        "/v1/positions",
-        "/v1/users",
-        "/v1/tokens",
-        "/v1/tenants",
-        "/v1/audit",
-    )
-    paths += (f"/v1/terminals/{SOUTHERN}/route",)
+    lists = ("terminals", "positions", "users", "tokens", "tenants", "audit")
+    paths = [*(f"/v1/{one}" for one in lists), f"/v1/terminals/{SOUTHERN}/route"]
     found = [api.get(path, caller="administrator").json for path in paths]
     return [{k: v for k, v in one.items() if k != "next"} for one in found]
 
