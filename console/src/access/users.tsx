@@ -15,6 +15,15 @@ export function Users() {
     const { name = "", ...body } = filled(form);
     if (await change(() => client.send("PUT", pathOf(name), body))) form.reset();
   };
+  /** Shows what a user has already, so that setting a password changes nothing else unseen. */
+  const show = (event: Event) => {
+    const field = event.currentTarget as HTMLInputElement;
+    const known = entries?.find(({ name }) => name === field.value);
+    if (!known || !field.form) return;
+    for (const name of ["role", "tenant"] as const) {
+      (field.form.elements.namedItem(name) as HTMLSelectElement).value = known[name] ?? "";
+    }
+  };
   const remove = (name: string) => {
     if (confirm(`Remove ${name}? All sessions of this user end at once.`)) {
       void change(() => client.delete(pathOf(name)));
@@ -24,7 +33,8 @@ export function Users() {
     <>
       <form class="tools" aria-label="Set a user" onSubmit={(event) => void set(event)}>
         <label>
-          Name <input name="name" required maxLength={64} autocomplete="off" autocapitalize="none" />
+          Name{" "}
+          <input name="name" required maxLength={64} autocomplete="off" autocapitalize="none" onInput={show} />
         </label>
         <RoleField roles={ROLES} />
         <TenantField />

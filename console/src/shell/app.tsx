@@ -4,7 +4,6 @@ import { Client, type Credential } from "../api/client";
 import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
 import { Live } from "../fleet/live";
-import { BeamsPage } from "../beam/beams-page";
 import { MapPage } from "../map/map-page";
 import { TerminalsPage } from "../terminal/terminals-page";
 import { LiveContext } from "./context";
@@ -15,6 +14,7 @@ import { keepToken, keepUser, keptToken, mayBeSignedIn, tokenOfAddress } from ".
 import { SignIn } from "./sign-in";
 
 // What is not seen first is loaded when it is: the first script has to fit one flight of TCP.
+const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
 const EventsPage = later(() => import("../events/events-page"), "the events");
 const AccessPage = later(() => import("../access/access-page"), "users and tokens");
 
