@@ -88,7 +88,7 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
 
     page.get_by_role("link", name="Tokens").click()
     form = page.get_by_role("form", name="Make a token")
-    form.get_by_label("For").fill(NASTY)
+    form.get_by_label("For", exact=True).fill(NASTY)
     form.get_by_role("button", name="Make").click()
     made = page.locator("code.token")
     expect(made).to_contain_text("upc_", timeout=PATIENCE_MS)
