@@ -5,7 +5,6 @@ import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
 import { Live } from "../fleet/live";
 import { MapPage } from "../map/map-page";
-import { TerminalsPage } from "../terminal/terminals-page";
 import { LiveContext } from "./context";
 import { Header } from "./header";
 import { later } from "./later";
@@ -15,6 +14,7 @@ import { SignIn } from "./sign-in";
 
 // What is not seen first is loaded when it is: the first script has to fit one flight of TCP.
 const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
+const TerminalsPage = later(() => import("../terminal/terminals-page"), "the terminals");
 const EventsPage = later(() => import("../events/events-page"), "the events");
 const AccessPage = later(() => import("../access/access-page"), "users and tokens");
 

@@ -58,14 +58,12 @@ export function SignIn({ reason, onSignIn }: Props) {
           aria-describedby="token-help"
           aria-invalid={said !== undefined}
         />
-        <button type="submit" aria-disabled={busy}>
-          Sign in
-        </button>
+        <button type="submit">Sign in</button>
         <p role="alert" class="flaw">
           {said}
         </p>
         <p id="token-help">
-          Users: <code>underpass-control user add NAME --role viewer</code>. Tokens are kept in this tab only.
+          A token is kept in this tab only.
         </p>
       </form>
       <p>
