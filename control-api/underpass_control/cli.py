@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from datetime import timedelta
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from underpass_control import logs
+from underpass_control.commands.accounts import tokens, users
 from underpass_control.commands.announce import announce
-from underpass_control.commands.console import JsonOption, print_json, tell
+from underpass_control.commands.console import JsonOption, tell
 from underpass_control.commands.console import fail as _fail
 from underpass_control.commands.database import (
     DEFAULT_DATABASE,
@@ -29,9 +26,8 @@ from underpass_control.commands.plans import plans
 from underpass_control.commands.positions import positions
 from underpass_control.commands.registry import beams, terminals
 from underpass_control.commands.replay import replay
+from underpass_control.commands.tenants import tenants
 from underpass_control.http.limits import Network
-from underpass_control.instants import moment_of, rfc3339
-from underpass_control.roles import Role
 from underpass_control.settings import Settings
 
 # The service, its database and what they need take seconds to import: a verb does so when it runs.
@@ -46,8 +42,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-tokens = typer.Typer(help="Bearer tokens of the REST API.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
+app.add_typer(users, name="user")
+app.add_typer(tenants, name="tenant")
 app.add_typer(obstructions, name="obstruction")
 app.add_typer(beams, name="beam")
 app.add_typer(terminals, name="terminal")
@@ -101,6 +98,30 @@ def serve(
             help="Delete older entries of the ledger, balances unchanged; 0 keeps them.",
         ),
     ] = 400,
+    keep_audit_days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            envvar="UNDERPASS_KEEP_AUDIT_DAYS",
+            help="Delete older entries of the log of changes; 0 keeps them.",
+        ),
+    ] = 400,
+    session_idle_hours: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            envvar="UNDERPASS_SESSION_IDLE_HOURS",
+            help="A user who has asked nothing for so long has to sign in again.",
+        ),
+    ] = 8,
+    session_hours: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            envvar="UNDERPASS_SESSION_HOURS",
+            help="A user who signed in so long ago has to sign in again.",
+        ),
+    ] = 168,
     settle_within_s: Annotated[
         float,
         typer.Option(
@@ -162,6 +183,9 @@ def serve(
         keep_usage_s=keep_usage_days * 86_400 or None,
         keep_plans_s=keep_plans_days * 86_400 or None,
         keep_ledger_s=keep_ledger_days * 86_400 or None,
+        keep_audit_s=keep_audit_days * 86_400 or None,
+        session_idle_s=session_idle_hours * 3_600,
+        session_lasts_s=session_hours * 3_600,
         settle_within_s=settle_within_s,
         forgive_after_s=forgive_after_hours * 3_600 or None,
         token_requests_per_s=token_requests_per_s,
@@ -214,100 +238,3 @@ def migrate(
 
     revision = with_database(database, run, needs_schema=False)
     tell({"revision": revision}, f"the schema is {revision or 'empty'}", as_json=as_json)
-
-
-@tokens.command("create")
-def create_token(
-    name: Annotated[str, typer.Argument(help="Whose it is, for people.")],
-    role: Annotated[Role, typer.Option(help="What it may do.")],
-    node: Annotated[
-        int | None, typer.Option(min=1, help="The node that a gateway or terminal is.")
-    ] = None,
-    valid_days: Annotated[
-        int | None, typer.Option(min=1, help="Without it, valid until revoked.")
-    ] = None,
-    database: DatabaseOption = DEFAULT_DATABASE,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a token and print it: it cannot be shown again.
-
-    Example: underpass-control token create "hub 1" --role gateway --node 1
-    """
-    from underpass_control.access import create_token as create
-
-    if role is Role.TERMINAL and node is None:
-        _fail("a terminal's token needs --node")
-
-    async def run(opened: Database) -> str:
-        now_ms = time.time_ns() // 1_000_000
-        expires = None
-        if valid_days is not None:
-            expires = now_ms + int(timedelta(days=valid_days).total_seconds() * 1000)
-        async with opened.transaction() as connection:
-            return await create(
-                connection, name=name, role=role, node=node, now_ms=now_ms, expires_ms=expires
-            )
-
-    token = with_database(database, run)
-    tell({"token": token}, token, as_json=as_json)
-
-
-@tokens.command("list")
-def list_tokens(database: DatabaseOption = DEFAULT_DATABASE, as_json: JsonOption = False) -> None:
-    """Show all tokens, but for themselves.
-
-    Example: underpass-control token list
-    """
-
-    from sqlalchemy import select
-
-    from underpass_control.storage import models
-
-    async def run(opened: Database) -> list[dict[str, object]]:
-        async with opened.reading() as connection:
-            rows = await connection.execute(select(models.Token.__table__).order_by("id"))
-            return [_shown(row._mapping) for row in rows]
-
-    found = with_database(database, run)
-    if as_json:
-        print_json(found)
-        return
-    columns = ("id", "name", "role", "node", "created", "expires", "revoked")
-    table = Table(*columns)
-    for row in found:
-        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
-    Console().print(table)
-
-
-@tokens.command("revoke")
-def revoke_token(
-    token_id: Annotated[int, typer.Argument(help="Its id in the list.")],
-    database: DatabaseOption = DEFAULT_DATABASE,
-    as_json: JsonOption = False,
-) -> None:
-    """Revoke a token: the service refuses it within seconds.
-
-    Example: underpass-control token revoke 3
-    """
-
-    from underpass_control.access import revoke_token as revoke
-
-    async def run(opened: Database) -> bool:
-        async with opened.transaction() as connection:
-            return await revoke(connection, token_id, time.time_ns() // 1_000_000)
-
-    if not with_database(database, run):
-        _fail(f"there is no token {token_id} in force")
-    tell({"revoked": token_id}, f"token {token_id} is revoked", as_json=as_json)
-
-
-def _shown(row: object) -> dict[str, object]:
-    values = dict(row)  # type: ignore[call-overload]
-
-    def moment(ms: int | None) -> str | None:
-        return None if ms is None else rfc3339(moment_of(ms))
-
-    return {
-        **{name: values[name] for name in ("id", "name", "role", "node")},
-        **{name: moment(values[f"{name}_ms"]) for name in ("created", "expires", "revoked")},
-    }

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 _RING = 1024
 # Kinds of changes that list many terminals, under a name equal to the kind.
 _LISTS = frozenset({"positions", "links", "blockages", "announcements"})
+# Kinds of changes that every tenant is told of, as they concern no vehicle.
+_SHARED = frozenset({"obstructions"})
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Filter:
     kinds: frozenset[str] | None = None
     # What concerns this terminal only.
     terminal: int | None = None
+    # What concerns this tenant's terminals only, and the map.
+    tenant: str | None = None
 
 
 @dataclass
@@ -37,17 +41,58 @@ class _Event:
     data: dict[str, Any]
     # As it is sent: encoded once, whoever follows.
     frame: bytes
+    # By terminal, the tenant that each belongs to when it is told; and the one that it has left.
+    tenants: Mapping[int, str]
+    left: str | None = None
     _of_terminal: dict[int, bytes] | None = field(default=None, repr=False)
+    _of_tenant: dict[str, bytes] | None = field(default=None, repr=False)
 
     def frame_for(self, wanted: Filter) -> bytes | None:
         """Return what somebody is sent of it, if anything."""
         if wanted.kinds is not None and self.kind not in wanted.kinds:
             return None
+        if wanted.tenant is not None:
+            return self._frame_for_tenant(wanted.tenant, wanted.terminal)
         if wanted.terminal is None:
             return self.frame
         if self._of_terminal is None:
             self._of_terminal = self._split()
         return self._of_terminal.get(wanted.terminal)
+
+    def _frame_for_tenant(self, tenant: str, terminal: int | None) -> bytes | None:
+        if self.kind in _SHARED:
+            return self.frame if terminal is None else None
+        if terminal is not None:
+            if self.tenants.get(terminal) != tenant:
+                return None
+            return self.frame_for(Filter(terminal=terminal))
+        if self._of_tenant is None:
+            self._of_tenant = self._split_by_tenant()
+        return self._of_tenant.get(tenant)
+
+    def _split_by_tenant(self) -> dict[str, bytes]:
+        if self.kind in _LISTS:
+            of_tenant: dict[str, list[Any]] = {}
+            for one in self.data[self.kind]:
+                tenant = self.tenants.get(one["terminal"])
+                if tenant is not None:
+                    of_tenant.setdefault(tenant, []).append(one)
+            return {
+                tenant: frame(self.kind, {self.kind: ones}, self.id)
+                for tenant, ones in of_tenant.items()
+            }
+        if self.kind != "terminal":
+            return {}
+        node = self.data["terminal"]
+        told: dict[str, bytes] = {}
+        if self.left is not None:
+            # To the tenant that it has left, it is gone.
+            gone = {"terminal": node, "action": "deleted"}
+            told[self.left] = frame(self.kind, gone, self.id)
+        tenant = self.tenants.get(node)
+        if tenant is not None:
+            told[tenant] = self.frame
+        return told
 
     def _split(self) -> dict[int, bytes]:
         if self.kind in _LISTS:
@@ -92,6 +137,10 @@ class Events:
         self._places: dict[str, int] = {}
         self._listeners: list[Listener] = []
         self._count = 0
+        # By terminal, its tenant; None until they have been read.
+        self._tenants: dict[int, str] | None = None
+        # What has changed while they are being read; None for those that are gone.
+        self._changed_tenants: dict[int, str | None] = {}
         # Followers whose place is below this have missed something.
         self._whole_since = 0
         self._closed = False
@@ -103,12 +152,41 @@ class Events:
         kind, event_id = data.pop("kind"), data.pop("event_id")
         if len(self._ring) == _RING:
             del self._places[self._ring.popleft().id]
-        self._ring.append(_Event(event_id, kind, data, frame(kind, data, event_id)))
+        left = self._learn_tenant(data) if kind == "terminal" else None
+        tenants = {} if self._tenants is None else self._tenants
+        self._ring.append(_Event(event_id, kind, data, frame(kind, data, event_id), tenants, left))
         self._count += 1
         self._places[event_id] = self._count
         self._wake()
         for listener in self._listeners:
             listener.on_change(kind, data)
+
+    def know_tenants(self, tenants: Mapping[int, str]) -> None:
+        """Take in the tenants of all terminals, as they were read after the last interruption."""
+        known = dict(tenants)
+        for node, tenant in self._changed_tenants.items():
+            if tenant is None:
+                known.pop(node, None)
+            else:
+                known[node] = tenant
+        self._changed_tenants.clear()
+        self._tenants = known
+
+    def _learn_tenant(self, data: Mapping[str, Any]) -> str | None:
+        """Take in a change of a terminal; return the tenant that it has left, if any."""
+        node, gone = data["terminal"], data["action"] == "deleted"
+        tenant = data.get("state", {}).get("tenant")
+        if not gone and tenant is None:
+            return None
+        if self._tenants is None:
+            self._changed_tenants[node] = None if gone else tenant
+            return None
+        before = self._tenants.get(node)
+        if gone:
+            self._tenants.pop(node, None)
+        else:
+            self._tenants[node] = tenant
+        return before if before != (None if gone else tenant) else None
 
     def listen(self, listener: Listener) -> None:
         """Have a part of the service told, from the next change on."""
@@ -121,6 +199,8 @@ class Events:
         self._ring.clear()
         self._places.clear()
         self._whole_since = self._count
+        self._tenants = None
+        self._changed_tenants.clear()
         self._wake()
         for listener in self._listeners:
             listener.on_missed()
@@ -134,8 +214,10 @@ class Events:
         """Begin to follow, with the next event, or with the one after that of an id.
 
         Raises:
-            Cut: There is none of that id, or no longer.
+            Cut: There is none of that id, or no longer; or whose terminals are is not known yet.
         """
+        if wanted.tenant is not None and self._tenants is None:
+            raise Cut("the vehicles are being read: try again")
         place = self._count if after is None else self._places.get(after)
         if place is None:
             raise Cut("the events after the last id are no longer here")

@@ -38,6 +38,22 @@ class Metrics:
             "Position reports deleted for their age",
             registry=self.registry,
         )
+        self.audit_pruned = Counter(
+            "underpass_control_audit_entries_pruned",
+            "Entries of the log of changes deleted for their age",
+            registry=self.registry,
+        )
+        self.sessions_pruned = Counter(
+            "underpass_control_sessions_pruned",
+            "Sessions of users deleted after their end",
+            registry=self.registry,
+        )
+        self.sign_ins = Counter(
+            "underpass_control_sign_ins",
+            "Tries to sign in with a password: accepted, failed, or refused as too many",
+            ("outcome",),
+            registry=self.registry,
+        )
         self.reports = Counter(
             "underpass_control_reports",
             "Reports that gateways have posted, those that came again included",

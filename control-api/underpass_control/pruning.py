@@ -1,4 +1,4 @@
-"""What is old is deleted: position reports, blockages, plans, what links carried, the ledger."""
+"""What is old is deleted: position reports, blockages, plans, usage, the ledger, changes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from prometheus_client import Counter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.ledger import LedgerError
+from underpass_control.access import audit
+from underpass_control.access.sessions import prune_sessions
 from underpass_control.metrics import Metrics
 from underpass_control.planning import stored as plans
 from underpass_control.settings import Settings
@@ -60,6 +62,8 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
         ),
         _Kind("plans", settings.keep_plans_s, [plans.prune], metrics.plans_pruned),
         _Kind("ledger", settings.keep_ledger_s, [ledger.prune], metrics.ledger_pruned),
+        _Kind("changes", settings.keep_audit_s, [audit.prune], metrics.audit_pruned),
+        _Kind("sessions", 0.0, [prune_sessions], metrics.sessions_pruned),
     )
     while True:
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""The roles of bearer tokens."""
+"""The roles of users and bearer tokens."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a token is for."""
+    """What a user or a token is for."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
+    # An operator who also has users, tokens, tenants and the log of changes.
+    ADMINISTRATOR = "administrator"
     GATEWAY = "gateway"
     TERMINAL = "terminal"

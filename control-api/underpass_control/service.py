@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from underpass_control.access.passwords import Passwords
+from underpass_control.access.vehicles import VehiclesOfTenants
 from underpass_control.events import Events
 from underpass_control.http import page
 from underpass_control.http.blockages import Blockages
 from underpass_control.http.callers import Callers
 from underpass_control.http.capacity import CapacityOfBeam
+from underpass_control.http.changes import LogOfChanges
 from underpass_control.http.console import ConsolePages
 from underpass_control.http.endpoint import route
 from underpass_control.http.events import EventStreams
@@ -26,7 +29,12 @@ from underpass_control.http.problem import problems
 from underpass_control.http.registry import Registry, terminal_state
 from underpass_control.http.reports import Reports
 from underpass_control.http.routes import Routes
+from underpass_control.http.sessions import Sessions
+from underpass_control.http.shares import Shares
 from underpass_control.http.status import ServiceStatus
+from underpass_control.http.tenants import Tenants
+from underpass_control.http.tokens import Tokens
+from underpass_control.http.users import Users
 from underpass_control.http.what_if import WhatIf
 from underpass_control.metrics import Metrics
 from underpass_control.opensand.station import Station
@@ -62,9 +70,11 @@ class Service:
         self._station = Station(
             database, self._changes, self._metrics, held=lambda: self.controllers.followed
         )
-        for listener in (self._newest_plans, self.controllers, self._station):
+        self._vehicles = VehiclesOfTenants(database, self._events)
+        for listener in (self._newest_plans, self.controllers, self._station, self._vehicles):
             self._events.listen(listener)
         self._callers = Callers(database, settings)
+        passwords = Passwords()
         status = ServiceStatus(database, self._metrics)
         self._plan_streams = PlanStreams(self._newest_plans, self._metrics, self._callers)
         self.endpoints = [
@@ -80,6 +90,12 @@ class Service:
             *Plans(database).endpoints(),
             *CapacityOfBeam(database, self._changes).endpoints(),
             *WhatIf(database).endpoints(),
+            *Shares(database).endpoints(),
+            *Sessions(database, self._callers, passwords, settings, self._metrics).endpoints(),
+            *Users(database, self._callers, passwords).endpoints(),
+            *Tokens(database, self._callers).endpoints(),
+            *Tenants(database).endpoints(),
+            *LogOfChanges(database).endpoints(),
             *self._plan_streams.endpoints(),
             *status.endpoints(),
         ]
@@ -90,7 +106,7 @@ class Service:
         application = web.Application(
             middlewares=[observed(self._metrics), problems], client_max_size=_LARGEST_BODY_BYTES
         )
-        application.add_routes(route(one, self._callers) for one in self.endpoints)
+        application.add_routes(route(one, self._callers, self._database) for one in self.endpoints)
         application.add_routes(page.routes(self._callers))
         application.add_routes(ConsolePages(self._callers).routes())
         application.cleanup_ctx.append(self._run)
@@ -103,10 +119,12 @@ class Service:
         self.controllers.start()
         self._station.start()
         self._callers.start()
+        self._vehicles.start()
         pruning = asyncio.create_task(prune_for_ever(self._database, self._settings, self._metrics))
         yield
         pruning.cancel()
         await asyncio.gather(pruning, return_exceptions=True)
+        await self._vehicles.close()
         await self._callers.close()
         await self._writer.close()
         await self._station.close()

@@ -26,6 +26,11 @@ class Settings:
     # Entries of the ledger that are older are deleted, and what they came to is kept; None keeps
     # them for ever.
     keep_ledger_s: float | None = 400 * 86_400.0
+    # Entries of the log of changes that are older are deleted; None keeps them for ever.
+    keep_audit_s: float | None = 400 * 86_400.0
+    # A user who has asked nothing for so long, or has signed in so long ago, has to sign in again.
+    session_idle_s: float = 8 * 3_600.0
+    session_lasts_s: float = 7 * 86_400.0
     # Requests per second that one token may make, and four times as many at once.
     token_requests_per_s: float = 500.0
     # The same for all without a known token, by the address that they come from.

@@ -21,6 +21,7 @@ _AXE = Path(__file__).parents[2] / "console" / "node_modules" / "axe-core" / "ax
 _PAGES = (
     *("map/11", "beams", "beams/east", "beams/east?link=return", "beams/nowhere"),
     *("terminals", "terminals/11", "events"),
+    *("access/users", "access/tokens", "access/changes"),
 )
 pytestmark = pytest.mark.console
 
@@ -163,7 +164,7 @@ def test_axe_finds_nothing_on_any_page(
     page.goto(service.url)
     expect(page.get_by_label("Token")).to_be_visible()
     found = {"sign in": _violations(page)}
-    page.goto(f"{service.url}#token={service.viewer}")
+    page.goto(f"{service.url}#token={service.token('administrator')}")
     live(page)
     for where in _PAGES:
         go(page, where)

@@ -18,7 +18,7 @@ def test_without_a_good_token_nothing_is_shown_but_why(service: ControlService, 
     field, button = page.get_by_label("Token"), page.get_by_role("button", name="Sign in")
     alert = page.get_by_role("alert")
     button.click()
-    expect(alert).to_contain_text("Enter a token")
+    expect(alert).to_contain_text("Enter a name and a password, or a token")
     field.fill("not a token")
     button.click()
     expect(alert).to_contain_text("without spaces")

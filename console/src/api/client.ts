@@ -1,6 +1,12 @@
-/** Requests to the service: with the token, with what went wrong in words, with its clock. */
+/** Requests to the service: with who asks, with what went wrong in words, with its clock. */
 
 import type { ServerClock } from "../clock/server-clock";
+
+/**
+ * Who asks: a token, or a user whose session's cookie the browser sends. What changes something by
+ * cookie shows `csrf`, which other sites do not know.
+ */
+export type Credential = { readonly token: string } | { readonly csrf: string };
 
 /** What the service has refused, or that it could not be asked. */
 export class ApiError extends Error {
@@ -20,7 +26,7 @@ const PAGE = 1000;
 
 export class Client {
   constructor(
-    private readonly token: string,
+    private readonly credential: Credential,
     private readonly clock: ServerClock,
     private readonly base: string = new URL(".", document.baseURI).href,
   ) {}
@@ -30,8 +36,17 @@ export class Client {
   }
 
   post<T>(path: string, body: unknown): Promise<T> {
+    return this.send<T>("POST", path, body);
+  }
+
+  /** Sends a body as JSON. */
+  send<T>(method: "POST" | "PUT", path: string, body: unknown): Promise<T> {
     const headers = { "Content-Type": "application/json" };
-    return this.ask<T>(path, { method: "POST", body: JSON.stringify(body), headers });
+    return this.ask<T>(path, { method, body: JSON.stringify(body), headers });
+  }
+
+  delete<T>(path: string): Promise<T> {
+    return this.ask<T>(path, { method: "DELETE" });
   }
 
   /** Reads all pages of a list, in order. */
@@ -57,7 +72,8 @@ export class Client {
     const limit = AbortSignal.timeout(WITHIN_MS);
     const signal = init.signal ? AbortSignal.any([init.signal, limit]) : limit;
     const response = await this.fetch(path, { ...init, signal });
-    return (await response.json()) as T;
+    // 204 has no body.
+    return (response.status === 204 ? undefined : await response.json()) as T;
   }
 
   private async fetch(path: string, init: RequestInit): Promise<Response> {
@@ -66,9 +82,9 @@ export class Client {
     try {
       response = await fetch(this.base + path, {
         ...init,
-        headers: { ...init.headers, Authorization: `Bearer ${this.token}` },
+        headers: { ...init.headers, ...headersOf(this.credential) },
         cache: "no-store",
-        credentials: "omit",
+        credentials: "token" in this.credential ? "omit" : "same-origin",
         redirect: "error",
         referrerPolicy: "no-referrer",
       });
@@ -83,6 +99,11 @@ export class Client {
     if (!response.ok) throw await refusal(response);
     return response;
   }
+}
+
+function headersOf(credential: Credential): Record<string, string> {
+  if ("token" in credential) return { Authorization: `Bearer ${credential.token}` };
+  return credential.csrf === "" ? {} : { "X-CSRF-Token": credential.csrf };
 }
 
 function isTimeout(reason: unknown): boolean {

@@ -189,3 +189,45 @@ export interface ServerEvent {
   kind: string;
   data: Record<string, unknown>;
 }
+
+export type Role = "viewer" | "operator" | "administrator" | "gateway" | "terminal";
+
+/** Who asks. */
+export interface Session {
+  kind: "token" | "user";
+  name: string;
+  role: Role;
+  tenant?: string | null;
+  csrf_token?: string | null;
+}
+
+export interface User {
+  name: string;
+  role: Role;
+  tenant?: string | null;
+  created: string;
+}
+
+export interface Token {
+  id: number;
+  name: string;
+  role: Role;
+  tenant?: string | null;
+  node?: number | null;
+  created: string;
+  expires?: string | null;
+  revoked?: string | null;
+}
+
+export interface AuditEntry {
+  id: number;
+  time: string;
+  actor_kind: "token" | "user" | "command line";
+  actor: string;
+  address: string;
+  tenant?: string | null;
+  action: string;
+  target: string;
+  before?: Record<string, unknown> | null;
+  after?: Record<string, unknown> | null;
+}

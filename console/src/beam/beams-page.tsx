@@ -6,7 +6,7 @@ import { hashOf, type Route } from "../shell/route";
 
 const BeamView = later(() => import("./beam-view"), "the beam");
 
-export function BeamsPage({ route }: { route: Route }) {
+export default function BeamsPage({ route }: { route: Route }) {
   return route.of === undefined ? <BeamList /> : <BeamView key={route.of} route={route} />;
 }
 

@@ -13,7 +13,7 @@ export type EventListener = (event: ServerEvent) => void;
 
 /** Beams or terminals that change together are read once. */
 const READ_AGAIN_MS = 300;
-const ENDED = "the token is unknown, expired or revoked";
+const ENDED = ["the token is unknown, expired or revoked", "the session has ended: sign in again"];
 
 export class Live {
   readonly fleet = new Fleet();
@@ -30,7 +30,7 @@ export class Live {
   constructor(
     readonly client: Client,
     readonly clock: ServerClock,
-    /** Called when the token is not taken, or no longer. */
+    /** Called when the token or session is not taken, or no longer. */
     private readonly onRefused: (reason: string) => void,
   ) {}
 
@@ -118,7 +118,7 @@ export class Live {
 
   private cut(reason: string): void {
     this.following.cut(reason);
-    if (reason === ENDED) this.refuse(reason);
+    if (ENDED.includes(reason)) this.refuse(reason);
   }
 
   private refuse(reason: string): void {

@@ -1,77 +1,109 @@
 import type { ComponentType } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Client } from "../api/client";
+import { Client, type Credential } from "../api/client";
+import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
 import { Live } from "../fleet/live";
-import { BeamsPage } from "../beam/beams-page";
 import { MapPage } from "../map/map-page";
-import { TerminalsPage } from "../terminal/terminals-page";
 import { LiveContext } from "./context";
 import { Header } from "./header";
 import { later } from "./later";
 import { routeOf, type Route } from "./route";
-import { keepToken, keptToken, tokenOfAddress } from "./session";
+import { keepToken, keepUser, keptToken, mayBeSignedIn, tokenOfAddress } from "./session";
 import { SignIn } from "./sign-in";
 
 // What is not seen first is loaded when it is: the first script has to fit one flight of TCP.
+const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
+const TerminalsPage = later(() => import("../terminal/terminals-page"), "the terminals");
 const EventsPage = later(() => import("../events/events-page"), "the events");
+const AccessPage = later(() => import("../access/access-page"), "users and tokens");
 
 const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   map: MapPage,
   beams: BeamsPage,
   terminals: TerminalsPage,
   events: EventsPage,
+  access: AccessPage,
 };
 
+/** `undefined`: nobody; `"asking"`: there may be a session, which the service is asked for. */
+type Who = Credential | "asking" | undefined;
+
+function whoAtFirst(): Who {
+  const token = tokenOfAddress() ?? keptToken();
+  return token === undefined ? (mayBeSignedIn() ? "asking" : undefined) : { token };
+}
+
 export function App() {
-  const [token, setToken] = useState(() => tokenOfAddress() ?? keptToken());
+  const [who, setWho] = useState<Who>(whoAtFirst);
   const [reason, setReason] = useState<string>();
 
   const signOut = (why: string | undefined) => {
     keepToken(undefined);
-    setToken(undefined);
+    keepUser(false);
+    setWho(undefined);
     setReason(why);
   };
-  const signIn = (given: string) => {
+  const signIn = (credential: Credential) => {
+    if (!("token" in credential)) keepUser(true);
     setReason(undefined);
-    setToken(given);
+    setWho(credential);
   };
   useEffect(() => {
     // A link with a token may be opened in a tab that has the console already.
     const take = () => {
       const brought = tokenOfAddress();
-      if (brought !== undefined) signIn(brought);
+      if (brought !== undefined) signIn({ token: brought });
     };
     addEventListener("hashchange", take);
     return () => removeEventListener("hashchange", take);
   }, []);
-  if (token === undefined) return <SignIn reason={reason} onToken={signIn} />;
-  return <SignedIn key={token} token={token} onSignOut={signOut} />;
+  useEffect(() => {
+    if (who !== "asking") return;
+    new Client({ csrf: "" }, new ServerClock()).get<Session>("v1/session").then(
+      (session) => signIn({ csrf: session.csrf_token ?? "" }),
+      (error: Error) => signOut(error.message),
+    );
+  }, [who]);
+  if (who === undefined) return <SignIn reason={reason} onSignIn={signIn} />;
+  if (who === "asking") return <p class="starting" role="status">signing in…</p>;
+  const key = "token" in who ? who.token : who.csrf;
+  return <SignedIn key={key} credential={who} onSignOut={signOut} />;
 }
 
 interface Props {
-  token: string;
+  credential: Credential;
   onSignOut: (reason: string | undefined) => void;
 }
 
-function SignedIn({ token, onSignOut }: Props) {
+function SignedIn({ credential, onSignOut }: Props) {
   const live = useMemo(() => {
     const clock = new ServerClock();
-    return new Live(new Client(token, clock), clock, onSignOut);
-  }, [token]);
+    return new Live(new Client(credential, clock), clock, onSignOut);
+  }, [credential]);
+  const [session, setSession] = useState<Session>();
   useEffect(() => {
-    keepToken(token);
+    if ("token" in credential) keepToken(credential.token);
     live.start();
+    // What it fails with, the stream of events says, too.
+    live.client.get<Session>("v1/session").then(setSession, () => undefined);
     return () => live.close();
   }, [live]);
   const route = useRoute();
   const Page = PAGES[route.page] ?? MapPage;
+  const leave = () => {
+    if ("token" in credential) return onSignOut(undefined);
+    live.client.delete("v1/session").then(
+      () => onSignOut(undefined),
+      (error: Error) => onSignOut(`${error.message}: the session may still be open`),
+    );
+  };
   return (
     <LiveContext.Provider value={live}>
       <a class="skip" href="#content" onClick={focusContent}>
         To the content
       </a>
-      <Header page={route.page} onSignOut={() => onSignOut(undefined)} />
+      <Header page={route.page} session={session} onSignOut={leave} />
       <main id="content" tabIndex={-1}>
         <Page route={route} />
       </main>

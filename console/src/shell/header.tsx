@@ -1,8 +1,11 @@
 import { useState } from "preact/hooks";
+import type { Session } from "../api/types";
 import { useLive, useTick } from "./context";
 import { seconds, utc } from "./format";
 import { hashOf } from "./route";
 
+/** For administrators. */
+const ACCESS: [string, string] = ["access", "Access"];
 const PAGES: [string, string][] = [
   ["map", "Map"],
   ["beams", "Beams"],
@@ -10,18 +13,27 @@ const PAGES: [string, string][] = [
   ["events", "Events"],
 ];
 
-export function Header({ page, onSignOut }: { page: string; onSignOut: () => void }) {
+interface Props {
+  page: string;
+  /** Who is signed in, once it is known. */
+  session: Session | undefined;
+  onSignOut: () => void;
+}
+
+export function Header({ page, session, onSignOut }: Props) {
+  const pages = session?.role === "administrator" ? [...PAGES, ACCESS] : PAGES;
   return (
     <header>
       <span class="brand">Underpass</span>
       <nav aria-label="Pages">
-        {PAGES.map(([name, title]) => (
+        {pages.map(([name, title]) => (
           <a key={name} href={hashOf(name)} aria-current={page === name ? "page" : undefined}>
             {title}
           </a>
         ))}
       </nav>
       <Connection />
+      {session?.kind === "user" && <span>{session.name}</span>}
       <ThemeButton />
       <button type="button" onClick={onSignOut}>
         Sign out

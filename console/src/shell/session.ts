@@ -1,9 +1,12 @@
 /**
- * The token: in memory, and in the tab's session storage, so that a reload need not ask again. It
- * ends with the tab; it is in no cookie and no address, so no other site can use it.
+ * Who is signed in. A token is in memory, and in the tab's session storage, so that a reload need
+ * not ask again; it ends with the tab, and is in no cookie and no address, so no other site can use
+ * it. A user's session is in a cookie that no script reads: what is kept here is only that there may
+ * be one, so that a browser without asks nothing before it shows the page.
  */
 
 const KEY = "underpass-token";
+const USER_KEY = "underpass-user";
 const TOKEN = /^[A-Za-z0-9_-]{1,200}$/;
 
 export function keptToken(): string | undefined {
@@ -23,9 +26,27 @@ export function keepToken(token: string | undefined): void {
   }
 }
 
+/** Whether a user may be signed in: in all tabs, and after the browser has been closed. */
+export function mayBeSignedIn(): boolean {
+  try {
+    return localStorage.getItem(USER_KEY) !== null;
+  } catch {
+    return false;
+  }
+}
+
+export function keepUser(signedIn: boolean): void {
+  try {
+    if (signedIn) localStorage.setItem(USER_KEY, "1");
+    else localStorage.removeItem(USER_KEY);
+  } catch {
+    // Storage is off: a reload asks again.
+  }
+}
+
 /** What is wrong with a token as it was typed, if anything. */
 export function flawOf(token: string): string | undefined {
-  if (token === "") return "Enter a token: `underpass-control token create` makes one.";
+  if (token === "") return "Enter a name and a password, or a token.";
   if (!TOKEN.test(token)) return "A token has letters, digits, - and _ only, without spaces.";
   return undefined;
 }

@@ -1,37 +1,60 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Client, type Credential } from "../api/client";
+import type { Session } from "../api/types";
+import { ServerClock } from "../clock/server-clock";
 import { flawOf } from "./session";
 
 interface Props {
-  /** Why a token is asked for again, if it is. */
+  /** Why somebody has to sign in again, if so. */
   reason: string | undefined;
-  onToken: (token: string) => void;
+  onSignIn: (credential: Credential) => void;
 }
 
-export function SignIn({ reason, onToken }: Props) {
+/** Signs a user in, or takes a token. */
+export function SignIn({ reason, onSignIn }: Props) {
   const [flaw, setFlaw] = useState<string>();
-  const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  const [busy, setBusy] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => form.current?.querySelector("input")?.focus(), []);
 
-  const submit = (event: Event) => {
+  const submit = async (event: Event) => {
     event.preventDefault();
-    const token = field.current?.value.trim() ?? "";
-    const found = flawOf(token);
-    setFlaw(found);
-    if (!found) onToken(token);
+    if (busy || !form.current) return;
+    const given = new FormData(form.current);
+    const [name, password, token] = ["name", "password", "token"].map((field) => String(given.get(field) ?? ""));
+    const flaw = name && password ? undefined : flawOf(token!.trim());
+    setFlaw(flaw);
+    if (flaw) return;
+    if (!name || !password) {
+      onSignIn({ token: token!.trim() });
+      return;
+    }
+    setBusy(true);
+    try {
+      const nobody = new Client({ csrf: "" }, new ServerClock());
+      const { csrf_token } = await nobody.post<Session>("v1/session", { name, password });
+      onSignIn({ csrf: csrf_token! });
+    } catch (error) {
+      setFlaw(error instanceof Error ? error.message : String(error));
+      setBusy(false);
+    }
   };
 
   const said = flaw ?? reason;
   return (
     <main class="sign-in">
       <h1>Underpass</h1>
-      <form onSubmit={submit}>
-        <label for="token">Token</label>
+      <form ref={form} onSubmit={(event) => void submit(event)}>
+        <label for="name">Name</label>
+        <input id="name" name="name" autocomplete="username" autocapitalize="none" spellcheck={false} />
+        <label for="password">Password</label>
+        <input id="password" name="password" type="password" autocomplete="current-password" />
+        <label for="token">or a token</label>
         <input
           id="token"
-          ref={field}
+          name="token"
           type="password"
           autocomplete="off"
-          spellcheck={false}
           aria-describedby="token-help"
           aria-invalid={said !== undefined}
         />
@@ -40,8 +63,7 @@ export function SignIn({ reason, onToken }: Props) {
           {said}
         </p>
         <p id="token-help">
-          A viewer's or an operator's, from <code>underpass-control token create NAME --role viewer</code>. It is
-          kept in this tab only.
+          A token is kept in this tab only.
         </p>
       </form>
       <p>

@@ -4,7 +4,7 @@ import type { Route } from "../shell/route";
 
 const TerminalView = later(() => import("./terminal-view"), "the terminal");
 
-export function TerminalsPage({ route }: { route: Route }) {
+export default function TerminalsPage({ route }: { route: Route }) {
   if (route.of !== undefined) return <TerminalView key={route.of} route={route} />;
   return (
     <div class="page">

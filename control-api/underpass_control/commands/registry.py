@@ -37,6 +37,7 @@ TERMINAL = (
     Column("max", "forward_maximum_bps", millions),
     Column("return min Mbit/s", "return_minimum_bps", millions),
     Column("max", "return_maximum_bps", millions),
+    Column("tenant", "tenant"),
     Column("gateway", "gateway"),
     Column("heard by", "heard_by"),
     Column("id at the NCC", "opensand_id"),
@@ -170,6 +171,7 @@ def set_terminal(
     gateway: Annotated[
         int | None, typer.Option(min=1, help="The hub that serves it; else it is learnt.")
     ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Whose vehicle it is.")] = None,
     opensand_id: Annotated[
         int | None, typer.Option(min=0, help="The satellite terminal that it is to the NCC.")
     ] = None,
@@ -192,6 +194,7 @@ def set_terminal(
         return_minimum_bps=return_minimum,
         return_maximum_bps=return_maximum,
         gateway=gateway,
+        tenant=tenant,
         opensand_id=opensand_id,
     )
     Service(url, token, as_json).set(path_of("terminals", node), TERMINAL, changes)

@@ -14,6 +14,7 @@ from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import check_may_report
+from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import is_plausible, milliseconds, moment_of
 from underpass_control.roles import Role
 from underpass_control.storage import announcements, history, registry
@@ -58,6 +59,7 @@ class Blockages:
                 "Blockages that are expected, were expected, or were observed, by their entries",
                 self._page,
                 EVERYBODY,
+                tenancy=Tenancy.ROWS,
                 query=BlockageQuery,
                 answers=models.BlockageList,
             ),
@@ -67,6 +69,7 @@ class Blockages:
                 "What a terminal has announced, the latest first",
                 self._announcements,
                 EVERYBODY,
+                tenancy=Tenancy.VEHICLE,
                 query=models.Page,
                 answers=models.AnnouncementList,
             ),
@@ -76,6 +79,7 @@ class Blockages:
                 "Announce a blockage that a terminal will enter, or, with confidence 0, will not",
                 self._announce,
                 REPORTERS,
+                tenancy=Tenancy.VEHICLE,
                 body=models.AnnouncementBody,
                 answers=models.Accepted,
                 status=HTTPStatus.ACCEPTED,

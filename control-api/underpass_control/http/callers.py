@@ -1,8 +1,11 @@
-"""Callers: their tokens are looked up, remembered for a while, and watched while a stream lasts."""
+"""Callers: their tokens and sessions are looked up, remembered for a while, and watched while a
+stream lasts."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
+import ipaddress
 import math
 import re
 import time
@@ -15,7 +18,10 @@ from http import HTTPStatus
 import structlog
 from aiohttp import hdrs, web
 
-from underpass_control.access import LONGEST_TOKEN, Caller, find_caller, in_force
+from underpass_control.access import sessions
+from underpass_control.access.caller import Caller, Credential, Kind
+from underpass_control.access.lookup import find_caller, in_force
+from underpass_control.access.secrets import LONGEST_SECRET
 from underpass_control.http.limits import Buckets, client_address
 from underpass_control.http.problem import Problem
 from underpass_control.settings import Settings
@@ -32,11 +38,18 @@ _MOST_TOKENS_KEPT = 10_000
 _AT_ONCE = 1_000
 # What a limit lets through at once, in seconds of its rate.
 _BURST_S = 4
-_TOKEN = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_TOKEN}}}")
+_SECRET = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_SECRET}}}")
+# That a session has been used is stored so often at most; sooner where it ends sooner.
+_TOUCH_EVERY_MS = 60_000
+COOKIE = "underpass-session"
+# Browsers take a cookie of such a name over TLS only: no page without TLS can set it.
+SECURE_COOKIE = "__Secure-underpass-session"
+CSRF_HEADER = "X-CSRF-Token"
+_CHANGES_NOTHING = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 
 
 class TokenEndedError(Exception):
-    """The token that somebody follows with has expired, or is revoked."""
+    """The token or session that somebody follows with has expired, or is revoked."""
 
 
 @dataclass(slots=True)
@@ -45,6 +58,8 @@ class _Known:
     # When it was last found to be in force, and when it was last shown.
     checked_ms: int
     used_ms: int
+    # When it was last stored that it has been used; of sessions only.
+    touched_ms: int = 0
 
     def is_fresh(self, now_ms: int) -> bool:
         """Tell whether it need not be looked up again."""
@@ -71,11 +86,12 @@ class Callers:
         self._of_address = Buckets(
             settings.address_requests_per_s, _BURST_S * settings.address_requests_per_s
         )
+        self._idle_ms = round(settings.session_idle_s * 1000)
         self._known: OrderedDict[str, _Known] = OrderedDict()
         # Tokens that are being looked up.
         self._looked_up: dict[str, asyncio.Task[Caller | None]] = {}
         # The streams that each token holds open.
-        self._streams: dict[int, set[asyncio.Timeout]] = {}
+        self._streams: dict[Credential, set[asyncio.Timeout]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -95,25 +111,80 @@ class Callers:
         Raises:
             Problem: 429, there have been too many from its address.
         """
-        _refuse(self._of_address.take(self._address(request), time.monotonic()))
+        _refuse(self._of_address.take(self.address(request), time.monotonic()))
 
     async def authenticate(self, request: web.Request) -> Caller:
-        """Return who makes a request, by its bearer token.
+        """Return who makes a request, by its bearer token or the cookie of a session.
 
         Raises:
-            Problem: 401, it has no token in force; 429, there have been too many.
+            Problem: 401, it has nothing that is in force; 403, it changes something by a cookie
+                and does not show the session's CSRF token; 429, there have been too many.
         """
-        scheme, _, text = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-        if scheme.lower() != "bearer" or not text:
+        text, is_session = self._secret(request)
+        if text is None:
             self.admit(request)
-            raise _unauthorized("this needs a bearer token")
-        if not _TOKEN.fullmatch(text):
+            raise _unauthorized("this needs a bearer token, or signing in")
+        if not _SECRET.fullmatch(text) or is_session != text.startswith(sessions.PREFIX):
             self.admit(request)
-            raise _unauthorized(_UNKNOWN)
+            raise _unauthorized(_ended(is_session=is_session))
+        caller = await self._caller(request, text)
+        if is_session and request.method not in _CHANGES_NOTHING:
+            shown = request.headers.get(CSRF_HEADER, "")
+            if not hmac.compare_digest(shown.encode(), sessions.csrf_token_of(text).encode()):
+                detail = f"with a cookie, this needs the header {CSRF_HEADER} of the session"
+                raise Problem(HTTPStatus.FORBIDDEN, detail)
+        return caller
+
+    def session_secret(self, request: web.Request) -> str | None:
+        """Return what a request's cookie of a session holds, whatever it is."""
+        text, is_session = self._secret(request)
+        return text if is_session else None
+
+    def cookie(self, request: web.Request, secret: str) -> str:
+        """Return the `Set-Cookie` that gives a browser a session's secret, or takes it ("").
+
+        Without a path of its own, the cookie is for the paths beside the one that was asked (RFC
+        6265, § 5.1.4), so it goes to this API alone, below whatever path of a reverse proxy.
+        """
+        secure = self.is_secure(request)
+        name = SECURE_COOKIE if secure else COOKIE
+        parts = [f"{name}={secret}", "HttpOnly", "SameSite=Strict"]
+        if not secret:
+            parts.append("Max-Age=0")
+        if secure:
+            parts.append("Secure")
+        return "; ".join(parts)
+
+    def is_secure(self, request: web.Request) -> bool:
+        """Tell whether the browser's connection has TLS, as far as a trusted proxy says."""
+        if request.secure:
+            return True
+        try:
+            peer = ipaddress.ip_address(request.remote or "")
+        except ValueError:
+            return False
+        said = request.headers.get("X-Forwarded-Proto", "")
+        return said.lower() == "https" and any(peer in one for one in self._trusted)
+
+    def forget(self, credential: Credential) -> None:
+        """Take in that a token or session has just ended: streams end now."""
+        self._end({credential})
+
+    def _secret(self, request: web.Request) -> tuple[str | None, bool]:
+        """Return what a request is made with, and whether it comes from a cookie."""
+        header = request.headers.get(hdrs.AUTHORIZATION)
+        if header is not None:
+            scheme, _, text = header.partition(" ")
+            return (text if scheme.lower() == "bearer" and text else None), False
+        name = SECURE_COOKIE if self.is_secure(request) else COOKIE
+        text = request.cookies.get(name, "")
+        return text or None, bool(text)
+
+    async def _caller(self, request: web.Request, text: str) -> Caller:
         known = self._known.get(text)
         if known is None:
             return await self._guessed(request, text)
-        _refuse(self._of_token.take(known.caller.token_id, time.monotonic()))
+        _refuse(self._of_token.take(known.caller.credential, time.monotonic()))
         self._known.move_to_end(text)
         now_ms = time.time_ns() // 1_000_000
         known.used_ms = now_ms
@@ -134,7 +205,7 @@ class Callers:
         if open_streams >= most:
             detail = f"{most} streams are open already"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later)
-        if len(self._streams.get(caller.token_id, ())) >= most // 2:
+        if len(self._streams.get(caller.credential, ())) >= most // 2:
             detail = f"{most // 2} streams are open with this token already"
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
 
@@ -148,23 +219,24 @@ class Callers:
         limit = asyncio.timeout(None)
         try:
             async with limit:
-                streams = self._streams.setdefault(caller.token_id, set())
+                streams = self._streams.setdefault(caller.credential, set())
                 streams.add(limit)
                 try:
                     yield
                 finally:
                     streams.discard(limit)
                     if not streams:
-                        self._streams.pop(caller.token_id, None)
+                        self._streams.pop(caller.credential, None)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise TokenEndedError(_UNKNOWN) from error
+            is_session = caller.credential.kind is Kind.USER
+            raise TokenEndedError(_ended(is_session=is_session)) from error
 
     async def _guessed(self, request: web.Request, text: str) -> Caller:
         """Return the caller of a token that is not known here, and perhaps nobody's."""
         # Counted before it is looked up, so that many guesses at once are refused, too.
-        address = self._address(request)
+        address = self.address(request)
         counted = text not in self._looked_up
         if counted:
             _refuse(self._of_address.take(address, time.monotonic()))
@@ -189,7 +261,7 @@ class Callers:
             task.add_done_callback(lambda _: self._looked_up.pop(text, None))
         caller = await asyncio.shield(task)
         if caller is None:
-            raise _unauthorized(_UNKNOWN)
+            raise _unauthorized(_ended(is_session=text.startswith(sessions.PREFIX)))
         return caller
 
     async def _find(self, text: str) -> Caller | None:
@@ -199,7 +271,9 @@ class Callers:
         if caller is None:
             self._known.pop(text, None)
         else:
-            self._known[text] = _Known(caller, now_ms, now_ms)
+            before = self._known.get(text)
+            touched_ms = 0 if before is None else before.touched_ms
+            self._known[text] = _Known(caller, now_ms, now_ms, touched_ms)
             if len(self._known) > _MOST_TOKENS_KEPT:
                 self._known.popitem(last=False)
         return caller
@@ -219,45 +293,66 @@ class Callers:
         # Before anything waits for the database.
         self._end(self._expired(now_ms))
         used = {
-            known.caller.token_id
+            known.caller.credential
             for known in self._known.values()
             if now_ms - known.used_ms < _TOKEN_KEPT_MS
         }
-        ids = list(used | self._streams.keys())
-        for start in range(0, len(ids), _AT_ONCE):
-            await self._check(ids[start : start + _AT_ONCE], now_ms)
+        watched = list(used | self._streams.keys())
+        for start in range(0, len(watched), _AT_ONCE):
+            await self._check(watched[start : start + _AT_ONCE], now_ms)
+        await self._touch(now_ms)
 
-    async def _check(self, tokens: Sequence[int], now_ms: int) -> None:
+    async def _check(self, watched: Sequence[Credential], now_ms: int) -> None:
         async with asyncio.timeout(_CHECK_WITHIN_S), self._database.reading() as connection:
-            good = await in_force(connection, tokens, now_ms)
+            good = await in_force(connection, watched, now_ms)
         for known in self._known.values():
-            if known.caller.token_id in good:
+            if known.caller.credential in good:
                 known.checked_ms = now_ms
-        self._end(set(tokens) - good)
+        self._end(set(watched) - good)
 
-    def _expired(self, now_ms: int) -> set[int]:
+    async def _touch(self, now_ms: int) -> None:
+        """Store that sessions have been used: by requests, not by streams that stay open."""
+        every_ms = min(_TOUCH_EVERY_MS, self._idle_ms // 4)
+        used = [
+            one
+            for one in self._known.values()
+            if one.caller.credential.kind is Kind.USER and one.used_ms - one.touched_ms > every_ms
+        ][:_AT_ONCE]
+        if not used:
+            return
+        ids = [one.caller.credential.id for one in used]
+        async with asyncio.timeout(_CHECK_WITHIN_S), self._database.transaction() as connection:
+            await sessions.touch_sessions(connection, ids, now_ms, self._idle_ms)
+        for one in used:
+            one.touched_ms = now_ms
+
+    def _expired(self, now_ms: int) -> set[Credential]:
         return {
-            one.caller.token_id
+            one.caller.credential
             for one in self._known.values()
             if one.caller.expires_ms is not None and one.caller.expires_ms <= now_ms
         }
 
-    def _end(self, tokens: Collection[int]) -> None:
-        if not tokens:
+    def _end(self, ended: Collection[Credential]) -> None:
+        if not ended:
             return
-        for text in [t for t, one in self._known.items() if one.caller.token_id in tokens]:
+        for text in [t for t, one in self._known.items() if one.caller.credential in ended]:
             del self._known[text]
         now_s = asyncio.get_running_loop().time()
-        for token in tokens:
-            for limit in self._streams.pop(token, ()):
+        for one in ended:
+            for limit in self._streams.pop(one, ()):
                 limit.reschedule(now_s)
 
-    def _address(self, request: web.Request) -> str:
+    def address(self, request: web.Request) -> str:
+        """Return whom a request is counted for: its address, or its /64 of IPv6."""
         forwarded = ",".join(request.headers.getall("X-Forwarded-For", ()))
         return client_address(request.remote, forwarded, self._trusted)
 
 
-_UNKNOWN = "the token is unknown, expired or revoked"
+def _ended(*, is_session: bool) -> str:
+    if is_session:
+        return "the session has ended: sign in again"
+    return "the token is unknown, expired or revoked"
 
 
 def _refuse(wait_s: float) -> None:

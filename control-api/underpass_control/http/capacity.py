@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 from http import HTTPStatus
 
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import CapacityStep, Link
+from underpass_control.access.audit import Changed
 from underpass_control.http import plan_models as models
 from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
 from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
 from underpass_control.planning.terms import terms_of
 from underpass_control.storage.changes import Changes
@@ -37,6 +39,7 @@ class CapacityOfBeam:
                 "A beam's capacity over time",
                 self._get,
                 READERS,
+                tenancy=Tenancy.SHARED,
                 answers=models.Capacity,
             ),
             Endpoint(
@@ -45,6 +48,7 @@ class CapacityOfBeam:
                 "Set a beam's capacity over time, instead of what was set before",
                 self._put,
                 OPERATORS,
+                recorded=True,
                 body=models.CapacityBody,
                 answers=models.Capacity,
             ),
@@ -70,11 +74,24 @@ class CapacityOfBeam:
             ]
         async with self._changes.transaction() as (connection, publish):
             beam = await known_beam(connection, call)
+            before = await _steps(connection, beam)
             await connection.execute(delete(Table).where(Table.beam_id == beam))
             if rows:
                 await connection.execute(insert(Table), [{**row, "beam_id": beam} for row in rows])
             publish({"kind": "beam", "beam": beam, "action": "capacity"})
+            after = await _steps(connection, beam)
+            target = f"/v1/beams/{beam}/capacity"
+            await call.record(connection, Changed("set", target, None, before, after))
             return await _shown(connection, beam, self._database.clock.now_ms())
+
+
+async def _steps(connection: AsyncConnection, beam: str) -> dict[str, list[list[int]]]:
+    """Return a beam's steps by link, each its time (ms) and rate (bit/s)."""
+    query = select(Table.link, Table.from_ms, Table.rate_bps).where(Table.beam_id == beam)
+    steps: dict[str, list[list[int]]] = {link.value: [] for link in Link}
+    for link, from_ms, rate_bps in await connection.execute(query.order_by(Table.from_ms)):
+        steps[link].append([from_ms, rate_bps])
+    return steps
 
 
 async def _shown(connection: AsyncConnection, beam: str, now_ms: int) -> models.Capacity:

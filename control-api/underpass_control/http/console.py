@@ -26,8 +26,12 @@ _COMPRESSED = frozenset({".br", ".gz"})
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+}
+# What concerns a page and not its assets: the first script and its head fit one flight of TCP.
+_PAGE_HEADERS = {
+    **_HEADERS,
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 # The name of an asset has the hash of its content.
@@ -81,7 +85,7 @@ class ConsolePages:
         return limited
 
     async def _show(self, _request: web.Request) -> web.StreamResponse:
-        headers = {**_HEADERS, **self._policy, **_ASK_AGAIN}
+        headers = {**_PAGE_HEADERS, **self._policy, **_ASK_AGAIN}
         if not self._built:
             return web.Response(text=_NOT_BUILT, content_type="text/html", headers=headers)
         return web.FileResponse(self._page, headers=headers)

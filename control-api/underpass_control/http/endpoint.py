@@ -7,6 +7,7 @@ which becomes the answer's JSON.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -14,17 +15,23 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from underpass_control.access import Caller
-from underpass_control.http.callers import Callers
+from underpass_control.access import audit
+from underpass_control.access.caller import Caller
+from underpass_control.http.callers import COOKIE, SECURE_COOKIE, Callers
 from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy, check_tenancy, check_vehicle
 from underpass_control.roles import Role
+from underpass_control.storage import scope
+from underpass_control.storage.database import Database
 
 EVERYBODY = frozenset(Role)
-READERS = frozenset({Role.VIEWER, Role.OPERATOR, Role.GATEWAY})
-OPERATORS = frozenset({Role.OPERATOR})
-GATEWAYS = frozenset({Role.OPERATOR, Role.GATEWAY})
-REPORTERS = frozenset({Role.OPERATOR, Role.GATEWAY, Role.TERMINAL})
+ADMINISTRATORS = frozenset({Role.ADMINISTRATOR})
+OPERATORS = frozenset({Role.OPERATOR, Role.ADMINISTRATOR})
+GATEWAYS = OPERATORS | {Role.GATEWAY}
+READERS = GATEWAYS | {Role.VIEWER}
+REPORTERS = GATEWAYS | {Role.TERMINAL}
 
 # The most errors that one answer names.
 _MOST_ERRORS = 20
@@ -42,6 +49,10 @@ class Call:
     # None where the endpoint asks for no token.
     caller: Caller | None
     path: Mapping[str, str]
+    # The address that it is counted for.
+    address: str = ""
+    # Whether the handler has written down what it has changed.
+    is_recorded: bool = False
     _query: BaseModel | None = None
     _body: BaseModel | None = None
 
@@ -61,12 +72,25 @@ class Call:
         assert self.caller is not None
         return self.caller
 
+    async def record(
+        self,
+        connection: AsyncConnection,
+        changed: audit.Changed,
+        actor: audit.Actor | None = None,
+    ) -> None:
+        """Write down a change, in the transaction that makes it; the caller's, if not another's."""
+        if actor is None:
+            caller = self.known_caller
+            kind, number = caller.credential.kind.value, caller.credential.id
+            if caller.user_id is not None:
+                number = caller.user_id
+            actor = audit.Actor(kind, number, caller.name, self.address)
+        await audit.record(connection, actor, changed, time.time_ns() // 1_000_000)
+        self.is_recorded = True
+
     def path_number(self, name: str) -> int:
         """Return a node number of the path."""
-        text = self.path[name]
-        if not (text.isascii() and text.isdigit() and len(text) <= 18):
-            raise Problem(HTTPStatus.NOT_FOUND, f"there is no {name} {text!r}")
-        return int(text)
+        return _number(self.path, name)
 
 
 @dataclass
@@ -91,6 +115,8 @@ class Endpoint:
     handle: Handle
     # None: without a token.
     roles: frozenset[Role] | None
+    # What a tenant's caller may ask it for.
+    tenancy: Tenancy = Tenancy.WHOLE
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
     # Headers that it reads, beside those of every endpoint.
@@ -104,33 +130,58 @@ class Endpoint:
     problems: Iterable[HTTPStatus] = ()
     # Whether too many requests are refused.
     limited: bool = True
+    # Whether what it changes is written into the log of changes: not what nodes report as they go,
+    # and not what changes nothing.
+    recorded: bool = False
 
 
-def route(endpoint: Endpoint, callers: Callers) -> web.RouteDef:
+def route(endpoint: Endpoint, callers: Callers, database: Database) -> web.RouteDef:
     """Return the endpoint for aiohttp's router."""
+
+    async def answered(call: Call) -> web.StreamResponse:
+        if not all(text.isprintable() for text in call.path.values()):
+            # No name has such characters, and PostgreSQL does not even compare a NUL.
+            raise Problem(HTTPStatus.NOT_FOUND, "the path names nothing")
+        call._query = _query(call.request, endpoint.query)
+        if call.caller is not None:
+            await check_vehicle(database, call.caller, endpoint.tenancy, _terminal_of(call))
+        call._body = await _body(call.request, endpoint.body)
+        response = _response(await endpoint.handle(call), endpoint)
+        assert call.is_recorded or not endpoint.recorded, "a change is written down"
+        return response
 
     async def handler(request: web.Request) -> web.StreamResponse:
         caller = None
         if endpoint.roles is not None:
             caller = await callers.authenticate(request)
             if caller.role not in endpoint.roles:
-                needed = " or ".join(sorted(endpoint.roles))
+                # An operator's is enough where an administrator's is, too.
+                more = {Role.ADMINISTRATOR} if Role.OPERATOR in endpoint.roles else set()
+                needed = " or ".join(sorted(endpoint.roles - more))
                 raise Problem(HTTPStatus.FORBIDDEN, f"this needs the role {needed}")
+            check_tenancy(caller, endpoint.tenancy)
         elif endpoint.limited:
             callers.admit(request)
-        if not all(text.isprintable() for text in request.match_info.values()):
-            # No name has such characters, and PostgreSQL does not even compare a NUL.
-            raise Problem(HTTPStatus.NOT_FOUND, "the path names nothing")
-        call = Call(
-            request,
-            caller,
-            request.match_info,
-            _query(request, endpoint.query),
-            await _body(request, endpoint.body),
-        )
-        return _response(await endpoint.handle(call), endpoint)
+        call = Call(request, caller, request.match_info, callers.address(request))
+        with scope.within(None if caller is None else caller.tenant):
+            return await answered(call)
 
     return web.route(endpoint.method, endpoint.path, handler)
+
+
+def _terminal_of(call: Call) -> int | None:
+    """Return the terminal that a request names in its path or query."""
+    if "terminal" in call.path:
+        return _number(call.path, "terminal")
+    named: int | None = getattr(call._query, "terminal", None)
+    return named
+
+
+def _number(path: Mapping[str, str], name: str) -> int:
+    text = path[name]
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise Problem(HTTPStatus.NOT_FOUND, f"there is no {name} {text!r}")
+    return int(text)
 
 
 def _query(request: web.Request, model: type[BaseModel] | None) -> BaseModel | None:
@@ -223,7 +274,11 @@ def describe(endpoints: Iterable[Endpoint], *, title: str, version: str) -> dict
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+                "sessionOverTls": {"type": "apiKey", "in": "cookie", "name": SECURE_COOKIE},
+            },
         },
     }
 
@@ -274,9 +329,20 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
             "content": problem,
         }
     if endpoint.roles is not None:
-        operation["security"] = [{"token": []}]
-        operation["description"] = "Roles: " + ", ".join(sorted(endpoint.roles)) + "."
+        operation["security"] = [{"token": []}, {"session": []}, {"sessionOverTls": []}]
+        operation["x-roles"] = sorted(endpoint.roles)
+        operation["x-tenancy"] = endpoint.tenancy.value
+        roles = ", ".join(sorted(endpoint.roles))
+        operation["description"] = f"Roles: {roles}. {_TENANCY_SAID[endpoint.tenancy]}"
     return operation
+
+
+_TENANCY_SAID = {
+    Tenancy.WHOLE: "Not for callers of a tenant.",
+    Tenancy.VEHICLE: "Callers of a tenant name a vehicle of theirs.",
+    Tenancy.ROWS: "Callers of a tenant see what is the tenant's.",
+    Tenancy.SHARED: "The same for callers of a tenant.",
+}
 
 
 def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
@@ -294,7 +360,7 @@ def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             HTTPStatus.UNPROCESSABLE_ENTITY,
         }
-    if _path_names(endpoint.path):
+    if _path_names(endpoint.path) or endpoint.tenancy is Tenancy.VEHICLE:
         problems.add(HTTPStatus.NOT_FOUND)
     return sorted(problems)
 

@@ -9,13 +9,14 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field, field_validator
 
-from underpass_control.access import Caller
+from underpass_control.access.caller import Caller
 from underpass_control.events import Cut, Events, Filter, Follower
 from underpass_control.http import models
 from underpass_control.http.callers import Callers, TokenEndedError
 from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.sse import EventResponse
+from underpass_control.http.tenancy import Tenancy
 from underpass_control.metrics import Metrics
 from underpass_control.roles import Role
 
@@ -74,6 +75,7 @@ class EventStreams:
                 "Follow what changes, as server-sent events; the last one, `cut`, says why it ends",
                 self._follow,
                 EVERYBODY,
+                tenancy=Tenancy.ROWS,
                 query=EventQuery,
                 headers=["Last-Event-ID"],
                 media_type="text/event-stream",
@@ -148,4 +150,4 @@ def _filter(query: EventQuery, caller: Caller) -> Filter:
         raise Problem(HTTPStatus.FORBIDDEN, "a terminal sees its own data only")
     terminal = caller.node if caller.role is Role.TERMINAL else query.terminal
     kinds = None if query.kinds is None else frozenset(query.kinds.split(","))
-    return Filter(kinds, terminal)
+    return Filter(kinds, terminal, caller.tenant)

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.ledger import LedgerError
 from dama.planner import Link
+from underpass_control.access.audit import Changed
 from underpass_control.http import ledger_models as models
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
@@ -58,6 +59,7 @@ class LedgerOfBeam:
                 "Forgive what a terminal owes or is owed",
                 self._forgive,
                 OPERATORS,
+                recorded=True,
                 body=models.ForgiveBody,
                 answers=models.LedgerEntry,
                 status=HTTPStatus.CREATED,
@@ -117,6 +119,9 @@ class LedgerOfBeam:
                     authorship,
                     self._database.clock.now_ms(),
                 )
+                state = _shown(made).model_dump(mode="json", exclude_none=True)
+                target = f"/v1/beams/{call.path['beam']}/ledger"
+                await call.record(connection, Changed("forgive", target, after=state))
         except LedgerError as error:
             raise Problem(HTTPStatus.CONFLICT, str(error)) from error
         return _shown(made)

@@ -11,6 +11,7 @@ from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, READERS, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
 from underpass_control.storage import capacities, links, registry
 from underpass_control.storage.database import Database
@@ -35,6 +36,7 @@ class Links:
                 "What all links do, or those of a beam or terminal",
                 self._page,
                 READERS,
+                tenancy=Tenancy.ROWS,
                 query=models.LinkQuery,
                 answers=models.LinkList,
             ),
@@ -44,6 +46,7 @@ class Links:
                 "What a terminal's links do, both directions",
                 self._of_terminal,
                 EVERYBODY,
+                tenancy=Tenancy.VEHICLE,
                 answers=models.LinkList,
             ),
             Endpoint(
@@ -52,6 +55,7 @@ class Links:
                 "What a terminal's links were measured, or told, to carry over time",
                 self._carried,
                 EVERYBODY,
+                tenancy=Tenancy.VEHICLE,
                 query=models.CarriedQuery,
                 answers=models.CarriedList,
             ),

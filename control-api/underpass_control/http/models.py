@@ -27,6 +27,7 @@ NodeNumber = Annotated[int, Field(ge=1, le=MOST_NODE)]
 # Without control characters: PostgreSQL stores no NUL, and nobody wants the others.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 BeamId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+TenantId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
 Speed = Annotated[float, Field(ge=0, le=400, allow_inf_nan=False)]
@@ -106,6 +107,8 @@ class TerminalBody(Model):
     return_maximum_bps: Rate | None = None
     # The gateway that serves it; without it, the one that its reports come by.
     gateway: NodeNumber | None = None
+    # Whose vehicle it is.
+    tenant: TenantId = "default"
     # The satellite terminal that it is to the beam's NCC.
     opensand_id: Annotated[int, Field(ge=0, le=MOST_ST_ID)] | None = None
 

@@ -8,16 +8,20 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, field_validator
 
 from dama.prediction.geojson import GeoJsonError, from_geojson
+from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import obstructions
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
 _MOST_AT_ONCE = 10_000
 _SIDES = 4
+# The log of changes names so many of those that are set at once.
+_MOST_NAMED = 100
 
 
 class ObstructionCollection(models.Model):
@@ -67,6 +71,7 @@ class Obstructions:
                 "Obstructions, or those that touch a part of the map",
                 self._page,
                 EVERYBODY,
+                tenancy=Tenancy.SHARED,
                 query=ObstructionQuery,
                 answers=ObstructionPage,
                 media_type="application/geo+json",
@@ -77,6 +82,7 @@ class Obstructions:
                 "Set obstructions: those of the same id are replaced, others stay",
                 self._set,
                 OPERATORS,
+                recorded=True,
                 body=ObstructionCollection,
                 answers=models.Accepted,
             ),
@@ -86,6 +92,7 @@ class Obstructions:
                 "Delete an obstruction",
                 self._delete,
                 OPERATORS,
+                recorded=True,
                 status=HTTPStatus.NO_CONTENT,
             ),
         ]
@@ -107,6 +114,8 @@ class Obstructions:
             found = from_geojson(call.body(ObstructionCollection).model_dump())
             async with self._changes.transaction() as (connection, publish):
                 await obstructions.put(connection, publish, "rest", found)
+                state = {"count": len(found), "ids": [one.id for one in found[:_MOST_NAMED]]}
+                await call.record(connection, Changed("set", "/v1/obstructions", after=state))
         except (GeoJsonError, obstructions.UnstorableError) as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         return models.Accepted(accepted=len(found))
@@ -116,6 +125,7 @@ class Obstructions:
         async with self._changes.transaction() as (connection, publish):
             if not await obstructions.remove(connection, publish, name):
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no obstruction {name}")
+            await call.record(connection, Changed("delete", f"/v1/obstructions/{name}"))
         return Answer(None, HTTPStatus.NO_CONTENT)
 
 

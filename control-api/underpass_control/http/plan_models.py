@@ -211,3 +211,26 @@ class WhatIf(Model):
     capacity: list[Step]
     lines: list[Line]
     totals: list[WhatIfTotal]
+
+
+class Share(Model):
+    """What the plan in force gives to some terminals together, now."""
+
+    terminals: int
+    rate_bps: int
+
+
+class LinkShares(Model):
+    """A link's capacity as totals: of the vehicles that the caller sees, and of all others."""
+
+    link: LinkName
+    own: Share
+    others: Share
+
+
+class Shares(Model):
+    """A beam's capacity as totals; a link without a plan in force is missing."""
+
+    beam: BeamId
+    time: Instant
+    links: list[LinkShares]

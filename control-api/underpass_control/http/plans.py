@@ -16,6 +16,7 @@ from underpass_control.http.cursor import cursor_of, number_after
 from underpass_control.http.endpoint import READERS, Call, Endpoint
 from underpass_control.http.models import Page
 from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import milliseconds, moment_of
 from underpass_control.planning import acknowledgements, lease, stored
 from underpass_control.planning.shown import shown
@@ -55,6 +56,7 @@ class Plans:
                 "The newest plan of a link, or that which holds at a time",
                 self._current,
                 READERS,
+                tenancy=Tenancy.VEHICLE,
                 query=models.PlanQuery,
                 answers=models.Plan,
                 others=unchanged,
@@ -65,6 +67,7 @@ class Plans:
                 "The plan of a version",
                 self._of_version,
                 READERS,
+                tenancy=Tenancy.VEHICLE,
                 query=models.VersionQuery,
                 answers=models.Plan,
                 others=unchanged,

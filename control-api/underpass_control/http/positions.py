@@ -12,6 +12,7 @@ from underpass_control.http.cursor import cursor_of, number_after
 from underpass_control.http.endpoint import EVERYBODY, READERS, REPORTERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import check_may_report
+from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import is_plausible, milliseconds, moment_of
 from underpass_control.metrics import Metrics
 from underpass_control.storage import positions as stored
@@ -39,6 +40,7 @@ class Positions:
                 "The newest position of each terminal, or of those of a beam",
                 self._newest_of_all,
                 READERS,
+                tenancy=Tenancy.ROWS,
                 query=models.TerminalQuery,
                 answers=models.NewestPositions,
             ),
@@ -48,6 +50,7 @@ class Positions:
                 "Report positions, of any terminals",
                 self._batch,
                 REPORTERS,
+                tenancy=Tenancy.ROWS,
                 body=models.PositionBatch,
                 answers=models.Accepted,
                 status=HTTPStatus.ACCEPTED,
@@ -59,6 +62,7 @@ class Positions:
                 "Report a position",
                 self._one,
                 REPORTERS,
+                tenancy=Tenancy.VEHICLE,
                 body=models.PositionBody,
                 answers=models.Accepted,
                 status=HTTPStatus.ACCEPTED,
@@ -70,6 +74,7 @@ class Positions:
                 "A terminal's track, or part of it",
                 self._track,
                 EVERYBODY,
+                tenancy=Tenancy.VEHICLE,
                 query=models.TrackQuery,
                 answers=models.Track,
             ),
@@ -79,6 +84,7 @@ class Positions:
                 "A terminal's newest position",
                 self._newest,
                 EVERYBODY,
+                tenancy=Tenancy.VEHICLE,
                 answers=models.Position,
             ),
             Endpoint(
@@ -87,6 +93,7 @@ class Positions:
                 "A terminal's track as GeoJSON points",
                 self._geojson,
                 EVERYBODY,
+                tenancy=Tenancy.VEHICLE,
                 query=models.TrackQuery,
                 answers=models.FeatureCollection,
                 media_type="application/geo+json",

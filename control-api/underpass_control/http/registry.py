@@ -11,10 +11,13 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import IntegrityError
 
+from underpass_control.access.audit import Changed
+from underpass_control.access.users import get_tenant
 from underpass_control.http import models
 from underpass_control.http.cursor import cursor_of, number_after, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
+from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import attachments, registry
 from underpass_control.storage import models as tables
 from underpass_control.storage.changes import Changes
@@ -42,6 +45,7 @@ class Registry:
                 "All beams",
                 self._beams,
                 READERS,
+                tenancy=Tenancy.SHARED,
                 query=models.Page,
                 answers=models.BeamList,
             ),
@@ -51,6 +55,7 @@ class Registry:
                 "A beam",
                 self._beam,
                 READERS,
+                tenancy=Tenancy.SHARED,
                 answers=models.Beam,
                 others=[HTTPStatus.NOT_MODIFIED],
             ),
@@ -60,6 +65,7 @@ class Registry:
                 "Set a beam",
                 self._put_beam,
                 OPERATORS,
+                recorded=True,
                 body=models.BeamBody,
                 answers=models.Beam,
                 others=[HTTPStatus.CREATED],
@@ -71,6 +77,7 @@ class Registry:
                 "Delete a beam that has no terminals",
                 self._delete_beam,
                 OPERATORS,
+                recorded=True,
                 status=HTTPStatus.NO_CONTENT,
                 problems=[conflict],
             ),
@@ -80,6 +87,7 @@ class Registry:
                 "All terminals, or those of a beam",
                 self._terminals,
                 READERS,
+                tenancy=Tenancy.ROWS,
                 query=models.TerminalQuery,
                 answers=models.TerminalList,
             ),
@@ -89,6 +97,7 @@ class Registry:
                 "A terminal",
                 self._terminal,
                 EVERYBODY,
+                tenancy=Tenancy.VEHICLE,
                 answers=models.Terminal,
                 others=[HTTPStatus.NOT_MODIFIED],
             ),
@@ -98,6 +107,7 @@ class Registry:
                 "Set a terminal",
                 self._put_terminal,
                 OPERATORS,
+                recorded=True,
                 body=models.TerminalBody,
                 answers=models.Terminal,
                 others=[HTTPStatus.CREATED],
@@ -109,6 +119,7 @@ class Registry:
                 "Delete a terminal with all that it has reported",
                 self._delete_terminal,
                 OPERATORS,
+                recorded=True,
                 status=HTTPStatus.NO_CONTENT,
             ),
         ]
@@ -120,10 +131,11 @@ class Registry:
                 connection, tables.Beam, after=text_after(query.cursor), limit=query.limit
             )
         last = cursor_of(rows[-1].id) if len(rows) == query.limit else None
-        return models.BeamList(beams=[_beam(row) for row in rows], next=last)
+        shown = _shown_beam(call)
+        return models.BeamList(beams=[shown(row) for row in rows], next=last)
 
     async def _beam(self, call: Call) -> Answer:
-        return _tagged(_beam, await self._row(tables.Beam, call.path["beam"]), call)
+        return _tagged(_shown_beam(call), await self._row(tables.Beam, call.path["beam"]), call)
 
     async def _put_beam(self, call: Call) -> Answer:
         body = call.body(models.BeamBody)
@@ -134,7 +146,7 @@ class Registry:
         async with self._database.reading() as connection:
             if await registry.has_terminals(connection, beam):
                 raise _has_terminals(beam)
-        await self._delete(tables.Beam, beam, registry.planned(beam))
+        await self._delete(tables.Beam, beam, registry.planned(beam), _beam, call)
         return Answer(None, HTTPStatus.NO_CONTENT)
 
     async def _terminals(self, call: Call) -> models.TerminalList:
@@ -172,11 +184,12 @@ class Registry:
                 )
         values = body.model_dump()
         values["beam_id"] = values.pop("beam")
+        values["tenant_id"] = values.pop("tenant")
         return await self._put(tables.Terminal, node, values, _terminal, call)
 
     async def _delete_terminal(self, call: Call) -> Answer:
         node = call.path_number("terminal")
-        await self._delete(tables.Terminal, node, registry.reported(node))
+        await self._delete(tables.Terminal, node, registry.reported(node), _terminal, call)
         return Answer(None, HTTPStatus.NO_CONTENT)
 
     async def _row(
@@ -199,16 +212,22 @@ class Registry:
         try:
             async with self._changes.transaction() as (connection, publish):
                 if table is tables.Terminal:
+                    if await get_tenant(connection, values["tenant_id"]) is None:
+                        detail = f"there is no tenant {values['tenant_id']}"
+                        raise Problem(HTTPStatus.CONFLICT, detail)
                     now_ms = self._database.clock.now_ms()
                     await attachments.assign(connection, int(key), values["gateway"], now_ms)
+                before = await registry.get(connection, table, key)
                 revision, new = await registry.put(
                     connection, table, key, values, revision=_expected(call)
                 )
                 row = await registry.get(connection, table, key)
                 assert row is not None
                 model = model_of(row)
-                state = model.model_dump(mode="json", exclude_none=True)
+                state = _state(model)
                 publish(_change(table, key, "set") | {"state": state})
+                was = None if before is None else _state(model_of(before))
+                await call.record(connection, _changed("set", table, key, was, state))
         except registry.RevisionError as error:
             detail = "it has been changed since that ETag"
             raise Problem(HTTPStatus.PRECONDITION_FAILED, detail) from error
@@ -225,15 +244,20 @@ class Registry:
         table: type[tables.Beam] | type[tables.Terminal],
         key: str | int,
         of_it: Sequence[Portion],
+        model_of: Callable[[Row[Any]], models.Model],
+        call: Call,
     ) -> None:
         # A terminal may have months of reports: they are deleted in portions before its row.
         for portion in of_it:
             await delete_all(self._database, portion)
         try:
             async with self._changes.transaction() as (connection, publish):
+                before = await registry.get(connection, table, key)
                 found = await registry.remove(connection, table, key)
-                if found:
+                if found and before is not None:
                     publish(_change(table, key, "deleted"))
+                    was = _state(model_of(before))
+                    await call.record(connection, _changed("delete", table, key, was, None))
         except IntegrityError as error:
             raise _has_terminals(key) from error
         if not found:
@@ -248,6 +272,29 @@ def _change(
     table: type[tables.Beam] | type[tables.Terminal], key: str | int, action: str
 ) -> dict[str, Any]:
     return {"kind": table.__tablename__, table.__tablename__: key, "action": action}
+
+
+def _changed(
+    action: str,
+    table: type[tables.Beam] | type[tables.Terminal],
+    key: str | int,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+) -> Changed:
+    target = f"/v1/{table.__tablename__}s/{key}"
+    tenant = (after or before or {}).get("tenant")
+    return Changed(action, target, tenant, before, after)
+
+
+def _state(model: models.Model) -> dict[str, Any]:
+    return model.model_dump(mode="json", exclude_none=True)
+
+
+def _shown_beam(call: Call) -> Callable[[Row[Any]], models.Beam]:
+    """Return how a caller is shown beams: tenants are not told where the NCC is."""
+    if call.known_caller.tenant is None:
+        return _beam
+    return lambda row: _beam(row).model_copy(update={"opensand": None})
 
 
 def _beam(row: Row[Any]) -> models.Beam:
@@ -273,6 +320,7 @@ def _terminal(row: Row[Any]) -> models.Terminal:
         return_minimum_bps=row.return_minimum_bps,
         return_maximum_bps=row.return_maximum_bps,
         gateway=row.gateway,
+        tenant=row.tenant_id,
         opensand_id=row.opensand_id,
         heard_by=row.heard_by,
     )
@@ -280,7 +328,7 @@ def _terminal(row: Row[Any]) -> models.Terminal:
 
 def terminal_state(row: Row[Any]) -> dict[str, Any]:
     """Return a terminal as events show it."""
-    return _terminal(row).model_dump(mode="json", exclude_none=True)
+    return _state(_terminal(row))
 
 
 def _tagged(model_of: Any, row: Row[Any], call: Call) -> Answer:

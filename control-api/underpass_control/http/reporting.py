@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 
-from underpass_control.access import Caller
+from sqlalchemy import select
+
+from underpass_control.access.caller import Caller
 from underpass_control.http.problem import Problem
 from underpass_control.roles import Role
 from underpass_control.storage import attachments
 from underpass_control.storage.database import Database
+from underpass_control.storage.models import Terminal
+
+# Terminals that one query looks for.
+_AT_ONCE = 1_000
 
 
 async def check_may_report(database: Database, caller: Caller, said: Mapping[int, int]) -> None:
@@ -27,6 +33,8 @@ async def check_may_report(database: Database, caller: Caller, said: Mapping[int
     """
     if not all(map(caller.may_report_for, said)):
         raise Problem(HTTPStatus.FORBIDDEN, "a terminal reports of itself only")
+    if caller.tenant is not None:
+        await _check_own(database, said)
     if caller.role is not Role.GATEWAY or caller.node is None:
         return
     async with database.reading() as connection:
@@ -35,3 +43,16 @@ async def check_may_report(database: Database, caller: Caller, said: Mapping[int
         if not attachment.allows(caller.node, said[terminal]):
             detail = f"terminal {terminal} is at gateway {attachment.serving}, not {caller.node}"
             raise Problem(HTTPStatus.FORBIDDEN, detail)
+
+
+async def _check_own(database: Database, terminals: Collection[int]) -> None:
+    """Make sure that terminals are those of the tenant to which the database is restricted."""
+    missing = set(terminals)
+    async with database.reading() as connection:
+        asked = list(terminals)
+        for start in range(0, len(asked), _AT_ONCE):
+            some = asked[start : start + _AT_ONCE]
+            query = select(Terminal.node).where(Terminal.node.in_(some))
+            missing -= set(await connection.scalars(query))
+    if missing:
+        raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {min(missing)}")

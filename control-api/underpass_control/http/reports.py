@@ -8,14 +8,12 @@ from sqlalchemy.exc import IntegrityError
 
 from underpass_control.clock import Clock
 from underpass_control.http import models
-from underpass_control.http.endpoint import Call, Endpoint
+from underpass_control.http.endpoint import GATEWAYS, OPERATORS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.reports.intake import Intake, TooManyError
 from underpass_control.reports.messages import ReportPost
 from underpass_control.roles import Role
 from underpass_control.storage.positions import BusyError
-
-_POSTERS = frozenset({Role.GATEWAY, Role.OPERATOR})
 
 
 class RefusedReport(models.Model):
@@ -49,7 +47,7 @@ class Reports:
                 "/v1/reports",
                 "Post reports of a gateway and its terminals: each is taken in, or refused, alone",
                 self._post,
-                _POSTERS,
+                GATEWAYS,
                 body=ReportPost,
                 answers=Receipt,
                 problems=[HTTPStatus.SERVICE_UNAVAILABLE],
@@ -65,7 +63,7 @@ class Reports:
             raise Problem(HTTPStatus.FORBIDDEN, detail)
         try:
             refused = await self._intake.take(
-                post, received_ms, by_operator=caller.role is Role.OPERATOR
+                post, received_ms, by_operator=caller.role in OPERATORS
             )
         except TooManyError as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error

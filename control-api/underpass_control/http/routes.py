@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction.places import is_on_earth, without_repeats
+from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.endpoint import EVERYBODY, REPORTERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.reporting import check_may_report
+from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import routes
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
@@ -33,6 +37,7 @@ class Routes:
                 "The line that a terminal will drive, as GeoJSON",
                 self._get,
                 EVERYBODY,
+                tenancy=Tenancy.VEHICLE,
                 answers=models.Route,
                 others=[HTTPStatus.NOT_MODIFIED],
                 media_type=media_type,
@@ -43,6 +48,8 @@ class Routes:
                 "Set the line that a terminal will drive",
                 self._put,
                 REPORTERS,
+                recorded=True,
+                tenancy=Tenancy.VEHICLE,
                 body=models.Route,
                 answers=models.Route,
                 media_type=media_type,
@@ -53,6 +60,8 @@ class Routes:
                 "Forget the line: by the roads, all are possible again",
                 self._delete,
                 REPORTERS,
+                recorded=True,
+                tenancy=Tenancy.VEHICLE,
                 status=HTTPStatus.NO_CONTENT,
             ),
         ]
@@ -79,7 +88,10 @@ class Routes:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         try:
             async with self._changes.transaction() as (connection, publish):
+                before = await _state(connection, terminal)
                 revision = await routes.put(connection, terminal, line)
+                after = await _state(connection, terminal)
+                await call.record(connection, _changed("set", call, terminal, before, after))
                 publish({"kind": "terminal", "terminal": terminal, "action": "route"})
         except IntegrityError as error:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from error
@@ -89,8 +101,10 @@ class Routes:
     async def _delete(self, call: Call) -> Answer:
         terminal = await self._spoken_for(call)
         async with self._changes.transaction() as (connection, publish):
+            before = await _state(connection, terminal)
             found = await routes.remove(connection, terminal)
             if found:
+                await call.record(connection, _changed("delete", call, terminal, before, None))
                 publish({"kind": "terminal", "terminal": terminal, "action": "route"})
         if not found:
             raise Problem(HTTPStatus.NOT_FOUND, f"no route of terminal {terminal} is known")
@@ -101,3 +115,19 @@ class Routes:
         now_ms = self._database.clock.now_ms()
         await check_may_report(self._database, call.known_caller, {terminal: now_ms})
         return terminal
+
+
+async def _state(connection: AsyncConnection, terminal: int) -> dict[str, Any] | None:
+    row = await routes.get(connection, terminal)
+    return None if row is None else dict(row.geometry)
+
+
+def _changed(
+    action: str,
+    call: Call,
+    terminal: int,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+) -> Changed:
+    target = f"/v1/terminals/{terminal}/route"
+    return Changed(action, target, call.known_caller.tenant, before, after)

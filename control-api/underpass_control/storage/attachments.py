@@ -17,7 +17,7 @@ from sqlalchemy import BigInteger, ColumnElement, func, literal, select, update
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from underpass_control.access import is_in_force
+from underpass_control.access.tokens import is_in_force
 from underpass_control.roles import Role
 from underpass_control.storage.models import Terminal, Token
 

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from underpass_control.clock import Clock
+from underpass_control.storage import scope
 
 _DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
@@ -68,6 +69,7 @@ class Database:
         else:
             # A connection that the server has closed meanwhile is found before its use.
             self._engine = create_async_engine(url, pool_size=pool_size, pool_pre_ping=True)
+        event.listen(self._engine.sync_engine, "before_execute", scope.restrict, retval=True)
 
     @property
     def engine(self) -> AsyncEngine:
@@ -76,14 +78,21 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """Begin; commit at the end, or roll back if it is an error."""
+        """Begin; commit at the end, or roll back if it is an error.
+
+        Within a tenant (`scope.within`), it reads and changes that tenant's rows only.
+        """
         with _loss():
             async with self._engine.begin() as connection:
+                await _restrict(connection)
                 yield connection
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Connect for queries that see one state of the database, however long they take."""
+        """Connect for queries that see one state of the database, however long they take.
+
+        Within a tenant (`scope.within`), they see that tenant's rows only.
+        """
         with _loss():
             async with self._engine.connect() as connection:
                 if self.is_sqlite:
@@ -91,6 +100,7 @@ class Database:
                     await connection.exec_driver_sql("BEGIN")
                 else:
                     await connection.execution_options(isolation_level="REPEATABLE READ")
+                await _restrict(connection)
                 yield connection
 
     @asynccontextmanager
@@ -103,6 +113,12 @@ class Database:
     async def close(self) -> None:
         """Close all connections."""
         await self._engine.dispose()
+
+
+async def _restrict(connection: AsyncConnection) -> None:
+    tenant = scope.current_tenant()
+    if tenant is not None:
+        await connection.execution_options(**{scope.OPTION: tenant})
 
 
 @contextmanager

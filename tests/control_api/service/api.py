@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from aiohttp import DummyCookieJar
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDictProxy
-from underpass_control.access import create_token, find_caller, revoke_token
+from underpass_control.access.lookup import find_caller
+from underpass_control.access.tokens import create_token, revoke_token
 from underpass_control.roles import Role
 from underpass_control.service import Service
 from underpass_control.settings import Settings
@@ -69,11 +71,14 @@ class Api:
 
     async def start(self) -> None:
         """Listen, and make the tokens."""
-        self.client = TestClient(TestServer(self.service.application()))
+        self.client = TestClient(
+            TestServer(self.service.application()), cookie_jar=DummyCookieJar()
+        )
         await self.client.start_server()
         for name, role, node in (
             ("viewer", Role.VIEWER, None),
             ("operator", Role.OPERATOR, None),
+            ("administrator", Role.ADMINISTRATOR, None),
             ("gateway", Role.GATEWAY, 1),
             ("first", Role.TERMINAL, FIRST),
             ("second", Role.TERMINAL, SECOND),
@@ -87,25 +92,28 @@ class Api:
         *,
         created_ms: int | None = None,
         expires_ms: int | None = None,
+        tenant: str | None = None,
     ) -> str:
         """Make a token."""
         created_ms = now_ms() if created_ms is None else created_ms
         async with self.database.transaction() as connection:
-            return await create_token(
+            _, text = await create_token(
                 connection,
                 name=f"the tests' {role}",
                 role=role,
                 node=node,
                 now_ms=created_ms,
                 expires_ms=expires_ms,
+                tenant=tenant,
             )
+        return text
 
     async def revoke(self, token: str) -> None:
         """Revoke a token, as the command line does: the service is not told."""
         async with self.database.transaction() as connection:
             caller = await find_caller(connection, token, now_ms())
             assert caller is not None
-            assert await revoke_token(connection, caller.token_id, now_ms())
+            assert await revoke_token(connection, caller.credential.id, now_ms())
 
     def replica(self) -> Api:
         """Return another service over the same database."""

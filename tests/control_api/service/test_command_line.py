@@ -16,6 +16,8 @@ import pytest
 from typer.testing import CliRunner
 from underpass_control.cli import app
 
+from tests.control_api.service.api import served
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -65,6 +67,36 @@ def test_a_token_is_made_listed_and_revoked(url: str) -> None:
 def test_a_terminals_token_needs_its_node(url: str) -> None:
     refused = run("token", "create", "x", "--role", "terminal", "--database", url, status=1)
     assert "--node" in refused
+
+
+def test_a_user_is_added_gets_a_password_and_is_removed(url: str) -> None:
+    where = ("--database", url)
+
+    def with_password(*arguments: str, password: str, status: int = 0) -> str:
+        result = CliRunner().invoke(app, [*arguments, *where], input=f"{password}\n")
+        assert result.exit_code == status, result.output
+        return result.output
+
+    add = ("user", "add", "ada", "--role", "administrator")
+    assert "12 to 256" in with_password(*add, password="short", status=1)  # noqa: S106
+    assert "can sign in" in with_password(*add, password="a long enough one")  # noqa: S106
+    assert "already" in with_password(*add, password="a long enough one", status=1)  # noqa: S106
+    unknown = ("user", "add", "bob", "--role", "viewer", "--tenant", "nowhere")
+    assert "no tenant" in with_password(*unknown, password="a long enough one", status=1)  # noqa: S106
+    robot = ("user", "add", "bob", "--role", "gateway")
+    assert "make a token" in with_password(*robot, password="a long enough one", status=1)  # noqa: S106
+    (listed,) = json.loads(run("user", "list", "--json", *where))
+    assert (listed["name"], listed["role"], listed["tenant"]) == ("ada", "administrator", None)
+    with_password("user", "passwd", "ada", password="quite another one")  # noqa: S106
+    with served(url) as api:
+        for password, status in (("a long enough one", 401), ("quite another one", 201)):
+            body = {"name": "ada", "password": password}
+            assert api.call("POST", "/v1/session", body, caller=None).status == status
+        written = api.get("/v1/audit", caller="administrator").json["entries"]
+        assert [one["actor_kind"] for one in written] == ["user", "command line", "command line"]
+    run("user", "remove", "ada", *where)
+    assert "no user" in run("user", "remove", "ada", *where, status=1)
+    assert json.loads(run("user", "list", "--json", *where)) == []
 
 
 def test_the_schema_goes_up_and_down(empty_url: str) -> None:

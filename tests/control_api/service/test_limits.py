@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientResponse
-from underpass_control.access import find_caller
+from underpass_control.access.lookup import find_caller
 from underpass_control.http import callers, sse
 from underpass_control.roles import Role
 from underpass_control.settings import Settings

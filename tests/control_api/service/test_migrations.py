@@ -13,6 +13,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
+from underpass_control.access.lookup import find_caller
+from underpass_control.access.secrets import digest_of
 from underpass_control.storage import schema
 from underpass_control.storage.database import Database, DatabaseUrlError, database_url
 from underpass_control.storage.models import Base
@@ -116,7 +118,50 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
             ):
                 await connection.execute(text(statement))
 
-    fills = {"0002": fill_what_is_reported, "0004": fill_the_ledger}
+    async def fill_the_tokens(database: Database) -> None:
+        async with database.transaction() as connection:
+            await connection.execute(
+                text(
+                    "INSERT INTO token (id, name, digest, role, created_ms)"
+                    " VALUES (1, 'old', :digest, 'operator', 1)"
+                ),
+                {"digest": digest_of("upc_old")},
+            )
+
+    async def fill_the_accounts(database: Database) -> None:
+        """Write what 0011 brings, after what was there before has been found to be as it was."""
+        async with database.transaction() as connection:
+            # The owner of what was there is the default tenant, and old tokens see everything.
+            caller = await find_caller(connection, "upc_old", 2)
+            assert caller is not None
+            assert (caller.role, caller.tenant) == ("operator", None)
+            owner = await connection.execute(text("SELECT tenant_id FROM terminal"))
+            assert owner.scalar_one() == "default"
+            for statement in (
+                "INSERT INTO tenant VALUES ('north', 'North')",
+                "UPDATE terminal SET tenant_id = 'north'",
+                "INSERT INTO token (id, name, digest, role, tenant_id, created_ms)"
+                " VALUES (2, 'new', '2', 'administrator', NULL, 1), (3, 'n', '3', 'viewer',"
+                " 'north', 1)",
+                "INSERT INTO user_account (id, name, role, tenant_id, password_hash, created_ms)"
+                " VALUES (1, 'ada', 'operator', 'north', 'x', 1)",
+                "INSERT INTO user_session (id, digest, user_id, created_ms, expires_ms,"
+                " idle_until_ms) VALUES (1, 'x', 1, 1, 2, 2)",
+                "INSERT INTO audit_entry (id, time_ms, actor_kind, actor, address, action, target)"
+                " VALUES (1, 1, 'user', 'ada', '', 'set', '/v1/x')",
+            ):
+                await connection.execute(text(statement))
+
+    async def tokens(database: Database) -> list[str]:
+        async with database.reading() as connection:
+            return list(await connection.scalars(text("SELECT name FROM token ORDER BY id")))
+
+    fills = {
+        "0002": fill_what_is_reported,
+        "0004": fill_the_ledger,
+        "0010": fill_the_tokens,
+        "0011": fill_the_accounts,
+    }
     with_database(empty_url, fill)
     for move, to in (
         *((schema.migrate, revision) for revision in revisions[1:]),
@@ -127,6 +172,9 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
         if move is schema.migrate and to in fills:
             with_database(empty_url, fills[to])
         assert with_database(empty_url, known) == [("Ku 1", "van", 7.5)]
+        if move is schema.migrate_down:
+            # Going down, no token is left that would see more than before.
+            assert with_database(empty_url, tokens) == ["old"]
 
 
 def test_the_migrations_make_what_the_models_say(empty_url: str) -> None:

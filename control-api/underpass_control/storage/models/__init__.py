@@ -24,10 +24,12 @@ from underpass_control.storage.models.planning import Acknowledgement, CapacityS
 from underpass_control.storage.models.positions import PositionReport, RememberedDrive, Route
 from underpass_control.storage.models.registry import Beam, Terminal
 from underpass_control.storage.models.tokens import Token
+from underpass_control.storage.models.users import AuditEntry, Tenant, User, UserSession
 
 __all__ = [
     "Acknowledgement",
     "Announcement",
+    "AuditEntry",
     "Base",
     "Beam",
     "Blockage",
@@ -47,6 +49,9 @@ __all__ = [
     "Route",
     "Settled",
     "SettledUsage",
+    "Tenant",
     "Terminal",
     "Token",
+    "User",
+    "UserSession",
 ]

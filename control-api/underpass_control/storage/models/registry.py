@@ -34,6 +34,10 @@ class Terminal(Base):
     node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     beam_id: Mapped[str] = mapped_column(ForeignKey("beam.id", ondelete="RESTRICT"), index=True)
     name: Mapped[str] = mapped_column(String(200))
+    # SQLite adds no foreign key to a table that others name: deleting a tenant looks here first.
+    tenant_id: Mapped[str] = mapped_column(
+        String(64), index=True, default="default", server_default="default"
+    )
     weight: Mapped[int] = mapped_column(default=1)
     forward_minimum_bps: Mapped[int] = mapped_column(default=0)
     forward_maximum_bps: Mapped[int | None]

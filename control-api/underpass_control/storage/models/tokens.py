@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, LargeBinary, String
+from sqlalchemy import CheckConstraint, ForeignKey, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from underpass_control.storage.models.base import Base, RowId
@@ -19,11 +19,17 @@ class Token(Base):
     role: Mapped[str] = mapped_column(String(16))
     # The node that a terminal's or gateway's token is for.
     node: Mapped[int | None]
+    # None: of the whole system.
+    tenant_id: Mapped[str | None] = mapped_column(
+        String(64), ForeignKey("tenant.id", ondelete="RESTRICT")
+    )
     created_ms: Mapped[int]
     expires_ms: Mapped[int | None]
     revoked_ms: Mapped[int | None]
 
     __table_args__ = (
-        CheckConstraint("role IN ('viewer', 'operator', 'gateway', 'terminal')", "role"),
+        CheckConstraint(
+            "role IN ('viewer', 'operator', 'gateway', 'terminal', 'administrator')", "role"
+        ),
         CheckConstraint("role <> 'terminal' OR node IS NOT NULL", "terminal_node"),
     )

@@ -1,0 +1,108 @@
+"""The log of changes: who, from where, what, and how it was before and after.
+
+An entry is written in the transaction that makes the change, so there is none without the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.storage.models import AuditEntry
+
+COMMAND_LINE = "command line"
+# What is longer is said to be so, and not kept.
+_MOST_STATE_BYTES = 16_384
+_MOST_TARGET = 200
+
+State = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who makes a change, and from where."""
+
+    kind: str
+    id: int | None
+    name: str
+    # The address, as requests are counted by; empty where it is not known.
+    address: str
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What is changed, and whose it is to see.
+
+    Attributes:
+        action: `set`, `create`, `delete`, `revoke` and so on.
+        target: what it is done to, as the path of its endpoint names it.
+        tenant: who sees the entry beside those of the whole; None for nobody.
+    """
+
+    action: str
+    target: str
+    tenant: str | None = None
+    before: State = None
+    after: State = None
+
+
+async def record(connection: AsyncConnection, actor: Actor, changed: Changed, now_ms: int) -> None:
+    """Write an entry."""
+    await connection.execute(
+        insert(AuditEntry).values(
+            time_ms=now_ms,
+            actor_kind=actor.kind,
+            actor_id=actor.id,
+            actor=actor.name,
+            address=actor.address,
+            tenant_id=changed.tenant,
+            action=changed.action,
+            target=changed.target[:_MOST_TARGET],
+            before=_kept(changed.before),
+            after=_kept(changed.after),
+        )
+    )
+
+
+async def page_of_entries(
+    connection: AsyncConnection,
+    *,
+    before: int | None,
+    limit: int,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    actor: str | None = None,
+    target: str | None = None,
+) -> Sequence[Row[Any]]:
+    """Return entries, the newest first, below a number."""
+    query = select(AuditEntry.__table__).order_by(AuditEntry.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(AuditEntry.id < before)
+    if since_ms is not None:
+        query = query.where(AuditEntry.time_ms >= since_ms)
+    if until_ms is not None:
+        query = query.where(AuditEntry.time_ms < until_ms)
+    if actor is not None:
+        query = query.where(AuditEntry.actor == actor)
+    if target is not None:
+        query = query.where(AuditEntry.target.startswith(target, autoescape=True))
+    return (await connection.execute(query)).all()
+
+
+async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Delete at most `limit` entries older than a time; return how many."""
+    some = select(AuditEntry.id).where(AuditEntry.time_ms < before_ms).limit(limit)
+    return (await connection.execute(delete(AuditEntry).where(AuditEntry.id.in_(some)))).rowcount
+
+
+def _kept(state: State) -> State:
+    if state is None:
+        return None
+    size = len(json.dumps(state, separators=(",", ":"), default=str))
+    return state if size <= _MOST_STATE_BYTES else {"bytes": size, "kept": False}

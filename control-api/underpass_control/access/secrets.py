@@ -1,0 +1,20 @@
+"""Secrets that are shown once and kept as a hash: tokens, and what is in a session's cookie."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+_RANDOM_BYTES = 32
+# In characters; some room for secrets of later versions.
+LONGEST_SECRET = 128
+
+
+def new_secret(prefix: str) -> str:
+    """Return a secret with 256 random bits."""
+    return prefix + secrets.token_urlsafe(_RANDOM_BYTES)
+
+
+def digest_of(text: str) -> bytes:
+    """Return what is kept of a secret: its SHA-256, which is enough for 256 random bits."""
+    return hashlib.sha256(text.encode()).digest()

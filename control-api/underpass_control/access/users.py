@@ -1,0 +1,145 @@
+"""Users, and the tenants that they and vehicles belong to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from underpass_control.access.sessions import end_sessions_of
+from underpass_control.roles import Role
+from underpass_control.storage.models import Tenant, Terminal, Token, User
+
+DEFAULT_TENANT = "default"
+USER_ROLES = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMINISTRATOR})
+# Gateways serve terminals of all tenants.
+TENANT_ROLES = USER_ROLES | {Role.TERMINAL}
+USER_NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+_SHOWN = tuple(column for column in User.__table__.columns if column.name != "password_hash")
+
+
+def user_state(row: Row[Any]) -> dict[str, Any]:
+    """Return a user as the log of changes shows it."""
+    return {"name": row.name, "role": row.role, "tenant": row.tenant_id}
+
+
+async def get_user(connection: AsyncConnection, name: str) -> Row[Any] | None:
+    """Return what is known of a user, but for the password's hash."""
+    return (await connection.execute(select(*_SHOWN).where(User.name == name))).one_or_none()
+
+
+async def password_hash_of(connection: AsyncConnection, name: str) -> tuple[int, str] | None:
+    """Return a user's number and the hash of the password; None for an unknown name."""
+    query = select(User.id, User.password_hash).where(User.name == name)
+    row = (await connection.execute(query)).one_or_none()
+    return None if row is None else (row.id, row.password_hash)
+
+
+async def page_of_users(
+    connection: AsyncConnection, *, after: str | None, limit: int | None
+) -> Sequence[Row[Any]]:
+    """Return users behind a name, in order of names."""
+    query = select(*_SHOWN).order_by(User.name).limit(limit)
+    if after is not None:
+        query = query.where(User.name > after)
+    return (await connection.execute(query)).all()
+
+
+async def create_user(
+    connection: AsyncConnection,
+    *,
+    name: str,
+    role: Role,
+    tenant: str | None,
+    password_hash: str,
+    now_ms: int,
+) -> None:
+    """Make a user.
+
+    Raises:
+        IntegrityError: There is one of that name, or no such tenant.
+    """
+    await connection.execute(
+        insert(User).values(
+            name=name,
+            role=role.value,
+            tenant_id=tenant,
+            password_hash=password_hash,
+            created_ms=now_ms,
+        )
+    )
+
+
+async def change_user(
+    connection: AsyncConnection, user_id: int, values: dict[str, Any]
+) -> list[int]:
+    """Change columns of a user; return the sessions that end by it: all."""
+    await connection.execute(update(User).where(User.id == user_id).values(values))
+    return await end_sessions_of(connection, user_id)
+
+
+async def remove_user(connection: AsyncConnection, user_id: int) -> list[int]:
+    """Remove a user; return the sessions that end by it."""
+    ended = await end_sessions_of(connection, user_id)
+    await connection.execute(delete(User).where(User.id == user_id))
+    return ended
+
+
+async def page_of_tenants(
+    connection: AsyncConnection, *, after: str | None, limit: int
+) -> Sequence[Row[Any]]:
+    """Return tenants behind an id, in order of ids."""
+    query = select(Tenant.__table__).order_by(Tenant.id).limit(limit)
+    if after is not None:
+        query = query.where(Tenant.id > after)
+    return (await connection.execute(query)).all()
+
+
+async def get_tenant(connection: AsyncConnection, tenant: str) -> Row[Any] | None:
+    """Return a tenant, locked against being deleted meanwhile."""
+    query = (
+        select(Tenant.__table__)
+        .where(Tenant.id == tenant)
+        .with_for_update(read=True, key_share=True)
+    )
+    return (await connection.execute(query)).one_or_none()
+
+
+async def lock_tenant(connection: AsyncConnection, tenant: str) -> Row[Any] | None:
+    """Return a tenant, locked so that nothing is given to it meanwhile."""
+    query = select(Tenant.__table__).where(Tenant.id == tenant).with_for_update()
+    return (await connection.execute(query)).one_or_none()
+
+
+async def put_tenant(connection: AsyncConnection, tenant: str, name: str) -> bool:
+    """Set a tenant; tell whether it is new."""
+    changed = update(Tenant).where(Tenant.id == tenant).values(name=name)
+    if (await connection.execute(changed)).rowcount:
+        return False
+    await connection.execute(insert(Tenant).values(id=tenant, name=name))
+    return True
+
+
+async def belongings_of(connection: AsyncConnection, tenant: str) -> str | None:
+    """Return what belongs to a tenant, for people; None if nothing does."""
+    for what, column in (
+        ("vehicles", Terminal.tenant_id),
+        ("users", User.tenant_id),
+        ("tokens", Token.tenant_id),
+    ):
+        if (await connection.execute(select(column).where(column == tenant).limit(1))).first():
+            return what
+    return None
+
+
+async def remove_tenant(connection: AsyncConnection, tenant: str) -> bool:
+    """Delete a tenant to which nothing belongs; tell whether it was there.
+
+    Raises:
+        IntegrityError: Users or tokens belong to it.
+    """
+    return (await connection.execute(delete(Tenant).where(Tenant.id == tenant))).rowcount > 0

@@ -1,0 +1,69 @@
+"""What a beam's capacity is given to, as totals: one's own vehicles, and all others together."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from dama.planner import Link
+from underpass_control.http import plan_models as models
+from underpass_control.http.endpoint import READERS, Call, Endpoint
+from underpass_control.http.plans import known_beam
+from underpass_control.http.tenancy import Tenancy
+from underpass_control.instants import moment_of
+from underpass_control.planning import stored
+from underpass_control.storage.database import Database
+from underpass_control.storage.models import Terminal
+
+# Amounts are of so long, from now on.
+_PERIOD_MS = 1_000
+
+
+class Shares:
+    """The endpoint of totals."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return it."""
+        return [
+            Endpoint(
+                "GET",
+                "/v1/beams/{beam}/shares",
+                "What the plans give now: to the vehicles that the caller sees, and to all others",
+                self._shares,
+                READERS,
+                tenancy=Tenancy.SHARED,
+                answers=models.Shares,
+            )
+        ]
+
+    async def _shares(self, call: Call) -> models.Shares:
+        now_ms = self._database.clock.now_ms()
+        async with self._database.reading() as connection:
+            beam = await known_beam(connection, call)
+            query = select(Terminal.node).where(Terminal.beam_id == beam)
+            # Restricted to the caller's tenant, as all that is read here.
+            own = {str(node) for node in await connection.scalars(query)}
+            plans = [
+                await stored.plans_in_force(connection, beam, link, now_ms, now_ms + _PERIOD_MS)
+                for link in Link
+            ]
+        links = [
+            _of_link(link, found[0], own) for link, found in zip(Link, plans, strict=True) if found
+        ]
+        return models.Shares(beam=beam, time=moment_of(now_ms), links=links)
+
+
+def _of_link(link: Link, held: stored.InForce, own: set[str]) -> models.LinkShares:
+    amounts = held.plan.amounts(held.from_ms, held.to_ms)
+    lasting_ms = held.to_ms - held.from_ms
+
+    def total(names: set[str]) -> models.Share:
+        bits = sum(amounts[name][0] for name in names)
+        return models.Share(terminals=len(names), rate_bps=bits * 1000 // lasting_ms)
+
+    mine = amounts.keys() & own
+    return models.LinkShares(
+        link=link.value, own=total(set(mine)), others=total(amounts.keys() - own)
+    )

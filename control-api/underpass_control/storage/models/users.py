@@ -1,0 +1,82 @@
+"""Tenants, users, and what has been changed by whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, LargeBinary, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from underpass_control.storage.models.base import FIRST, Base, RowId
+
+
+class Tenant(Base):
+    """Whom vehicles, users and tokens belong to."""
+
+    __tablename__ = "tenant"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+
+
+class User(Base):
+    """Somebody who signs in by name and password."""
+
+    __tablename__ = "user_account"
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    name: Mapped[str] = mapped_column(String(64), unique=True, sort_order=FIRST)
+    role: Mapped[str] = mapped_column(String(16))
+    # None: of the whole system.
+    tenant_id: Mapped[str | None] = mapped_column(
+        String(64), ForeignKey("tenant.id", ondelete="RESTRICT")
+    )
+    # Argon2id with its parameters and salt (RFC 9106), as PHC string.
+    password_hash: Mapped[str] = mapped_column(String(255))
+    created_ms: Mapped[int]
+
+    __table_args__ = (
+        CheckConstraint("role IN ('viewer', 'operator', 'administrator')", "role"),
+        {"sqlite_autoincrement": True},
+    )
+
+
+class UserSession(Base):
+    """A user who has signed in; of the secret in the cookie only its SHA-256 is kept."""
+
+    __tablename__ = "user_session"
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    digest: Mapped[bytes] = mapped_column(LargeBinary(32), unique=True)
+    user_id: Mapped[int] = mapped_column(
+        RowId, ForeignKey("user_account.id", ondelete="CASCADE"), index=True
+    )
+    created_ms: Mapped[int]
+    expires_ms: Mapped[int]
+    # It ends then unless it is used before; never later than `expires_ms`.
+    idle_until_ms: Mapped[int] = mapped_column(index=True)
+
+    # An id is never given again: what is remembered of a session that has ended is no other's.
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+
+class AuditEntry(Base):
+    """One change: who, from where, what, and how it was before and after."""
+
+    __tablename__ = "audit_entry"
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    time_ms: Mapped[int] = mapped_column(index=True)
+    # `token`, `user` or `command line`.
+    actor_kind: Mapped[str] = mapped_column(String(16))
+    actor_id: Mapped[int | None]
+    actor: Mapped[str] = mapped_column(String(200))
+    address: Mapped[str] = mapped_column(String(64))
+    # Whose change it is to see; kept when the tenant is deleted.
+    tenant_id: Mapped[str | None] = mapped_column(String(64))
+    action: Mapped[str] = mapped_column(String(64))
+    target: Mapped[str] = mapped_column(String(200))
+    before: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    after: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+
+    __table_args__ = (Index("ix_audit_entry_tenant_id", "tenant_id", "id"),)

@@ -1,0 +1,127 @@
+"""Users: signing in by name and password, and the pages of an administrator."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.pages import PATIENCE_MS, live
+from tests.console.service import ControlService
+
+pytestmark = pytest.mark.console
+
+PASSWORD = "a long enough password"  # noqa: S105 - a test's
+NASTY = "<img src=x onerror=alert(1)>"
+
+
+def add_user(service: ControlService, name: str, role: str) -> None:
+    """Make a user, or set it anew."""
+    body = {"role": role, "password": PASSWORD}
+    service.call("PUT", f"/v1/users/{name}", body, token=service.token("administrator"))
+
+
+def sign_in_as(page: Page, service: ControlService, name: str, password: str = PASSWORD) -> None:
+    """Open the console and enter a name and a password."""
+    page.goto(service.url)
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_a_user_stays_signed_in_in_all_tabs_until_signing_out(
+    service: ControlService, page: Page
+) -> None:
+    add_user(service, "vera", "viewer")
+    sign_in_as(page, service, "vera", "a wrong password")
+    expect(page.get_by_role("alert")).to_contain_text("no user of that name", timeout=PATIENCE_MS)
+    sign_in_as(page, service, "vera")
+    live(page)
+    (cookie,) = page.context.cookies(service.url + "v1/session")
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/v1")
+    assert page.evaluate("document.cookie") == ""
+    page.reload()
+    live(page)
+    other = page.context.new_page()
+    other.goto(service.url)
+    live(other)
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Password")).to_be_visible(timeout=PATIENCE_MS)
+    expect(other.get_by_role("alert")).to_contain_text("sign in again", timeout=PATIENCE_MS)
+    page.reload()
+    expect(page.get_by_label("Password")).to_be_visible(timeout=PATIENCE_MS)
+
+
+def test_a_user_who_is_removed_sees_nothing_any_more(service: ControlService, page: Page) -> None:
+    add_user(service, "otto", "operator")
+    sign_in_as(page, service, "otto")
+    live(page)
+    expect(page.get_by_role("link", name="Access")).to_have_count(0)
+    service.cli("user", "remove", "otto")
+    expect(page.get_by_role("alert")).to_contain_text("sign in again", timeout=PATIENCE_MS)
+
+
+def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
+    service: ControlService, page: Page
+) -> None:
+    add_user(service, "ada", "administrator")
+    sign_in_as(page, service, "ada")
+    live(page)
+    page.get_by_role("link", name="Access").click()
+    form = page.get_by_role("form", name="Set a user")
+    form.get_by_label("Name").fill("bob")
+    form.get_by_label("Password").fill("short")
+    form.get_by_role("button", name="Set").click()
+    # The browser says what is wrong; nothing is sent.
+    expect(page.get_by_role("row", name="bob")).to_have_count(0)
+    form.get_by_label("Password").fill(PASSWORD)
+    form.get_by_role("button", name="Set").click()
+    expect(page.get_by_role("row", name="bob")).to_contain_text("viewer", timeout=PATIENCE_MS)
+    # Who is there already is shown as it is, so that a new password changes nothing else.
+    form.get_by_label("Name").fill("ada")
+    expect(form.get_by_label("Role")).to_have_value("administrator")
+    form.get_by_label("Name").fill("Not A Name")
+    form.get_by_role("button", name="Set").click()
+    expect(page.get_by_role("alert")).to_contain_text("a user's name", timeout=PATIENCE_MS)
+    page.once("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name="Remove bob").click()
+    expect(page.get_by_role("row", name="bob")).to_have_count(0, timeout=PATIENCE_MS)
+
+    page.get_by_role("link", name="Tokens").click()
+    form = page.get_by_role("form", name="Make a token")
+    form.get_by_label("For", exact=True).fill(NASTY)
+    form.get_by_role("button", name="Make").click()
+    made = page.locator("code.token")
+    expect(made).to_contain_text("upc_", timeout=PATIENCE_MS)
+    token = made.inner_text()
+    assert service.request("GET", "/v1/beams", None, {"Authorization": f"Bearer {token}"})[0] == 200
+    page.once("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name=f"Revoke {NASTY}").click()
+    expect(page.get_by_role("row", name=NASTY)).to_contain_text("revoked", timeout=PATIENCE_MS)
+    assert service.request("GET", "/v1/beams", None, {"Authorization": f"Bearer {token}"})[0] == 401
+
+    page.get_by_role("link", name="Changes").click()
+    for done in ("set /v1/users/bob", "delete /v1/users/bob", "revoke /v1/tokens/"):
+        row = page.get_by_role("row").filter(has_text=done).first
+        expect(row).to_contain_text("ada (user)", timeout=PATIENCE_MS)
+    assert token not in page.content()
+    assert page.locator("img").count() == 0
+
+
+def test_a_tenants_user_sees_its_own_vehicles_only(service: ControlService, page: Page) -> None:
+    admin = service.token("administrator")
+    beam = {"name": "Shared", "forward_capacity_bps": 10**6, "return_capacity_bps": 10**6}
+    service.call("PUT", "/v1/beams/shared", beam)
+    for number, tenant in ((901, "north"), (902, "south")):
+        service.call("PUT", f"/v1/tenants/{tenant}", {"name": tenant}, token=admin)
+        vehicle = {"beam": "shared", "name": f"coach of the {tenant}", "tenant": tenant}
+        service.call("PUT", f"/v1/terminals/{number}", vehicle)
+    user = {"role": "viewer", "tenant": "north", "password": PASSWORD}
+    service.call("PUT", "/v1/users/nora", user, token=admin)
+    sign_in_as(page, service, "nora")
+    live(page)
+    expect(page.get_by_text("coach of the north").first).to_be_visible(timeout=PATIENCE_MS)
+    assert "coach of the south" not in page.content()
+    service.call("PUT", "/v1/terminals/902", {**vehicle, "name": "another name"})
+    service.call("PUT", "/v1/terminals/901", {**vehicle, "name": "renamed", "tenant": "north"})
+    expect(page.get_by_text("renamed").first).to_be_visible(timeout=PATIENCE_MS)
+    assert "another name" not in page.content()

@@ -1,0 +1,178 @@
+"""The log of changes: nobody changes anything that is not written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from underpass_control.access import audit
+from underpass_control.instants import milliseconds_of, moment_of, rfc3339
+from underpass_control.pruning import prune
+from underpass_control.roles import Role
+
+from tests.control_api.service.api import FIRST, Api, now_ms
+from tests.control_api.service.two_tenants import NORTH, NORTHERN, PASSWORD, SOUTH, settle
+
+BEAM = {"name": "Ka", "forward_capacity_bps": 9_000, "return_capacity_bps": 1_000}
+BOX = [[7.0, 46.0], [7.1, 46.0], [7.1, 46.1], [7.0, 46.0]]
+AREA = {"type": "Feature", "id": "wood", "geometry": {"type": "Polygon", "coordinates": [BOX]}}
+LINE = {"type": "LineString", "coordinates": [[7.5, 46.5], [7.5, 46.6]]}
+
+
+def entries(api: Api, query: str = "") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.get(f"/v1/audit{query}", caller="administrator").json[
+        "entries"
+    ]
+    return found
+
+
+def test_an_entry_says_who_what_from_where_and_how_it_was_before_and_after(api: Api) -> None:
+    assert api.call("PUT", "/v1/beams/ka", BEAM).status == 201
+    assert api.call("PUT", "/v1/beams/ka", {**BEAM, "name": "Ka 2"}).status == 200
+    assert api.call("DELETE", "/v1/beams/ka").status == 204
+    deleted, changed, made = entries(api)[:3]
+    assert [one["action"] for one in (made, changed, deleted)] == ["set", "set", "delete"]
+    assert "before" not in made
+    assert changed["before"] == made["after"]
+    assert changed["after"] == {**made["after"], "name": "Ka 2"} == deleted["before"]
+    assert "after" not in deleted
+    assert changed["target"] == "/v1/beams/ka"
+    assert (changed["actor_kind"], changed["actor"]) == ("token", "the tests' operator")
+    assert changed["address"] == "127.0.0.1"
+    assert abs(now_ms() - milliseconds_of(changed["time"])) < 60_000
+
+
+def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
+    """All that change anything, but what nodes report, are tried here or said to be others."""
+    token = api.call("POST", "/v1/tokens", {"name": "t", "role": "viewer"}, caller="administrator")
+    user = {"role": "viewer", "password": PASSWORD}
+    of_first = f"/v1/terminals/{FIRST}"
+    tried = [
+        ("PUT", "/v1/beams/{beam}", "/v1/beams/ka", BEAM),
+        ("PUT", "/v1/beams/{beam}/capacity", "/v1/beams/ka/capacity", {}),
+        ("DELETE", "/v1/beams/{beam}", "/v1/beams/ka", None),
+        ("PUT", "/v1/terminals/{terminal}", of_first, {"beam": "ku-1", "name": "x"}),
+        ("PUT", "/v1/terminals/{terminal}/route", of_first + "/route", LINE),
+        ("DELETE", "/v1/terminals/{terminal}/route", of_first + "/route", None),
+        ("DELETE", "/v1/terminals/{terminal}", of_first, None),
+        (
+            "POST",
+            "/v1/obstructions",
+            "/v1/obstructions",
+            {"type": "FeatureCollection", "features": [AREA]},
+        ),
+        ("DELETE", "/v1/obstructions/{obstruction}", "/v1/obstructions/wood", None),
+        ("PUT", "/v1/tenants/{tenant}", "/v1/tenants/east", {"name": "East"}),
+        ("DELETE", "/v1/tenants/{tenant}", "/v1/tenants/east", None),
+        ("PUT", "/v1/users/{user}", "/v1/users/ada", user),
+        ("POST", "/v1/session", "/v1/session", {"name": "ada", "password": PASSWORD}),
+        ("DELETE", "/v1/users/{user}/sessions", "/v1/users/ada/sessions", None),
+        ("DELETE", "/v1/users/{user}", "/v1/users/ada", None),
+        ("POST", "/v1/tokens", "/v1/tokens", {"name": "t", "role": "viewer"}),
+        ("DELETE", "/v1/tokens/{token}", f"/v1/tokens/{token.json['id']}", None),
+    ]
+    for method, _, path, body in tried:
+        before = len(entries(api, "?limit=1000"))
+        answer = api.call(method, path, body, caller="administrator")
+        assert answer.status < 300, (path, answer.text)
+        assert len(entries(api, "?limit=1000")) == before + 1, path
+    # Those of one's own session are tried in test_sessions.py, forgiving in test_ledger.py.
+    others = {
+        ("DELETE", "/v1/session"),
+        ("DELETE", "/v1/sessions"),
+        ("PUT", "/v1/session/password"),
+        ("POST", "/v1/beams/{beam}/ledger/forgive"),
+    }
+    reported_or_without_effect = {
+        ("POST", "/v1/positions"),
+        ("POST", "/v1/terminals/{terminal}/positions"),
+        ("POST", "/v1/terminals/{terminal}/announcements"),
+        ("POST", "/v1/reports"),
+        ("POST", "/v1/beams/{beam}/what-if"),
+    }
+    changing = {(one.method, one.path) for one in api.service.endpoints if one.method != "GET"}
+    assert changing == {(m, p) for m, p, *_ in tried} | others | reported_or_without_effect
+    assert {(e.method, e.path) for e in api.service.endpoints if e.recorded} == (
+        changing - reported_or_without_effect
+    )
+
+
+def test_what_is_refused_is_not_written_down(api: Api) -> None:
+    before = entries(api)
+    assert api.call("PUT", "/v1/beams/ka", BEAM, caller="viewer").status == 403
+    assert api.call("PUT", "/v1/beams/ka", {}).status == 422
+    assert api.call("DELETE", "/v1/beams/ku-1").status == 409
+    assert api.call("DELETE", "/v1/terminals/99").status == 404
+    stale = {"If-Match": '"99"'}
+    assert api.call("PUT", "/v1/beams/ku-1", BEAM, headers=stale).status == 412
+    assert entries(api) == before
+
+
+def test_secrets_are_not_in_it(api: Api) -> None:
+    made = api.call("POST", "/v1/tokens", {"name": "t", "role": "viewer"}, caller="administrator")
+    user = {"role": "viewer", "password": PASSWORD}
+    assert api.call("PUT", "/v1/users/ada", user, caller="administrator").status == 201
+    text = api.get("/v1/audit", caller="administrator").text
+    assert made.json["token"] not in text
+    assert PASSWORD not in text
+    assert "argon2" not in text
+
+
+def test_pages_hold_each_entry_once_the_newest_first(api: Api) -> None:
+    for n in range(7):
+        api.call("PUT", "/v1/beams/ka", {**BEAM, "name": f"Ka {n}"})
+    whole = entries(api, "?limit=1000")
+    paged: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = api.get(f"/v1/audit?limit=3{cursor}", caller="administrator").json
+        paged += page["entries"]
+        if "next" not in page:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert paged == whole
+    assert [one["id"] for one in whole] == sorted((one["id"] for one in whole), reverse=True)
+
+
+def test_it_is_filtered_by_time_actor_and_target(api: Api) -> None:
+    api.call("PUT", "/v1/beams/ka", BEAM)
+    api.call("PUT", "/v1/beams/k%25", BEAM)
+    begins = entries(api, "?target=/v1/beams/ka")
+    assert [one["target"] for one in begins] == ["/v1/beams/ka"]
+    # It is a beginning, not a pattern.
+    assert entries(api, "?target=/v1/%25") == []
+    assert {one["actor"] for one in entries(api, "?actor=the%20tests'%20operator")} == {
+        "the tests' operator"
+    }
+    assert entries(api, "?actor=nobody") == []
+    later = rfc3339(moment_of(now_ms() + 60_000))
+    assert entries(api, f"?since={later}") == []
+    assert entries(api, f"?until={later}")
+
+
+def test_a_tenants_administrator_sees_the_changes_of_the_tenant_only(api: Api) -> None:
+    settle(api)
+    token = api.run(api.token(Role.ADMINISTRATOR, tenant=NORTH))
+    seen = api.get("/v1/audit?limit=1000", caller=token)
+    targets = {one["target"] for one in seen.json["entries"]}
+    assert {f"/v1/terminals/{NORTHERN}", f"/v1/users/chief-of-{NORTH}"} <= targets
+    assert {one["tenant"] for one in seen.json["entries"]} == {NORTH}
+    assert SOUTH not in seen.text
+
+
+def test_states_that_are_too_long_are_said_to_be_so(api: Api) -> None:
+    steps = [
+        {"from": rfc3339(moment_of(now_ms() + 1000 * n)), "rate_bps": 10**9 + n}
+        for n in range(1, 1000)
+    ]
+    answer = api.call("PUT", "/v1/beams/ku-1/capacity", {"forward": steps})
+    assert answer.status == 200, answer.text
+    after = entries(api)[0]["after"]
+    assert after["kept"] is False
+    assert after["bytes"] > 16_384
+
+
+def test_old_entries_are_pruned(api: Api) -> None:
+    assert entries(api)
+    assert api.run(prune(api.database, audit.prune, now_ms() - 60_000)) == 0
+    assert api.run(prune(api.database, audit.prune, now_ms() + 1_000)) > 0
+    assert entries(api) == []

@@ -1,0 +1,239 @@
+"""Tenants: made and deleted, vehicles that move between them, and what their events tell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, func, select, text, update
+from sqlalchemy.orm import aliased
+from underpass_control.events import Cut, Events, Filter
+from underpass_control.instants import moment_of, rfc3339
+from underpass_control.roles import Role
+from underpass_control.storage import scope
+from underpass_control.storage.models import LedgerEntry, PositionReport, Terminal, Token
+
+from tests.control_api.service.api import FIRST, Api, now_ms
+from tests.control_api.service.two_tenants import (
+    NORTH,
+    NORTHERN,
+    PASSWORD,
+    SOUTH,
+    SOUTHERN,
+    done,
+    settle,
+)
+
+
+def test_vehicles_belong_to_the_default_tenant_unless_another_is_named(api: Api) -> None:
+    assert api.get(f"/v1/terminals/{FIRST}").json["tenant"] == "default"
+    body = {"beam": "ku-1", "name": "x", "tenant": "nowhere"}
+    refused = api.call("PUT", f"/v1/terminals/{FIRST}", body)
+    assert (refused.status, refused.problem) == (409, "there is no tenant nowhere")
+
+
+def test_a_tenant_to_which_something_belongs_stays(api: Api) -> None:
+    settle(api)
+    path = f"/v1/tenants/{SOUTH}"
+
+    def delete() -> tuple[int, str]:
+        answer = api.call("DELETE", path, caller="administrator")
+        return answer.status, answer.text and answer.problem
+
+    assert delete() == (409, f"{SOUTH} still has vehicles")
+    done(api, "DELETE", f"/v1/terminals/{SOUTHERN}", None)
+    assert delete() == (409, f"{SOUTH} still has users")
+    done(api, "DELETE", f"/v1/users/chief-of-{SOUTH}", None, caller="administrator")
+    assert delete() == (409, f"{SOUTH} still has tokens")
+    refused = api.call("DELETE", "/v1/tenants/default", caller="administrator")
+    assert refused.status == 409
+    assert api.call("DELETE", "/v1/tenants/none", caller="administrator").status == 404
+    done(api, "PUT", "/v1/tenants/east", {"name": "East"}, caller="administrator")
+    assert api.call("DELETE", "/v1/tenants/east", caller="administrator").status == 204
+
+
+def test_what_a_tenants_administrator_makes_is_the_tenants(api: Api) -> None:
+    settle(api)
+    admin = api.run(api.token(Role.ADMINISTRATOR, tenant=NORTH))
+    user = {"role": "viewer", "password": PASSWORD}
+    assert done(api, "PUT", "/v1/users/bob", user, caller=admin)["tenant"] == NORTH
+    token = {"name": "own", "role": "terminal", "node": NORTHERN}
+    made = done(api, "POST", "/v1/tokens", token, caller=admin)
+    assert made["tenant"] == NORTH
+    assert api.get(f"/v1/terminals/{NORTHERN}", caller=made["token"]).status == 200
+    done(api, "DELETE", f"/v1/tokens/{made['id']}", None, caller=admin)
+    assert api.get(f"/v1/terminals/{NORTHERN}", caller=made["token"]).status == 401
+
+
+def test_a_tenant_sees_what_it_may_of_a_beam(api: Api) -> None:
+    settle(api)
+    beam = {"name": "Ku 1", "forward_capacity_bps": 8_000_000, "return_capacity_bps": 2_000_000}
+    done(api, "PUT", "/v1/beams/ku-1", {**beam, "opensand": "opensand://ncc:7000"})
+    viewer = api.run(api.token(Role.VIEWER, tenant=NORTH))
+    assert "opensand" in api.get("/v1/beams/ku-1").json
+    for path in ("/v1/beams/ku-1", "/v1/beams"):
+        assert "8000000" in api.get(path, caller=viewer).text
+        assert "opensand" not in api.get(path, caller=viewer).text
+
+    async def planned() -> dict[str, Any]:
+        async with asyncio.timeout(20):
+            while True:
+                found = await api.ask("GET", "/v1/beams/ku-1/shares", caller=viewer)
+                links = found.json["links"]
+                if len(links) == 2 and all(one["others"]["terminals"] == 3 for one in links):
+                    return {one["link"]: one for one in links}
+                await asyncio.sleep(0.05)
+
+    shares = api.run(planned())
+    whole = {one["link"]: one for one in api.get("/v1/beams/ku-1/shares").json["links"]}
+    for link, capacity in (("forward", 8_000_000), ("return", 2_000_000)):
+        mine, others = shares[link]["own"], shares[link]["others"]
+        assert mine["terminals"] == 1
+        # Amounts are whole bits of a period that is cut out of a plan.
+        assert 0 < mine["rate_bps"] + others["rate_bps"] <= capacity + 2
+        assert whole[link]["own"]["terminals"] == 4
+        assert whole[link]["others"]["terminals"] == 0
+    own = api.get(f"/v1/beams/ku-1/plans/return?terminal={NORTHERN}", caller=viewer).json
+    assert [line["terminals"] for line in own["lines"]] == [[NORTHERN]]
+    assert api.get("/v1/beams/ku-1/plans/return", caller=viewer).status == 403
+    other = f"/v1/beams/ku-1/plans/return?terminal={SOUTHERN}"
+    assert api.get(other, caller=viewer).status == 404
+
+
+def test_a_tenants_events_are_those_of_its_vehicles(api: Api) -> None:
+    settle(api)
+    viewer = api.run(api.token(Role.VIEWER, tenant=NORTH))
+
+    def position(node: int, longitude: float) -> dict[str, Any]:
+        at = rfc3339(moment_of(now_ms()))
+        return {"terminal": node, "time": at, "longitude": longitude, "latitude": 1.0}
+
+    async def follow() -> str:
+        found = ""
+        async with api.client.get("/v1/events", headers=api.headers(viewer)) as answer:
+            assert answer.status == 200, await answer.text()
+            both = [position(SOUTHERN, 66.6), position(NORTHERN, 11.1)]
+            await api.ask("POST", "/v1/positions", {"positions": both})
+            await api.ask("PUT", "/v1/beams/other", {**BEAM, "name": "other beam"})
+            await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(SOUTH))
+            # It comes, and goes again.
+            await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(NORTH, "guest"))
+            await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(SOUTH, "gone"))
+            await api.ask("POST", "/v1/positions", {"positions": [position(SOUTHERN, 77.7)]})
+            await api.ask("POST", "/v1/positions", {"positions": [position(NORTHERN, 22.2)]})
+            async with asyncio.timeout(20):
+                while "22.2" not in found:
+                    found += (await answer.content.readany()).decode()
+        return found
+
+    told = api.run(follow())
+    assert "11.1" in told
+    assert not [mark for mark in ("66.6", "77.7", "other beam", SOUTH, "gone") if mark in told]
+    assert "guest" in told
+    assert f'{{"terminal":{SOUTHERN},"action":"deleted"}}' in told
+
+
+BEAM = {"forward_capacity_bps": 1, "return_capacity_bps": 1}
+
+
+def _of(tenant: str, name: str = "coach") -> dict[str, object]:
+    return {"beam": "ku-1", "name": name, "tenant": tenant}
+
+
+def _told(events: Events, kind: str, **data: Any) -> None:
+    events.tell(json.dumps({"kind": kind, "event_id": str(id(data)), **data}))
+
+
+def test_until_the_vehicles_are_known_no_tenant_follows() -> None:
+    events = Events()
+    with pytest.raises(Cut, match="try again"):
+        events.follow(Filter(tenant="north"))
+    events.know_tenants({1: "north"})
+    follower = events.follow(Filter(tenant="north"))
+    events.interrupt()
+    with pytest.raises(Cut):
+        follower.pending(1000)
+    with pytest.raises(Cut, match="try again"):
+        events.follow(Filter(tenant="north"))
+
+
+def test_what_changes_while_the_vehicles_are_read_counts_more_than_what_was_read() -> None:
+    events = Events()
+    _told(events, "terminal", terminal=1, action="set", state={"tenant": "south"})
+    _told(events, "terminal", terminal=2, action="deleted")
+    events.know_tenants({1: "north", 2: "north", 3: "north"})
+    north, south = (events.follow(Filter(tenant=one)) for one in ("north", "south"))
+    _told(events, "positions", positions=[{"terminal": one} for one in (1, 2, 3, 4)])
+    assert b'{"positions":[{"terminal":3}]}' in north.pending(1000)
+    assert b'{"positions":[{"terminal":1}]}' in south.pending(1000)
+
+
+@pytest.fixture
+def counted(api: Api) -> Api:
+    settle(api)
+    return api
+
+
+async def _within(api: Api, tenant: str | None, statement: Any) -> list[Any]:
+    with scope.within(tenant):
+        async with api.database.reading() as connection:
+            return list((await connection.execute(statement)).all())
+
+
+_LATER = aliased(PositionReport)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        select(Terminal.node),
+        select(Terminal.__table__),
+        select(PositionReport.terminal),
+        select(PositionReport.terminal).join(Terminal, Terminal.node == PositionReport.terminal),
+        select(_LATER.terminal),
+        select(select(Terminal.node).subquery()),
+        select(select(Terminal.node).cte()),
+        select(Terminal.node).where(Terminal.node.in_(select(PositionReport.terminal))),
+        select(Terminal.node).union(select(PositionReport.terminal)),
+        select(func.max(PositionReport.terminal)).group_by(PositionReport.terminal),
+        select(PositionReport.terminal).where(
+            ~select(_LATER.terminal)
+            .where(
+                _LATER.terminal == PositionReport.terminal,
+                _LATER.time_ms > PositionReport.time_ms,
+            )
+            .exists()
+        ),
+    ],
+)
+def test_statements_of_all_shapes_see_a_tenants_rows_only(counted: Api, statement: Any) -> None:
+    whole = {row[0] for row in counted.run(_within(counted, None, statement))}
+    north = {row[0] for row in counted.run(_within(counted, NORTH, statement))}
+    assert {NORTHERN, SOUTHERN} <= whole
+    assert north == {NORTHERN}
+
+
+def test_a_table_without_a_rule_and_sql_as_text_are_refused(counted: Api) -> None:
+    for statement in (
+        select(LedgerEntry.id),
+        select(Terminal.node).where(select(LedgerEntry.id).exists()),
+        text("SELECT node FROM terminal"),
+    ):
+        assert isinstance(counted.run(_within(counted, None, statement)), list)
+        with pytest.raises(scope.ScopeError):
+            counted.run(_within(counted, NORTH, statement))
+
+
+def test_changes_within_a_tenant_are_its_rows_only(counted: Api) -> None:
+    async def run() -> tuple[int, int]:
+        with scope.within(NORTH):
+            async with counted.database.transaction() as connection:
+                changed = await connection.execute(update(Token).values(name="changed"))
+                gone = await connection.execute(delete(PositionReport))
+                return changed.rowcount, gone.rowcount
+
+    assert counted.run(run()) == (1, 1)
+    left = counted.run(_within(counted, None, select(PositionReport.terminal)))
+    assert [row[0] for row in left] == [SOUTHERN]

@@ -1,0 +1,75 @@
+"""A service with two tenants, each with a vehicle, and callers of each role and tenant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from underpass_control.instants import moment_of, rfc3339
+from underpass_control.roles import Role
+
+from tests.control_api.service.api import Api, now_ms
+
+# Numbers and names of the southern ones are found nowhere else, so a leak is seen by them.
+NORTHERN, SOUTHERN = 41, 9_876_501
+NORTH, SOUTH = "north", "south-secret"
+SOUTHERN_LONGITUDE = 9.87651
+PASSWORD = "correct horse battery"  # noqa: S105 - a test's
+
+
+@dataclass(frozen=True)
+class Who:
+    """A caller: its role, its tenant, and its token."""
+
+    role: Role
+    tenant: str | None
+    token: str
+
+    def __str__(self) -> str:
+        return f"{self.role} of {self.tenant or 'the whole'}"
+
+
+def settle(api: Api) -> None:
+    """Make both tenants, with vehicles, users and what these report."""
+    for tenant in (NORTH, SOUTH):
+        done(api, "PUT", f"/v1/tenants/{tenant}", {"name": tenant}, caller="administrator")
+    for node, tenant, longitude in (
+        (NORTHERN, NORTH, 7.5),
+        (SOUTHERN, SOUTH, SOUTHERN_LONGITUDE),
+    ):
+        body = {"beam": "ku-1", "name": f"coach of {tenant}", "tenant": tenant}
+        done(api, "PUT", f"/v1/terminals/{node}", body)
+        of = f"/v1/terminals/{node}"
+        at = rfc3339(moment_of(now_ms()))
+        position = {"time": at, "longitude": longitude, "latitude": 46.5}
+        done(api, "POST", of + "/positions", position)
+        line = {"type": "LineString", "coordinates": [[longitude, 46.5], [longitude, 46.6]]}
+        done(api, "PUT", of + "/route", line)
+        soon = rfc3339(moment_of(now_ms() + 60_000))
+        announced = {"entry": soon, "duration_ms": 30_000, "confidence": 0.9}
+        done(api, "POST", of + "/announcements", announced)
+        user = {"role": "administrator", "tenant": tenant, "password": PASSWORD}
+        done(api, "PUT", f"/v1/users/chief-of-{tenant}", user, caller="administrator")
+        token = {"name": f"token of {tenant}", "role": "viewer", "tenant": tenant}
+        done(api, "POST", "/v1/tokens", token, caller="administrator")
+
+
+def callers(api: Api) -> list[Who]:
+    """Return a caller of each role, of the whole and of the north."""
+    found = []
+    for role in Role:
+        for tenant in (None, NORTH):
+            if role is Role.GATEWAY and tenant is not None:
+                # A gateway serves all tenants.
+                continue
+            node = {Role.GATEWAY: 1, Role.TERMINAL: NORTHERN}.get(role)
+            token = api.run(api.token(role, node, tenant=tenant))
+            found.append(Who(role, tenant, token))
+    return found
+
+
+def done(api: Api, method: str, path: str, body: object, **options: Any) -> Any:
+    """Make a request that has to be answered with success; return the JSON."""
+    answer = api.call(method, path, body, **options)
+    assert answer.status < 300, (path, answer.text)
+    return answer.json if answer.text else None
