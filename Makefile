@@ -35,7 +35,8 @@ help:
 	@echo "make lint    formatting, clippy, ruff, mypy"
 	@echo "make bench   the benchmarks, by themselves (root; ARGS=campaign: all of them, seven hours, with report)"
 	@echo "make images  the container images of gateway, control service and PostgreSQL (docker/)"
-	@echo "make test-images   builds them and runs the composed system (minutes; its engine: root)"
+	@echo "make packages  .deb files, wheel and sdist, with what they are made of, into $(TARGET)/packages"
+	@echo "make test-images   builds them and the packages, runs the composed system, installs the packages (minutes; root)"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make interop installs the other implementations that Cargo has, and runs the tests with them (root)"
 	@echo "make explore the simulations and laws over seeds of the day, EXPLORE_SECONDS=$(EXPLORE_SECONDS) or so"
@@ -83,7 +84,7 @@ test-python: build
 # Not part of `test`: building the images takes minutes.
 test-images: build
 	@.ci/setup --images
-	$(call timed,building the images and running them,UNDERPASS_TEST_IMAGES=1 $(PYTHON) -m pytest tests/images)
+	$(call timed,building images and packages and running them,UNDERPASS_TEST_IMAGES=1 $(PYTHON) -m pytest tests/images)
 
 # Not part of `test`: it fetches and builds a foreign program (minutes, once).
 interop: build
@@ -93,6 +94,9 @@ interop: build
 images: build
 	@.ci/setup --images
 	$(call timed,building the images,PYTHON=$(PYTHON) docker/build)
+
+packages: build
+	$(call timed,building the packages,PYTHON=$(PYTHON) packaging/build)
 
 lint: setup console
 	$(call timed,cargo fmt,cargo fmt --all --check)

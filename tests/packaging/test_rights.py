@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "packaging" / "systemd" / "underpass.service"
+UNITS = sorted(UNIT.parent.glob("*.service"))
 MOST_EXPOSURE = 2.0
 
 _ANALYZE = shutil.which("systemd-analyze")
@@ -34,18 +35,20 @@ def _values(key: str) -> list[str]:
 
 
 @_needs_analyze
-def test_the_unit_exposes_little() -> None:
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_exposes_little(unit: Path) -> None:
     """By systemd's own measure, of 0 (nothing) to 10 (everything)."""
-    told = _analyze("security", "--offline=true", str(UNIT))
+    told = _analyze("security", "--offline=true", str(unit))
     level = re.search(r"Overall exposure level for \S+: ([\d.]+)", told)
     assert level, told
     assert float(level[1]) <= MOST_EXPOSURE, told
 
 
 @_needs_analyze
-def test_systemd_knows_every_line_of_the_unit() -> None:
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_knows_every_line_of_a_unit(unit: Path) -> None:
     """A typing mistake in a unit is a warning, and the right stays."""
-    told = _analyze("verify", str(UNIT)).splitlines()
+    told = _analyze("verify", str(unit)).splitlines()
     # The program is not installed here.
     assert [line for line in told if "is not executable" not in line] == []
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use ipnet::IpNet;
 use underpass_edge::config::PortRange;
 use underpass_pki::Authority;
@@ -93,6 +94,17 @@ pub enum Command {
     /// Make and manage the nodes' certificates.
     #[command(subcommand)]
     Pki(PkiCommand),
+    /// Print what a shell needs to complete this command line.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write a manual page for each command; packages are made with it.
+    #[command(hide = true)]
+    ManualPages {
+        /// The folder, which has to exist.
+        dir: PathBuf,
+    },
 }
 
 /// To which node.

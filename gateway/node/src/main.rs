@@ -16,6 +16,7 @@ mod interception;
 mod known_links;
 mod known_time;
 mod logging;
+mod manual;
 mod migrate;
 mod modem;
 mod panics;
@@ -77,5 +78,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Migrate(command) => Ok(migrate::execute(&command)?),
         Command::HashPassword => Ok(password::print_hash()?),
         Command::Pki(command) => Ok(pki::execute(command)?),
+        Command::Completion { shell } => Ok(manual::print_completion(shell)?),
+        Command::ManualPages { dir } => Ok(manual::write_pages(&dir)?),
     }
 }

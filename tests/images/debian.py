@@ -1,0 +1,99 @@
+"""A Debian 12 of the tests' own, in a folder: packages are installed there as on a machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+# What the packages depend on, and Debian's minimal system has not.
+_PACKAGES = "ca-certificates,iproute2,libelf1,nftables,python3,zlib1g"
+# Everything in the folder and nothing outside it; ends with the process that entered.
+_ENTER = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
+
+
+class NoDebianError(Exception):
+    """It cannot be made here; the text says why."""
+
+
+class Debian:
+    """One such system, without an init: what systemd would do is done by the test."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make it, from a base that is made once beside what else is built."""
+        if os.geteuid() != 0:
+            raise NoDebianError("only root makes a Debian in a folder")
+        if shutil.which("debootstrap") is None:
+            raise NoDebianError("debootstrap is not there: `.ci/setup --images` installs it")
+        target = Path(os.environ.get("CARGO_TARGET_DIR") or _ROOT / "target")
+        base = target / "debian-bookworm"
+        if not base.exists():
+            made = base.with_suffix(".new")
+            shutil.rmtree(made, ignore_errors=True)
+            command = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", "bookworm"]
+            done = subprocess.run([*command, made], capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise NoDebianError(f"debootstrap: {done.stdout.strip().splitlines()[-1:]}")
+            made.rename(base)
+        subprocess.run(["cp", "-a", base, folder], check=True)
+        self.folder = folder
+
+    def argv(self, *command: str) -> list[str]:
+        """Return the command line that runs a command inside."""
+        enter = ["unshare", "--mount", "--propagation", "private", "bash", "-c", _ENTER]
+        return [*enter, str(self.folder), *command]
+
+    def run(self, *command: str) -> str:
+        """Run a command inside that has to succeed, and return all that it prints."""
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+        done = subprocess.run(
+            self.argv(*command),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}"
+        return done.stdout
+
+    def processes(self, name: str) -> set[int]:
+        """Return the processes inside that run a program, and never one of the machine's others.
+
+        The machine's processes are seen inside, too: a name alone would find those of anybody.
+        """
+        found = set()
+        for place in Path("/proc").iterdir():
+            if not place.name.isdigit():
+                continue
+            try:
+                inside = (place / "root").samefile(self.folder)
+                program = (place / "comm").read_text().strip()
+            except OSError:
+                # It has ended meanwhile.
+                continue
+            if inside and program == name:
+                found.add(int(place.name))
+        return found
+
+    def install(self, package: Path) -> str:
+        """Install a package's file, or another version over the one that is there."""
+        shutil.copy(package, self.folder)
+        told = self.run("dpkg", "--force-confold", "--install", f"/{package.name}")
+        (self.folder / package.name).unlink()
+        return told
+
+    def files(self) -> set[str]:
+        """Return what is there, without dpkg's own memory and what programs keep for speed."""
+        passed = ("var/lib/dpkg", "var/log", "var/cache", "proc", "tmp", "run")
+        found = set()
+        for folder, folders, files in os.walk(self.folder):
+            place = Path(folder).relative_to(self.folder).as_posix()
+            if place.startswith(passed) or place.endswith("__pycache__"):
+                folders.clear()
+                continue
+            found |= {f"{place}/{name}" for name in files}
+        # Each write of the accounts leaves the former file beside it.
+        return {name for name in found if not name.startswith("etc/") or not name.endswith("-")}
