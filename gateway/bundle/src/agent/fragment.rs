@@ -16,9 +16,10 @@ use super::config::NeighbourId;
 use super::event::BundleId;
 use super::fixed::FixedParts;
 use super::forward::{LOOK_AHEAD, REWRITTEN_BYTES};
+use super::storage::Removed;
 use super::stored::{Phase, StoredBundle};
 use crate::wire::{
-    decode_primary, is_replicated, is_security, seal_fragment, seal_payload, write_trailer,
+    decode_primary_again, is_replicated, is_security, seal_fragment, seal_payload, write_trailer,
 };
 
 /// Fragments carry no less, except for the last one: a neighbour that takes
@@ -38,9 +39,9 @@ impl StoredBundle {
     /// What each fragment carries at most, if the bundle may be fragmented for
     /// a neighbour that takes so many bytes.
     fn fragment_bytes(&self, max_bytes: u64) -> Option<u64> {
-        let flags = self.primary.bundle_control_flags;
+        let flags = self.primary().bundle_control_flags;
         let whole = flags.contains(Flags::BUNDLE_MUST_NOT_FRAGMENTED)
-            || self.is_record()
+            || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD)
             || self.custody
             || self.passed_cteb.is_some()
             || self.others.iter().any(is_security);
@@ -64,7 +65,7 @@ impl Agent {
             return;
         };
         let first = each(queue.in_order()).take(LOOK_AHEAD).find_map(|id| {
-            let stored = self.bundles.get(&id)?;
+            let stored = self.bundles.get(id)?;
             if self.fits(id, max_bytes) {
                 return Some(None);
             }
@@ -80,13 +81,12 @@ impl Agent {
     }
 
     fn fragment(&mut self, now: Instant, id: BundleId, payload: &[Bytes], most: u64) {
-        let Some(whole) = self.remove(now, id) else {
+        let Some(Removed { stored: whole, .. }) = self.remove(now, id) else {
             return;
         };
         self.tell_released(id, &whole);
         // As it came: what this node may not report of it others may.
-        let raw = Bytes::copy_from_slice(whole.fixed.primary());
-        let primary = decode_primary(&raw).unwrap_or_else(|_| whole.primary.clone());
+        let primary = decode_primary_again(whole.fixed.primary());
         let (first, total) = match primary.has_fragmentation() {
             true => (primary.fragmentation_offset, primary.total_data_length),
             false => (0, whole.bytes),
@@ -96,22 +96,22 @@ impl Agent {
         while offset < whole.bytes {
             let bytes = most.min(whole.bytes - offset);
             let payload = rest.take(bytes);
-            let (sealed, primary_raw) = seal_fragment(&primary, first + offset, total);
+            let (_, primary_raw) = seal_fragment(&primary, first + offset, total);
             let (payload_head, tail) = seal_payload(&payload, self.config.payload_crc);
             let fixed = FixedParts::new(&primary_raw, &payload_head, &write_trailer(&tail));
             let to = (whole.neighbour, whole.class);
             let mut stored = StoredBundle {
-                numbers: whole.numbers,
+                numbers: whole.numbers.clone(),
+                reports: whole.reports,
                 hop_count: whole.hop_count,
                 creb: whole.creb.clone(),
                 age_ms: whole.age_ms_at(now),
-                ..StoredBundle::new(now, sealed, fixed, bytes, to, whole.expires)
+                ..StoredBundle::new(now, fixed, bytes, to, whole.expires)
             };
             // The first fragment has all blocks, the others what must be in each.
             let others = whole.others.iter();
             let others = others.filter(|block| offset == 0 || is_replicated(block));
             stored.others = others.cloned().collect();
-            stored.primary.report_to = whole.primary.report_to.clone();
             // The whole has been there: no store is too full for its parts.
             let room = self.usage.reserve_anyway(whole.neighbour, bytes);
             self.store_bundle(now, stored, payload, room);

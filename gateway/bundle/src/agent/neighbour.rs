@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
+use underpass_work::IdSet;
 
 use super::config::CustodyTimer;
 use super::event::BundleId;
@@ -13,8 +14,8 @@ use super::signals::SignalTo;
 /// transmission before go first.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    pub again: BTreeSet<BundleId>,
-    pub fresh: BTreeSet<BundleId>,
+    pub again: IdSet<BundleId>,
+    pub fresh: IdSet<BundleId>,
     pub bytes: u64,
     /// The next one, while the store reads its payload.
     pub loading: Option<BundleId>,
@@ -30,11 +31,11 @@ impl Queue {
 
     /// In the order in which they are offered.
     pub fn in_order(&self) -> impl Iterator<Item = BundleId> + '_ {
-        self.again.iter().chain(&self.fresh).copied()
+        self.again.iter().chain(self.fresh.iter())
     }
 
     pub fn remove(&mut self, id: BundleId, bytes: u64) {
-        if self.again.remove(&id) || self.fresh.remove(&id) {
+        if self.again.remove(id) || self.fresh.remove(id) {
             self.bytes -= bytes;
         }
         if self.loading == Some(id) {
