@@ -1,6 +1,11 @@
 //! Proactive fragmentation (RFC 9171 §5.8): a bundle that is longer than the
 //! neighbour's convergence layer takes is sent as several.
 //!
+//! A few are made at a time, and what is left is a fragment itself until its turn
+//! comes: each stored fragment takes memory beside its payload, so one bundle for
+//! a neighbour that takes little could otherwise fill the store. They go in the
+//! place of the whole: bundles behind it are not fragmented before them.
+//!
 //! Only without custody: CCSDS 734.6 forbids to fragment a bundle under custody.
 //! Nor is one fragmented with security blocks, which are of the whole.
 
@@ -25,6 +30,11 @@ use crate::wire::{
 /// Fragments carry no less, except for the last one: a neighbour that takes
 /// less gets nothing.
 const LEAST_BYTES: u64 = 512;
+/// Fragments of a bundle that are made at once: so many, or this part (1/n) of what
+/// is left. The CRC of what is left is computed each time, so a part bounds how
+/// often that is.
+const AT_ONCE: u64 = 64;
+const PART_AT_ONCE: u64 = 16;
 /// What a fragment's primary block has more than its bundle's at most: offset
 /// and total length.
 const PRIMARY_MORE_BYTES: u64 = 18;
@@ -51,8 +61,8 @@ impl StoredBundle {
 }
 
 impl Agent {
-    /// Replaces the first bundle in a queue by its fragments, if it is too long
-    /// for the neighbour and may be fragmented.
+    /// Replaces the first bundle in a queue by some of its fragments and the rest,
+    /// if it is too long for the neighbour and may be fragmented.
     pub(super) fn fragment_next(
         &mut self,
         now: Instant,
@@ -92,9 +102,15 @@ impl Agent {
             false => (0, whole.bytes),
         };
         let mut rest = Pieces(payload.to_vec());
+        let all = whole.bytes.div_ceil(most);
+        let mut left = AT_ONCE.max(all / PART_AT_ONCE);
         let mut offset = 0;
         while offset < whole.bytes {
-            let bytes = most.min(whole.bytes - offset);
+            let bytes = match left {
+                0 => whole.bytes - offset,
+                _ => most.min(whole.bytes - offset),
+            };
+            left = left.saturating_sub(1);
             let payload = rest.take(bytes);
             let (_, primary_raw) = seal_fragment(&primary, first + offset, total);
             let (payload_head, tail) = seal_payload(&payload, self.config.payload_crc);
@@ -114,7 +130,10 @@ impl Agent {
             stored.others = others.cloned().collect();
             // The whole has been there: no store is too full for its parts.
             let room = self.usage.reserve_anyway(whole.neighbour, bytes);
-            self.store_bundle(now, stored, payload, room);
+            let id = self.store_bundle(now, stored, payload, room);
+            if let Some(queue) = self.neighbour(to.0).queues.get_mut(&to.1) {
+                queue.put_first(id);
+            }
             offset += bytes;
         }
         debug_assert!(whole.phase == Phase::Queued, "it waited to be offered");

@@ -11,7 +11,7 @@ use super::event::BundleId;
 use super::signals::SignalTo;
 
 /// Bundles of one class that wait, oldest first; those that were in
-/// transmission before go first.
+/// transmission before go first, and fragments of one whose turn had come.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub again: IdSet<BundleId>,
@@ -32,6 +32,13 @@ impl Queue {
     /// In the order in which they are offered.
     pub fn in_order(&self) -> impl Iterator<Item = BundleId> + '_ {
         self.again.iter().chain(self.fresh.iter())
+    }
+
+    /// Has a bundle that waits go before those that were not sent.
+    pub fn put_first(&mut self, id: BundleId) {
+        if self.fresh.remove(id) {
+            self.again.insert(id);
+        }
     }
 
     pub fn remove(&mut self, id: BundleId, bytes: u64) {
