@@ -46,4 +46,18 @@ DTN_WORLD = [
         more_is_better=True,
         elsewhere="Hardy with fsync 850; dtn7-rs on sled 570",
     ),
+    Figure(
+        "waiting-bundles.memory",
+        "1,000,000 bundles of 1 KiB under custody on disk for an absent neighbour: the node's "
+        "memory for each, above idle",
+        "B",
+        500.0,
+    ),
+    Figure(
+        "waiting-bundles.drained",
+        "The same: how fast they go on when the neighbour comes",
+        "bundles/s",
+        15_000.0,
+        more_is_better=True,
+    ),
 ]
