@@ -19,6 +19,8 @@ pub(crate) struct Queue {
     pub bytes: u64,
     /// The next one, while the store reads its payload.
     pub loading: Option<BundleId>,
+    /// Bundles that may be fetched before more are to be read ahead.
+    pub read_ahead: usize,
     /// Its session cannot go on in the middle of a bundle.
     pub begins_anew: bool,
 }
@@ -119,6 +121,7 @@ impl Neighbour {
                 fresh,
                 bytes: _,
                 loading,
+                read_ahead: _,
                 begins_anew: _,
             } = queue;
             tell("queued bundles", again.len() + fresh.len());

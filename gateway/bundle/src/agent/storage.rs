@@ -19,9 +19,15 @@ use crate::store::{DurableRecord, Payload, Restored, StoreEvent};
 use crate::wire::{Extension, block_type, ipn_parts};
 
 /// Bundles, and their payload bytes, whose payloads are asked for before they
-/// are needed, so that a disk's latency costs a link nothing.
-const READ_AHEAD: usize = 16;
+/// are needed, so that a disk's latency costs a link nothing. When half of them
+/// were fetched, as many more are asked for.
+const READ_AHEAD: usize = 256;
 const READ_AHEAD_BYTES: u64 = 4 << 20;
+/// So many in any case; more, if together they have this part (1/n) of the store's
+/// memory: of that it keeps a sixteenth for what it reads, whatever else there is,
+/// and payloads that do not fit would push each other out.
+const READ_AHEAD_FEW: usize = 16;
+const READ_AHEAD_PART: u64 = 64;
 
 /// A bundle that was stored.
 pub(super) struct Removed {
@@ -165,7 +171,7 @@ impl Agent {
         let stored = self.bundles.get(id)?;
         let (via, class) = (stored.neighbour, stored.class);
         if self.store.is_durable() {
-            self.read_ahead(via, class);
+            self.read_ahead(via, class, matches!(payload, Payload::Coming));
         }
         match payload {
             Payload::Here(pieces) => Some(pieces),
@@ -181,19 +187,29 @@ impl Agent {
         }
     }
 
-    fn read_ahead(&mut self, via: NeighbourId, class: Class) {
-        let neighbour = self.neighbours.get(&via);
-        let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get(&class)) else {
+    /// Asks for the next payloads of a queue, if those asked for before run out
+    /// or the one that is needed was not among them.
+    fn read_ahead(&mut self, via: NeighbourId, class: Class, missed: bool) {
+        let neighbour = self.neighbours.get_mut(&via);
+        let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) else {
             return;
         };
-        let mut bytes = 0;
+        if queue.read_ahead > 0 && !missed {
+            queue.read_ahead -= 1;
+            return;
+        }
+        let many_bytes = self.store.burst_bytes() / READ_AHEAD_PART;
+        let (mut bytes, mut ahead) = (0, 0);
         for id in queue.in_order().take(READ_AHEAD) {
             bytes += self.bundles.get(id).map_or(0, |stored| stored.bytes);
-            if bytes > READ_AHEAD_BYTES {
-                return;
+            let many = ahead >= READ_AHEAD_FEW && bytes > many_bytes;
+            if many || bytes > READ_AHEAD_BYTES {
+                break;
             }
             self.store.expect(id);
+            ahead += 1;
         }
+        queue.read_ahead = ahead / 2;
     }
 
     fn loaded(&mut self, now: Instant, id: BundleId) {
