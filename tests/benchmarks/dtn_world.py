@@ -67,4 +67,18 @@ DTN_WORLD = [
         93.0,
         more_is_better=True,
     ),
+    Figure(
+        "waiting-bundles.memory",
+        "1,000,000 bundles of 1 KiB under custody on disk for an absent neighbour: the node's "
+        "memory for each, above idle",
+        "B",
+        500.0,
+    ),
+    Figure(
+        "waiting-bundles.drained",
+        "The same: how fast they go on when the neighbour comes",
+        "bundles/s",
+        15_000.0,
+        more_is_better=True,
+    ),
 ]

@@ -95,6 +95,37 @@ fn a_bundle_that_is_too_long_goes_in_fragments_and_is_delivered_whole_in_any_ord
     }
 }
 
+/// Bundles that the first node has stored.
+fn stored(net: &Net) -> usize {
+    net.agents[0].custody(net.now).bundles
+}
+
+#[test]
+fn few_fragments_are_stored_at_a_time_and_they_go_before_what_came_later() {
+    let mut net = pair();
+    let wholes: Vec<Vec<u8>> = (0..3).map(|number| content(200_000 + number)).collect();
+    for whole in &wholes {
+        send(&mut net, whole, false);
+    }
+    let mut most = 0;
+    let mut raw: Vec<Bytes> = Vec::new();
+    while let Some(offer) = net.agents[0].next_for(net.now, NeighbourId(2), BULK, MRU) {
+        most = most.max(stored(&net));
+        net.finish(0, &offer, Outcome::Acknowledged);
+        raw.push(offer.chunks.concat().into());
+    }
+    assert_eq!(stored(&net), 0);
+    // More than a hundred each; two whole ones wait meanwhile.
+    assert!(raw.len() > 300, "{}", raw.len());
+    assert!(most <= 2 + 64 + 1, "{most}");
+    let mut delivered = Vec::new();
+    for raw in &raw {
+        assert_eq!(arrive(&mut net, raw), Ok(()));
+        delivered.extend(net.delivered(1));
+    }
+    assert!(delivered.iter().eq(&wholes), "each is whole, in order");
+}
+
 #[test]
 fn fragments_of_fragments_and_duplicates_come_together_too() {
     let mut net = Net::new(vec![

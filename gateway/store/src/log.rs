@@ -5,12 +5,12 @@
 //! a release that a crash loses costs a repetition, which the next hop
 //! suppresses. A segment without a kept bundle is deleted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 
 use bytes::Bytes;
 use thiserror::Error;
-use underpass_work::{count, count_all};
+use underpass_work::{IdMap, count, count_all};
 
 use crate::disk::Disk;
 use crate::group::Group;
@@ -87,7 +87,7 @@ pub struct Log<D> {
     pub(crate) segment_bytes: u64,
     pub(crate) segments: Segments,
     pub(crate) active: Option<Active>,
-    pub(crate) index: HashMap<u64, Location>,
+    pub(crate) index: IdMap<u64, Location>,
     pub(crate) untold: Untold,
     pub(crate) next_segment: u64,
     /// The time of the last bundle or release, ms of the boot's time.
@@ -155,7 +155,7 @@ impl<D: Disk> Log<D> {
             segment_bytes,
             segments: Segments::default(),
             active: None,
-            index: HashMap::new(),
+            index: IdMap::default(),
             untold: Untold::default(),
             next_segment: 0,
             latest_ms: identity.boot_ms,
@@ -203,7 +203,7 @@ impl<D: Disk> Log<D> {
         self.latest_ms = self.latest_ms.max(at_ms);
         for id in ids {
             count();
-            if let Some(location) = self.index.remove(&id) {
+            if let Some(location) = self.index.remove(id) {
                 self.untold.add(location.segment, id);
                 self.segments.lose(&location);
             }
@@ -262,7 +262,7 @@ impl<D: Disk> Log<D> {
 
     /// A payload's length, unless it is released.
     pub(crate) fn payload_bytes(&self, id: u64) -> Option<u64> {
-        self.index.get(&id).map(|location| location.payload)
+        self.index.get(id).map(|location| location.payload)
     }
 
     /// Reads a payload and verifies it. A segment of which something cannot be
@@ -271,7 +271,7 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// See [`ReadError`].
     pub fn read(&mut self, id: u64) -> Result<Bytes, ReadError> {
-        let location = *self.index.get(&id).ok_or(ReadError::Unknown)?;
+        let location = *self.index.get(id).ok_or(ReadError::Unknown)?;
         let nonce = self.segments.nonce(location.segment);
         let length = usize::try_from(location.payload).map_err(io::Error::other)?;
         let read = self
@@ -288,7 +288,7 @@ impl<D: Disk> Log<D> {
 
     /// Releases a bundle that cannot be read, or is not as it was written.
     pub fn give_up(&mut self, id: u64) {
-        if let Some(location) = self.index.get(&id).copied() {
+        if let Some(location) = self.index.get(id).copied() {
             self.release(self.latest_ms, [id]);
             self.segments.rest(location.segment, false);
         }

@@ -215,7 +215,7 @@ impl<D: Disk> Log<D> {
             count();
             moving.at += 1;
             // Released, or moved before, meanwhile.
-            let location = self.index.get(&id).copied();
+            let location = self.index.get(id).copied();
             let Some(location) = location.filter(|at| at.segment == number) else {
                 continue;
             };
@@ -263,7 +263,8 @@ impl<D: Disk> Log<D> {
         let voids = segment.voids.iter();
         let all = voids.flat_map(|(target, ids)| ids.iter().map(move |id| (*target, *id)));
         // What was moved is not released: its new record voids the old one.
-        all.filter(|(_, id)| !self.index.contains_key(id)).collect()
+        all.filter(|(_, id)| !self.index.contains_key(*id))
+            .collect()
     }
 
     /// What a segment voids is voided by others from now on.
@@ -271,7 +272,7 @@ impl<D: Disk> Log<D> {
         for (target, ids) in self.segments.take_voids(number) {
             for id in ids {
                 count();
-                if let Some(location) = self.index.get(&id) {
+                if let Some(location) = self.index.get(id) {
                     self.segments.void(location.segment, target, id);
                 }
             }
@@ -284,7 +285,7 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// See [`ReadError`].
     pub fn read_again(&mut self, id: u64) -> Result<Bytes, ReadError> {
-        let location = *self.index.get(&id).ok_or(ReadError::Unknown)?;
+        let location = *self.index.get(id).ok_or(ReadError::Unknown)?;
         let put = self.read_whole(id, &location)?;
         self.segments.rest(location.segment, false);
         Ok(put.payload.concat().into())

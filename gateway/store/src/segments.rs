@@ -152,7 +152,10 @@ impl Segments {
 
     /// Nothing more is written to a segment.
     pub fn close(&mut self, number: u64) {
-        self.change(number, |segment| segment.closed = true);
+        self.change(number, |segment| {
+            segment.closed = true;
+            segment.ids.shrink_to_fit();
+        });
     }
 
     /// The disk cannot read all of a closed segment: it is to be emptied. Tells

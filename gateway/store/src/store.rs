@@ -1,11 +1,12 @@
 //! The store as the bundle node sees it: nothing in it waits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
+use underpass_work::IdMap;
 
 use crate::budget::{Share, Sum};
 use crate::log::Put;
@@ -19,7 +20,7 @@ const RESIDENT_PART: u64 = 4;
 /// What a node knows of a stored bundle, about. It is taken from that part, of
 /// which a quarter (1/n) stays, so that a long blockage takes little more memory
 /// than a short one.
-const KNOWN_BYTES: u64 = 1024;
+const KNOWN_BYTES: u64 = 512;
 const LEAST_RESIDENT_PART: u64 = 4;
 
 /// Stores that wait for memory look again when a step of it is free: it has so
@@ -50,7 +51,26 @@ impl Default for Limits {
     }
 }
 
-/// Where a bundle is.
+/// A bundle, with its payload's bytes. A million of them may be on the disk
+/// alone, so what is in memory is boxed.
+#[derive(Debug)]
+enum Entry {
+    /// On the disk alone.
+    OnDisk(u64),
+    /// On the disk, and asked for.
+    Asked(u64),
+    InMemory(Box<Held>),
+}
+
+/// A bundle whose payload is in memory.
+#[derive(Debug)]
+struct Held {
+    state: State,
+    payload: Vec<Bytes>,
+    bytes: u64,
+}
+
+/// Whether it is on the disk too.
 #[derive(Debug)]
 enum State {
     /// In memory alone, as long as the process lives.
@@ -59,17 +79,8 @@ enum State {
     Behind(Bytes),
     /// Given to the worker.
     Submitted { urgent: bool },
-    /// On the disk; in memory too where it has a place there.
-    Durable(Option<Place>),
-    /// On the disk, and asked for.
-    Asked,
-}
-
-#[derive(Debug)]
-struct Entry {
-    state: State,
-    payload: Vec<Bytes>,
-    bytes: u64,
+    /// On the disk; its place in memory.
+    Durable(Place),
 }
 
 /// Bundles on a disk: all of them, or those of one shard.
@@ -80,7 +91,7 @@ pub struct DiskStore {
     limits: Limits,
     /// A moment, and the boot's time then, ms.
     epoch: (Instant, i64),
-    entries: HashMap<u64, Entry>,
+    entries: IdMap<u64, Entry>,
     /// How many there are, also in other stores.
     known: Share,
     /// What is written behind, in the order in which it was put.
@@ -112,7 +123,7 @@ impl DiskStore {
             shard,
             limits,
             epoch,
-            entries: HashMap::new(),
+            entries: IdMap::default(),
             known: Share::of(known),
             behind: VecDeque::new(),
             behind_bytes: Share::of(behind),
@@ -128,12 +139,7 @@ impl DiskStore {
 
     /// Takes up what an earlier run has left.
     pub(crate) fn take_up(&mut self, restored: Restored) {
-        let entry = Entry {
-            state: State::Durable(None),
-            payload: Vec::new(),
-            bytes: restored.payload_bytes,
-        };
-        self.insert(restored.id.0, entry);
+        self.insert(restored.id.0, Entry::OnDisk(restored.payload_bytes));
         self.restored.push(restored);
     }
 
@@ -151,17 +157,25 @@ impl DiskStore {
 
     fn submit(&mut self, id: u64, stored_at: Instant, record: Bytes, urgent: bool) {
         let stored_at_ms = self.boot_ms(stored_at);
-        let Some(entry) = self.entries.get_mut(&id) else {
+        let Some(held) = self.held(id) else {
             return;
         };
-        entry.state = State::Submitted { urgent };
+        held.state = State::Submitted { urgent };
         let put = Put {
             id,
             stored_at_ms,
             description: record,
-            payload: entry.payload.clone(),
+            payload: held.payload.clone(),
         };
         self.shared.ask(self.shard, |jobs| jobs.puts.push_back(put));
+    }
+
+    /// A bundle whose payload is in memory.
+    fn held(&mut self, id: u64) -> Option<&mut Held> {
+        match self.entries.get_mut(id)? {
+            Entry::InMemory(held) => Some(held),
+            Entry::OnDisk(_) | Entry::Asked(_) => None,
+        }
     }
 
     /// Submits what was put behind first.
@@ -169,12 +183,12 @@ impl DiskStore {
         let Some((due, id)) = self.behind.pop_front() else {
             return;
         };
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return;
-        };
-        if let State::Behind(record) = &entry.state {
-            let (record, put_at) = (record.clone(), due - self.limits.write_behind);
-            self.behind_bytes.subtract(entry.bytes);
+        if let Some(held) = self.held(id)
+            && let State::Behind(record) = &held.state
+        {
+            let (record, bytes) = (record.clone(), held.bytes);
+            let put_at = due - self.limits.write_behind;
+            self.behind_bytes.subtract(bytes);
             self.submit(id, put_at, record, false);
         }
     }
@@ -183,16 +197,18 @@ impl DiskStore {
     /// wake nobody.
     fn skip_released(&mut self) {
         while let Some((_, id)) = self.behind.front()
-            && !self.entries.contains_key(id)
+            && !self.entries.contains_key(*id)
         {
             self.behind.pop_front();
         }
     }
 
     fn ask(&mut self, id: u64) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.state = State::Asked;
-            self.asked_bytes += entry.bytes;
+        if let Some(entry) = self.entries.get_mut(id)
+            && let Entry::OnDisk(bytes) = *entry
+        {
+            *entry = Entry::Asked(bytes);
+            self.asked_bytes += bytes;
             self.shared.ask(self.shard, |jobs| jobs.reads.push_back(id));
         }
     }
@@ -205,7 +221,7 @@ impl DiskStore {
                 Done::Loaded(id, payload) => self.loaded(id, payload),
                 Done::Lost(id, damaged) => {
                     // It may be another shard's.
-                    if self.entries.contains_key(&id) {
+                    if self.entries.contains_key(id) {
                         let id = BundleId(id);
                         self.events.push_back(StoreEvent::Lost { id, damaged });
                     }
@@ -234,15 +250,15 @@ impl DiskStore {
     }
 
     fn committed(&mut self, id: u64) {
-        let Some(entry) = self.entries.get_mut(&id) else {
+        let Some(Entry::InMemory(held)) = self.entries.get_mut(id) else {
             return;
         };
-        let State::Submitted { urgent } = entry.state else {
+        let State::Submitted { urgent } = held.state else {
             return;
         };
-        let bytes = entry.bytes;
+        let bytes = held.bytes;
         let place = self.residents.insert(id, bytes, Use::Waiting);
-        entry.state = State::Durable(Some(place));
+        held.state = State::Durable(place);
         self.give_back(bytes);
         if urgent {
             self.events.push_back(StoreEvent::Committed(BundleId(id)));
@@ -250,14 +266,16 @@ impl DiskStore {
     }
 
     fn loaded(&mut self, id: u64, payload: Bytes) {
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return;
-        };
-        if let State::Asked = entry.state {
-            self.asked_bytes -= entry.bytes;
-            let place = self.residents.insert(id, entry.bytes, Use::Loaded);
-            entry.state = State::Durable(Some(place));
-            entry.payload = vec![payload];
+        if let Some(entry) = self.entries.get_mut(id)
+            && let Entry::Asked(bytes) = *entry
+        {
+            self.asked_bytes -= bytes;
+            let place = self.residents.insert(id, bytes, Use::Loaded);
+            *entry = Entry::InMemory(Box::new(Held {
+                state: State::Durable(place),
+                payload: vec![payload],
+                bytes,
+            }));
             self.events.push_back(StoreEvent::Loaded(BundleId(id)));
         }
     }
@@ -273,9 +291,10 @@ impl DiskStore {
     fn evict(&mut self) {
         let limit = self.resident_limit();
         while let Some(id) = self.residents.evict(limit) {
-            if let Some(entry) = self.entries.get_mut(&id) {
-                entry.state = State::Durable(None);
-                entry.payload = Vec::new();
+            if let Some(entry) = self.entries.get_mut(id)
+                && let Entry::InMemory(held) = entry
+            {
+                *entry = Entry::OnDisk(held.bytes);
             }
         }
     }
@@ -328,22 +347,22 @@ impl Store for DiskStore {
     ) {
         let BundleId(id) = id;
         let bytes = payload.iter().map(|piece| piece.len() as u64).sum();
-        let mut entry = Entry {
+        let mut held = Box::new(Held {
             state: State::Transient,
             payload,
             bytes,
-        };
+        });
         let Some(durable) = durable else {
-            self.insert(id, entry);
+            self.insert(id, Entry::InMemory(held));
             return;
         };
         self.uncommitted_bytes.add(bytes);
         if durable.urgent {
-            self.insert(id, entry);
+            self.insert(id, Entry::InMemory(held));
             self.submit(id, now, durable.record, true);
         } else {
-            entry.state = State::Behind(durable.record);
-            self.insert(id, entry);
+            held.state = State::Behind(durable.record);
+            self.insert(id, Entry::InMemory(held));
             self.behind.push_back((now + self.limits.write_behind, id));
             self.behind_bytes.add(bytes);
             // Memory is for what is released soon; when it is nearly full, the
@@ -358,54 +377,54 @@ impl Store for DiskStore {
 
     fn payload(&mut self, id: BundleId) -> Payload {
         let BundleId(id) = id;
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return Payload::Lost;
-        };
-        match entry.state {
-            State::Asked => Payload::Coming,
-            State::Durable(None) => {
+        match self.entries.get_mut(id) {
+            None => Payload::Lost,
+            Some(Entry::Asked(_)) => Payload::Coming,
+            Some(Entry::OnDisk(_)) => {
                 self.ask(id);
                 Payload::Coming
             }
-            State::Durable(Some(place)) => {
-                self.residents.remove(place);
-                let place = self.residents.insert(id, entry.bytes, Use::Sent);
-                entry.state = State::Durable(Some(place));
-                Payload::Here(entry.payload.clone())
+            Some(Entry::InMemory(held)) => {
+                if let State::Durable(place) = held.state {
+                    self.residents.remove(place);
+                    let place = self.residents.insert(id, held.bytes, Use::Sent);
+                    held.state = State::Durable(place);
+                }
+                Payload::Here(held.payload.clone())
             }
-            _ => Payload::Here(entry.payload.clone()),
         }
     }
 
     fn expect(&mut self, id: BundleId) {
-        let entry = self.entries.get(&id.0);
-        let Some(entry) = entry.filter(|entry| matches!(entry.state, State::Durable(None))) else {
+        let Some(Entry::OnDisk(bytes)) = self.entries.get(id.0) else {
             return;
         };
         // More would push each other out again.
-        if self.asked_bytes + entry.bytes <= self.residents.most(self.resident_limit()) {
+        if self.asked_bytes + bytes <= self.residents.most(self.resident_limit()) {
             self.ask(id.0);
         }
     }
 
     fn remove(&mut self, now: Instant, id: BundleId) {
         let BundleId(id) = id;
-        let Some(entry) = self.entries.remove(&id) else {
+        let Some(entry) = self.entries.remove(id) else {
             return;
         };
         self.known.subtract(1);
-        match entry.state {
-            State::Transient => return,
-            State::Behind(_) => {
-                self.behind_bytes.subtract(entry.bytes);
-                self.give_back(entry.bytes);
-                self.skip_released();
-                return;
-            }
-            State::Submitted { .. } => self.give_back(entry.bytes),
-            State::Durable(Some(place)) => self.residents.remove(place),
-            State::Durable(None) => {}
-            State::Asked => self.asked_bytes -= entry.bytes,
+        match entry {
+            Entry::OnDisk(_) => {}
+            Entry::Asked(bytes) => self.asked_bytes -= bytes,
+            Entry::InMemory(held) => match held.state {
+                State::Transient => return,
+                State::Behind(_) => {
+                    self.behind_bytes.subtract(held.bytes);
+                    self.give_back(held.bytes);
+                    self.skip_released();
+                    return;
+                }
+                State::Submitted { .. } => self.give_back(held.bytes),
+                State::Durable(place) => self.residents.remove(place),
+            },
         }
         let at_ms = self.boot_ms(now);
         self.shared.ask(self.shard, |jobs| {
@@ -436,13 +455,11 @@ impl Store for DiskStore {
     }
 
     fn in_memory_alone(&self, id: BundleId) -> Option<Vec<Bytes>> {
-        let entry = self.entries.get(&id.0)?;
-        match entry.state {
-            State::Transient | State::Behind(_) | State::Submitted { .. } => {
-                Some(entry.payload.clone())
-            }
-            State::Durable(_) | State::Asked => None,
-        }
+        let Entry::InMemory(held) = self.entries.get(id.0)? else {
+            return None;
+        };
+        let on_disk = matches!(held.state, State::Durable(_));
+        (!on_disk).then(|| held.payload.clone())
     }
 
     fn flush(&mut self) {

@@ -8,11 +8,16 @@
 //! message in a small node and in a large one. Only tests count: without the
 //! feature `counted`, `each` is the loop alone.
 //!
-//! [`FastMap`] is for what is looked up with every bundle.
+//! [`FastMap`] is for what is looked up with every bundle, [`IdMap`] and [`IdSet`]
+//! for bundles that wait, of which there may be a million.
+
+mod ids;
 
 #[cfg(feature = "counted")]
 use std::cell::Cell;
 use std::collections::HashMap;
+
+pub use ids::{IdMap, IdSet};
 
 /// A map by numbers that this node itself has given or that its operator has
 /// configured. Its hashes are fast and easily foreseen: keys that others choose

@@ -59,6 +59,7 @@ from tests.benchmarks.experiments import (
     unconfigured,
     upgrade,
     upload,
+    waiting_bundles,
     wrong_hint,
 )
 from tests.benchmarks.records import Result
@@ -81,6 +82,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "echo": echo.run,
     "loopback": loopback.run,
     "chain": chain.run,
+    "waiting-bundles": waiting_bundles.run,
     "idle-streams": idle_streams.run,
     "swarm": swarm.run,
     "swarm-active": swarm.run_active,

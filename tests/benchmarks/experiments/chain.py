@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,11 +88,19 @@ def measure(bed: Loopback, size: int, way: _Way) -> dict[str, Any]:
         "source": _GENERATOR,
         "sink": _SINK,
     }
-    argv = [built("chain"), *(["--custody"] if way.custody else [])]
+    flags = ["--custody"] if way.custody else []
+    return run_chain(bed, flags, arguments, timeout_s=_WARM_S + _SECONDS + _OVERHEAD_S)
+
+
+def run_chain(
+    bed: Loopback, flags: Sequence[str], arguments: Mapping[str, object], *, timeout_s: float
+) -> dict[str, Any]:
+    """Run the generator and the sink to their end; what they tell."""
+    argv = [built("chain"), *flags]
     for name, value in arguments.items():
         argv += [f"--{name}", str(value)]
     process = bed.start("chain", argv, bed.hub)
-    process.wait_until(lambda: not process.running(), timeout_s=_WARM_S + _SECONDS + _OVERHEAD_S)
+    process.wait_until(lambda: not process.running(), timeout_s=timeout_s)
     lines = process.log_path.read_text().splitlines()
     if not lines or not lines[-1].startswith("{"):
         raise ProcessError(f"chain has measured nothing:\n{process.log_tail()}")

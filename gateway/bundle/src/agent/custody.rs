@@ -11,6 +11,7 @@ use super::Agent;
 use super::config::NeighbourId;
 use super::event::BundleId;
 use super::passing::Message;
+use super::storage::Removed;
 use super::stored::Phase;
 use crate::wire::{ACCEPTED, CodePoints, CustodyDialect, Disposition, REFUSED, SequenceName};
 
@@ -94,7 +95,7 @@ impl Agent {
 
     /// The next custodian has the bundle: nothing keeps it here.
     fn custody_accepted(&mut self, now: Instant, id: BundleId) {
-        let Some(stored) = self.remove(now, id) else {
+        let Some(Removed { stored, .. }) = self.remove(now, id) else {
             return;
         };
         // As Karn's rule for round-trip times: only a bundle sent once tells
@@ -111,7 +112,7 @@ impl Agent {
 
     /// The next node does not take custody; it is asked again later.
     fn custody_refused(&mut self, now: Instant, id: BundleId) {
-        let phase = self.bundles.get(&id).map(|stored| stored.phase);
+        let phase = self.bundles.get(id).map(|stored| stored.phase);
         if matches!(phase, Some(Phase::Waiting(_) | Phase::Suspended)) {
             self.try_later(now, id);
         }
@@ -119,7 +120,7 @@ impl Agent {
 
     /// Starts the custody timer of a bundle that the CL has finished.
     pub(super) fn wait_for_signal(&mut self, now: Instant, id: BundleId) {
-        let Some(stored) = self.bundles.get(&id) else {
+        let Some(stored) = self.bundles.get(id) else {
             return;
         };
         let (via, number, unanswered) = (stored.neighbour, stored.number, stored.unanswered);
@@ -135,7 +136,7 @@ impl Agent {
     /// once.
     pub(super) fn try_later(&mut self, now: Instant, id: BundleId) {
         let timer = self.config.custody_timer;
-        if let Some(stored) = self.bundles.get_mut(&id) {
+        if let Some(stored) = self.bundles.get_mut(id) {
             let delay = timer.backed_off(timer.min, stored.unanswered);
             let delay = spread(delay, id.0 ^ u64::from(stored.unanswered) << 32);
             stored.unanswered += 1;
@@ -144,7 +145,7 @@ impl Agent {
     }
 
     fn wait_until(&mut self, until: Instant, id: BundleId) {
-        let Some(stored) = self.bundles.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(id) else {
             return;
         };
         if let Phase::Waiting(before) = stored.phase {
@@ -163,7 +164,7 @@ impl Agent {
     }
 
     pub(super) fn custody_timer_fired(&mut self, now: Instant, id: BundleId) {
-        if let Some(stored) = self.bundles.get_mut(&id) {
+        if let Some(stored) = self.bundles.get_mut(id) {
             stored.unanswered += 1;
             self.enqueue(id);
             self.try_another_way(now, id);
@@ -178,7 +179,7 @@ impl Agent {
         neighbour.routed = true;
         let waiting: Vec<BundleId> = each(neighbour.unsignalled.values()).copied().collect();
         for id in waiting {
-            if let Some(stored) = self.bundles.get_mut(&id)
+            if let Some(stored) = self.bundles.get_mut(id)
                 && stored.phase == Phase::Suspended
             {
                 stored.unanswered = 0;
@@ -195,7 +196,7 @@ impl Agent {
         neighbour.down = true;
         let waiting: Vec<BundleId> = each(neighbour.unsignalled.values()).copied().collect();
         for id in waiting {
-            let Some(stored) = self.bundles.get_mut(&id) else {
+            let Some(stored) = self.bundles.get_mut(id) else {
                 continue;
             };
             if let Phase::Waiting(until) = stored.phase {

@@ -20,6 +20,18 @@ use crate::wire::{Disposition, Eid, Malformed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BundleId(pub u64);
 
+impl From<u64> for BundleId {
+    fn from(id: u64) -> BundleId {
+        BundleId(id)
+    }
+}
+
+impl From<BundleId> for u64 {
+    fn from(id: BundleId) -> u64 {
+        id.0
+    }
+}
+
 /// A payload to be sent as a bundle.
 #[derive(Clone, Debug)]
 pub struct Send {

@@ -1,12 +1,12 @@
 //! What the agent has stored, in figures and as a list: neither visits every
 //! bundle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bp7::dtntime::CreationTimestamp;
 use underpass_cla::Class;
-use underpass_work::each;
+use underpass_work::{IdSet, each};
 
 use super::Agent;
 use super::config::NeighbourId;
@@ -89,7 +89,7 @@ pub(super) struct Tally {
 #[derive(Debug, Default)]
 struct OfClass {
     /// In the order in which they came.
-    ids: BTreeSet<BundleId>,
+    ids: IdSet<BundleId>,
     bytes: u64,
     custody_bundles: u64,
     custody_bytes: u64,
@@ -110,7 +110,7 @@ impl Tally {
         let Some(class) = self.classes.get_mut(&stored.class) else {
             return;
         };
-        class.ids.remove(&id);
+        class.ids.remove(id);
         class.bytes -= stored.bytes;
         if stored.custody {
             class.custody_bundles -= 1;
@@ -125,8 +125,8 @@ impl Tally {
     fn oldest(&self, after: Option<BundleId>, limit: usize) -> Vec<BundleId> {
         let first = after.map_or(0, |after| after.0.saturating_add(1));
         let of_class = |class: &'_ OfClass| -> Vec<BundleId> {
-            let ids = class.ids.range(BundleId(first)..).take(limit);
-            each(ids).copied().collect()
+            let ids = class.ids.iter_from(BundleId(first)).take(limit);
+            each(ids).collect()
         };
         let mut ids: Vec<BundleId> = self.classes.values().flat_map(of_class).collect();
         ids.sort_unstable();
@@ -169,12 +169,13 @@ impl Agent {
     /// At most `limit` stored bundles, oldest first, from behind `after` on.
     pub fn list(&self, now: Instant, after: Option<BundleId>, limit: usize) -> Vec<BundleInfo> {
         let described = |id: BundleId| {
-            let stored = self.bundles.get(&id)?;
+            let stored = self.bundles.get(id)?;
+            let primary = stored.primary();
             Some(BundleInfo {
                 id,
-                source: stored.primary.source.clone(),
-                timestamp: stored.primary.creation_timestamp.clone(),
-                destination: stored.primary.destination.clone(),
+                source: primary.source,
+                timestamp: primary.creation_timestamp,
+                destination: primary.destination,
                 neighbour: stored.neighbour,
                 class: stored.class,
                 bytes: stored.bytes,

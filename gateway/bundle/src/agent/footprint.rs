@@ -1,6 +1,6 @@
 //! How many entries everything has that can grow.
 
-use std::collections::BTreeSet;
+use underpass_work::IdSet;
 
 use super::Agent;
 
@@ -56,7 +56,7 @@ impl Agent {
         tell("bundles", bundles.len());
         tell("bundles by name", by_name.len());
         tell("endpoints with custody", ordered.len());
-        let ordered = ordered.values().map(BTreeSet::len);
+        let ordered = ordered.values().map(IdSet::len);
         tell("bundles in order", ordered.sum());
         tell("bundles not committed", uncommitted.len());
         leaving.footprint(tell);

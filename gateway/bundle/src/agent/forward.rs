@@ -12,7 +12,8 @@ use super::Agent;
 use super::config::NeighbourId;
 use super::event::{BundleId, DeleteReason, Event, Offer};
 use super::originate::Draft;
-use super::stored::{Phase, Sent, StoredBundle};
+use super::storage::Removed;
+use super::stored::{BlockNumbers, Phase, Sent, StoredBundle};
 use crate::wire::{Cteb, Eid, HopBlocks, encode_signal, write_header};
 
 /// Bundles that are looked at for one that the peer's MRU allows.
@@ -101,7 +102,7 @@ impl Agent {
         let mut queued = each(queue.in_order()).take(DEEP);
         queued.find(|id| {
             let behind = before >= bytes;
-            before += self.bundles.get(id).map_or(0, |stored| stored.bytes);
+            before += self.bundles.get(*id).map_or(0, |stored| stored.bytes);
             behind
         })
     }
@@ -116,7 +117,7 @@ impl Agent {
 
     /// Whether a bundle waits to be offered.
     pub fn is_queued(&self, id: BundleId) -> bool {
-        let stored = self.bundles.get(&id);
+        let stored = self.bundles.get(id);
         stored.is_some_and(|stored| stored.phase == Phase::Queued)
     }
 
@@ -131,7 +132,7 @@ impl Agent {
     }
 
     pub(super) fn fits(&self, id: BundleId, max_bytes: u64) -> bool {
-        let stored = self.bundles.get(&id);
+        let stored = self.bundles.get(id);
         stored.is_some_and(|stored| stored.bytes.saturating_add(stored.header_bytes()) <= max_bytes)
     }
 
@@ -172,7 +173,7 @@ impl Agent {
     }
 
     fn offer(&mut self, now: Instant, id: BundleId, payload: Vec<Bytes>) -> Option<Offer> {
-        let stored = self.bundles.get_mut(&id)?;
+        let stored = self.bundles.get_mut(id)?;
         let neighbour = self.neighbours.get_mut(&stored.neighbour)?;
         if let Some(queue) = neighbour.queues.get_mut(&stored.class) {
             queue.remove(id, stored.bytes);
@@ -211,17 +212,15 @@ impl Agent {
             sent.header.clone()
         } else {
             let cteb = own_cteb.as_ref().or(stored.passed_cteb.as_deref());
+            let numbers = BlockNumbers::from(&stored.numbers);
             let hop = HopBlocks {
-                previous_node: (stored.numbers.previous_node, &self.admin),
-                age_ms: (stored.numbers.age, stored.age_ms_at(now)),
+                previous_node: (numbers.previous_node, &self.admin),
+                age_ms: (numbers.age, stored.age_ms_at(now)),
                 hop_count: stored
                     .hop_count
-                    .map(|(limit, count)| (stored.numbers.hop_count, limit, count)),
-                cteb: cteb.map(|cteb| (stored.numbers.cteb, cteb)),
-                creb: stored
-                    .creb
-                    .as_deref()
-                    .map(|creb| (stored.numbers.creb, creb)),
+                    .map(|(limit, count)| (numbers.hop_count, limit, count)),
+                cteb: cteb.map(|cteb| (numbers.cteb, cteb)),
+                creb: stored.creb.as_deref().map(|creb| (numbers.creb, creb)),
             };
             let header = write_header(
                 &self.config.codes,
@@ -256,7 +255,7 @@ impl Agent {
         let Some(id) = self.transmissions.remove(&key) else {
             return;
         };
-        let Some(stored) = self.bundles.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(id) else {
             // Released, expired or cancelled meanwhile.
             return;
         };
@@ -271,9 +270,9 @@ impl Agent {
         match outcome {
             Outcome::Acknowledged | Outcome::Refused(Refusal::Completed) => {
                 stored.acknowledged = Some(now);
-                let via = stored.neighbour;
+                let (via, custody) = (stored.neighbour, stored.custody);
                 self.end_refusals(via);
-                match self.bundles[&id].custody {
+                match custody {
                     true => self.wait_for_signal(now, id),
                     false => self.forwarded(now, id),
                 }
@@ -299,7 +298,7 @@ impl Agent {
 
     /// A bundle without custody is at the next hop: nothing keeps it here.
     fn forwarded(&mut self, now: Instant, id: BundleId) {
-        if let Some(stored) = self.remove(now, id) {
+        if let Some(Removed { stored, .. }) = self.remove(now, id) {
             self.report_on(now, &stored, FORWARDED_BUNDLE, 0);
             self.tell_released(id, &stored);
         }

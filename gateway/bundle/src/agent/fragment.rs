@@ -1,6 +1,11 @@
 //! Proactive fragmentation (RFC 9171 §5.8): a bundle that is longer than the
 //! neighbour's convergence layer takes is sent as several.
 //!
+//! A few are made at a time, and what is left is a fragment itself until its turn
+//! comes: each stored fragment takes memory beside its payload, so one bundle for
+//! a neighbour that takes little could otherwise fill the store. They go in the
+//! place of the whole: bundles behind it are not fragmented before them.
+//!
 //! Only without custody: CCSDS 734.6 forbids to fragment a bundle under custody.
 //! Nor is one fragmented with security blocks, which are of the whole.
 
@@ -16,14 +21,21 @@ use super::config::NeighbourId;
 use super::event::BundleId;
 use super::fixed::FixedParts;
 use super::forward::{LOOK_AHEAD, REWRITTEN_BYTES};
+use super::storage::Removed;
 use super::stored::{Phase, StoredBundle};
 use crate::wire::{
-    decode_primary, is_null, is_replicated, is_security, seal_fragment, seal_payload, write_trailer,
+    decode_primary_again, is_null, is_replicated, is_security, seal_fragment, seal_payload,
+    write_trailer,
 };
 
 /// Fragments carry no less, except for the last one: a neighbour that takes
 /// less gets nothing.
 const LEAST_BYTES: u64 = 512;
+/// Fragments of a bundle that are made at once: so many, or this part (1/n) of what
+/// is left. The CRC of what is left is computed each time, so a part bounds how
+/// often that is.
+const AT_ONCE: u64 = 64;
+const PART_AT_ONCE: u64 = 16;
 /// What a fragment's primary block has more than its bundle's at most: offset
 /// and total length.
 const PRIMARY_MORE_BYTES: u64 = 18;
@@ -38,12 +50,13 @@ impl StoredBundle {
     /// What each fragment carries at most, if the bundle may be fragmented for
     /// a neighbour that takes so many bytes.
     fn fragment_bytes(&self, max_bytes: u64) -> Option<u64> {
-        let flags = self.primary.bundle_control_flags;
+        let primary = self.primary();
+        let flags = primary.bundle_control_flags;
         let whole = flags.contains(Flags::BUNDLE_MUST_NOT_FRAGMENTED)
             // RFC 9171 §4.2.3: without a source nothing tells its fragments
             // from others', whatever its flags say.
-            || is_null(&self.primary.source)
-            || self.is_record()
+            || is_null(&primary.source)
+            || flags.contains(Flags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD)
             || self.custody
             || self.passed_cteb.is_some()
             || self.others.iter().any(is_security);
@@ -53,8 +66,8 @@ impl StoredBundle {
 }
 
 impl Agent {
-    /// Replaces the first bundle in a queue by its fragments, if it is too long
-    /// for the neighbour and may be fragmented.
+    /// Replaces the first bundle in a queue by some of its fragments and the rest,
+    /// if it is too long for the neighbour and may be fragmented.
     pub(super) fn fragment_next(
         &mut self,
         now: Instant,
@@ -67,7 +80,7 @@ impl Agent {
             return;
         };
         let first = each(queue.in_order()).take(LOOK_AHEAD).find_map(|id| {
-            let stored = self.bundles.get(&id)?;
+            let stored = self.bundles.get(id)?;
             if self.fits(id, max_bytes) {
                 return Some(None);
             }
@@ -83,41 +96,49 @@ impl Agent {
     }
 
     fn fragment(&mut self, now: Instant, id: BundleId, payload: &[Bytes], most: u64) {
-        let Some(whole) = self.remove(now, id) else {
+        let Some(Removed { stored: whole, .. }) = self.remove(now, id) else {
             return;
         };
         self.tell_released(id, &whole);
         // As it came: what this node may not report of it others may.
-        let raw = Bytes::copy_from_slice(whole.fixed.primary());
-        let primary = decode_primary(&raw).unwrap_or_else(|_| whole.primary.clone());
+        let primary = decode_primary_again(whole.fixed.primary());
         let (first, total) = match primary.has_fragmentation() {
             true => (primary.fragmentation_offset, primary.total_data_length),
             false => (0, whole.bytes),
         };
         let mut rest = Pieces(payload.to_vec());
+        let all = whole.bytes.div_ceil(most);
+        let mut left = AT_ONCE.max(all / PART_AT_ONCE);
         let mut offset = 0;
         while offset < whole.bytes {
-            let bytes = most.min(whole.bytes - offset);
+            let bytes = match left {
+                0 => whole.bytes - offset,
+                _ => most.min(whole.bytes - offset),
+            };
+            left = left.saturating_sub(1);
             let payload = rest.take(bytes);
-            let (sealed, primary_raw) = seal_fragment(&primary, first + offset, total);
+            let (_, primary_raw) = seal_fragment(&primary, first + offset, total);
             let (payload_head, tail) = seal_payload(&payload, self.config.payload_crc);
             let fixed = FixedParts::new(&primary_raw, &payload_head, &write_trailer(&tail));
             let to = (whole.neighbour, whole.class);
             let mut stored = StoredBundle {
-                numbers: whole.numbers,
+                numbers: whole.numbers.clone(),
+                reports: whole.reports,
                 hop_count: whole.hop_count,
                 creb: whole.creb.clone(),
                 age_ms: whole.age_ms_at(now),
-                ..StoredBundle::new(now, sealed, fixed, bytes, to, whole.expires)
+                ..StoredBundle::new(now, fixed, bytes, to, whole.expires)
             };
             // The first fragment has all blocks, the others what must be in each.
             let others = whole.others.iter();
             let others = others.filter(|block| offset == 0 || is_replicated(block));
             stored.others = others.cloned().collect();
-            stored.primary.report_to = whole.primary.report_to.clone();
             // The whole has been there: no store is too full for its parts.
             let room = self.usage.reserve_anyway(whole.neighbour, bytes);
-            self.store_bundle(now, stored, payload, room);
+            let id = self.store_bundle(now, stored, payload, room);
+            if let Some(queue) = self.neighbour(to.0).queues.get_mut(&to.1) {
+                queue.put_first(id);
+            }
             offset += bytes;
         }
         debug_assert!(whole.phase == Phase::Queued, "it waited to be offered");

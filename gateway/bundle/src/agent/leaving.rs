@@ -4,16 +4,16 @@
 //! safe. A few are under way at a time, for their payloads are in memory then
 //! and count twice.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use bytes::Bytes;
-use underpass_work::{FastMap, each};
+use underpass_work::{FastMap, IdSet, each};
 
 use super::Agent;
 use super::event::{BundleId, DeleteReason};
 use super::passing::{Message, Outcome, Owed, Party};
 use super::relay::Onward;
+use super::storage::Removed;
 use super::stored::Phase;
 use crate::store::Payload;
 use crate::wire::ipn_parts;
@@ -26,7 +26,7 @@ const UNDER_WAY_BYTES: u64 = 4 << 20;
 /// What waits to be passed on, and what is under way.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
-    waiting: BTreeSet<BundleId>,
+    waiting: IdSet<BundleId>,
     /// Payload bytes of those that were passed on, until they are answered,
     /// even if they are given up here.
     passed: FastMap<BundleId, u64>,
@@ -64,7 +64,7 @@ impl Leaving {
     /// Takes out a bundle that was stored at `since`. Others may have waited
     /// for it.
     pub fn remove(&mut self, id: BundleId, since: Instant) {
-        self.waiting.remove(&id);
+        self.waiting.remove(id);
         self.look_again(since);
     }
 
@@ -77,7 +77,7 @@ impl Leaving {
     }
 
     fn pass(&mut self, id: BundleId, bytes: u64) {
-        self.waiting.remove(&id);
+        self.waiting.remove(id);
         self.passed.insert(id, bytes);
         self.passed_bytes += bytes;
     }
@@ -97,13 +97,10 @@ impl Agent {
             return;
         }
         self.leaving.due = None;
-        let next: Vec<BundleId> = each(&self.leaving.waiting)
-            .take(UNDER_WAY)
-            .copied()
-            .collect();
+        let next: Vec<BundleId> = each(self.leaving.waiting.iter()).take(UNDER_WAY).collect();
         let mut read = 0;
         for id in next {
-            let bytes = self.bundles.get(&id).map_or(0, |stored| stored.bytes);
+            let bytes = self.bundles.get(id).map_or(0, |stored| stored.bytes);
             if !self.leaving.allows(bytes, read) {
                 return;
             }
@@ -117,7 +114,7 @@ impl Agent {
     }
 
     fn pass_on(&mut self, id: BundleId, payload: Vec<Bytes>) {
-        let Some(stored) = self.bundles.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(id) else {
             return;
         };
         stored.phase = Phase::Passing;
@@ -140,19 +137,19 @@ impl Agent {
     /// Another agent has taken a bundle that was passed to it, or has not.
     pub(super) fn passed_on(&mut self, now: Instant, id: BundleId, outcome: Outcome) {
         self.leaving.answered(now, id);
-        let Some(stored) = self.bundles.get(&id) else {
+        let Some(stored) = self.bundles.get(id) else {
             return;
         };
         if stored.phase != Phase::Passing {
             return;
         }
         if outcome.is_ok() {
-            if let Some(stored) = self.remove(now, id) {
+            if let Some(Removed { stored, .. }) = self.remove(now, id) {
                 self.tell_released(id, &stored);
             }
             return;
         }
-        let node = ipn_parts(&stored.primary.destination).map(|(node, _)| node);
+        let node = ipn_parts(&stored.primary().destination).map(|(node, _)| node);
         let routed = node.is_some_and(|node| self.route(node).is_some());
         let unrouted = outcome == Err(DeleteReason::NoRoute);
         if !routed && unrouted && node == Some(stored.neighbour.0) {

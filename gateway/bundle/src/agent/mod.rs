@@ -8,6 +8,7 @@ mod confirming;
 mod custody;
 mod deliver;
 mod event;
+mod expiries;
 mod figures;
 mod fixed;
 mod footprint;
@@ -67,6 +68,7 @@ use crate::store::{MemoryStore, Store};
 use crate::wire::{Eid, ipn, names_node};
 use accounts::Purpose;
 use confirming::Unconfirmed;
+use expiries::Expiries;
 use figures::Tally;
 use leaving::Leaving;
 use memory::Memory;
@@ -127,7 +129,7 @@ pub struct Agent {
     signals: Signals,
     reassembly: Reassembly,
     custody_timers: BTreeSet<(Instant, BundleId)>,
-    expiries: BTreeSet<(Instant, BundleId)>,
+    expiries: Expiries,
     pauses: BTreeSet<(Instant, NeighbourId)>,
     reports: ReportRate,
     events: VecDeque<Event>,
@@ -187,7 +189,7 @@ impl Agent {
             signals: Signals::default(),
             reassembly: Reassembly::default(),
             custody_timers: BTreeSet::new(),
-            expiries: BTreeSet::new(),
+            expiries: Expiries::default(),
             pauses: BTreeSet::new(),
             reports: ReportRate::new(config.status_reports_per_s, sharding),
             events: VecDeque::new(),
@@ -307,7 +309,7 @@ impl Agent {
         let earliest = [
             self.signals.next_timeout(),
             self.custody_timers.first().map(|(at, _)| *at),
-            self.expiries.first().map(|(at, _)| *at),
+            self.expiries.next_timeout(),
             self.pauses.first().map(|(at, _)| *at),
             self.leaving.next_timeout(),
             self.reassembly.next_timeout(),
@@ -329,13 +331,19 @@ impl Agent {
         while let Some((_, id)) = self.custody_timers.pop_first_if_due(now) {
             self.custody_timer_fired(now, id);
         }
-        while let Some((_, id)) = self.expiries.pop_first_if_due(now) {
+        while let Some(id) = self.next_expired(now) {
             self.give_up(now, id, DeleteReason::LifetimeExpired);
         }
         self.reassembly.handle_timeout(now);
         self.store.handle_timeout(now);
         self.handle_store(now);
         self.pass_leaving(now);
+    }
+
+    fn next_expired(&mut self, now: Instant) -> Option<BundleId> {
+        let bundles = &self.bundles;
+        let expires = |id| bundles.get(id).map(|stored| stored.expires);
+        self.expiries.pop_due(now, expires)
     }
 
     /// Whether what is stored survives the end of the process.
@@ -345,13 +353,13 @@ impl Agent {
 
     /// Whether a bundle is stored.
     pub fn has_bundle(&self, id: BundleId) -> bool {
-        self.bundles.contains_key(&id)
+        self.bundles.contains_key(id)
     }
 
     /// Gives a bundle up; a transfer in progress ends without effect. Tells
     /// whether there was such a bundle.
     pub fn cancel(&mut self, now: Instant, id: BundleId) -> bool {
-        let stored = self.bundles.contains_key(&id);
+        let stored = self.bundles.contains_key(id);
         self.give_up(now, id, DeleteReason::Cancelled);
         stored
     }
@@ -396,7 +404,7 @@ impl Agent {
 
     /// Queues a stored bundle, among those that go again if it was sent before.
     fn enqueue(&mut self, id: BundleId) {
-        let Some(stored) = self.bundles.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(id) else {
             return;
         };
         if !self.sharding.has(stored.neighbour) {

@@ -3,54 +3,77 @@
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
-use underpass_work::FastMap;
+use underpass_work::IdMap;
 
 use super::event::BundleId;
 use super::stored::{StoredBundle, WireName};
 
 /// All stored bundles.
-pub(super) type Bundles = FastMap<BundleId, Box<StoredBundle>>;
+pub(super) type Bundles = IdMap<BundleId, Box<StoredBundle>>;
 
-/// Finds bundles by their names on the wire. Only their ids are in the table,
-/// for the names are in the bundles, of which there are thousands in a
-/// blockage. The hash is keyed: neighbours choose the names.
+/// Finds bundles by their names on the wire. Only their ids are in the table, for
+/// the names are in the bundles, of which there may be a million. The hash is
+/// keyed: neighbours choose the names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    ids: HashTable<BundleId>,
+    ids: HashTable<Named>,
     hasher: RandomState,
 }
 
-impl Names {
-    /// The bundle of that name.
-    pub fn get(&self, bundles: &Bundles, name: &WireName) -> Option<BundleId> {
-        let is_it = |id: &BundleId| name_of(bundles, *id).as_ref() == Some(name);
-        self.ids.find(self.hasher.hash_one(name), is_it).copied()
+/// A bundle, and half of its name's hash: a table that grows decodes no names.
+/// In three parts, since a whole id would leave a gap.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    id: [u32; 2],
+    hash: u32,
+}
+
+impl Named {
+    fn new(id: BundleId, hash: u32) -> Named {
+        let id = [(id.0 >> 32) as u32, id.0 as u32];
+        Named { id, hash }
     }
 
-    /// Adds a bundle that is stored, in place of another of its name.
-    pub fn insert(&mut self, bundles: &Bundles, id: BundleId) {
-        let Some(name) = name_of(bundles, id) else {
-            return;
-        };
-        let Names { ids, hasher } = self;
-        let hash = hasher.hash_one(&name);
-        let is_it = |id: &BundleId| name_of(bundles, *id).as_ref() == Some(&name);
-        match ids.find_mut(hash, is_it) {
-            Some(other) => *other = id,
+    fn id(&self) -> BundleId {
+        let [high, low] = self.id.map(u64::from);
+        BundleId(high << 32 | low)
+    }
+}
+
+/// The table looks at both ends of a hash (Fibonacci hashing).
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl Names {
+    fn hash(&self, name: &WireName) -> u32 {
+        self.hasher.hash_one(name) as u32
+    }
+
+    /// The bundle of that name.
+    pub fn get(&self, bundles: &Bundles, name: &WireName) -> Option<BundleId> {
+        let hash = self.hash(name);
+        let found = self.ids.find(spread(hash), is_of(bundles, name, hash));
+        found.map(Named::id)
+    }
+
+    /// Adds a bundle that is stored under this name, in place of another.
+    pub fn insert(&mut self, bundles: &Bundles, name: &WireName, id: BundleId) {
+        let hash = self.hash(name);
+        let named = Named::new(id, hash);
+        match self.ids.find_mut(spread(hash), is_of(bundles, name, hash)) {
+            Some(other) => *other = named,
             None => {
-                let hash_of = |id: &BundleId| {
-                    let name = name_of(bundles, *id);
-                    name.map_or(0, |name| hasher.hash_one(&name))
-                };
-                ids.insert_unique(hash, id, hash_of);
+                let hash_of = |named: &Named| spread(named.hash);
+                self.ids.insert_unique(spread(hash), named, hash_of);
             }
         }
     }
 
     /// Forgets a bundle.
     pub fn remove(&mut self, name: &WireName, id: BundleId) {
-        let hash = self.hasher.hash_one(name);
-        if let Ok(entry) = self.ids.find_entry(hash, |other| *other == id) {
+        let hash = spread(self.hash(name));
+        if let Ok(entry) = self.ids.find_entry(hash, |named| named.id() == id) {
             entry.remove();
         }
     }
@@ -60,7 +83,12 @@ impl Names {
     }
 }
 
-fn name_of(bundles: &Bundles, id: BundleId) -> Option<WireName> {
-    let stored = bundles.get(&id)?;
-    Some(WireName::of(&stored.primary, stored.bytes))
+/// Whether an entry is that of the bundle of a name, which has this hash.
+fn is_of(bundles: &Bundles, name: &WireName, hash: u32) -> impl Fn(&Named) -> bool {
+    move |named| {
+        named.hash == hash
+            && bundles
+                .get(named.id())
+                .is_some_and(|stored| WireName::of(&stored.primary(), stored.bytes) == *name)
+    }
 }

@@ -4,20 +4,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
+use underpass_work::IdSet;
 
 use super::config::CustodyTimer;
 use super::event::BundleId;
 use super::signals::SignalTo;
 
 /// Bundles of one class that wait, oldest first; those that were in
-/// transmission before go first.
+/// transmission before go first, and fragments of one whose turn had come.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    pub again: BTreeSet<BundleId>,
-    pub fresh: BTreeSet<BundleId>,
+    pub again: IdSet<BundleId>,
+    pub fresh: IdSet<BundleId>,
     pub bytes: u64,
     /// The next one, while the store reads its payload.
     pub loading: Option<BundleId>,
+    /// Bundles that may be fetched before more are to be read ahead.
+    pub read_ahead: usize,
     /// Its session cannot go on in the middle of a bundle.
     pub begins_anew: bool,
 }
@@ -30,11 +33,18 @@ impl Queue {
 
     /// In the order in which they are offered.
     pub fn in_order(&self) -> impl Iterator<Item = BundleId> + '_ {
-        self.again.iter().chain(&self.fresh).copied()
+        self.again.iter().chain(self.fresh.iter())
+    }
+
+    /// Has a bundle that waits go before those that were not sent.
+    pub fn put_first(&mut self, id: BundleId) {
+        if self.fresh.remove(id) {
+            self.again.insert(id);
+        }
     }
 
     pub fn remove(&mut self, id: BundleId, bytes: u64) {
-        if self.again.remove(&id) || self.fresh.remove(&id) {
+        if self.again.remove(id) || self.fresh.remove(id) {
             self.bytes -= bytes;
         }
         if self.loading == Some(id) {
@@ -111,6 +121,7 @@ impl Neighbour {
                 fresh,
                 bytes: _,
                 loading,
+                read_ahead: _,
                 begins_anew: _,
             } = queue;
             tell("queued bundles", again.len() + fresh.len());

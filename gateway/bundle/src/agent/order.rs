@@ -6,7 +6,10 @@
 //! has it, and this one does the same: so the bundle arrives behind them all,
 //! whatever classes and sessions they take.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+
+use bp7::primary::PrimaryBlock;
+use underpass_work::IdSet;
 
 use super::Agent;
 use super::event::BundleId;
@@ -14,51 +17,47 @@ use super::stored::{Phase, StoredBundle};
 use crate::wire::{Eid, is_order_block};
 
 /// Bundles in custody by source and destination, the oldest first.
-pub(super) type Ordered = HashMap<(Eid, Eid), BTreeSet<BundleId>>;
+pub(super) type Ordered = HashMap<(Eid, Eid), IdSet<BundleId>>;
 
 impl StoredBundle {
     /// Whether it must not overtake.
     fn is_last(&self) -> bool {
         self.custody && self.others.iter().any(is_order_block)
     }
+}
 
-    fn endpoints(&self) -> (Eid, Eid) {
-        let primary = &self.primary;
-        (primary.source.clone(), primary.destination.clone())
-    }
+fn endpoints(primary: &PrimaryBlock) -> (Eid, Eid) {
+    (primary.source.clone(), primary.destination.clone())
 }
 
 impl Agent {
     /// Puts a new bundle behind those before it. Tells whether it has to wait,
     /// since it must not overtake and there is something to overtake.
-    pub(super) fn await_earlier(&mut self, id: BundleId) -> bool {
-        let Some(stored) = self.bundles.get_mut(&id).filter(|stored| stored.custody) else {
+    pub(super) fn await_earlier(&mut self, id: BundleId, primary: &PrimaryBlock) -> bool {
+        let Some(stored) = self.bundles.get_mut(id).filter(|stored| stored.custody) else {
             return false;
         };
-        let among = self.ordered.entry(stored.endpoints()).or_default();
+        let among = self.ordered.entry(endpoints(primary)).or_default();
         among.insert(id);
-        let waits = among.first() != Some(&id) && stored.is_last();
+        let waits = among.first() != Some(id) && stored.is_last();
         if waits {
             stored.phase = Phase::AwaitingEarlier;
         }
         waits
     }
 
-    /// A bundle is gone from here: the one behind it may go.
-    pub(super) fn unblock_next(&mut self, id: BundleId, gone: &StoredBundle) {
-        if !gone.custody {
-            return;
-        }
-        let endpoints = gone.endpoints();
+    /// A bundle in custody is gone from here: the one behind it may go.
+    pub(super) fn unblock_next(&mut self, id: BundleId, gone: &PrimaryBlock) {
+        let endpoints = endpoints(gone);
         let Some(among) = self.ordered.get_mut(&endpoints) else {
             return;
         };
-        among.remove(&id);
-        let Some(first) = among.first().copied() else {
+        among.remove(id);
+        let Some(first) = among.first() else {
             self.ordered.remove(&endpoints);
             return;
         };
-        let stored = self.bundles.get(&first);
+        let stored = self.bundles.get(first);
         if stored.is_some_and(|stored| stored.phase == Phase::AwaitingEarlier) {
             self.enqueue(first);
         }

@@ -10,10 +10,11 @@ use super::config::NeighbourId;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
 use super::fixed::FixedParts;
 use super::quota::Reservation;
+use super::storage::Removed;
 use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
 use crate::wire::{
-    CrcKind, Eid, ipn, ipn_parts, order_block, seal_payload, seal_primary, write_trailer,
+    CrcKind, Eid, ipn, ipn_parts, is_null, order_block, seal_payload, seal_primary, write_trailer,
 };
 
 /// Lifetimes beyond this are as good as endless.
@@ -109,7 +110,7 @@ impl Agent {
         note: Note,
     ) -> Result<BundleId, SendError> {
         let id = self.take_from_service(now, send, Some(note))?;
-        if let Some(stored) = self.bundles.get_mut(&id) {
+        if let Some(stored) = self.bundles.get_mut(id) {
             stored.phase = Phase::Withheld;
             let (via, class, bytes) = (stored.neighbour, stored.class, stored.bytes);
             if let Some(queue) = self.neighbour(via).queues.get_mut(&class) {
@@ -121,7 +122,7 @@ impl Agent {
 
     /// Queues a bundle that was withheld; nothing happens if it is gone.
     pub fn let_go(&mut self, id: BundleId) {
-        let stored = self.bundles.get(&id);
+        let stored = self.bundles.get(id);
         if stored.is_some_and(|stored| stored.phase == Phase::Withheld) {
             self.enqueue(id);
         }
@@ -130,7 +131,7 @@ impl Agent {
     /// A bundle that is withheld will be let go soon: its payload is read
     /// beforehand.
     pub fn expect(&mut self, id: BundleId) {
-        if self.store.is_durable() && self.bundles.contains_key(&id) {
+        if self.store.is_durable() && self.bundles.contains_key(id) {
             self.store.expect(id);
         }
     }
@@ -138,7 +139,7 @@ impl Agent {
     /// The creation timestamp of a stored bundle: DTN time, ms, and sequence
     /// number.
     pub fn created(&self, id: BundleId) -> Option<(u64, u64)> {
-        let timestamp = &self.bundles.get(&id)?.primary.creation_timestamp;
+        let timestamp = self.bundles.get(id)?.primary().creation_timestamp;
         Some((timestamp.dtntime(), timestamp.seqno()))
     }
 
@@ -149,15 +150,15 @@ impl Agent {
 
     /// The class of a stored bundle.
     pub fn class_of(&self, id: BundleId) -> Option<Class> {
-        Some(self.bundles.get(&id)?.class)
+        Some(self.bundles.get(id)?.class)
     }
 
     /// Forgets a bundle that its service has no use for.
     pub fn discard(&mut self, now: Instant, id: BundleId) {
-        if let Some(stored) = self.remove(now, id) {
+        if let Some(Removed { primary, .. }) = self.remove(now, id) {
             self.events.push_back(Event::Discarded {
-                source: stored.primary.source,
-                timestamp: stored.primary.creation_timestamp,
+                source: primary.source,
+                timestamp: primary.creation_timestamp,
             });
         }
     }
@@ -234,13 +235,14 @@ impl Agent {
         let fixed = FixedParts::new(&primary_raw, &payload_head, &write_trailer(&tail));
         let to = (draft.via, draft.class);
         let stored = StoredBundle {
-            others,
+            others: others.into(),
+            reports: !is_null(&primary.report_to),
             hop_count: Some((self.config.hop_limit, 0)),
             custody: draft.custody,
             own: draft.own,
             label: draft.label,
-            note: draft.note,
-            ..StoredBundle::new(now, primary, fixed, bytes, to, now + lifetime)
+            note: draft.note.map(Box::new),
+            ..StoredBundle::new(now, fixed, bytes, to, now + lifetime)
         };
         self.store_bundle(now, stored, payload, room)
     }

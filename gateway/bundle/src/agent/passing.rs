@@ -161,9 +161,10 @@ impl Agent {
             self.answer_again(now, &name, onward.owed);
             return;
         }
-        let node = ipn_parts(&stored.primary.destination).map(|(node, _)| node);
+        let primary = stored.primary();
+        let node = ipn_parts(&primary.destination).map(|(node, _)| node);
         // What another agent stores already has its place, as records have.
-        let storable = kept || stored.is_record() || stored.bytes <= self.store.free_bytes();
+        let storable = kept || stored.bytes <= self.store.free_bytes() || stored.is_record();
         let reason = if stored.expires <= now {
             Some(DeleteReason::LifetimeExpired)
         } else if !self.can_send_by(node, stored.neighbour) {
@@ -174,7 +175,7 @@ impl Agent {
         if let Some(reason) = reason {
             if !kept {
                 let (bytes, class) = (stored.bytes, stored.class);
-                self.tell_refused(now, &stored.primary, bytes, class, reason);
+                self.tell_refused(now, &primary, bytes, class, reason);
             }
             if let Some(owed) = onward.owed {
                 self.settle(now, owed, Err(reason));

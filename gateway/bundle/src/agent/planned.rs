@@ -9,7 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use underpass_work::{FastMap, each};
+use bp7::primary::PrimaryBlock;
+use underpass_work::{FastMap, IdSet, each};
 
 use super::Agent;
 use super::config::NeighbourId;
@@ -40,7 +41,7 @@ pub struct PlanChanged<'a> {
 #[derive(Debug)]
 pub(super) struct Planned {
     routes: PlannedRoutes,
-    stored: FastMap<u64, BTreeSet<BundleId>>,
+    stored: FastMap<u64, IdSet<BundleId>>,
 }
 
 impl Planned {
@@ -49,7 +50,7 @@ impl Planned {
         tell("planned ways", routes.next.len());
         tell("planned sources", routes.speakers.len());
         tell("destinations of bundles", stored.len());
-        let bundles = stored.values().map(BTreeSet::len);
+        let bundles = stored.values().map(IdSet::len);
         tell("bundles by destination", bundles.sum());
     }
 
@@ -59,7 +60,7 @@ impl Planned {
 
     fn remove(&mut self, node: u64, id: BundleId) {
         if let Some(ids) = self.stored.get_mut(&node) {
-            ids.remove(&id);
+            ids.remove(id);
             if ids.is_empty() {
                 self.stored.remove(&node);
             }
@@ -92,9 +93,9 @@ impl Agent {
             routes,
             stored: FastMap::default(),
         };
-        for (id, stored) in each(&self.bundles) {
-            if let Some(node) = self.planned_destination(stored) {
-                planned.add(node, *id);
+        for (id, stored) in each(self.bundles.iter()) {
+            if let Some(node) = self.planned_destination(stored, &stored.primary()) {
+                planned.add(node, id);
             }
         }
         let nodes: Vec<u64> = planned.stored.keys().copied().collect();
@@ -127,8 +128,9 @@ impl Agent {
     fn go_by_plan(&mut self, now: Instant, node: u64, concerns: impl Fn(&StoredBundle) -> bool) {
         let planned = self.planned.as_ref();
         let ids = planned.and_then(|planned| planned.stored.get(&node));
-        for id in ids.cloned().unwrap_or_default() {
-            let stored = self.bundles.get(&id);
+        let ids: Vec<BundleId> = ids.map_or(Vec::new(), |ids| each(ids.iter()).collect());
+        for id in ids {
+            let stored = self.bundles.get(id);
             let waits = stored.is_some_and(|stored| {
                 let acknowledged = matches!(stored.phase, Phase::Waiting(_) | Phase::Suspended);
                 !acknowledged && concerns(stored)
@@ -143,8 +145,10 @@ impl Agent {
     /// goes by the plan.
     pub(super) fn try_another_way(&mut self, now: Instant, id: BundleId) {
         if self.planned.is_some()
-            && let Some(stored) = self.bundles.get(&id)
-            && self.planned_destination(stored).is_some()
+            && let Some(stored) = self.bundles.get(id)
+            && self
+                .planned_destination(stored, &stored.primary())
+                .is_some()
         {
             self.reroute(now, id);
         }
@@ -165,32 +169,32 @@ impl Agent {
         speakers.is_some_and(|speakers| speakers.contains(&neighbour.0))
     }
 
-    pub(super) fn note_planned(&mut self, id: BundleId) {
+    pub(super) fn note_planned(&mut self, id: BundleId, primary: &PrimaryBlock) {
         if self.planned.is_none() {
             return;
         }
-        let stored = self.bundles.get(&id);
-        let node = stored.and_then(|stored| self.planned_destination(stored));
+        let stored = self.bundles.get(id);
+        let node = stored.and_then(|stored| self.planned_destination(stored, primary));
         if let Some((planned, node)) = self.planned.as_mut().zip(node) {
             planned.add(node, id);
         }
     }
 
-    pub(super) fn forget_planned(&mut self, id: BundleId, stored: &StoredBundle) {
-        let node = ipn_parts(&stored.primary.destination);
+    pub(super) fn forget_planned(&mut self, id: BundleId, primary: &PrimaryBlock) {
+        let node = ipn_parts(&primary.destination);
         if let Some((planned, (node, _))) = self.planned.as_mut().zip(node) {
             planned.remove(node, id);
         }
     }
 
     /// Where a bundle goes, if it goes by the plan.
-    fn planned_destination(&self, stored: &StoredBundle) -> Option<u64> {
-        let (node, _) = ipn_parts(&stored.primary.destination)?;
-        self.goes_by_plan(stored).then_some(node)
+    fn planned_destination(&self, stored: &StoredBundle, primary: &PrimaryBlock) -> Option<u64> {
+        let (node, _) = ipn_parts(&primary.destination)?;
+        self.goes_by_plan(stored, primary).then_some(node)
     }
 
-    fn goes_by_plan(&self, stored: &StoredBundle) -> bool {
-        !stored.own || self.is_of_application(&stored.primary.source)
+    fn goes_by_plan(&self, stored: &StoredBundle, primary: &PrimaryBlock) -> bool {
+        !stored.own || self.is_of_application(&primary.source)
     }
 
     fn is_of_application(&self, source: &Eid) -> bool {
@@ -203,10 +207,14 @@ impl Agent {
         applications.is_some_and(|applications| applications.serves(service))
     }
 
-    /// The next hop of a stored bundle.
-    pub(super) fn route_of(&self, stored: &StoredBundle) -> Option<NeighbourId> {
-        let (node, _) = ipn_parts(&stored.primary.destination)?;
-        let route = match self.goes_by_plan(stored) {
+    /// The next hop of a stored bundle with this primary block.
+    pub(super) fn route_of(
+        &self,
+        stored: &StoredBundle,
+        primary: &PrimaryBlock,
+    ) -> Option<NeighbourId> {
+        let (node, _) = ipn_parts(&primary.destination)?;
+        let route = match self.goes_by_plan(stored, primary) {
             true => self.route(node),
             false => self.static_route(node),
         };

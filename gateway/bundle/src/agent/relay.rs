@@ -16,7 +16,7 @@ use super::passing::{Message, Owed, Party};
 use super::quota::Reservation;
 use super::receive::Arrival;
 use super::stored::{BlockNumbers, Phase, StoredBundle, WireName};
-use crate::wire::{Bundle, Cteb, MAX_RECORD_BYTES, write_trailer};
+use crate::wire::{Bundle, Cteb, MAX_RECORD_BYTES, is_null, write_trailer};
 
 /// A bundle for another node, which may be taken if it is not there already.
 pub(super) struct Onward {
@@ -29,7 +29,7 @@ pub(super) struct Onward {
 
 impl Onward {
     pub fn name(&self) -> WireName {
-        WireName::of(&self.stored.primary, self.stored.bytes)
+        WireName::of(&self.stored.primary(), self.stored.bytes)
     }
 }
 
@@ -140,7 +140,7 @@ impl Agent {
             return;
         };
         let id = self.by_name.get(&self.bundles, name);
-        let phase = id.and_then(|id| Some(self.bundles.get(&id)?.phase));
+        let phase = id.and_then(|id| Some(self.bundles.get(id)?.phase));
         let uncommitted = id.and_then(|id| self.uncommitted.get_mut(&id));
         match (&owed.to, uncommitted) {
             // Each may hear of one that is safe and stays here. Two agents that
@@ -210,17 +210,18 @@ fn stored_of(
         &write_trailer(&bundle.payload_tail),
     );
     let bytes = bundle.payload.len() as u64;
-    let (primary, to) = (bundle.primary.clone(), (via, arrival.class));
+    let to = (via, arrival.class);
     let cteb = arrival.cteb().cloned();
     StoredBundle {
-        others: bundle.others.clone(),
-        numbers: block_numbers(bundle),
+        others: bundle.others.clone().into(),
+        numbers: block_numbers(bundle).into(),
+        reports: !is_null(&bundle.primary.report_to),
         hop_count,
         passed_cteb: cteb.filter(|_| !custody).map(Box::new),
         creb: bundle.creb.as_ref().map(|(_, creb)| Box::new(creb.clone())),
         age_ms: arrival.age_ms,
         custody,
-        ..StoredBundle::new(now, primary, fixed, bytes, to, arrival.expires)
+        ..StoredBundle::new(now, fixed, bytes, to, arrival.expires)
     }
 }
 

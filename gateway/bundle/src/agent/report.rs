@@ -64,14 +64,10 @@ impl Agent {
         status: StatusInformationPos,
         reason: u32,
     ) {
-        self.report(
-            now,
-            &stored.primary,
-            stored.bytes,
-            stored.class,
-            status,
-            reason,
-        );
+        if stored.reports {
+            let (bytes, class) = (stored.bytes, stored.class);
+            self.report(now, &stored.primary(), bytes, class, status, reason);
+        }
     }
 
     /// Sends a status report on a bundle, if it asks for one.

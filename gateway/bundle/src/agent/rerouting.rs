@@ -65,9 +65,7 @@ impl Agent {
 
     /// Has all stored bundles go by the present routes.
     pub(super) fn reroute_all(&mut self, now: Instant) {
-        let mut ids: Vec<BundleId> = self.bundles.keys().copied().collect();
-        ids.sort_unstable();
-        for id in ids {
+        for id in self.bundles.keys().collect::<Vec<BundleId>>() {
             self.reroute(now, id);
         }
     }
@@ -75,12 +73,13 @@ impl Agent {
     /// Has a stored bundle go by the present routes. What was passed to another
     /// agent waits for its answer first.
     pub(super) fn reroute(&mut self, now: Instant, id: BundleId) {
-        let stored = self.bundles.get(&id);
+        let stored = self.bundles.get(id);
         let Some(stored) = stored.filter(|stored| stored.phase != Phase::Passing) else {
             return;
         };
-        let node = ipn_parts(&stored.primary.destination).map(|(node, _)| node);
-        let next = self.route_of(stored);
+        let primary = stored.primary();
+        let node = ipn_parts(&primary.destination).map(|(node, _)| node);
+        let next = self.route_of(stored, &primary);
         let before = stored.neighbour;
         let direct = node.map(NeighbourId);
         let elsewhere = direct.filter(|direct| !self.sharding.has(*direct));
@@ -104,14 +103,15 @@ impl Agent {
 
     /// Has a stored bundle go by another neighbour.
     pub(super) fn send_by(&mut self, id: BundleId, via: NeighbourId) {
-        let Some(stored) = self.bundles.get(&id) else {
+        let Some(stored) = self.bundles.get(id) else {
             return;
         };
         let waits = matches!(
             stored.phase,
             Phase::AwaitingEarlier | Phase::Withheld | Phase::Ending(_)
         );
-        let (expires, before, number) = (stored.expires, stored.neighbour, stored.number);
+        let (since, expires) = (stored.since, stored.expires);
+        let (before, number) = (stored.neighbour, stored.number);
         let bytes = stored.bytes;
         // Even if there is no room for it.
         let room = self.usage.reserve_anyway(via, bytes);
@@ -119,14 +119,14 @@ impl Agent {
         self.free(before, bytes);
         if !waits {
             self.halt(id);
-            self.expiries.insert((expires, id));
+            self.expiries.insert(since, expires, id);
         }
         if let Some(number) = number {
             let neighbour = self.neighbour(before);
             neighbour.unsignalled.remove(&number);
             neighbour.answerable.remove(&number);
         }
-        let Some(stored) = self.bundles.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(id) else {
             return;
         };
         stored.neighbour = via;

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use bp7::administrative_record::DELETED_BUNDLE;
+use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_cla::Class;
 
@@ -15,12 +16,24 @@ use super::quota::Reservation;
 use super::stored::{Phase, StoredBundle, WireName};
 use super::stored_record;
 use crate::store::{DurableRecord, Payload, Restored, StoreEvent};
-use crate::wire::{Eid, Extension, block_type, ipn_parts};
+use crate::wire::{Extension, block_type, ipn_parts};
 
 /// Bundles, and their payload bytes, whose payloads are asked for before they
-/// are needed, so that a disk's latency costs a link nothing.
-const READ_AHEAD: usize = 16;
+/// are needed, so that a disk's latency costs a link nothing. When half of them
+/// were fetched, as many more are asked for.
+const READ_AHEAD: usize = 256;
 const READ_AHEAD_BYTES: u64 = 4 << 20;
+/// So many in any case; more, if together they have this part (1/n) of the store's
+/// memory: of that it keeps a sixteenth for what it reads, whatever else there is,
+/// and payloads that do not fit would push each other out.
+const READ_AHEAD_FEW: usize = 16;
+const READ_AHEAD_PART: u64 = 64;
+
+/// A bundle that was stored.
+pub(super) struct Removed {
+    pub stored: Box<StoredBundle>,
+    pub primary: PrimaryBlock,
+}
 
 impl Agent {
     /// Stores a bundle and queues it.
@@ -47,15 +60,17 @@ impl Agent {
 
     pub(super) fn insert(&mut self, id: BundleId, stored: StoredBundle, room: Reservation) {
         self.usage.keep(stored.neighbour, room);
-        self.expiries.insert((stored.expires, id));
+        self.expiries.insert(stored.since, stored.expires, id);
         self.tally.add(id, &stored);
         let (custody, withheld) = (stored.custody, stored.phase == Phase::Withheld);
+        let primary = stored.primary();
+        let name = custody.then(|| WireName::of(&primary, stored.bytes));
         self.bundles.insert(id, Box::new(stored));
-        if custody {
-            self.by_name.insert(&self.bundles, id);
+        if let Some(name) = name {
+            self.by_name.insert(&self.bundles, &name, id);
         }
-        self.note_planned(id);
-        if !self.await_earlier(id) && !withheld {
+        self.note_planned(id, &primary);
+        if !self.await_earlier(id, &primary) && !withheld {
             self.enqueue(id);
         }
     }
@@ -84,28 +99,29 @@ impl Agent {
             return;
         };
         // The node ended while one agent passed it to another: both had it.
-        let name = WireName::of(&stored.primary, stored.bytes);
+        let primary = stored.primary();
+        let name = WireName::of(&primary, stored.bytes);
         if self.by_name.get(&self.bundles, &name).is_some() {
             self.store.remove(now, id);
             return;
         }
-        if let Some(via) = self.route_of(&stored) {
+        if let Some(via) = self.route_of(&stored, &primary) {
             stored.neighbour = via;
         }
         if !stored.own {
             // Who had sent it here, and was believed what, is not stored.
-            stored.primary.report_to = Eid::none();
-            let lifetime = stored.primary.lifetime.min(self.config.foreign_lifetime);
+            stored.reports = false;
+            let lifetime = primary.lifetime.min(self.config.foreign_lifetime);
             stored.expires = expiry(now, lifetime, stored.age_ms).unwrap_or(now);
         }
         if stored.own {
-            let service = ipn_parts(&stored.primary.source).map_or(0, |(_, service)| service);
+            let service = ipn_parts(&primary.source).map_or(0, |(_, service)| service);
             self.events.push_back(Event::Restored {
                 id,
-                destination: stored.primary.destination.clone(),
+                destination: primary.destination,
                 service,
                 label: stored.label,
-                note: stored.note,
+                note: stored.note.as_deref().copied(),
             });
         }
         let room = self.usage.reserve_anyway(stored.neighbour, stored.bytes);
@@ -152,10 +168,10 @@ impl Agent {
     /// its queue with it.
     pub(super) fn fetch(&mut self, now: Instant, id: BundleId) -> Option<Vec<Bytes>> {
         let payload = self.store.payload(id);
-        let stored = self.bundles.get(&id)?;
+        let stored = self.bundles.get(id)?;
         let (via, class) = (stored.neighbour, stored.class);
         if self.store.is_durable() {
-            self.read_ahead(via, class);
+            self.read_ahead(via, class, matches!(payload, Payload::Coming));
         }
         match payload {
             Payload::Here(pieces) => Some(pieces),
@@ -171,23 +187,33 @@ impl Agent {
         }
     }
 
-    fn read_ahead(&mut self, via: NeighbourId, class: Class) {
-        let neighbour = self.neighbours.get(&via);
-        let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get(&class)) else {
+    /// Asks for the next payloads of a queue, if those asked for before run out
+    /// or the one that is needed was not among them.
+    fn read_ahead(&mut self, via: NeighbourId, class: Class, missed: bool) {
+        let neighbour = self.neighbours.get_mut(&via);
+        let Some(queue) = neighbour.and_then(|neighbour| neighbour.queues.get_mut(&class)) else {
             return;
         };
-        let mut bytes = 0;
+        if queue.read_ahead > 0 && !missed {
+            queue.read_ahead -= 1;
+            return;
+        }
+        let many_bytes = self.store.burst_bytes() / READ_AHEAD_PART;
+        let (mut bytes, mut ahead) = (0, 0);
         for id in queue.in_order().take(READ_AHEAD) {
-            bytes += self.bundles.get(&id).map_or(0, |stored| stored.bytes);
-            if bytes > READ_AHEAD_BYTES {
-                return;
+            bytes += self.bundles.get(id).map_or(0, |stored| stored.bytes);
+            let many = ahead >= READ_AHEAD_FEW && bytes > many_bytes;
+            if many || bytes > READ_AHEAD_BYTES {
+                break;
             }
             self.store.expect(id);
+            ahead += 1;
         }
+        queue.read_ahead = ahead / 2;
     }
 
     fn loaded(&mut self, now: Instant, id: BundleId) {
-        let Some(stored) = self.bundles.get(&id) else {
+        let Some(stored) = self.bundles.get(id) else {
             return;
         };
         let (via, class) = (stored.neighbour, stored.class);
@@ -214,7 +240,7 @@ impl Agent {
         {
             self.settle(now, owed, Err(DeleteReason::DepletedStorage));
         }
-        let reason = match self.bundles.get(&id).map(|stored| stored.phase) {
+        let reason = match self.bundles.get(id).map(|stored| stored.phase) {
             Some(Phase::Ending(reason)) => reason,
             _ => DeleteReason::DepletedStorage,
         };
@@ -224,7 +250,7 @@ impl Agent {
     /// Gives a stored bundle up; the service that sent it is told with its
     /// payload, once that is here.
     pub(super) fn give_up(&mut self, now: Instant, id: BundleId, reason: DeleteReason) {
-        let Some(stored) = self.bundles.get_mut(&id) else {
+        let Some(stored) = self.bundles.get_mut(id) else {
             return;
         };
         if !stored.own {
@@ -236,7 +262,7 @@ impl Agent {
             Payload::Lost => self.end(now, id, reason, Vec::new()),
             Payload::Coming => {
                 self.halt(id);
-                if let Some(stored) = self.bundles.get_mut(&id) {
+                if let Some(stored) = self.bundles.get_mut(id) {
                     stored.phase = Phase::Ending(reason);
                 }
             }
@@ -244,20 +270,20 @@ impl Agent {
     }
 
     fn end(&mut self, now: Instant, id: BundleId, reason: DeleteReason, payload: Vec<Bytes>) {
-        let Some(stored) = self.remove(now, id) else {
+        let Some(Removed { stored, primary }) = self.remove(now, id) else {
             return;
         };
         self.report_on(now, &stored, DELETED_BUNDLE, reason.code());
         self.events.push_back(match stored.own {
             true => Event::GivenUp {
                 id,
-                destination: stored.primary.destination.clone(),
+                destination: primary.destination,
                 reason,
                 payload: self.revealed(&stored, payload),
             },
             false => Event::Deleted {
                 id: Some(id),
-                source: stored.primary.source,
+                source: primary.source,
                 reason,
             },
         });
@@ -280,11 +306,11 @@ impl Agent {
 
     /// Takes a stored bundle out of all that would send it.
     pub(super) fn halt(&mut self, id: BundleId) {
-        let Some(stored) = self.bundles.get(&id) else {
+        let Some(stored) = self.bundles.get(id) else {
             return;
         };
         let (via, class, bytes) = (stored.neighbour, stored.class, stored.bytes);
-        self.expiries.remove(&(stored.expires, id));
+        self.expiries.remove(stored.expires, id);
         match stored.phase {
             Phase::Waiting(until) => drop(self.custody_timers.remove(&(until, id))),
             Phase::InTransmission(key) => drop(self.transmissions.remove(&key)),
@@ -307,15 +333,16 @@ impl Agent {
     }
 
     /// Forgets a stored bundle altogether.
-    pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Box<StoredBundle>> {
+    pub(super) fn remove(&mut self, now: Instant, id: BundleId) -> Option<Removed> {
         self.halt(id);
-        let stored = self.bundles.remove(&id)?;
+        let stored = self.bundles.remove(id)?;
         self.free(stored.neighbour, stored.bytes);
         self.tally.remove(id, &stored);
-        self.forget_planned(id, &stored);
+        let primary = stored.primary();
+        self.forget_planned(id, &primary);
         if stored.custody {
-            self.by_name
-                .remove(&WireName::of(&stored.primary, stored.bytes), id);
+            let name = WireName::of(&primary, stored.bytes);
+            self.by_name.remove(&name, id);
         }
         if let Some(number) = stored.number {
             let neighbour = self.neighbour(stored.neighbour);
@@ -324,7 +351,9 @@ impl Agent {
         }
         self.signal_owed(now, id);
         self.store.remove(now, id);
-        self.unblock_next(id, &stored);
-        Some(stored)
+        if stored.custody {
+            self.unblock_next(id, &primary);
+        }
+        Some(Removed { stored, primary })
     }
 }

@@ -10,7 +10,7 @@ use underpass_cla::Class;
 use super::config::NeighbourId;
 use super::event::DeleteReason;
 use super::fixed::FixedParts;
-use crate::wire::{Creb, Cteb, Eid, Extension};
+use crate::wire::{Creb, Cteb, Eid, Extension, decode_primary_again};
 
 /// See [`StoredBundle::resumable`].
 const OLDER_PART: u32 = 8;
@@ -70,6 +70,54 @@ impl BlockNumbers {
     pub const NEXT: u64 = 7;
 }
 
+/// [`BlockNumbers`] as they are kept: most are small.
+#[derive(Clone, Debug)]
+pub(crate) enum KeptNumbers {
+    Small([u8; 5]),
+    Large(Box<BlockNumbers>),
+}
+
+impl From<BlockNumbers> for KeptNumbers {
+    fn from(numbers: BlockNumbers) -> KeptNumbers {
+        let BlockNumbers {
+            previous_node,
+            age,
+            hop_count,
+            cteb,
+            creb,
+        } = numbers;
+        let mut small = [0; 5];
+        for (small, number) in small
+            .iter_mut()
+            .zip([previous_node, age, hop_count, cteb, creb])
+        {
+            match u8::try_from(number) {
+                Ok(number) => *small = number,
+                Err(_) => return KeptNumbers::Large(Box::new(numbers)),
+            }
+        }
+        KeptNumbers::Small(small)
+    }
+}
+
+impl From<&KeptNumbers> for BlockNumbers {
+    fn from(kept: &KeptNumbers) -> BlockNumbers {
+        match kept {
+            KeptNumbers::Small(small) => {
+                let [previous_node, age, hop_count, cteb, creb] = small.map(u64::from);
+                BlockNumbers {
+                    previous_node,
+                    age,
+                    hop_count,
+                    cteb,
+                    creb,
+                }
+            }
+            KeptNumbers::Large(numbers) => **numbers,
+        }
+    }
+}
+
 /// How far a stored bundle has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -99,13 +147,15 @@ pub(crate) enum Phase {
 pub type Note = [u64; 3];
 
 /// A bundle in the agent's store; its payload is with [`crate::Store`] alone.
-/// What few of them have is boxed: thousands wait in a blockage.
+///
+/// A million of them may wait for an absent neighbour. So what few of them have is
+/// boxed, and the primary block is decoded again where it is needed: it takes
+/// three times as much as its bytes.
 #[derive(Debug)]
 pub(crate) struct StoredBundle {
-    pub primary: PrimaryBlock,
     pub fixed: FixedParts,
-    pub others: Vec<Extension>,
-    pub numbers: BlockNumbers,
+    pub others: Box<[Extension]>,
+    pub numbers: KeptNumbers,
     /// Limit and count as they are sent.
     pub hop_count: Option<(u8, u8)>,
     /// Another node's custody that is passed on.
@@ -123,10 +173,12 @@ pub(crate) struct StoredBundle {
     pub custody: bool,
     /// Whether a service of this node sent it.
     pub own: bool,
+    /// Whether it names somebody to report to who may be reported to.
+    pub reports: bool,
     /// The service's own number for it.
     pub label: u64,
     /// Of a bundle that was withheld at first.
-    pub note: Option<Note>,
+    pub note: Option<Box<Note>>,
     /// Its number in the neighbour's custody sequence, once it was offered.
     pub number: Option<u64>,
     pub phase: Phase,
@@ -154,21 +206,19 @@ pub(crate) struct Sent {
 
 impl StoredBundle {
     /// A bundle that is stored now with a payload of so many bytes, to be sent
-    /// for the first time: of no age, without custody or blocks of others, and
-    /// no service's.
+    /// for the first time: of no age, without custody or blocks of others, no
+    /// service's, and not to be reported on.
     pub fn new(
         now: Instant,
-        primary: PrimaryBlock,
         fixed: FixedParts,
         bytes: u64,
         (neighbour, class): (NeighbourId, Class),
         expires: Instant,
     ) -> StoredBundle {
         StoredBundle {
-            primary,
             fixed,
-            others: Vec::new(),
-            numbers: BlockNumbers::OWN,
+            others: Box::default(),
+            numbers: BlockNumbers::OWN.into(),
             hop_count: None,
             passed_cteb: None,
             creb: None,
@@ -180,6 +230,7 @@ impl StoredBundle {
             neighbour,
             custody: false,
             own: false,
+            reports: false,
             label: 0,
             note: None,
             number: None,
@@ -197,26 +248,36 @@ impl StoredBundle {
             .saturating_add(u64::try_from(stored).unwrap_or(u64::MAX))
     }
 
+    /// The primary block, without whom it is not to be reported to.
+    pub fn primary(&self) -> PrimaryBlock {
+        let mut primary = decode_primary_again(self.fixed.primary());
+        if !self.reports {
+            primary.report_to = Eid::none();
+        }
+        primary
+    }
+
     /// Whether it is an administrative record.
     pub fn is_record(&self) -> bool {
         let record = BundleControlFlags::BUNDLE_ADMINISTRATIVE_RECORD_PAYLOAD;
-        self.primary.bundle_control_flags.contains(record)
+        self.primary().bundle_control_flags.contains(record)
     }
 
     /// The bundle as another agent of this node is to send it. Its service
     /// stays with this one.
     pub fn to_pass(&self) -> StoredBundle {
         let to = (self.neighbour, self.class);
-        let (primary, fixed) = (self.primary.clone(), self.fixed.clone());
+        let fixed = self.fixed.clone();
         StoredBundle {
             others: self.others.clone(),
-            numbers: self.numbers,
+            numbers: self.numbers.clone(),
+            reports: self.reports,
             hop_count: self.hop_count,
             passed_cteb: self.passed_cteb.clone(),
             creb: self.creb.clone(),
             age_ms: self.age_ms,
             custody: self.custody,
-            ..StoredBundle::new(self.since, primary, fixed, self.bytes, to, self.expires)
+            ..StoredBundle::new(self.since, fixed, self.bytes, to, self.expires)
         }
     }
 
@@ -226,7 +287,7 @@ impl StoredBundle {
         if self.own {
             return;
         }
-        for block in &mut self.others {
+        for block in self.others.iter_mut() {
             block.raw = Bytes::copy_from_slice(&block.raw);
         }
     }
@@ -255,7 +316,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_that_waits_takes_less_than_half_a_kibibyte() {
-        assert!(size_of::<StoredBundle>() <= 464);
+    fn a_bundle_that_waits_takes_less_than_a_quarter_of_a_kibibyte() {
+        assert!(size_of::<StoredBundle>() <= 232);
+    }
+
+    #[test]
+    fn block_numbers_are_kept_as_they_are() {
+        for cteb in [0, 5, 255, 256, u64::MAX] {
+            let numbers = BlockNumbers {
+                cteb,
+                ..BlockNumbers::OWN
+            };
+            assert_eq!(BlockNumbers::from(&KeptNumbers::from(numbers)), numbers);
+        }
     }
 }

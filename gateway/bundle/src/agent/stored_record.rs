@@ -17,7 +17,7 @@ use super::originate::expiry;
 use super::stored::{BlockNumbers, Phase, StoredBundle};
 use crate::wire::{
     ARRAY, BYTES, CborError, Creb, Cteb, CustodyDialect, Extension, MAX_BLOCKS, Reader, UNSIGNED,
-    decode_primary, ipn_parts, write_head,
+    decode_primary, ipn_parts, is_null, write_head,
 };
 
 const VERSION: u64 = 2;
@@ -44,7 +44,7 @@ pub(super) fn encode(stored: &StoredBundle) -> Bytes {
         hop_count,
         cteb,
         creb,
-    } = stored.numbers;
+    } = BlockNumbers::from(&stored.numbers);
     write_numbers(&mut out, &[previous_node, age, hop_count, cteb, creb]);
     match stored.hop_count {
         Some((limit, count)) => write_numbers(&mut out, &[limit.into(), count.into()]),
@@ -68,14 +68,14 @@ pub(super) fn encode(stored: &StoredBundle) -> Bytes {
         None => write_numbers(&mut out, &[]),
     }
     write_head(&mut out, ARRAY, stored.others.len() as u64);
-    for block in &stored.others {
+    for block in stored.others.iter() {
         write_head(&mut out, ARRAY, 4);
         write_head(&mut out, UNSIGNED, block.kind);
         write_head(&mut out, UNSIGNED, block.number);
         write_head(&mut out, UNSIGNED, block.flags);
         write_bytes(&mut out, &block.raw);
     }
-    write_numbers(&mut out, stored.note.as_ref().map_or(&[], |note| note));
+    write_numbers(&mut out, stored.note.as_deref().map_or(&[], |note| note));
     out.into()
 }
 
@@ -112,14 +112,16 @@ pub(super) fn decode(
     let primary = decode_primary(&primary_raw).map_err(|_| CborError::Malformed)?;
     let expires = expiry(now, primary.lifetime, age_ms).unwrap_or(now);
     Ok(StoredBundle {
-        others,
+        others: others.into(),
         numbers: BlockNumbers {
             previous_node,
             age,
             hop_count,
             cteb,
             creb,
-        },
+        }
+        .into(),
+        reports: !is_null(&primary.report_to),
         hop_count: hops.transpose()?,
         passed_cteb: passed_cteb.map(Box::new),
         creb: passed_creb.map(Box::new),
@@ -127,19 +129,12 @@ pub(super) fn decode(
         custody: true,
         own,
         label,
-        note,
+        note: note.map(Box::new),
         phase: match note {
             Some(_) => Phase::Withheld,
             None => Phase::Queued,
         },
-        ..StoredBundle::new(
-            now,
-            primary,
-            fixed,
-            payload_bytes,
-            (neighbour, class),
-            expires,
-        )
+        ..StoredBundle::new(now, fixed, payload_bytes, (neighbour, class), expires)
     })
 }
 

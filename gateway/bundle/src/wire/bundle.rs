@@ -256,6 +256,21 @@ pub(crate) fn decode_primary(raw: &Bytes) -> Result<PrimaryBlock, Malformed> {
     Ok(primary)
 }
 
+/// Decodes a primary block again that was decoded or written by this node.
+///
+/// # Panics
+/// When it was not.
+pub(crate) fn decode_primary_again(raw: &[u8]) -> PrimaryBlock {
+    let mut reader = Reader::new(raw);
+    let fields = reader.array().map_err(Malformed::from);
+    let fields = fields.and_then(|_| read_primary_fields(&mut reader));
+    let built = fields.map(|(builder, ..)| builder.build());
+    built
+        .ok()
+        .and_then(Result::ok)
+        .expect("it was decoded or written before")
+}
+
 /// Reads the primary block and verifies its CRC.
 pub(super) fn read_primary(
     reader: &mut Reader<'_>,
@@ -263,6 +278,20 @@ pub(super) fn read_primary(
 ) -> Result<(PrimaryBlock, CrcKind), Malformed> {
     let start = reader.position();
     let length = reader.array()?;
+    let (builder, crc, taken) = read_primary_fields(reader)?;
+    read_crc_and_end(reader, raw, start, length, taken, crc, 0)?;
+    if reader.position() - start > MAX_HEADER_BYTES {
+        return Err(Malformed::HeaderTooLarge);
+    }
+    let primary = builder.build().map_err(|_| CborError::Malformed)?;
+    Ok((primary, crc))
+}
+
+/// All of a primary block between its array's head and its CRC, and how many
+/// elements that were.
+fn read_primary_fields(
+    reader: &mut Reader<'_>,
+) -> Result<(PrimaryBlockBuilder, CrcKind, u64), Malformed> {
     match reader.unsigned()? {
         7 => {}
         version => return Err(Malformed::Version(version)),
@@ -288,12 +317,7 @@ pub(super) fn read_primary(
             .total_data_length(reader.unsigned()?);
         taken += 2;
     }
-    read_crc_and_end(reader, raw, start, length, taken, crc, 0)?;
-    if reader.position() - start > MAX_HEADER_BYTES {
-        return Err(Malformed::HeaderTooLarge);
-    }
-    let primary = builder.build().map_err(|_| CborError::Malformed)?;
-    Ok((primary, crc))
+    Ok((builder, crc, taken))
 }
 
 /// A creation timestamp, `[DTN time in ms, sequence number]`.

@@ -11,10 +11,10 @@ mod record;
 mod seal;
 
 pub use bundle::block_type;
-pub(crate) use bundle::decode_primary;
 pub use bundle::{
     Bundle, DecodeError, DecodeLimits, Extension, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode,
 };
+pub(crate) use bundle::{decode_primary, decode_primary_again};
 pub use cbor::{ARRAY, BYTES, CborError, Head, Reader, TEXT, UNSIGNED, write_head};
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};

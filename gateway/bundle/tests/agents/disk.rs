@@ -184,7 +184,14 @@ impl Store for Part {
         }
     }
 
-    fn expect(&mut self, _: BundleId) {}
+    fn expect(&mut self, id: BundleId) {
+        let state = &mut *self.disk.state();
+        if let Some(entry) = state.entries.get_mut(&id.0)
+            && entry.place == Place::Disk
+        {
+            entry.place = Place::Asked;
+        }
+    }
 
     fn remove(&mut self, _: Instant, id: BundleId) {
         self.disk.state().entries.remove(&id.0);

@@ -3,6 +3,7 @@
 #[path = "../net/mod.rs"]
 mod net;
 
+mod ahead;
 mod disk;
 mod hub;
 mod names;

@@ -241,11 +241,11 @@ fn what_all_shards_know_of_bundles_leaves_less_memory_to_the_payloads_of_each() 
         ..LIMITS
     };
     let mut bench = Bench::sharded(limits, 2);
-    for round in 0..128 {
+    for round in 0..256 {
         bench.put_in(round % 2, 4000, true);
         bench.settle();
     }
-    // A quarter of 1 MiB, less 1 KiB for each of 128 bundles.
+    // A quarter of 1 MiB, less half a KiB for each of 256 bundles.
     let resident = bench.worker.figures().resident_bytes;
     assert!((64 << 10..=128 << 10).contains(&resident), "{resident}");
 }

@@ -10,7 +10,6 @@ use super::super::event::{BundleId, DeleteReason};
 use super::super::stored::{Phase, Sent, StoredBundle};
 use super::super::stored_record;
 use super::names::malformed;
-use crate::wire::{Eid, is_null};
 
 /// A bundle, which no session has.
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,7 +68,7 @@ impl BundleState {
             record: stored_record::encode(&stored),
             payload,
             bytes: stored.bytes,
-            reports: !is_null(&stored.primary.report_to),
+            reports: stored.reports,
             custody: stored.custody,
             since: moment(stored.since),
             expires: moment(stored.expires),
@@ -107,9 +106,7 @@ impl BundleState {
             let bytes: u64 = payload.iter().map(|piece| piece.len() as u64).sum();
             ensure(bytes == self.bytes, "a payload has another length")?;
         }
-        if !self.reports {
-            stored.primary.report_to = Eid::none();
-        }
+        stored.reports &= self.reports;
         stored.custody = self.custody;
         stored.since = self.since.instant(now);
         stored.expires = self.expires.instant(now);

@@ -137,8 +137,7 @@ impl Agent {
             // Who waits for room asks again.
             without_room: _,
         } = self;
-        let in_order: BTreeMap<BundleId, Box<StoredBundle>> = bundles.into_iter().collect();
-        let bundles = in_order.into_iter().map(|(id, stored)| {
+        let bundles = bundles.into_iter().map(|(id, stored)| {
             let payload = store.in_memory_alone(id);
             BundleState::of(id, *stored, payload, now)
         });
@@ -241,7 +240,7 @@ impl Agent {
         let via = stored.neighbour;
         let numbered = self.sharding.has(via) || stored.number.is_none();
         ensure(numbered, "a bundle is another shard's")?;
-        let known = self.bundles.contains_key(&id);
+        let known = self.bundles.contains_key(id);
         let next = id < self.common.first_free_id();
         ensure(!known && next, "a bundle is there twice")?;
         match (on_disk, bundle.payload.take()) {
@@ -283,7 +282,7 @@ impl Agent {
     }
 
     fn set_phase(&mut self, id: BundleId, phase: Phase) {
-        if let Some(stored) = self.bundles.get_mut(&id) {
+        if let Some(stored) = self.bundles.get_mut(id) {
             stored.phase = phase;
         }
     }
