@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,14 @@ _PATHS: tuple[PathName, ...] = ("satellite", "terrestrial")
 
 
 def _start(
-    start_pair: StartPair, policies: Mapping[str, Mapping[str, object]] | None = None
+    start_pair: StartPair,
+    policies: Mapping[str, Mapping[str, object]] | None = None,
+    meters: Mapping[PathName, Mapping[str, object]] | None = None,
 ) -> Pair[Testbed]:
-    """Start a pair with both paths; `policies` are keys of classes, for terminal and hub alike."""
+    """Start a pair with both paths; `policies` are keys of classes, for terminal and hub alike.
+
+    `meters` are those of the paths whose bytes are paid for.
+    """
     classes = [
         {"name": name, "priority": priority, **(policies or {}).get(name, {})}
         for name, priority in (("signalling", 0), ("interactive", 1), ("normal", 2), ("bulk", 2))
@@ -40,6 +46,7 @@ def _start(
     at_hub = [{**each, "paths": _at_hub(each.get("paths"))} for each in classes]
     options = Options(
         paths=("satellite", "terrestrial"),
+        meters=meters or {},
         terminal={"class": classes},
         hub={"class": at_hub},
     )
@@ -61,6 +68,12 @@ def _terrestrial(pair: Pair[Testbed]) -> Satlink:
 def _sent_bytes(node: Node, path: str, class_name: str = "normal") -> float:
     labels = f'path="{path}",class="{class_name}"'
     return node.api.metrics().get(f"underpass_path_sent_bundle_bytes_total{{{labels}}}", 0.0)
+
+
+def _meter(node: Node, path: str) -> dict[str, Any]:
+    meter = next(each["meter"] for each in node.status()["paths"] if each["name"] == path)
+    assert isinstance(meter, dict)
+    return meter
 
 
 @pytest.mark.parametrize("transfer", [download, upload])
@@ -293,3 +306,38 @@ def test_a_rule_of_the_hub_gives_large_answers_another_class(start_pair: StartPa
     assert pair.hub.status()["edge"]["rules"] == [{"name": "large", "class": "bulk", "matched": 1}]
     labels = 'rule="large",class="bulk"'
     assert pair.hub.api.metrics()[f"underpass_edge_rule_matches_total{{{labels}}}"] == 1
+
+
+def test_a_metered_path_is_empty_until_the_other_dies(start_pair: StartPair) -> None:
+    pair = _start(start_pair, meters={"terrestrial": {}})
+    terrestrial = pair.hub_path("terrestrial")
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, terrestrial) == 0
+    pair.testbed.satlink.block(pair.testbed.terminal.name)
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, terrestrial) > 0
+    # What the hub sends the terminal receives, and both pay.
+    for node, path in ((pair.hub, terrestrial), (pair.terminal, "terrestrial")):
+        assert _meter(node, path)["spent_bytes"] > 1_000_000
+
+
+def test_a_spent_budget_outlives_a_kill_and_an_operator_adds_to_it(start_pair: StartPair) -> None:
+    budget = {"budget_bytes": 2_000_000, "period": "once"}
+    pair = _start(start_pair, {"normal": {"metered": "freely"}}, {"terrestrial": budget})
+    terrestrial = pair.hub_path("terrestrial")
+    assert download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()).complete
+    before = _meter(pair.hub, terrestrial)
+    assert before["exhausted"]
+    # The bundles that were under way are sent whole.
+    assert before["spent_bytes"] < 2_500_000
+    # It is written down every 2 s.
+    time.sleep(4.0)
+    pair.hub.process.kill()
+    pair.hub.start()
+    pair.wait_until_ready()
+    assert _meter(pair.hub, terrestrial)["spent_bytes"] >= before["spent_bytes"]
+    assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, terrestrial) == 0
+    pair.hub.api.request("POST", f"/v1/paths/{terrestrial}/budget", {"add_bytes": 100_000_000})
+    assert download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()).complete
+    assert _sent_bytes(pair.hub, terrestrial) > 0

@@ -196,6 +196,8 @@ class Options:
     told: Told = "rates"
     # The paths between terminals and hub, over the test bed's hops of these names.
     paths: Sequence[PathName] = ("satellite",)
+    # The meters of those whose bytes are paid for, at both ends.
+    meters: Mapping[PathName, Mapping[str, object]] = field(default_factory=dict)
     # Whether the nodes have the rights of a plain container alone: no BPF, no CAP_NET_ADMIN.
     unprivileged: bool = False
     # What starts the program of each terminal, as `Node` takes it.
@@ -424,7 +426,10 @@ class Pair(Generic[B]):
 
     def _told_at_hub(self, path: PathName) -> dict[str, object]:
         profile = self._profile(path)
-        return self._told(profile, profile.forward.rate_bps, profile.return_.rate_bps)
+        return {
+            **self._told(profile, profile.forward.rate_bps, profile.return_.rate_bps),
+            "meter": self._options.meters.get(path),
+        }
 
     def _told(
         self, profile: Profile, send_bps: int | None, receive_bps: int | None
@@ -451,6 +456,7 @@ class Pair(Generic[B]):
             "convergence_layer": self._options.convergence_layer,
             **self._told(profile, profile.return_.rate_bps, profile.forward.rate_bps),
             "guaranteed_rate_bps": self._options.return_rate_bps if sat else None,
+            "meter": self._options.meters.get(path),
         }
 
     def _terminal_config(self, terminal: Terminal) -> dict[str, object]:

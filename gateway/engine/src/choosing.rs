@@ -10,12 +10,13 @@ use underpass_cla::Class;
 use underpass_completion::Estimate;
 use underpass_work::each;
 
+use crate::budget::Meter;
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId};
 use crate::link::Expectation;
 use crate::migration::MigrationRule;
 use crate::paths::{Turn, Way};
-use crate::policy::{PathUse, Policy};
+use crate::policy::{MeteredUse, PathUse, Policy};
 use crate::transfers::Session;
 
 /// A hop that lets others go first is asked again after so long at the least,
@@ -61,6 +62,8 @@ pub(crate) struct Candidate {
     pub way: Way,
     /// A planned blockage is near.
     leaving: bool,
+    /// It is metered, and others are to be used as long as they can carry.
+    spared: bool,
 }
 
 impl Engine {
@@ -70,8 +73,7 @@ impl Engine {
         let Some(hop) = self.hops.get(&id) else {
             return Turn::Now;
         };
-        let policy = self.policy(class);
-        if policy.place_of(&hop.config).is_none() {
+        if self.place_on(hop, class).is_none() {
             return Turn::Later(Duration::MAX);
         }
         let neighbour = hop.config.neighbour;
@@ -137,6 +139,7 @@ impl Engine {
             paths: Vec::new(),
             migration: MigrationRule::DEFAULT,
             estimate: Estimate::OpenSession,
+            metered: MeteredUse::Last,
         };
         self.config.policies.get(&class).unwrap_or(DEFAULT)
     }
@@ -176,12 +179,21 @@ impl Engine {
         able.map(|one| (one.id, one.leaving)).collect()
     }
 
-    fn able(&self, now: Instant, neighbour: u64, class: Class) -> Vec<Candidate> {
+    /// How many go before a hop in a class; `None` if the class may not go by it:
+    /// its policy does not name the hop, or nothing more is to be spent on it.
+    pub(crate) fn place_on(&self, hop: &Hop, class: Class) -> Option<usize> {
         let policy = self.policy(class);
+        let forbidden = hop.meter.is_some() && policy.metered == MeteredUse::Never;
+        let place = policy.place_of(&hop.config)?;
+        (!forbidden && hop.may_spend_for(class)).then_some(place)
+    }
+
+    fn able(&self, now: Instant, neighbour: u64, class: Class) -> Vec<Candidate> {
+        let spares = self.policy(class).metered == MeteredUse::Last;
         let hops = self.ways.hops_to(neighbour).iter();
         let able = hops.filter_map(|id| {
             let hop = self.hops.get(id)?;
-            let place = policy.place_of(&hop.config)?;
+            let place = self.place_on(hop, class)?;
             let way = self.way(now, hop, class)?;
             let needed = hop.round_trip() + way.busy + REPAIRED_WITHIN;
             let entry = hop.link.next_entry(now, self.utc);
@@ -190,9 +202,14 @@ impl Engine {
                 place,
                 way,
                 leaving: entry.is_some_and(|at| at <= now + needed),
+                spared: spares && hop.meter.is_some(),
             })
         });
-        able.collect()
+        let mut able: Vec<Candidate> = able.collect();
+        if able.iter().any(|one| !one.spared && !one.leaving) {
+            able.retain(|one| !one.spared);
+        }
+        able
     }
 
     /// A hop as it can carry a class; none if it cannot.
@@ -265,6 +282,7 @@ impl Engine {
         hop.sent_by = hop.sent_by.max(now) + time;
         hop.given_bytes += ip_bytes;
         let neighbour = hop.config.neighbour;
+        self.spend(now, id, ip_bytes);
         self.steer_soon(now, neighbour);
     }
 
@@ -317,7 +335,8 @@ impl Engine {
             return false;
         };
         let hops = self.ways.hops_to(hop.config.neighbour).iter();
-        let able = |hop: &Hop| hop.is_up() && !hop.blocked;
+        let closed = |hop: &Hop| hop.meter.as_ref().is_some_and(Meter::is_closed);
+        let able = |hop: &Hop| hop.is_up() && !hop.blocked && !closed(hop);
         hops.filter(|other| **other != id)
             .any(|other| self.hops.get(other).is_some_and(able))
     }

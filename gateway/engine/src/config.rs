@@ -9,6 +9,7 @@ use underpass_plans::Direction;
 use underpass_scheduler as scheduler;
 use underpass_streams::Announcement;
 
+use crate::budget::MeterConfig;
 use crate::hop::HopId;
 use crate::policy::Policy;
 
@@ -86,6 +87,8 @@ pub struct HopConfig {
     pub ipv6: bool,
     /// Whether sessions run over TLS.
     pub tls: bool,
+    /// What may be spent on it, if its bytes are paid for.
+    pub meter: Option<MeterConfig>,
 }
 
 /// A terminal's line in the plans of a link.
@@ -183,6 +186,7 @@ pub(crate) mod tests {
             mtu_bytes: 1500,
             ipv6: false,
             tls: true,
+            meter: None,
         }
     }
 

@@ -102,6 +102,7 @@ impl Hop {
             sent_by: _,
             given_bytes: _,
             in_flight_since: _,
+            meter: _,
             copies,
         } = self;
         let of_classes = sessions.iter().map(BTreeSet::len);

@@ -7,6 +7,7 @@ use underpass_cla::{Class, SessionId};
 use underpass_plans::{Direction, Segment, State};
 use underpass_scheduler::{TcpWire, TerminalId};
 
+use crate::budget::Meter;
 use crate::choosing::Copies;
 use crate::config::HopConfig;
 use crate::link::LinkState;
@@ -105,6 +106,8 @@ pub(crate) struct Hop {
     pub given_bytes: u64,
     /// Since when it has had something in flight, if it has.
     pub in_flight_since: Instant,
+    /// What was spent on it, if its bytes are paid for.
+    pub meter: Option<Meter>,
     /// What left by another hop and goes by this one, too.
     pub copies: BTreeMap<Class, Copies>,
 }
@@ -115,6 +118,7 @@ impl Hop {
         let weight = config.weight;
         let wire = wire_of(&config, config.ipv6);
         let mut hop = Hop {
+            meter: config.meter.clone().map(Meter::new),
             link: LinkState::new(now, config.rtt),
             link_at: None,
             ceiling: config.clone(),
@@ -149,6 +153,10 @@ impl Hop {
     /// shrink, so the ceiling only rises.
     pub fn reconfigure(&mut self, config: HopConfig) {
         self.link.set_rtt(config.rtt);
+        match (&mut self.meter, config.meter.clone()) {
+            (Some(meter), Some(config)) => meter.reconfigure(config),
+            (meter, config) => *meter = config.map(Meter::new),
+        }
         let ceiling = &mut self.ceiling;
         Hop::raise(&mut ceiling.send_rate_bps, config.send_rate_bps);
         Hop::raise(&mut ceiling.receive_rate_bps, config.receive_rate_bps);

@@ -54,10 +54,12 @@ impl Engine {
         let neighbour = NeighbourId(hop.config.neighbour);
         let id = session.hop;
         let bytes = bundle.bytes;
+        let ip_bytes = hop.wire.ip_bytes(bytes);
         let outcome = self.agent.receive_decoded(now, neighbour, class, bundle);
         if outcome.is_ok() {
             hop.count_received(class, bytes);
         }
+        self.spend(now, id, ip_bytes);
         self.heard(now, id, now, Sign::Session);
         self.after_change(now);
         outcome.map_err(Refusal::from)

@@ -15,6 +15,7 @@
 
 mod ahead;
 mod applications;
+mod budget;
 mod choosing;
 mod completing;
 mod config;
@@ -48,6 +49,7 @@ mod transfers;
 mod ways;
 
 pub use applications::SentBundle;
+pub use budget::{MeterConfig, MeterSnapshot, Period, Spent};
 pub use config::{EngineConfig, HopConfig, PlanLine, RouteEntry, window_bytes};
 pub use contacts::Contacts;
 pub use engine::{Action, Engine, EngineError, STREAM_SERVICE};
@@ -58,7 +60,7 @@ pub use links::LinkSnapshot;
 pub use measured::{MeasuredLink, Sending};
 pub use migration::{MigrationRule, MoveReason};
 pub use planned::{HopPlan, PlanChange, PlanSnapshot};
-pub use policy::{PathUse, Policy};
+pub use policy::{MeteredUse, PathUse, Policy};
 pub use services::Message;
 pub use snapshot::{
     HopDemand, HopSnapshot, SessionPlace, SessionSnapshot, StreamEvents, StreamTotals,

@@ -23,6 +23,18 @@ pub enum PathUse {
     MinFct,
 }
 
+/// When a class goes by a metered path, while that has a budget left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MeteredUse {
+    /// Never.
+    Never,
+    /// While no path that costs nothing can carry it.
+    #[default]
+    Last,
+    /// As by any other.
+    Freely,
+}
+
 /// A class's policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
@@ -35,6 +47,8 @@ pub struct Policy {
     pub migration: MigrationRule,
     /// How a class estimates completion whose use is [`PathUse::MinFct`].
     pub estimate: Estimate,
+    /// What it does with metered paths.
+    pub metered: MeteredUse,
 }
 
 impl Policy {

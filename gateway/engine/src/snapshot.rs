@@ -6,6 +6,7 @@ use underpass_cla::{Class, SessionId};
 use underpass_streams::{Epoch, StreamInfo, StreamState};
 use underpass_work::each;
 
+use crate::budget::{Meter, MeterSnapshot};
 use crate::engine::Engine;
 use crate::hop::{Hop, HopId, HopTraffic};
 use crate::links::LinkSnapshot;
@@ -42,6 +43,8 @@ pub struct HopSnapshot {
     pub sessions: Vec<SessionSnapshot>,
     /// Bundles since the start, for each class in turn.
     pub traffic: Vec<HopTraffic>,
+    /// What was spent on it, if its bytes are paid for.
+    pub meter: Option<MeterSnapshot>,
 }
 
 /// A session at one moment.
@@ -226,6 +229,7 @@ impl Engine {
             subtracted_bps: hop.subtracted_bps,
             sessions: sessions.filter_map(|id| self.session(id)).collect(),
             traffic: hop.traffic.clone(),
+            meter: hop.meter.as_ref().map(Meter::snapshot),
         })
     }
 

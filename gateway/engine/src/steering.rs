@@ -320,11 +320,10 @@ impl Engine {
 
     /// The paths that a class may use, the preferred one first.
     fn read_paths(&self, now: Instant, neighbour: u64, class: Class) -> Vec<PathReading> {
-        let policy = self.policy(class);
         let steered = self.steering.known.get(&neighbour);
         let hops = each(self.ways.hops_to(neighbour).iter());
         let known = hops.filter_map(|id| self.hops.get(id));
-        let placed = known.filter_map(|hop| Some((policy.place_of(&hop.config)?, hop)));
+        let placed = known.filter_map(|hop| Some((self.place_on(hop, class)?, hop)));
         let mut placed: Vec<_> = placed.collect();
         placed.sort_by_key(|(place, _)| *place);
         let able: BTreeMap<HopId, bool> = self.able_hops(now, neighbour, class);

@@ -74,6 +74,8 @@ pub enum Command {
     Switch(SwitchCommand),
     /// Have a class of a running node go by another of its paths; streams live on.
     Migrate(MigrateCommand),
+    /// Add to the budget of a running node's metered path, or begin it anew.
+    Budget(BudgetCommand),
     /// What `underpass run` starts for what needs more rights than it keeps.
     #[command(name = HELPER, hide = true)]
     Helper,
@@ -130,6 +132,23 @@ pub struct MigrateCommand {
     /// Let the rule decide from then on; else it stays there.
     #[arg(long)]
     pub by_rule: bool,
+    /// The node's local API.
+    #[arg(long, default_value = "/run/underpass/api.sock")]
+    pub socket: PathBuf,
+}
+
+/// Which path, and what becomes of its budget.
+#[derive(Debug, Args)]
+#[group(id = "change", required = true, multiple = false, args = ["add_bytes", "reset"])]
+pub struct BudgetCommand {
+    /// The metered path.
+    pub path: String,
+    /// Let so many bytes more be spent in this period.
+    #[arg(long)]
+    pub add_bytes: Option<u64>,
+    /// Forget what was spent and added in this period.
+    #[arg(long)]
+    pub reset: bool,
     /// The node's local API.
     #[arg(long, default_value = "/run/underpass/api.sock")]
     pub socket: PathBuf,

@@ -5,6 +5,8 @@ mod allocator;
 mod api;
 mod bp;
 mod bpsec;
+mod budget;
+mod budgets;
 mod check;
 mod cli;
 mod client;
@@ -75,6 +77,7 @@ fn dispatch(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Upgrade { socket } => Ok(upgrade::command::execute(&socket)?),
         Command::Switch(command) => Ok(switch::execute(&command)?),
         Command::Bp(command) => Ok(bp::execute(command)?),
+        Command::Budget(command) => Ok(budget::execute(&command)?),
         Command::Migrate(command) => Ok(migrate::execute(&command)?),
         Command::HashPassword => Ok(password::print_hash()?),
         Command::Pki(command) => Ok(pki::execute(command)?),

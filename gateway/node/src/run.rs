@@ -41,6 +41,7 @@ use underpass_reports::{Body, PlanAcknowledgement};
 use crate::allocator;
 use crate::api::{self, ApiState};
 use crate::bpsec;
+use crate::budgets::KeptBudgets;
 use crate::clock::{self, ControlClock};
 use crate::config::{Config, Current, Document, Role};
 use crate::confinement::{self, Confinement};
@@ -260,6 +261,9 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     let (inbound_sender, inbound) = mpsc::unbounded_channel();
     let shell = Shell::new(engines, &engine_config, inbound_sender);
     shell.take_edges(streams);
+    // The process before has spent until here.
+    let budgets = Arc::new(KeptBudgets::load(&config.node.state_dir));
+    budgets.step(&shell, false);
     let contacts = ContactRouting::start(&config, &shell);
     if let Some(before) = &mut predecessor {
         before.confirm()?;
@@ -322,6 +326,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     tasks.push(background(
         known_links.clone().save_regularly(shell.clone()),
     ));
+    tasks.push(background(budgets.clone().follow(shell.clone())));
     for config in &config.modems {
         let listener = modem::listen(config, &sockets)?;
         let (shell, path) = (shell.clone(), config.path.clone());
@@ -425,6 +430,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         sockets: sockets.clone(),
         launcher,
         known_links: known_links.clone(),
+        budgets: budgets.clone(),
         current: current.clone(),
         restarter,
         incarnation,
@@ -520,6 +526,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
     }
     known_links.save(&shell);
     links.shutdown().await;
+    budgets.step(&shell, false);
     let reporting = reporting.lock().unwrap().take();
     if let Some(reporting) = reporting {
         reporting.finish().await;

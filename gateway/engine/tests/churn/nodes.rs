@@ -66,6 +66,7 @@ fn hop(id: u64, neighbour: usize) -> HopConfig {
         mtu_bytes: 1500,
         ipv6: false,
         tls: true,
+        meter: None,
     }
 }
 

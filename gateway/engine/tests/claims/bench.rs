@@ -44,6 +44,7 @@ pub fn config(node: u64, neighbours: &[u64]) -> EngineConfig {
         mtu_bytes: 1500,
         ipv6: false,
         tls: true,
+        meter: None,
     };
     EngineConfig {
         node,

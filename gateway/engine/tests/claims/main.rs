@@ -11,6 +11,7 @@ mod handing_over;
 mod lines;
 mod links;
 mod measured;
+mod metered;
 mod paths;
 mod plans;
 mod reading_on;

@@ -159,6 +159,7 @@ fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: Option<PlanLine>) -
         mtu_bytes: 1500,
         ipv6: false,
         tls: true,
+        meter: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_cla::Class;
-use underpass_engine::{Estimate, MigrationRule, PathUse, Policy};
+use underpass_engine::{Estimate, MeteredUse, MigrationRule, PathUse, Policy};
 use underpass_store::simulated::Crash;
 
 use crate::plans::{self, Push};
@@ -409,6 +409,7 @@ fn policies_of(random: &mut Random, links: [usize; 2]) -> Vec<(Class, Policy)> {
                 paths,
                 migration,
                 estimate: Estimate::default(),
+                metered: MeteredUse::default(),
             },
         )
     };

@@ -255,7 +255,7 @@ impl ApiState {
         hop.ok_or_else(|| unknown_path(name))
     }
 
-    fn path(&self, name: &str) -> Result<PathView, Problem> {
+    pub(super) fn path(&self, name: &str) -> Result<PathView, Problem> {
         let mut paths = self.paths().into_iter();
         let view = paths.find(|view| view.hop.name == name);
         view.ok_or_else(|| unknown_path(name))

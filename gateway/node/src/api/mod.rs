@@ -8,6 +8,7 @@
 
 mod announcements;
 mod auth;
+mod budgets;
 mod contact_plan;
 mod control;
 mod deferred;
@@ -60,7 +61,7 @@ pub use contact_plan::RouteView;
 pub use edge::{EdgeSwitches, SwitchView};
 pub use migrations::MigrationView;
 pub use server::{ApiError, Servers, check, serve, unix_socket};
-pub use view::Status;
+pub use view::{PathView, Status};
 
 /// What the handlers share.
 pub struct ApiState {
@@ -136,6 +137,7 @@ fn routes() -> Routes {
             "/v1/paths/{name}/efficiency",
             links::set_efficiency,
         )
+        .post(Operate, "/v1/paths/{name}/budget", budgets::change)
         .get(Read, "/v1/routes/{node}", contact_plan::route)
         .get(Read, "/v1/migrations", migrations::list)
         .post(Operate, "/v1/migrations", migrations::migrate)

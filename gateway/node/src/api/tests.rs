@@ -53,6 +53,15 @@ impl World {
 
     /// A world in `folder` with more keys of `[api]`.
     fn with(folder: TempDir, api: &str) -> World {
+        World::of(folder, api, "")
+    }
+
+    /// A world in `folder` with more paths.
+    fn with_paths(folder: TempDir, paths: &str) -> World {
+        World::of(folder, "", paths)
+    }
+
+    fn of(folder: TempDir, api: &str, paths: &str) -> World {
         let at = folder.path().display();
         std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
         let text = format!(
@@ -84,6 +93,7 @@ impl World {
             to = 1
             [[outlet]]
             node = 1
+            {paths}
             "#
         );
         let path = folder.path().join("node.toml");

@@ -30,6 +30,9 @@ impl fmt::Display for Status {
         }
         writeln!(f, "confinement: {}", self.confinement)?;
         writeln!(f, "\n{}", paths(&self.paths))?;
+        if self.paths.iter().any(|path| path.hop.meter.is_some()) {
+            writeln!(f, "{}", meters(&self.paths))?;
+        }
         let mut sessions = sessions(&self.paths);
         if sessions.rows.len() == 1 {
             sessions.row(["none"]);
@@ -204,6 +207,28 @@ fn paths(paths: &[PathView]) -> Table {
             hop.rate_bps.map_or("unlimited".to_owned(), rate),
             hop.measured.capacity_bps.map_or("-".to_owned(), rate),
             rate(hop.subtracted_bps),
+        ]);
+    }
+    table
+}
+
+fn meters(paths: &[PathView]) -> Table {
+    let mut table = Table::new(["METERED PATH", "PERIOD", ">SPENT", ">BUDGET", "CARRIES"]);
+    for path in paths {
+        let Some(meter) = &path.hop.meter else {
+            continue;
+        };
+        let carries = match (meter.exhausted, meter.beyond.is_empty()) {
+            (false, _) => "all".to_owned(),
+            (true, true) => "nothing".to_owned(),
+            (true, false) => meter.beyond.join(", "),
+        };
+        table.row([
+            path.hop.name.clone(),
+            meter.period.clone(),
+            size(meter.spent_bytes),
+            meter.budget_bytes.map_or("none".to_owned(), size),
+            carries,
         ]);
     }
     table

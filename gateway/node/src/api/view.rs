@@ -14,6 +14,7 @@ use underpass_reports::CapacityReason;
 use underpass_store::Figures;
 
 use super::ApiState;
+use super::budgets::MeterView;
 use super::contact_plan::ContactPlanView;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
@@ -136,6 +137,9 @@ pub struct HopFields {
     /// Bits per unit of the beam's capacity in the present MODCOD, as it was
     /// told; null is 1.
     pub efficiency: Option<f64>,
+    /// What is spent on it; null where its bytes are not paid for.
+    #[serde(default)]
+    pub meter: Option<MeterView>,
 }
 
 /// What is known of a link by measuring.
@@ -461,6 +465,7 @@ impl ApiState {
                 subtracted_bps: hop.subtracted_bps,
                 measured: MeasuredView::of(&hop.measured),
                 efficiency: self.reporter.efficiency(hop.id),
+                meter: hop.meter.as_ref().map(|meter| self.meter_view(meter)),
             },
         }
     }

@@ -54,7 +54,7 @@ impl Change {
             | [
                 "class",
                 _,
-                "weight" | "policy" | "paths" | "migrate" | "estimate",
+                "weight" | "policy" | "paths" | "migrate" | "estimate" | "metered",
                 ..,
             ]
             | ["edge", "client_networks" | "rule"] => true,

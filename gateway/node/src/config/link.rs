@@ -7,6 +7,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use super::meter::MeterSettings;
+
 /// How convergence-layer sessions are secured.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -222,6 +224,8 @@ pub struct PathConfig {
     /// Default: none.
     #[serde(default)]
     pub networks: Vec<IpNet>,
+    /// Its bytes are paid for. Default: they are not.
+    pub meter: Option<MeterSettings>,
     /// What earlier runs have found.
     #[serde(skip)]
     pub known: KnownLink,
@@ -419,6 +423,8 @@ pub struct TerminalConfig {
     /// the path by the other listeners.
     #[serde(default, rename = "path")]
     pub paths: Vec<TerminalPathConfig>,
+    /// The bytes of its own path are paid for. Default: they are not.
+    pub meter: Option<MeterSettings>,
     /// What earlier runs have found.
     #[serde(skip)]
     pub known: KnownLink,
@@ -441,6 +447,8 @@ pub struct TerminalPathConfig {
     /// As of a terminal.
     #[serde(default = "default_mtu_bytes")]
     pub mtu_bytes: u32,
+    /// As of a terminal.
+    pub meter: Option<MeterSettings>,
     /// What earlier runs have found.
     #[serde(skip)]
     pub known: KnownLink,
@@ -472,6 +480,8 @@ pub struct AcceptedHop {
     pub rtt_is_guess: bool,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
+    /// Its bytes are paid for.
+    pub meter: Option<MeterSettings>,
 }
 
 impl AcceptedHop {
@@ -526,6 +536,7 @@ impl TerminalConfig {
             rtt: self.rtt(),
             rtt_is_guess: self.rtt_ms.is_none(),
             mtu_bytes: self.mtu_bytes,
+            meter: self.meter.clone(),
         }
     }
 
@@ -543,6 +554,7 @@ impl TerminalConfig {
             rtt: path.known.rtt(path.rtt_ms),
             rtt_is_guess: path.rtt_ms.is_none(),
             mtu_bytes: path.mtu_bytes,
+            meter: path.meter.clone(),
         })
     }
 

@@ -17,6 +17,7 @@ mod document;
 mod edge;
 mod link;
 mod ltp;
+mod meter;
 mod modem;
 mod node;
 mod positions;
@@ -50,6 +51,7 @@ pub use link::{
     TlsConfig,
 };
 pub use ltp::LtpConfig;
+pub use meter::{BUDGETS_BYTES, BudgetPeriod, MeterSettings};
 pub use modem::ModemConfig;
 pub use node::{LogConfig, LogFormat, NodeConfig, Role};
 pub use positions::{PositionsConfig, Source};
@@ -57,8 +59,8 @@ pub use reports::ReportsConfig;
 pub use route::{OutletConfig, RelayConfig, RouteConfig};
 pub use routing::RoutingConfig;
 pub use traffic::{
-    ClassSettings, Coded, FlowEstimate, MigrateSettings, PathPolicy, StreamsConfig, class_named,
-    coded,
+    ClassSettings, Coded, FlowEstimate, MeteredPolicy, MigrateSettings, PathPolicy, StreamsConfig,
+    class_named, coded,
 };
 
 /// Why a configuration cannot be used.
@@ -221,6 +223,20 @@ impl Config {
         Config::of(&Document::merge(vec![(path.to_owned(), text.to_owned())])?)
     }
 
+    fn check_meters(&self, problems: &mut Vec<String>) {
+        for path in &self.paths {
+            if let Some(meter) = &path.meter {
+                let at = format!("path {:?}", path.name);
+                meter.check(&at, &self.classes, problems);
+            }
+        }
+        for hop in self.accepted_hops() {
+            if let Some(meter) = &hop.meter {
+                meter.check(&hop.name, &self.classes, problems);
+            }
+        }
+    }
+
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         self.node.check(&mut problems);
@@ -229,6 +245,7 @@ impl Config {
         let listeners = self.listeners.iter().map(|listener| listener.name.as_str());
         let ways = paths.chain(listeners).collect();
         traffic::check_policies(&self.classes, &ways, &mut problems);
+        self.check_meters(&mut problems);
         self.streams.check(&self.classes, &mut problems);
         self.custody.check(&mut problems);
         self.deferred.check(&mut problems);

@@ -778,3 +778,53 @@ fn rules_that_contradict_themselves_or_each_other_are_refused() {
         assert!(error.contains(problem), "{problem} is missing in:\n{error}");
     }
 }
+
+#[test]
+fn a_meter_names_classes_that_there_are_and_a_day_that_every_month_has() {
+    let with = |keys: &str| {
+        parse(&format!(
+            "{HUB}[[terminal.path]]\nlistener = \"lte\"\n{keys}\n"
+        ))
+    };
+    let meter = |keys: &str| {
+        with(&format!("[terminal.path.meter]\n{keys}"))
+            .unwrap()
+            .terminals[0]
+            .paths[0]
+            .meter
+            .clone()
+            .unwrap()
+    };
+    assert_eq!(
+        meter("budget_bytes = 2_000_000_000\nbeyond = [\"signalling\"]"),
+        MeterSettings {
+            budget_bytes: Some(2_000_000_000),
+            period: BudgetPeriod::Month,
+            first_day: 1,
+            beyond: vec!["signalling".to_owned()],
+        }
+    );
+    assert_eq!(meter("period = \"once\"").budget_bytes, None);
+    for (keys, problem) in [
+        ("budget_bytes = 0", "must be 1 to 1000000000000000"),
+        ("first_day = 29", "must be 1 to 28"),
+        (
+            "period = \"day\"\nfirst_day = 3",
+            "of no use without period",
+        ),
+        ("period = \"week\"", "unknown variant"),
+        ("beyond = [\"bulk\"]", "of no use without budget_bytes"),
+        (
+            "budget_bytes = 5\nbeyond = [\"gold\"]",
+            "there is no class \"gold\"",
+        ),
+        (
+            "budget_bytes = 5\nbeyond = [\"bulk\", \"bulk\"]",
+            "\"bulk\" is there twice",
+        ),
+    ] {
+        let error = with(&format!("[terminal.path.meter]\n{keys}")).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(problem), "{problem} is missing in:\n{error}");
+    }
+}

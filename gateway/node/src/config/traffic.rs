@@ -32,6 +32,10 @@ pub struct ClassSettings {
     /// new-connection. Default open-session.
     #[serde(default)]
     pub estimate: FlowEstimate,
+    /// When it goes by paths with a `meter`: never, last (while no other can
+    /// carry it) or freely. Default last.
+    #[serde(default)]
+    pub metered: MeteredPolicy,
     /// How bundles go by paths with convergence_layer = "quic": never, tail or
     /// always as coded datagrams. Default: never for the first class, always
     /// for those that go before others, tail for the rest.
@@ -47,6 +51,19 @@ pub enum FlowEstimate {
     OpenSession,
     /// As a TCP connection that begins with the flow: the paper's equations.
     NewConnection,
+}
+
+/// When a class goes by metered paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MeteredPolicy {
+    /// Never.
+    Never,
+    /// While no path that costs nothing can carry it.
+    #[default]
+    Last,
+    /// As by any other.
+    Freely,
 }
 
 /// Which bundles of a class go as coded datagrams.
@@ -187,6 +204,7 @@ pub(super) fn default_classes() -> Vec<ClassSettings> {
         paths: Vec::new(),
         migrate: MigrateSettings::default(),
         estimate: FlowEstimate::default(),
+        metered: MeteredPolicy::default(),
         coded: None,
     })
     .collect()

@@ -11,7 +11,8 @@ use underpass_bundle::{self as bundle, NeighbourId};
 use underpass_cla::Class;
 use underpass_edge::dial::Families;
 use underpass_engine::{
-    EngineConfig, Estimate, HopConfig, HopId, MigrationRule, PathUse, PlanLine, Policy, RouteEntry,
+    EngineConfig, Estimate, HopConfig, HopId, MeterConfig, MeteredUse, MigrationRule, PathUse,
+    Period, PlanLine, Policy, RouteEntry,
 };
 use underpass_plans::Direction;
 use underpass_scheduler as scheduler;
@@ -19,8 +20,8 @@ use underpass_streams::Announcement;
 
 use super::{control, deferred, plans, reports};
 use crate::config::{
-    ClassSettings, Config, CustodyDialect, FlowEstimate, MigrateSettings, PathPolicy, RelayConfig,
-    Role, class_named,
+    BudgetPeriod, ClassSettings, Config, CustodyDialect, FlowEstimate, MeterSettings,
+    MeteredPolicy, MigrateSettings, PathPolicy, RelayConfig, Role, class_named,
 };
 
 /// The part of a rate that is granted, so that the queue before the hop stays
@@ -191,6 +192,11 @@ fn policies(config: &Config) -> BTreeMap<Class, Policy> {
             FlowEstimate::OpenSession => Estimate::OpenSession,
             FlowEstimate::NewConnection => Estimate::NewConnection,
         },
+        metered: match class.metered {
+            MeteredPolicy::Never => MeteredUse::Never,
+            MeteredPolicy::Last => MeteredUse::Last,
+            MeteredPolicy::Freely => MeteredUse::Freely,
+        },
     };
     let classes = config.classes.iter().zip(0..);
     classes
@@ -206,6 +212,22 @@ fn line_of(config: &Config, link: Direction, terminal: u64) -> Option<PlanLine> 
         Role::Relay => return None,
     };
     (sends_on == link).then_some(PlanLine { link, terminal })
+}
+
+fn meter(config: &Config, settings: Option<&MeterSettings>) -> Option<MeterConfig> {
+    let settings = settings?;
+    let beyond = settings.beyond.iter();
+    Some(MeterConfig {
+        budget_bytes: settings.budget_bytes,
+        period: match settings.period {
+            BudgetPeriod::Day => Period::Day,
+            BudgetPeriod::Month => Period::Month(settings.first_day),
+            BudgetPeriod::Once => Period::Once,
+        },
+        beyond: beyond
+            .filter_map(|name| class_named(&config.classes, name))
+            .collect(),
+    })
 }
 
 fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
@@ -226,6 +248,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         mtu_bytes: path.mtu_bytes,
         ipv6: path.remote.ip().to_canonical().is_ipv6(),
         tls: tls && !path.plain,
+        meter: meter(config, path.meter.as_ref()),
     });
     let accepted = config.accepted_hops().map(|hop| {
         let listeners = config.listeners.iter().map(|listener| &listener.name);
@@ -251,6 +274,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
             // Its sessions tell.
             ipv6: false,
             tls,
+            meter: meter(config, hop.meter.as_ref()),
             name: hop.name,
         }
     });

@@ -8,7 +8,8 @@ use std::time::Instant;
 use underpass_bundle::{BundleId, BundleInfo, CustodyFigures, NeighbourFigures, NeighbourId};
 use underpass_cla::Class;
 use underpass_engine::{
-    Engine, HopId, HopSnapshot, PlanSnapshot, StreamEvents, StreamTotals, TunnelSnapshot,
+    Engine, HopId, HopSnapshot, MeterSnapshot, PlanSnapshot, StreamEvents, StreamTotals,
+    TunnelSnapshot,
 };
 use underpass_plans::{Direction, Plan, Refused};
 use underpass_streams::{Epoch, StreamInfo};
@@ -40,6 +41,14 @@ impl Shell {
         }
         seen.sort_by_key(|(id, _)| *id);
         seen.into_iter().map(|(_, of_hop)| of_hop).collect()
+    }
+
+    /// Every metered hop, with its path's or terminal's name.
+    pub fn meters(&self) -> Vec<(HopId, String, MeterSnapshot)> {
+        self.read_each(Engine::meters)
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Every hop; as [`Shell::of_each_hop`].

@@ -25,6 +25,7 @@ use super::launcher::Launcher;
 use super::messages::{Answer, Hello, Order, ProcessState};
 use super::sockets::Sockets;
 use super::take_over::connection;
+use crate::budgets::KeptBudgets;
 use crate::config::Current;
 use crate::interception::Interceptor;
 use crate::known_links::KnownLinks;
@@ -92,6 +93,8 @@ pub struct Parts {
     pub sockets: Arc<Sockets>,
     pub launcher: Launcher,
     pub known_links: Arc<KnownLinks>,
+    /// What was spent on metered paths.
+    pub budgets: Arc<KeptBudgets>,
     pub current: Arc<Current>,
     /// Ends what the engines talk to, and begins it again.
     pub restarter: Restarter,
@@ -255,6 +258,7 @@ impl HandOver {
         parts.restarter.end_sessions();
         let held = self.runtime.block_on(parts.edge.relays().hold());
         parts.shell.end_sessions();
+        parts.budgets.step(&parts.shell, false);
         let moment = Moment {
             held,
             helper: parts.helper.as_ref().map(|helper| helper.hold()),

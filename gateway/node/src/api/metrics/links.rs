@@ -23,6 +23,7 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     blockages(state, families)?;
     beacons(state, families)?;
     rates(state, &paths, families)?;
+    budgets(&paths, families)?;
     bundles(state, families)?;
     transports(state, families)?;
     sessions(&paths, families)
@@ -161,6 +162,25 @@ fn beacons(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         "Beacons sent, and datagrams received by what they were; socket is a path or listener",
         None,
         rows,
+    )
+}
+
+fn budgets(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
+    families.gauge(
+        "path_spent",
+        "IP bytes in both directions in the present period of a metered path",
+        Some(&Unit::Bytes),
+        paths
+            .iter()
+            .filter_map(|path| Some((of_path(path), path.hop.meter.as_ref()?.spent_bytes))),
+    )?;
+    families.gauge(
+        "path_budget",
+        "What may be spent in the present period of a metered path; absent without a budget",
+        Some(&Unit::Bytes),
+        paths
+            .iter()
+            .filter_map(|path| Some((of_path(path), path.hop.meter.as_ref()?.budget_bytes?))),
     )
 }
 

@@ -1,6 +1,19 @@
 //! Links by the local API: rates, blockages, sessions.
 
+use underpass_engine::Spent;
+
 use super::*;
+use crate::budgets::KeptBudgets;
+
+/// A path whose bytes are paid for.
+const METERED: &str = "
+    [[path]]
+    name = \"lte\"
+    neighbour = 1
+    remote = \"192.0.2.1:4557\"
+    [path.meter]
+    budget_bytes = 1000
+";
 
 #[tokio::test]
 async fn a_changed_rate_reaches_the_scheduler_and_the_sessions() {
@@ -129,4 +142,65 @@ async fn planned_blockages_are_replaced_shown_and_checked() {
         .ask("PUT", "/v1/paths/moon/blockages", plan)
         .await
         .is_problem(404);
+}
+
+#[tokio::test]
+async fn a_budget_is_shown_added_to_and_begun_anew_and_outlives_the_process() {
+    let world = World::new();
+    let url = "/v1/paths/sat/budget";
+    for wrong in [
+        r#"{"add_bytes": 5}"#,
+        r#"{}"#,
+        r#"{"add_bytes": 5, "reset": true}"#,
+        r#"{"add_bytes": 0}"#,
+        r#"{"add_bytes": -1}"#,
+    ] {
+        world.ask("POST", url, wrong).await.is_problem(422);
+    }
+    world
+        .ask("POST", "/v1/paths/moon/budget", r#"{"reset": true}"#)
+        .await
+        .is_problem(404);
+
+    let world = World::with_paths(world.folder, METERED);
+    let hop = world.state.shell.hop_named("lte").unwrap();
+    world.state.shell.with_hop(hop, |engine, now| {
+        let spent = Spent {
+            spent_bytes: 1_200,
+            ..Spent::default()
+        };
+        engine.restore_spent(now, hop, spent);
+    });
+    let url = "/v1/paths/lte/budget";
+    let meter = async |world: &World| world.get("/v1/paths").await[1]["meter"].clone();
+    let shown = meter(&world).await;
+    assert_eq!(shown["spent_bytes"], 1_200);
+    assert_eq!(shown["exhausted"], true);
+    let metrics = world.ask("GET", "/metrics", Body::empty()).await;
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let row = r#"underpass_path_spent_bytes{path="lte",neighbour="1"} 1200"#;
+    assert!(metrics.contains(row), "{metrics}");
+    let status = serde_json::from_value::<Status>(world.get("/v1/status").await).unwrap();
+    assert!(status.to_string().contains("METERED PATH"), "{status}");
+
+    let added = world.ask("POST", url, r#"{"add_bytes": 500}"#).await;
+    assert_eq!(added.json()["meter"]["budget_bytes"], 1_500);
+    assert_eq!(added.json()["meter"]["exhausted"], false);
+
+    // What is kept is there in the next run, and nothing is spent twice.
+    let keep = |world: &World| {
+        let budgets = KeptBudgets::load(world.folder.path());
+        budgets.step(&world.state.shell, true);
+        budgets.step(&world.state.shell, true);
+    };
+    keep(&world);
+    let world = World::with_paths(world.folder, METERED);
+    assert_eq!(meter(&world).await["spent_bytes"], 0);
+    keep(&world);
+    let after = meter(&world).await;
+    assert_eq!(after["spent_bytes"], 1_200);
+    assert_eq!(after["added_bytes"], 500);
+    let reset = world.ask("POST", url, r#"{"reset": true}"#).await;
+    assert_eq!(reset.json()["meter"]["spent_bytes"], 0);
+    assert_eq!(reset.json()["meter"]["budget_bytes"], 1_000);
 }

@@ -1,0 +1,229 @@
+//! Hops whose bytes are paid for: which classes go by them, and what becomes of
+//! these when the budget is spent.
+
+use std::time::Duration;
+
+use underpass_cla::Class;
+use underpass_engine::{
+    EngineConfig, MeterConfig, MeterSnapshot, MeteredUse, MigrateError, PathUse, Period, Policy,
+    Spent,
+};
+use underpass_streams::Event;
+
+use crate::bench::{BULK, CONTROL, Node, URGENT, exchange, live, pair_of};
+use crate::paths::{FAR, MS, NEAR, by_hop, drain, two_hops};
+
+/// 2026-01-01T00:00:00Z.
+const NEW_YEAR_MS: u64 = 1_767_225_600_000;
+const DAY_MS: u64 = 86_400_000;
+const USES: [PathUse; 4] = [
+    PathUse::Bonded,
+    PathUse::Failover,
+    PathUse::Migrate,
+    PathUse::MinFct,
+];
+
+/// A terminal whose near hop is metered from now on, and a hub, both hops up; bulk
+/// has this policy.
+fn metered(
+    budget_bytes: Option<u64>,
+    beyond: &[Class],
+    uses: PathUse,
+    metered: MeteredUse,
+) -> (Node, Node) {
+    let with = |mut config: EngineConfig| {
+        let policy = Policy {
+            uses,
+            metered,
+            ..Policy::default()
+        };
+        config.policies.insert(BULK, policy);
+        config
+    };
+    let (mut terminal, mut hub) = pair_of(with(two_hops(10, 1)), with(two_hops(1, 10)));
+    for node in [&mut terminal, &mut hub] {
+        node.up(1, 200);
+    }
+    live(&mut terminal, &mut hub, Duration::from_millis(500));
+    let mut config = with(two_hops(10, 1));
+    config.hops[0].meter = Some(MeterConfig {
+        budget_bytes,
+        period: Period::Day,
+        beyond: beyond.to_vec(),
+    });
+    let now = terminal.now;
+    terminal
+        .engine
+        .reconfigure(now, config)
+        .expect("the same classes");
+    (terminal, hub)
+}
+
+fn meter(node: &Node) -> MeterSnapshot {
+    node.engine.meter(NEAR).expect("it is metered")
+}
+
+#[test]
+fn a_metered_hop_carries_only_while_no_other_can_whatever_the_policy() {
+    for uses in USES {
+        let (mut terminal, _hub) = metered(None, &[], uses, MeteredUse::Last);
+        let key = terminal.open(1, BULK);
+        terminal.write(key, 5_000);
+        assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [0, 1], "{uses:?}");
+        terminal.engine.block(terminal.now, FAR, true);
+        let [near, far] = by_hop(&drain(&mut terminal, 60 * MS));
+        assert!(near > 0 && far == 0, "{uses:?}: {near} {far}");
+    }
+}
+
+#[test]
+fn a_class_that_never_pays_waits_and_one_that_pays_freely_takes_what_is_near() {
+    for uses in USES {
+        let (mut terminal, _hub) = metered(None, &[], uses, MeteredUse::Never);
+        terminal.engine.block(terminal.now, FAR, true);
+        let key = terminal.open(1, BULK);
+        terminal.write(key, 5_000);
+        let sent = drain(&mut terminal, 500 * MS);
+        let bulk = |id: u64| id < 200 && id % 100 == u64::from(BULK.0);
+        let paid = sent.iter().filter(|(id, _)| bulk(id.0));
+        assert_eq!(paid.count(), 0, "{uses:?}");
+        let (mut terminal, _hub) = metered(None, &[], uses, MeteredUse::Freely);
+        let key = terminal.open(1, BULK);
+        terminal.write(key, 5_000);
+        assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0], "{uses:?}");
+    }
+}
+
+#[test]
+fn above_the_budget_the_other_hop_carries_on() {
+    for uses in USES {
+        let (mut terminal, _hub) = metered(Some(300_000), &[], uses, MeteredUse::Freely);
+        let key = terminal.open(1, BULK);
+        let mut sent = [0, 0];
+        for _ in 0..100 {
+            let room = terminal.engine.send_capacity(key).min(100_000);
+            terminal.write(key, room);
+            for (session, transfer) in drain(&mut terminal, 20 * MS) {
+                sent[usize::from(session.0 >= 200)] += transfer.len();
+            }
+        }
+        // The last bundle that fits is sent whole, and one of signalling may be
+        // under way beside it.
+        assert!(sent[0] < 300_000 + 2 * 75_000, "{uses:?}: {sent:?}");
+        assert!(sent[1] > 1_000_000, "{uses:?}: {sent:?}");
+        assert!(meter(&terminal).exhausted, "{uses:?}");
+    }
+}
+
+#[test]
+fn alone_a_spent_hop_keeps_what_is_not_named_until_an_operator_adds_to_its_budget() {
+    let (mut terminal, mut hub) = metered(
+        Some(1_000),
+        &[CONTROL, URGENT],
+        PathUse::Bonded,
+        MeteredUse::Last,
+    );
+    terminal.engine.block(terminal.now, FAR, true);
+    let spent = Spent {
+        spent_bytes: 1_000,
+        ..Spent::default()
+    };
+    terminal.engine.restore_spent(terminal.now, NEAR, spent);
+    assert!(meter(&terminal).exhausted);
+    let bulk = terminal.open(1, BULK);
+    terminal.write(bulk, 5_000);
+    assert_eq!(by_hop(&drain(&mut terminal, 500 * MS)), [0, 0]);
+    let urgent = terminal.open(1, URGENT);
+    terminal.write(urgent, 500);
+    let offers = drain(&mut terminal, 60 * MS);
+    assert_eq!(by_hop(&offers), [1, 0]);
+    terminal.put_back(offers);
+    let now = terminal.now;
+    terminal.engine.add_to_budget(now, NEAR, 1_000_000);
+    hub.pass(terminal.now);
+    exchange(&mut terminal, &mut hub);
+    live(&mut terminal, &mut hub, Duration::from_secs(1));
+    assert!(terminal.destinations().is_empty(), "all has arrived");
+    assert!(hub.has(|event| matches!(event, Event::Readable(_))));
+}
+
+#[test]
+fn what_is_sent_and_what_is_received_are_spent() {
+    let (mut terminal, mut hub) = metered(None, &[], PathUse::Bonded, MeteredUse::Last);
+    for node in [&mut terminal, &mut hub] {
+        node.engine.block(node.now, FAR, true);
+    }
+    let before = meter(&terminal).spent.spent_bytes;
+    let key = hub.open(10, BULK);
+    hub.write(key, 50_000);
+    exchange(&mut terminal, &mut hub);
+    live(&mut terminal, &mut hub, Duration::from_secs(1));
+    let received = meter(&terminal).spent.spent_bytes - before;
+    assert!((50_000..60_000).contains(&received), "{received}");
+    let before = meter(&terminal).spent.spent_bytes;
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    drain(&mut terminal, 60 * MS);
+    let sent = meter(&terminal).spent.spent_bytes - before;
+    assert!((5_000..6_000).contains(&sent), "{sent}");
+    assert_eq!(hub.engine.meter(NEAR), None);
+}
+
+#[test]
+fn a_new_day_renews_the_budget_and_what_waited_goes() {
+    let (mut terminal, _hub) = metered(Some(1_000), &[], PathUse::Bonded, MeteredUse::Last);
+    let now = terminal.now;
+    terminal.engine.set_utc(now, Some(NEW_YEAR_MS + DAY_MS / 2));
+    terminal.engine.renew_budgets(now);
+    let spent = Spent {
+        spent_bytes: 2_000,
+        added_bytes: 500,
+        begun_ms: Some(NEW_YEAR_MS),
+    };
+    terminal.engine.restore_spent(now, NEAR, spent);
+    terminal.engine.block(now, FAR, true);
+    let key = terminal.open(1, BULK);
+    terminal.write(key, 5_000);
+    terminal.engine.renew_budgets(terminal.now);
+    assert_eq!(by_hop(&drain(&mut terminal, 500 * MS)), [0, 0]);
+    let now = terminal.now;
+    terminal.engine.set_utc(now, Some(NEW_YEAR_MS + DAY_MS));
+    terminal.engine.renew_budgets(now);
+    let [near, far] = by_hop(&drain(&mut terminal, 60 * MS));
+    assert!(near > 0 && far == 0, "{near} {far}");
+    assert_eq!(meter(&terminal).budget_bytes, Some(1_000));
+}
+
+#[test]
+fn another_budget_keeps_what_was_spent() {
+    let (mut terminal, _hub) = metered(Some(1_000), &[], PathUse::Bonded, MeteredUse::Last);
+    let spent = Spent {
+        spent_bytes: 5_000,
+        ..Spent::default()
+    };
+    let now = terminal.now;
+    terminal.engine.restore_spent(now, NEAR, spent);
+    let before = meter(&terminal).spent.spent_bytes;
+    let mut config = two_hops(10, 1);
+    config.hops[0].meter = Some(MeterConfig {
+        budget_bytes: Some(1_000_000),
+        period: Period::Once,
+        beyond: Vec::new(),
+    });
+    terminal
+        .engine
+        .reconfigure(now, config)
+        .expect("it is valid");
+    let after = meter(&terminal);
+    assert_eq!((after.spent.spent_bytes, after.exhausted), (before, false));
+    terminal.engine.reset_budget(now, NEAR);
+    assert_eq!(meter(&terminal).spent.spent_bytes, 0);
+}
+
+#[test]
+fn a_class_is_not_moved_to_a_hop_that_its_budget_forbids() {
+    let (mut terminal, _hub) = metered(Some(0), &[], PathUse::Migrate, MeteredUse::Freely);
+    let now = terminal.now;
+    let moved = terminal.engine.migrate(now, BULK, NEAR, true);
+    assert_eq!(moved, Err(MigrateError::Path));
+}

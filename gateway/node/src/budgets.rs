@@ -1,0 +1,194 @@
+//! What was spent of the budgets of metered paths, over restarts.
+//!
+//! The file says a little more than what was spent while bytes flow: as much as
+//! the next interval is likely to spend. So a process that is killed loses some of
+//! its budget, and gains none.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use underpass_engine::Spent;
+
+use crate::shell::Shell;
+
+const FILE: &str = "budgets.json";
+/// A file of more is not one of this node.
+const MOST_BYTES: u64 = 4 << 20;
+/// How often budgets are renewed, and the file written if it has to be.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Paths by their names.
+type Budgets = BTreeMap<String, Spent>;
+
+/// The file, and what this run has seen.
+#[derive(Debug)]
+pub struct KeptBudgets {
+    file: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What the file says.
+    kept: Budgets,
+    /// What the engines said last; a path that is not here was not restored.
+    seen: Budgets,
+    failed: bool,
+}
+
+impl KeptBudgets {
+    /// Of a node with this state folder. It is read when a process has the node
+    /// for itself.
+    pub fn load(state_dir: &Path) -> KeptBudgets {
+        let file = state_dir.join(FILE);
+        let state = State {
+            kept: read(&file),
+            seen: Budgets::new(),
+            failed: false,
+        };
+        KeptBudgets {
+            file,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Renews, restores and keeps budgets from now on. Runs until dropped.
+    pub async fn follow(self: Arc<Self>, shell: Arc<Shell>) {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            let (kept, shell) = (self.clone(), shell.clone());
+            let _ = tokio::task::spawn_blocking(move || kept.step(&shell, true)).await;
+        }
+    }
+
+    /// Restores what was spent of paths that are new to this run, renews budgets
+    /// whose period is over, and writes down what was spent; with `ahead`, what
+    /// the next interval is likely to spend, too.
+    pub fn step(&self, shell: &Shell, ahead: bool) {
+        let mut state = self.state.lock().unwrap();
+        for (id, name, _) in shell.meters() {
+            if let (false, Some(spent)) = (state.seen.contains_key(&name), state.kept.get(&name)) {
+                let spent = *spent;
+                shell.with_hop(id, |engine, now| engine.restore_spent(now, id, spent));
+            }
+        }
+        shell.with_each(|engine, now| engine.renew_budgets(now));
+        let meters = shell.meters().into_iter();
+        let spent: Budgets = meters.map(|(_, name, meter)| (name, meter.spent)).collect();
+        let mut kept: Budgets = state.kept.clone();
+        // Of one that is not metered any more, the file knows for when it is.
+        kept.retain(|name, _| shell.hop_named(name).is_some());
+        for (name, spent) in &spent {
+            let before = state.seen.get(name).filter(|_| ahead);
+            let step = before.map_or(0, |before| {
+                spent.spent_bytes.saturating_sub(before.spent_bytes)
+            });
+            let written = state.kept.get(name).copied();
+            kept.insert(name.clone(), to_keep(written, *spent, step));
+        }
+        state.seen = spent;
+        if kept == state.kept {
+            return;
+        }
+        match write(&self.file, &kept) {
+            Ok(()) => (state.kept, state.failed) = (kept, false),
+            Err(error) => {
+                if !std::mem::replace(&mut state.failed, true) {
+                    let path = self.file.display();
+                    tracing::error!(%path, %error, "what is spent of budgets is not kept");
+                }
+            }
+        }
+    }
+}
+
+/// What the file is to say: what it says, if that covers as much again as was
+/// spent in the last interval, else twice as much ahead.
+fn to_keep(written: Option<Spent>, spent: Spent, step: u64) -> Spent {
+    let covers = |written: &Spent| {
+        let same = Spent {
+            spent_bytes: written.spent_bytes,
+            ..spent
+        } == *written;
+        let next = spent.spent_bytes.saturating_add(step);
+        same && step > 0 && written.spent_bytes >= next
+    };
+    written.filter(covers).unwrap_or(Spent {
+        spent_bytes: spent.spent_bytes.saturating_add(step.saturating_mul(2)),
+        ..spent
+    })
+}
+
+/// Renamed, so that a loss of power leaves one of both whole.
+fn write(file: &Path, budgets: &Budgets) -> io::Result<()> {
+    let beside = file.with_extension("new");
+    let mut new = fs::File::create(&beside)?;
+    new.write_all(&serde_json::to_vec_pretty(budgets)?)?;
+    new.sync_all()?;
+    fs::rename(&beside, file)
+}
+
+fn read(file: &Path) -> Budgets {
+    let unusable = |error: &dyn std::fmt::Display| {
+        let path = file.display();
+        tracing::error!(%path, %error, "what was spent of budgets is not known: counted from 0");
+        Budgets::new()
+    };
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Budgets::new(),
+        Ok(found) if found.len() > MOST_BYTES => return unusable(&"the file is too large"),
+        _ => {}
+    }
+    match fs::read(file) {
+        Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| unusable(&error)),
+        Err(error) => unusable(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spent(spent_bytes: u64) -> Spent {
+        Spent {
+            spent_bytes,
+            added_bytes: 7,
+            begun_ms: Some(5),
+        }
+    }
+
+    #[test]
+    fn while_bytes_flow_the_file_is_ahead_and_at_rest_it_is_exact() {
+        let first = to_keep(None, spent(1_000), 100);
+        assert_eq!(first, spent(1_200));
+        // It covers the next interval, and is not written again.
+        assert_eq!(to_keep(Some(first), spent(1_100), 100), first);
+        assert_eq!(to_keep(Some(first), spent(1_101), 100), spent(1_301));
+        assert_eq!(to_keep(Some(first), spent(1_100), 0), spent(1_100));
+        let added = Spent {
+            added_bytes: 8,
+            ..spent(1_100)
+        };
+        assert_eq!(to_keep(Some(first), added, 1).added_bytes, 8);
+    }
+
+    #[test]
+    fn the_file_is_read_as_it_was_written_and_nonsense_is_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join(FILE);
+        assert_eq!(read(&file), Budgets::new());
+        let budgets = Budgets::from([("lte".to_owned(), spent(1_000))]);
+        write(&file, &budgets).expect("written");
+        assert_eq!(read(&file), budgets);
+        for text in ["", "[]", r#"{"lte": {"spent_bytes": -1}}"#] {
+            fs::write(&file, text).expect("written");
+            assert_eq!(read(&file), Budgets::new(), "{text}");
+        }
+        fs::write(&file, vec![b' '; MOST_BYTES as usize + 1]).expect("written");
+        assert_eq!(read(&file), Budgets::new());
+    }
+}
