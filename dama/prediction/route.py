@@ -27,7 +27,7 @@ from dama.prediction.places import (
 )
 from dama.prediction.roadmap import HORIZON_M, ObstructionMap
 from dama.prediction.route_matching import AGAINST_DEG, DRAWN_DEG, DRAWN_M, RouteMatching
-from dama.prediction.track import Track
+from dama.prediction.track import Point, Track
 
 # The route is compared with the map in steps of this length, where covered roads are this near.
 _STEP_M = 20.0
@@ -50,9 +50,19 @@ _NOISE_M = 6.0
 _WORTH = 3.0
 # Deviations up to this (in squared standard deviations) are those of a vehicle on the route.
 _USUAL = 1.5
-# Passes of one place that lie so far apart along the route are told apart by the track before.
-_APART_M = 100.0
-_COMPARED = 12
+# Passes of one place that lie so far apart along the route are told apart by the track before: by
+# so many of its places, so many passes of each. A pass further beside than the nearest by more than
+# `_BESIDE_M` is none.
+_APART_M = 10.0
+_BESIDE_M = 30.0
+_COMPARED = 48
+_MOST_PASSES = 12
+# Between two places the route goes on as far as they are apart, or further in a bend, up to so many
+# times as far; one standard deviation of what is beyond that; and the most that a difference costs,
+# since a vehicle may leave its route and join it elsewhere.
+_BENT = 2.0
+_ALONG_M = 15.0
+_MOST_UNLIKE = 16.0
 # Every so many of the last seconds' fixes are compared.
 _RECENT_STEP = 3
 
@@ -99,6 +109,8 @@ class Route:
         self._sections = tuple(self._near_covers())
         self._matching: dict[int, RouteMatching] = {}
         self._matched: dict[int, tuple[RoutePassage, ...]] = {}
+        # The passes of the places of the track that was compared last: most are asked for again.
+        self._passes: dict[Point, list[Foot]] = {}
 
     @property
     def passages(self) -> tuple[RoutePassage, ...]:
@@ -151,7 +163,8 @@ class Route:
             return None
         here = feet[0]
         if len(feet) > 1:
-            here = min(feet, key=lambda foot: (self._unlike(track, foot), foot.offset_m))
+            unlike = self._unlike(track, feet)
+            here = min(zip(unlike, feet, strict=True), key=lambda one: (one[0], one[1].offset_m))[1]
         noise = math.hypot(DRAWN_M, track.last.accuracy_m or _NOISE_M)
         near = [
             self._beside_m(point.place, here.offset_m) for point in track.recent[-1::-_RECENT_STEP]
@@ -163,14 +176,18 @@ class Route:
         return Progress(here.offset_m, odds / (1.0 + odds))
 
     def _feet(self, place: Position, radius_m: float, course_deg: float | None) -> list[Foot]:
-        """Return the nearest place of each pass of the route by a position."""
+        """Return the nearest place of each pass of the route by a position, the nearest first."""
         found = sorted(self._near(place, radius_m), key=lambda foot: foot.lateral_m)
         kept: list[Foot] = []
         for foot in found:
+            if kept and foot.lateral_m > kept[0].lateral_m + _BESIDE_M:
+                break
             if course_deg is not None and turn_deg(foot.heading_deg, course_deg) > AGAINST_DEG:
                 continue
             if all(abs(foot.offset_m - other.offset_m) > _APART_M for other in kept):
                 kept.append(foot)
+                if len(kept) == _MOST_PASSES:
+                    break
         return kept
 
     def _near(self, place: Position, radius_m: float) -> Iterator[Foot]:
@@ -194,16 +211,44 @@ class Route:
         offset = self._at[number] + part * (self._at[number + 1] - self._at[number])
         return Foot(offset, lateral, math.degrees(math.atan2(dx, dy)) % 360.0)
 
-    def _unlike(self, track: Track, foot: Foot) -> float:
-        """Return how far the track before is from the route before a place, in metres."""
-        back_m, away = 0.0, foot.lateral_m
+    def _unlike(self, track: Track, feet: list[Foot]) -> list[int]:
+        """Return how unlike the track before is to the route before each of these passes.
+
+        Viterbi's algorithm over the passes of the track's places. In variances, rounded, so that
+        passes which the track does not tell apart are alike.
+        """
         assert track.last is not None
-        after = track.last.place
-        for point in track.trail[: -_COMPARED - 1 : -1]:
-            back_m += distance_m(point.place, after)
-            after = point.place
-            away += min(distance_m(self._place(foot.offset_m - back_m), after), 200.0)
-        return round(away / 50.0)
+        # The trail's places are further apart than a small roundabout is wide: the last ones are
+        # looked at more closely.
+        recent = track.recent[-1 - _RECENT_STEP :: -_RECENT_STEP][::-1]
+        since_ms = recent[0].time_ms if recent else track.last.time_ms
+        points = [one for one in track.trail[-_COMPARED:] if one.time_ms < since_ms]
+        points += recent
+        self._passes = {
+            one: self._passes[one] if one in self._passes else self._feet(one.place, _NEAR_M, None)
+            for one in points
+        }
+        noise_m = math.hypot(DRAWN_M, track.last.accuracy_m or _NOISE_M)
+        before: list[tuple[float, float]] = []
+        moved_m, here = 0.0, None
+        for place, passes in [
+            *((one.place, self._passes[one]) for one in points),
+            (track.last.place, feet),
+        ]:
+            moved_m += distance_m(here, place) if here is not None else 0.0
+            here = place
+            if not passes:
+                # Beside the route: the next place on it is compared with the last one.
+                continue
+            before = [
+                (
+                    foot.offset_m,
+                    (foot.lateral_m / noise_m) ** 2 + _least_unlike(before, foot.offset_m, moved_m),
+                )
+                for foot in passes
+            ]
+            moved_m = 0.0
+        return [round(unlike) for _, unlike in before]
 
     def _beside_m(self, place: Position, around_m: float) -> float:
         """Return how far a recent place is from the route around an offset."""
@@ -219,7 +264,8 @@ class Route:
 
     def _offset(self, place: Position, around_m: float) -> float:
         """Return where the route passes a place that it is known to pass near an offset."""
-        near = [f for f in self._near(place, _APART_M) if abs(f.offset_m - around_m) <= _APART_M]
+        within_m = 2.0 * _STEP_M
+        near = [f for f in self._near(place, within_m) if abs(f.offset_m - around_m) <= within_m]
         return min(near, key=lambda foot: foot.lateral_m).offset_m if near else around_m
 
     def _through_roads(
@@ -274,3 +320,13 @@ class Route:
                     feet = [foot for end in ends for foot in self._feet(end, 5.0, None)[:1]]
                     if len(feet) == len(ends):
                         yield RoutePassage(obstruction.id, feet[0].offset_m, feet[1].offset_m)
+
+
+def _least_unlike(before: list[tuple[float, float]], offset_m: float, moved_m: float) -> float:
+    """Return the least cost of a pass, after those of the place before with theirs."""
+    costs = []
+    for before_m, unlike in before:
+        along_m = offset_m - before_m
+        away_m = max(moved_m - along_m, along_m - _BENT * moved_m, 0.0)
+        costs.append(unlike + min((away_m / _ALONG_M) ** 2, _MOST_UNLIKE))
+    return min(costs, default=0.0)

@@ -71,6 +71,53 @@ def test_a_route_that_passes_a_place_twice_goes_on_from_where_the_vehicle_is() -
     assert first.offset_m == pytest.approx(900.0, abs=20.0)
 
 
+def test_a_vehicle_that_goes_round_is_on_the_round_of_its_route_that_it_drives() -> None:
+    # Three times round a block, 160 m each, and on.
+    corners = [(0.0, 0.0), (40.0, 0.0), (40.0, 40.0), (0.0, 40.0)]
+    route = Route(line((-300, 0), *(3 * corners), (0, 0), (0, -500)), MAP)
+    round_once = [(x, 0.0, 90.0) for x in range(0, 40, 5)]
+    round_once += [(40.0, y, 0.0) for y in range(0, 40, 5)]
+    round_once += [(x, 40.0, 270.0) for x in range(40, 0, -5)]
+    round_once += [(0.0, y, 180.0) for y in range(40, 0, -5)]
+    driven = [(x, 0.0, 90.0) for x in range(-300, 0, 5)] + 3 * round_once
+    driven += [(0.0, y, 180.0) for y in range(0, -100, -5)]
+    predictor = Predictor(MAP)
+    for second, (x, y, heading) in enumerate(driven):
+        predictor.feed(fix(second, x, y, 5.0, heading))
+        progress = route.progress(predictor.track)
+        assert progress is not None
+        assert progress.offset_m == pytest.approx(5.0 * second, abs=20.0)
+
+
+def test_a_tunnel_that_is_left_and_entered_again_at_once_is_passed_twice() -> None:
+    # In, out at a side, round by a short way and in again at the same place, out at the far end.
+    known = ObstructionMap(
+        [
+            Obstruction(
+                "t",
+                roads=(
+                    Road("in", line((-900, 0), (0, 0)), onward=(Onward("a", 1.0),)),
+                    Road(
+                        "a",
+                        line((0, 0), (30, 0)),
+                        covered_by="t",
+                        onward=(Onward("out", 0.5), Onward("b", 0.5)),
+                    ),
+                    Road("out", line((30, 0), (30, 15), (0, 15)), onward=(Onward("back", 1.0),)),
+                    Road("back", line((0, 15), (0, 0)), onward=(Onward("a", 1.0),)),
+                    Road("b", line((30, 0), (200, 0)), covered_by="t"),
+                ),
+            )
+        ]
+    )
+    twice = line((-900, 0), (30, 0), (30, 15), (0, 15), (0, 0), (600, 0))
+    first, second = Route(twice, known).passages
+    assert first.entry_m == pytest.approx(900.0, abs=20.0)
+    assert first.exit_m == pytest.approx(930.0, abs=20.0)
+    assert second.entry_m == pytest.approx(990.0, abs=20.0)
+    assert second.exit_m == pytest.approx(1190.0, abs=20.0)
+
+
 def test_a_route_elsewhere_changes_nothing() -> None:
     elsewhere = ((-170.0, -80.0), (179.0, -80.0))
     for fixes in (eastwards(-600.0, 20.0), eastwards(-100.0, 20.0)):
