@@ -66,6 +66,7 @@ fn hop(neighbour: u64) -> HopConfig {
         mtu_bytes: 1500,
         ipv6: false,
         tls: true,
+        meter: None,
     }
 }
 

@@ -102,6 +102,7 @@ pub fn engine(config: &Config, node: u64) -> EngineConfig {
             mtu_bytes: 1500,
             ipv6: config.hub.is_ipv6(),
             tls: true,
+            meter: None,
         }],
         routes: Vec::new(),
         max_streams: 1000,
