@@ -152,14 +152,8 @@ impl Watched {
                 reading.ack_bytes,
             );
         }
-        let queue = match self.meter.has_measured() {
-            // What was measured of the link has answered to its queue already.
-            true => Duration::ZERO,
-            false => {
-                let there = self.meter.queue_there();
-                there.unwrap_or_else(|| standing_queue(&readings))
-            }
-        };
+        let there = self.meter.queue_there();
+        let queue = there.unwrap_or_else(|| standing_queue(&readings));
         self.traffic.observe_queue(queue);
     }
 

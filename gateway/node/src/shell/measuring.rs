@@ -247,11 +247,6 @@ impl LinkMeter {
         self.follows
     }
 
-    /// Whether the hop's rate is what was measured of its link.
-    pub fn has_measured(&self) -> bool {
-        self.follows && self.estimator.capacity_bps().is_some()
-    }
-
     /// The queue in this direction, without that on the way back; `None` while round
     /// trips alone tell of it.
     pub fn queue_there(&self) -> Option<Duration> {
