@@ -35,6 +35,10 @@ const TOO_MUCH: f64 = 0.05;
 /// So many drains in a row that leave half of a queue at all times show that
 /// there is none of ours in it.
 const UNMOVED: u32 = 2;
+/// A queue of this part (1/n) of the base round trip on the way back holds up most
+/// acknowledgements of a first estimate, which waits for it, but not longer than this.
+const HELD_UP_PART: u32 = 4;
+const FIRST_WAITS: Duration = Duration::from_secs(5);
 /// What waits is no backlog unless this part of what was allowed was sent: little
 /// that waits for something else shows nothing of the link.
 const FILLED: f64 = 0.6;
@@ -545,6 +549,7 @@ impl Estimator {
         if let Some(since) = self.backlogged
             && now >= since + 2 * view.base + view.window
             && view.backlogged
+            && (view.way_back < view.base / HELD_UP_PART || now >= since + FIRST_WAITS)
         {
             // A queue on the way back may hold up nearly all acknowledgements of the last
             // window; over all the time since the backlog began it can hide less.

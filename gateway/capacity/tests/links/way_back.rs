@@ -160,6 +160,36 @@ fn a_first_estimate_is_not_made_of_the_moment_in_which_acknowledgements_wait() {
     );
 }
 
+/// A peer that begins to upload as a download begins fills its queue for seconds,
+/// and says so.
+#[test]
+fn a_first_estimate_waits_for_the_way_back_but_not_for_long() {
+    let first = |held_up_s: f64| {
+        let start = Instant::now();
+        let mut estimator = Estimator::new(Limits::default());
+        (0..1_000_u32).find_map(|step| {
+            let t = f64::from(step) * 0.01;
+            // 4 Mbit/s; no acknowledgement comes while the way back is held up.
+            let held_up = (0.9..0.9 + held_up_s).contains(&t);
+            let delivered = 4e6 * (if held_up { 0.9 } else { t } - 0.56);
+            let reading = Reading {
+                sent_bits: (4e6 * t) as u64,
+                delivered_bits: delivered.max(0.0) as u64,
+                rtt: (t > 0.56).then_some(Duration::from_millis(560)),
+                way_back: Some(Duration::from_millis(if held_up { 800 } else { 0 })),
+                backlogged: true,
+                ..Reading::default()
+            };
+            estimator.read(start + Duration::from_secs_f64(t), reading);
+            Some((t, estimator.capacity_bps()?))
+        })
+    };
+    let (at, found) = first(2.0).expect("it is found");
+    assert!(at < 3.5 && found > 3_000_000, "{found} at {at}");
+    let (at, _) = first(9.0).expect("it is found all the same");
+    assert!(at < 6.0, "{at}");
+}
+
 /// At some kbit/s a probe of a few packets lasts for many seconds.
 #[test]
 fn a_hint_of_a_hundredth_is_left_behind_beside_a_queue_on_the_way_back() {
