@@ -193,6 +193,11 @@ impl Estimator {
         self.drain_bits as u64
     }
 
+    /// Whether a queue is being drained.
+    pub fn is_draining(&self) -> bool {
+        self.drain.is_some()
+    }
+
     /// The round trip without a queue, if it is known.
     pub fn base_rtt(&self) -> Option<Duration> {
         self.base.get()

@@ -153,7 +153,11 @@ impl Watched {
             );
         }
         let there = self.meter.queue_there();
-        let queue = there.unwrap_or_else(|| standing_queue(&readings));
+        let queue = match self.meter.is_draining() {
+            // Something is being done about it.
+            true => Duration::ZERO,
+            false => there.unwrap_or_else(|| standing_queue(&readings)),
+        };
         self.traffic.observe_queue(queue);
     }
 

@@ -247,6 +247,11 @@ impl LinkMeter {
         self.follows
     }
 
+    /// Whether the hop's rate follows what is measured, and a queue is being drained.
+    pub fn is_draining(&self) -> bool {
+        self.follows && self.estimator.is_draining()
+    }
+
     /// The queue in this direction, without that on the way back; `None` while round
     /// trips alone tell of it.
     pub fn queue_there(&self) -> Option<Duration> {
