@@ -388,7 +388,11 @@ impl<'a> Way<'a> {
             .unscheduled
             .get_or_insert_with(|| UnscheduledTraffic::new(now));
         traffic.observe_session(SessionId(1), self.acks_sent, 0, ACK_BYTES);
-        traffic.observe_queue(self.estimator.queue());
+        let queue = match self.estimator.is_draining() {
+            true => Duration::ZERO,
+            false => self.estimator.queue(),
+        };
+        traffic.observe_queue(queue);
         self.left_bps = traffic.bps(now) as f64;
     }
 
