@@ -75,12 +75,12 @@ def test_a_vehicle_that_goes_round_is_on_the_round_of_its_route_that_it_drives()
     # Three times round a block, 160 m each, and on.
     corners = [(0.0, 0.0), (40.0, 0.0), (40.0, 40.0), (0.0, 40.0)]
     route = Route(line((-300, 0), *(3 * corners), (0, 0), (0, -500)), MAP)
-    round_once = [(x, 0.0, 90.0) for x in range(0, 40, 5)]
-    round_once += [(40.0, y, 0.0) for y in range(0, 40, 5)]
-    round_once += [(x, 40.0, 270.0) for x in range(40, 0, -5)]
-    round_once += [(0.0, y, 180.0) for y in range(40, 0, -5)]
-    driven = [(x, 0.0, 90.0) for x in range(-300, 0, 5)] + 3 * round_once
-    driven += [(0.0, y, 180.0) for y in range(0, -100, -5)]
+    round_once = [(float(x), 0.0, 90.0) for x in range(0, 40, 5)]
+    round_once += [(40.0, float(y), 0.0) for y in range(0, 40, 5)]
+    round_once += [(float(x), 40.0, 270.0) for x in range(40, 0, -5)]
+    round_once += [(0.0, float(y), 180.0) for y in range(40, 0, -5)]
+    driven = [(float(x), 0.0, 90.0) for x in range(-300, 0, 5)] + 3 * round_once
+    driven += [(0.0, float(y), 180.0) for y in range(0, -100, -5)]
     predictor = Predictor(MAP)
     for second, (x, y, heading) in enumerate(driven):
         predictor.feed(fix(second, x, y, 5.0, heading))
