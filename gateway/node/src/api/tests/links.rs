@@ -144,6 +144,11 @@ async fn planned_blockages_are_replaced_shown_and_checked() {
         .is_problem(404);
 }
 
+/// What a run that has ended leaves.
+fn ended(world: World) -> tempfile::TempDir {
+    world.folder
+}
+
 #[tokio::test]
 async fn a_budget_is_shown_added_to_and_begun_anew_and_outlives_the_process() {
     let world = World::new();
@@ -162,7 +167,7 @@ async fn a_budget_is_shown_added_to_and_begun_anew_and_outlives_the_process() {
         .await
         .is_problem(404);
 
-    let world = World::with_paths(world.folder, METERED);
+    let world = World::with_paths(ended(world), METERED);
     let hop = world.state.shell.hop_named("lte").unwrap();
     world.state.shell.with_hop(hop, |engine, now| {
         let spent = Spent {
@@ -194,7 +199,7 @@ async fn a_budget_is_shown_added_to_and_begun_anew_and_outlives_the_process() {
         budgets.step(&world.state.shell, true);
     };
     keep(&world);
-    let world = World::with_paths(world.folder, METERED);
+    let world = World::with_paths(ended(world), METERED);
     assert_eq!(meter(&world).await["spent_bytes"], 0);
     keep(&world);
     let after = meter(&world).await;
