@@ -80,7 +80,7 @@ def seen() -> Iterator[Watched]:
         control = Control(testbed)
         control.register()
         # So that there is a try to sign in.
-        with pytest.raises(ControlError):
+        with pytest.raises(ControlError, match="401"):
             control.call("POST", "/v1/session", {"name": "nobody", "password": "a wrong one"})
         meters = {"satellite": {"budget_bytes": _ENDLESS, "period": "once"}}
         options = Options(
