@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -37,6 +38,8 @@ _ENDLESS = 1_000_000_000_000
 _VARIABLES = {"$__rate_interval": "60s", "$__range": "60s"}
 _SHOWN_WITHIN_S = 90.0
 _QUERIES = [query for path in watched.BOARDS for query in watched.queries(path)]
+# What the rule for unforeseen blockages takes for a plan that foresees one.
+_PLANNED = 'underpass_plan_rate_bytes_per_second{link="return", role="pass-on"}'
 # What has no series as long as all is well.
 _METRICS = Metrics()
 _OF_FAULTS = {
@@ -64,6 +67,11 @@ class Watched:
         # Grafana escapes twice, since PromQL's text takes a backslash for its own.
         return asked.replace("\\", "\\\\")
 
+    def least(self, selector: str) -> float:
+        """Return the least value of a series so far; infinite if there is none."""
+        found = self.prometheus.query(f"min(min_over_time({selector}[10m]))")
+        return float(found[0]["value"][1]) if found else math.inf
+
     def look(self) -> None:
         """Read all series that there are."""
         self.families = {family(one) for one in self.prometheus.families()}
@@ -74,7 +82,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[Watched]:
-    """A terminal downloads, is blocked once, and is settled; somebody mistypes a password."""
+    """A terminal downloads, is blocked as announced, and is settled; a password is mistyped."""
     access = Access()
     with Testbed(_BEAM, shared=True) as testbed:
         control = Control(testbed)
@@ -93,9 +101,9 @@ def seen() -> Iterator[Watched]:
         busy.start()
         try:
             pair.hub.process.wait_until(lambda: _probed(pair))
-            testbed.satlink.block(testbed.terminal.name, for_s=4.0)
+            _announce_and_block(pair)
             until = time.monotonic() + _SHOWN_WITHIN_S
-            while _empty(found) and time.monotonic() < until:
+            while (_empty(found) or found.least(_PLANNED) > 0) and time.monotonic() < until:
                 time.sleep(1.0)
             found.look()
             yield found
@@ -107,6 +115,13 @@ def seen() -> Iterator[Watched]:
 def _download(pair: Pair[Testbed], stop: threading.Event) -> None:
     route = pair.http_forward()
     download(pair.client, addresses.ORIGIN, _ENDLESS, route=route, deadline_s=200, stop=stop)
+
+
+def _announce_and_block(pair: Pair[Testbed]) -> None:
+    in_s, duration_s = 12.0, 5.0
+    pair.terminal.api.announce(in_s=in_s, duration_s=duration_s, confidence=0.95)
+    blockage = (time.monotonic() + in_s, duration_s)
+    pair.testbed.satlink.schedule(pair.testbed.terminal.name, [blockage])
 
 
 def _probed(pair: Pair[Testbed]) -> bool:
@@ -172,6 +187,16 @@ def test_texts_of_alerts_name_labels_that_are_there(seen: Watched, rule: dict[st
         known |= set(faults._labelnames) if faults else set()
     used = re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values()))
     assert set(used) <= known
+
+
+def test_a_plan_that_foresees_a_blockage_gives_nothing_on_the_return_link(seen: Watched) -> None:
+    [rule] = [
+        one for one in watched.rules() if one["alert"] == "UnderpassLinkDownLongerThanForeseen"
+    ]
+    assert f"{_PLANNED} > 0" in rule["expr"]
+    assert seen.least(_PLANNED) == 0
+    [most] = seen.prometheus.query(f"max(max_over_time({_PLANNED}[10m]))")
+    assert float(most["value"][1]) > 0
 
 
 def test_prometheus_evaluates_every_rule(seen: Watched) -> None:
