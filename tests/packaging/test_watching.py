@@ -82,7 +82,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[Watched]:
-    """A terminal downloads, is blocked as announced, and is settled; a password is mistyped."""
+    """A terminal downloads, is blocked, once as announced; somebody mistypes a password."""
     access = Access()
     with Testbed(_BEAM, shared=True) as testbed:
         control = Control(testbed)
@@ -90,9 +90,11 @@ def seen() -> Iterator[Watched]:
         # So that there is a try to sign in.
         with pytest.raises(ControlError, match="401"):
             control.call("POST", "/v1/session", {"name": "nobody", "password": "a wrong one"})
-        meters = {"satellite": {"budget_bytes": _ENDLESS, "period": "once"}}
+        hub = {**control.hub_config, "api": access.api, "custody": {"durability": "disk"}}
         options = Options(
-            terminal=REPORTS, hub={**control.hub_config, "api": access.api}, meters=meters
+            terminal=REPORTS,
+            hub=hub,
+            meters={"satellite": {"budget_bytes": _ENDLESS, "period": "once"}},
         )
         pair = Pair(testbed, options)
         found = Watched(Prometheus(testbed, access, control, _SERVICE))
@@ -118,10 +120,11 @@ def _download(pair: Pair[Testbed], stop: threading.Event) -> None:
 
 
 def _announce_and_block(pair: Pair[Testbed]) -> None:
-    in_s, duration_s = 12.0, 5.0
+    """Block the terminal twice, the second time as announced."""
+    now_s, in_s, duration_s = time.monotonic(), 16.0, 5.0
     pair.terminal.api.announce(in_s=in_s, duration_s=duration_s, confidence=0.95)
-    blockage = (time.monotonic() + in_s, duration_s)
-    pair.testbed.satlink.schedule(pair.testbed.terminal.name, [blockage])
+    blockages = [(now_s + 1.0, 4.0), (now_s + in_s, duration_s)]
+    pair.testbed.satlink.schedule(pair.testbed.terminal.name, blockages)
 
 
 def _probed(pair: Pair[Testbed]) -> bool:
