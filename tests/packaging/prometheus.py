@@ -58,7 +58,7 @@ class Prometheus:
         config.write_text(
             json.dumps(
                 {
-                    "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                    "global": {"scrape_interval": "2s", "evaluation_interval": "2s"},
                     "rule_files": [str(watched.RULES)],
                     "scrape_configs": [
                         {
