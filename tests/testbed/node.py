@@ -139,11 +139,13 @@ class Node:
         self.api = LocalApi(testbed.dir / f"{name}.sock")
         self.config_path.write_text(
             toml_text(
-                {
-                    **config,
-                    "api": {"socket": self.api.path},
-                    "log": {"level": "info,underpass=debug"},
-                }
+                merged(
+                    config,
+                    {
+                        "api": {"socket": self.api.path},
+                        "log": {"level": "info,underpass=debug"},
+                    },
+                )
             )
         )
         self._testbed = testbed
