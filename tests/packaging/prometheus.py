@@ -12,11 +12,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.packaging import watched
+from tests.testbed import addresses
 from tests.testbed.control import Control
 from tests.testbed.namespace import Namespace
 from tests.testbed.topology import Testbed
 
 HUB = "127.0.0.1:8471"
+TERMINAL = f"{addresses.terminal_sat(0)}:8471"
 _PORT = 9090
 _PROGRAM = shutil.which("prometheus")
 
@@ -32,12 +34,12 @@ class Access:
     def __init__(self) -> None:
         self.token = secrets.token_hex(32)
 
-    @property
-    def api(self) -> dict[str, object]:
-        """Return what a node's configuration needs for it."""
+    def api(self, listen: str) -> dict[str, object]:
+        """Return what a node's configuration needs for it, in the test bed without TLS."""
         told = hashlib.sha256(self.token.encode()).hexdigest()
         return {
-            "listen": HUB,
+            "listen": listen,
+            "plain": True,
             "token": [{"name": "prometheus", "role": "metrics", "sha256": told}],
         }
 
@@ -51,8 +53,8 @@ class Prometheus:
         self._namespace: Namespace = testbed.hub
         config = testbed.dir / "prometheus.yml"
         jobs = (
-            ("underpass", HUB, access.token),
-            ("underpass-control", service, control.token("prometheus", "viewer")),
+            ("underpass", [HUB, TERMINAL], access.token),
+            ("underpass-control", [service], control.token("prometheus", "viewer")),
         )
         # JSON is YAML.
         config.write_text(
@@ -64,9 +66,9 @@ class Prometheus:
                         {
                             "job_name": name,
                             "authorization": {"credentials": token},
-                            "static_configs": [{"targets": [target]}],
+                            "static_configs": [{"targets": targets}],
                         }
-                        for name, target, token in jobs
+                        for name, targets, token in jobs
                     ],
                 }
             )
@@ -113,4 +115,4 @@ class Prometheus:
             up = self.query("up")
         except (OSError, http.client.HTTPException, ValueError):
             return False
-        return [one["value"][1] for one in up] == ["1", "1"]
+        return [one["value"][1] for one in up] == ["1"] * 3
