@@ -153,13 +153,23 @@ class Events:
         if len(self._ring) == _RING:
             del self._places[self._ring.popleft().id]
         left = self._learn_tenant(data) if kind == "terminal" else None
-        tenants = {} if self._tenants is None else self._tenants
+        tenants = self._tenants_of(kind, data)
         self._ring.append(_Event(event_id, kind, data, frame(kind, data, event_id), tenants, left))
         self._count += 1
         self._places[event_id] = self._count
         self._wake()
         for listener in self._listeners:
             listener.on_change(kind, data)
+
+    def _tenants_of(self, kind: str, data: Mapping[str, Any]) -> dict[int, str]:
+        """Return the tenants, as of now, of the terminals that a change names.
+
+        Followers read an event later, when a terminal may be another tenant's.
+        """
+        known = self._tenants or {}
+        named = [data] if kind not in _LISTS else data[kind]
+        terminals = [one["terminal"] for one in named if "terminal" in one]
+        return {terminal: known[terminal] for terminal in terminals if terminal in known}
 
     def know_tenants(self, tenants: Mapping[int, str]) -> None:
         """Take in the tenants of all terminals, as they were read after the last interruption."""

@@ -170,6 +170,22 @@ def test_what_changes_while_the_vehicles_are_read_counts_more_than_what_was_read
     assert b'{"positions":[{"terminal":1}]}' in south.pending(1000)
 
 
+def test_what_is_read_late_goes_to_whose_it_was_when_it_was_told() -> None:
+    events = Events()
+    events.know_tenants({1: "south", 2: "north"})
+    north, south = (events.follow(Filter(tenant=one)) for one in ("north", "south"))
+    _told(events, "positions", positions=[{"terminal": 1, "at": "before"}])
+    _told(events, "terminal", terminal=1, action="set", state={"tenant": "south", "name": "x"})
+    _told(events, "terminal", terminal=1, action="set", state={"tenant": "north", "name": "guest"})
+    _told(events, "terminal", terminal=1, action="set", state={"tenant": "south", "name": "back"})
+    told = north.pending(10_000)
+    assert b"guest" in told
+    assert b'{"terminal":1,"action":"deleted"}' in told
+    assert b"before" not in told and b"south" not in told and b"back" not in told
+    told = south.pending(10_000)
+    assert b"before" in told and b"back" in told and b"guest" not in told
+
+
 @pytest.fixture
 def counted(api: Api) -> Api:
     settle(api)
