@@ -20,7 +20,8 @@ _BUILT = Path(underpass_control.__file__).parent / "console" / "index.html"
 _ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 
 
-@pytest.fixture(scope="session")
+# No longer than a module: asyncio has a loop running in this thread while it is there.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium."""
     chromium = shutil.which("chromium")

@@ -92,6 +92,7 @@ def test_a_service_that_was_killed_is_found_again_and_read_anew(
 ) -> None:
     sign_in(page, service)
     go(page, "terminals")
+    expect(page.get_by_role("link", name=NAMES[12])).to_be_visible(timeout=PATIENCE_MS)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     service.process.kill()
@@ -104,3 +105,19 @@ def test_a_service_that_was_killed_is_found_again_and_read_anew(
     row = page.get_by_role("row", name="Bus 12")
     expect(row).to_contain_text("bit/s", timeout=PATIENCE_MS)
     assert fleet.drive.fixes
+
+
+def test_pages_that_were_not_seen_yet_are_there_when_the_service_is_not(
+    service: ControlService, page: Page, fleet: Fleet
+) -> None:
+    assert fleet.drive.fixes
+    with page.expect_response(lambda answer: "beams-page" in answer.url) as loaded:
+        sign_in(page, service)
+    # It is there with all that it needs.
+    page.evaluate("url => import(url).then(() => null)", loaded.value.url)
+    service.process.kill()
+    expect(page.locator(".connection .badge")).to_contain_text("not live", timeout=PATIENCE_MS)
+    go(page, "beams")
+    expect(page.get_by_role("heading", name="Beams")).to_be_visible()
+    service.start()
+    live(page)

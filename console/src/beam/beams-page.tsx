@@ -1,10 +1,8 @@
 import { healthOf } from "../fleet/fleet";
 import { useLive, useTick } from "../shell/context";
 import { bps } from "../shell/format";
-import { later } from "../shell/later";
 import { hashOf, type Route } from "../shell/route";
-
-const BeamView = later(() => import("./beam-view"), "the beam");
+import BeamView from "./beam-view";
 
 export default function BeamsPage({ route }: { route: Route }) {
   return route.of === undefined ? <BeamList /> : <BeamView key={route.of} route={route} />;

@@ -2,7 +2,7 @@ import { VehicleTable } from "../fleet/vehicle-table";
 import { later } from "../shell/later";
 import type { Route } from "../shell/route";
 
-const MapView = later(() => import("./map-view"), "the map");
+const MapView = later(() => import("./map-view"), "the map", "large");
 
 /** The list of vehicles is there at once; the map comes after it. */
 export function MapPage({ route }: { route: Route }) {

@@ -7,7 +7,7 @@ import { Live } from "../fleet/live";
 import { MapPage } from "../map/map-page";
 import { LiveContext } from "./context";
 import { Header } from "./header";
-import { later } from "./later";
+import { later, loadSmallParts } from "./later";
 import { routeOf, type Route } from "./route";
 import { keepToken, keepUser, keptToken, mayBeSignedIn, tokenOfAddress } from "./session";
 import { SignIn } from "./sign-in";
@@ -87,7 +87,12 @@ function SignedIn({ credential, onSignOut }: Props) {
     live.start();
     // What it fails with, the stream of events says, too.
     live.client.get<Session>("v1/session").then(setSession, () => undefined);
-    return () => live.close();
+    // What is seen first goes first.
+    const rest = setTimeout(loadSmallParts, 1000);
+    return () => {
+      clearTimeout(rest);
+      live.close();
+    };
   }, [live]);
   const route = useRoute();
   const Page = PAGES[route.page] ?? MapPage;

@@ -5,8 +5,20 @@ import { useEffect, useState } from "preact/hooks";
 
 type Load<P> = () => Promise<{ default: ComponentType<P> }>;
 
-export function later<P extends object>(load: Load<P>, what: string): ComponentType<P> {
+const small: (() => Promise<unknown>)[] = [];
+
+/** Loads all parts that are small: the service may be away when they are first shown. */
+export function loadSmallParts(): void {
+  for (const load of small) load().catch(() => undefined);
+}
+
+export function later<P extends object>(
+  load: Load<P>,
+  what: string,
+  size: "small" | "large" = "small",
+): ComponentType<P> {
   let loaded: ComponentType<P> | undefined;
+  if (size === "small") small.push(load);
   return function Later(props: P) {
     const [, done] = useState(loaded !== undefined);
     const [failed, setFailed] = useState(false);

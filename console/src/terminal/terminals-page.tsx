@@ -1,8 +1,6 @@
 import { VehicleTable } from "../fleet/vehicle-table";
-import { later } from "../shell/later";
 import type { Route } from "../shell/route";
-
-const TerminalView = later(() => import("./terminal-view"), "the terminal");
+import TerminalView from "./terminal-view";
 
 export default function TerminalsPage({ route }: { route: Route }) {
   if (route.of !== undefined) return <TerminalView key={route.of} route={route} />;
