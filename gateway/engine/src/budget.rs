@@ -153,6 +153,12 @@ impl Meter {
         }
     }
 
+    /// Nothing was spent or added, in a period that begins with the next look at the
+    /// clock: that may have been ahead when the present one began.
+    fn reset(&mut self) {
+        self.spent = Spent::default();
+    }
+
     pub fn snapshot(&self) -> MeterSnapshot {
         MeterSnapshot {
             spent: self.spent,
@@ -202,14 +208,9 @@ impl Engine {
         });
     }
 
-    /// Forgets what was spent and added in this period.
+    /// Forgets what was spent and added, and when the period began.
     pub fn reset_budget(&mut self, now: Instant, id: HopId) {
-        self.change_meter(now, id, |meter| {
-            meter.spent = Spent {
-                begun_ms: meter.spent.begun_ms,
-                ..Spent::default()
-            };
-        });
+        self.change_meter(now, id, Meter::reset);
     }
 
     /// Renews the budgets whose period has ended.
@@ -321,6 +322,21 @@ mod tests {
         assert_eq!(meter.spent.spent_bytes, 600);
         meter.renew(NEW_YEAR_MS + 2 * DAY_MS);
         assert_eq!(meter.spent.spent_bytes, 600);
+    }
+
+    #[test]
+    fn a_reset_lets_go_of_a_period_that_a_clock_ahead_began() {
+        let mut meter = meter(1_000, Period::Day);
+        meter.renew(NEW_YEAR_MS + 365 * DAY_MS);
+        meter.spend(1_000);
+        meter.renew(NEW_YEAR_MS);
+        assert!(meter.is_exhausted());
+        meter.reset();
+        meter.renew(NEW_YEAR_MS);
+        meter.spend(1_000);
+        assert!(meter.is_exhausted());
+        meter.renew(NEW_YEAR_MS + DAY_MS);
+        assert!(!meter.is_exhausted());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use underpass_engine::Spent;
 
 use crate::shell::Shell;
+use crate::state_files;
 
 const FILE: &str = "budgets.json";
 /// A file of more is not one of this node.
@@ -69,8 +70,13 @@ impl KeptBudgets {
     /// whose period is over, and writes down what was spent; with `ahead`, what
     /// the next interval is likely to spend, too.
     pub fn step(&self, shell: &Shell, ahead: bool) {
+        let meters = shell.meters();
         let mut state = self.state.lock().unwrap();
-        for (id, name, _) in shell.meters() {
+        if meters.is_empty() {
+            state.seen.clear();
+            return;
+        }
+        for (id, name, _) in meters {
             if let (false, Some(spent)) = (state.seen.contains_key(&name), state.kept.get(&name)) {
                 let spent = *spent;
                 shell.with_hop(id, |engine, now| engine.restore_spent(now, id, spent));
@@ -94,7 +100,8 @@ impl KeptBudgets {
         if kept == state.kept {
             return;
         }
-        match write(&self.file, &kept) {
+        let written = serde_json::to_vec_pretty(&kept).map_err(io::Error::from);
+        match written.and_then(|text| state_files::replace(&self.file, &text)) {
             Ok(()) => (state.kept, state.failed) = (kept, false),
             Err(error) => {
                 if !std::mem::replace(&mut state.failed, true) {
@@ -121,15 +128,6 @@ fn to_keep(written: Option<Spent>, spent: Spent, step: u64) -> Spent {
         spent_bytes: spent.spent_bytes.saturating_add(step.saturating_mul(2)),
         ..spent
     })
-}
-
-/// Renamed, so that a loss of power leaves one of both whole.
-fn write(file: &Path, budgets: &Budgets) -> io::Result<()> {
-    let beside = file.with_extension("new");
-    let mut new = fs::File::create(&beside)?;
-    new.write_all(&serde_json::to_vec_pretty(budgets)?)?;
-    new.sync_all()?;
-    fs::rename(&beside, file)
 }
 
 fn read(file: &Path) -> Budgets {
@@ -182,7 +180,8 @@ mod tests {
         let file = folder.path().join(FILE);
         assert_eq!(read(&file), Budgets::new());
         let budgets = Budgets::from([("lte".to_owned(), spent(1_000))]);
-        write(&file, &budgets).expect("written");
+        let text = serde_json::to_vec_pretty(&budgets).expect("JSON");
+        state_files::replace(&file, &text).expect("written");
         assert_eq!(read(&file), budgets);
         for text in ["", "[]", r#"{"lte": {"spent_bytes": -1}}"#] {
             fs::write(&file, text).expect("written");

@@ -4,11 +4,13 @@
 //! so that a bundle of a former process never touches a new stream. The count
 //! only grows, with or without a clock: a terminal boots without one.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+
+use crate::state_files;
 
 /// Why the count of starts cannot be kept.
 #[derive(Debug, Error)]
@@ -48,18 +50,8 @@ pub fn next(state_dir: &Path) -> Result<u64, IncarnationError> {
         Err(error) => return Err(failed(error)),
     };
     let next = former + 1;
-    write_durably(state_dir, &path, next).map_err(failed)?;
+    state_files::replace(&path, format!("{next}\n").as_bytes()).map_err(failed)?;
     Ok(next)
-}
-
-fn write_durably(folder: &Path, path: &Path, count: u64) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    let mut file = File::create(&fresh)?;
-    writeln!(file, "{count}")?;
-    file.sync_all()?;
-    fs::rename(&fresh, path)?;
-    // The rename itself is durable only once the folder is.
-    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

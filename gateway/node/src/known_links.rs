@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, KnownLink, RATES_BPS, RTTS_MS};
 use crate::shell::Shell;
+use crate::state_files;
 
 const FILE: &str = "links.json";
 /// A file of more is not one of this node.
@@ -104,10 +105,7 @@ impl KnownLinks {
         if links == before {
             return Ok(());
         }
-        // Renamed, so that a loss of power leaves one of both whole.
-        let beside = self.file.with_extension("new");
-        fs::write(&beside, serde_json::to_vec_pretty(&links)?)?;
-        fs::rename(&beside, &self.file)
+        state_files::replace(&self.file, &serde_json::to_vec_pretty(&links)?)
     }
 
     /// Without the file, or with one that is damaged, nothing is known.

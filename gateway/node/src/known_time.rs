@@ -20,6 +20,7 @@ use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
 use crate::clock;
+use crate::state_files;
 
 /// The file in the state folder: ms since the Unix epoch, as decimal digits.
 const FILE: &str = "known-time";
@@ -136,10 +137,7 @@ impl KnownTime {
             return Ok(());
         };
         let saved_ms = self.lock().saved.1;
-        // Renamed, so that a loss of power leaves one of both whole.
-        let beside = file.with_extension("new");
-        fs::write(&beside, format!("{saved_ms}\n"))?;
-        fs::rename(&beside, file)
+        state_files::replace(file, format!("{saved_ms}\n").as_bytes())
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

@@ -1,7 +1,8 @@
-//! Who may read what a node keeps: its owner alone, whatever the umask.
+//! Files that a node keeps: its owner alone may read them, whatever the umask, and
+//! they are replaced whole.
 
-use std::fs::{self, Metadata, Permissions};
-use std::io;
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,24 @@ use crate::config::{Config, Durability};
 
 /// What group and others may do.
 const FOREIGN: u32 = 0o077;
+
+/// Replaces a file's content, so that a loss of power leaves the one before or this
+/// one, whole.
+///
+/// # Errors
+/// When it cannot be written; what was there before may still be.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file = File::create(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    // The new name itself is durable only once the folder is.
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
 
 /// Has the process make files for its owner alone, makes its folders, and takes
 /// away what group and others may do with files of former runs. Belongs

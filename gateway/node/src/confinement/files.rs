@@ -172,6 +172,7 @@ mod tests {
             // As a store does, and a file that is replaced.
             fs::write(state.join("fresh"), "y").unwrap();
             fs::rename(state.join("fresh"), state.join("file")).unwrap();
+            crate::state_files::replace(&state.join("file"), b"y").unwrap();
             assert_eq!(fs::read_to_string(state.join("file")).unwrap(), "y");
             fs::create_dir(state.join("custody")).unwrap();
             fs::remove_dir(state.join("custody")).unwrap();
