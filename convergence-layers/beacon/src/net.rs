@@ -149,6 +149,11 @@ impl Beacons {
         self.shared.changed.notify_one();
     }
 
+    /// See [`Endpoint::note`].
+    pub fn note(&self, id: PeerId, signs: Signs) {
+        self.shared.lock().note(id, signs);
+    }
+
     /// See [`Endpoint::set_pace`].
     pub fn set_pace(&self, id: PeerId, pace: Duration) {
         self.shared.lock().set_pace(id, pace);

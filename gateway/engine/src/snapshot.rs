@@ -198,6 +198,11 @@ impl Engine {
         })
     }
 
+    /// The number of hops.
+    pub fn hop_count(&self) -> usize {
+        self.hops.len()
+    }
+
     /// The sessions of a hop.
     pub fn sessions_of(&self, id: HopId) -> Vec<SessionId> {
         let hop = self.hops.get(&id);

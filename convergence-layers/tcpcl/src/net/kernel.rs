@@ -8,7 +8,7 @@ use underpass_cla::PathFigures;
 
 use super::pacing::{notsent_lowat_bytes, payload_bytes_per_second};
 use super::socket::{congestion_control, set_max_pacing_rate, set_notsent_lowat};
-use super::tcp_info::{TcpInfo, unacknowledged_bytes};
+use super::tcp_info::TcpInfo;
 
 /// What a session's socket is told and asked.
 pub trait Socket: Debug + Send + 'static {
@@ -77,9 +77,8 @@ impl Socket for KernelSocket {
     }
 
     fn figures(&self) -> PathFigures {
-        let in_flight = unacknowledged_bytes(self.as_fd()).unwrap_or(0);
         let info = TcpInfo::of(self.as_fd());
-        info.map(|info| info.figures(in_flight)).unwrap_or_default()
+        info.map(|info| info.figures()).unwrap_or_default()
     }
 
     fn look(&self) {

@@ -102,8 +102,19 @@ impl TcpInfo {
         self.options & OPTION_TIMESTAMPS != 0
     }
 
+    /// Bytes that the peer's TCP has not acknowledged, sent or not.
+    fn unacknowledged_bytes(&self) -> u64 {
+        let unsent = u64::from(self.notsent_bytes);
+        if self.unacked == 0 {
+            return unsent;
+        }
+        // The kernel counts a SYN or FIN as a byte acknowledged.
+        let once = self.bytes_sent.saturating_sub(self.bytes_retrans);
+        unsent + once.saturating_sub(self.bytes_acked).max(1)
+    }
+
     /// The figures as the node wants them.
-    pub(super) fn figures(&self, in_flight_bytes: u64) -> PathFigures {
+    pub(super) fn figures(&self) -> PathFigures {
         let min_rtt = match self.min_rtt_us {
             u32::MAX => 0,
             known => known,
@@ -115,7 +126,7 @@ impl TcpInfo {
             min_rtt: Duration::from_micros(min_rtt.into()),
             delivery_rate_bps: self.delivery_rate.saturating_mul(8),
             cwnd_bytes: u64::from(self.snd_cwnd) * u64::from(self.snd_mss),
-            in_flight_bytes,
+            in_flight_bytes: self.unacknowledged_bytes(),
             unsent_bytes: self.notsent_bytes.into(),
             sent_bytes: self.bytes_sent,
             retransmitted_bytes: self.bytes_retrans,
@@ -134,17 +145,5 @@ impl TcpInfo {
             still: false,
             ..PathFigures::default()
         }
-    }
-}
-
-/// Bytes that the peer's TCP has not acknowledged, sent or not (SIOCOUTQ).
-pub(super) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: TIOCOUTQ, the same number as SIOCOUTQ, writes one int.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if result == 0 {
-        Ok(u64::try_from(bytes).unwrap_or(0))
-    } else {
-        Err(io::Error::last_os_error())
     }
 }

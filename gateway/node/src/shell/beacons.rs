@@ -5,9 +5,10 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
 
 use underpass_beacon::{Beacons, Counters, Delayed, Key, Node, PeerId, Signs};
-use underpass_cla::{ExportedKey, Session};
+use underpass_cla::{ExportedKey, PathFigures, Session};
 use underpass_engine::{HopId, Sign};
 
+use super::shard::Inner;
 use super::{Shell, timer};
 
 /// The endpoints by the names of their paths and listeners.
@@ -52,6 +53,13 @@ impl LinkBeacons {
     pub(super) fn want(&self, hop: HopId) {
         for beacons in self.endpoints().values() {
             beacons.want(PeerId(hop.0));
+        }
+    }
+
+    /// Notes what the sessions of a hop have heard and sent, which puts beacons off.
+    pub(super) fn note(&self, hop: HopId, signs: Signs) {
+        for beacons in self.endpoints().values() {
+            beacons.note(PeerId(hop.0), signs);
         }
     }
 
@@ -131,6 +139,33 @@ impl Node for BeaconReceiver {
     }
 }
 
+impl Inner {
+    /// Takes the figures of all sessions of a hop, asked for when its activity
+    /// was at `count`; the engine learns when the peer was heard.
+    pub(super) fn learn(
+        &mut self,
+        now: Instant,
+        hop: HopId,
+        count: u64,
+        figures: &[PathFigures],
+    ) -> Signs {
+        self.links.look(hop, count, figures, now);
+        let ago = figures.iter().filter_map(|figures| figures.heard_ago).min();
+        if let Some(at) = ago.and_then(|ago| now.checked_sub(ago)) {
+            self.engine.heard(now, hop, at, Sign::Session);
+        }
+        self.signs(hop)
+    }
+
+    /// What was heard and sent on a hop when it was last looked at.
+    fn signs(&self, hop: HopId) -> Signs {
+        Signs {
+            heard: self.engine.last_heard(hop),
+            sent: self.links.sent(hop),
+        }
+    }
+}
+
 impl Shell {
     /// Sets the beacons; called once, before there are sessions.
     pub fn set_beacons(&self, beacons: LinkBeacons) {
@@ -174,35 +209,18 @@ impl Shell {
     /// What the hop's sessions have heard and sent; the engine learns of it.
     fn signs(&self, hop: HopId) -> Signs {
         let shard = self.directory().of_hop(hop);
-        {
-            let inner = self.lock(shard);
-            if inner.links.still(hop).is_some() {
-                return Signs {
-                    heard: inner.engine.last_heard(hop),
-                    sent: inner.links.sent(hop),
-                };
-            }
-        }
         let (count, sessions) = {
             let mut inner = self.lock(shard);
+            if inner.links.still(hop).is_some() {
+                return inner.signs(hop);
+            }
             let count = inner.links.activity(hop).count();
             (count, inner.sessions_of(hop))
         };
         // The transports are asked outside of the lock.
         let figures = sessions.iter().map(|session| session.figures());
         let figures: Vec<_> = figures.collect();
-        let ago = figures.iter().filter_map(|figures| figures.heard_ago).min();
-        self.with_inner(shard, |inner, now| {
-            inner.links.look(hop, count, &figures, now);
-            let at = ago.and_then(|ago| now.checked_sub(ago));
-            if let Some(at) = at {
-                inner.engine.heard(now, hop, at, Sign::Session);
-            }
-            Signs {
-                heard: inner.engine.last_heard(hop),
-                sent: inner.links.sent(hop),
-            }
-        })
+        self.with_inner(shard, |inner, now| inner.learn(now, hop, count, &figures))
     }
 
     /// The peer has restarted, so its end of the sessions is gone, which TCP

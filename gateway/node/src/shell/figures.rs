@@ -265,19 +265,23 @@ impl Shell {
             .into_iter()
             .map(|(id, place, session)| SessionReading::of(id, place, session.figures()))
             .collect();
-        let mut inner = self.lock(shard);
-        for reading in &mut readings {
-            // One that ended meanwhile has been summed up for good.
-            if inner.sessions.contains_key(&reading.id) {
-                reading.ack_bytes = inner.transport.observe(reading);
+        let (signs, sending) = self.with_inner(shard, |inner, now| {
+            for reading in &mut readings {
+                // One that ended meanwhile has been summed up for good.
+                if inner.sessions.contains_key(&reading.id) {
+                    reading.ack_bytes = inner.transport.observe(reading);
+                }
             }
+            let sending = inner.engine.sending(hop);
+            let unsent = readings.iter().map(|reading| reading.figures.unsent_bytes);
+            inner.engine.observe_unsent(now, hop, unsent.sum());
+            let figures: Vec<_> = readings.iter().map(|reading| reading.figures).collect();
+            (inner.learn(now, hop, count, &figures), sending)
+        });
+        // They need not ask again.
+        if let Some(beacons) = self.beacons() {
+            beacons.note(hop, signs);
         }
-        let now = timer::now();
-        let sending = inner.engine.sending(hop);
-        let unsent = readings.iter().map(|reading| reading.figures.unsent_bytes);
-        inner.engine.observe_unsent(now, hop, unsent.sum());
-        let figures: Vec<_> = readings.iter().map(|reading| reading.figures).collect();
-        inner.links.look(hop, count, &figures, now);
         (readings, sending)
     }
 

@@ -185,7 +185,7 @@ impl Shell {
         let mut inner = self.lock(shard);
         let result = call(&mut inner, timer::now());
         inner.gather();
-        let deadline = inner.engine.next_timeout();
+        let deadline = inner.due();
         let earlier = match (deadline, inner.armed) {
             (Some(deadline), Some(armed)) => deadline < armed,
             (Some(_), None) => true,

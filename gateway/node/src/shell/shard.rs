@@ -45,6 +45,8 @@ pub(super) struct Inner {
     pub applications: Option<Arc<dyn ApplicationDesk>>,
     /// What the timer is set to.
     pub armed: Option<Instant>,
+    /// When the engine was last called for a deadline.
+    pub called: Instant,
     /// Counts for metrics.
     pub counts: Counts,
     /// What the sessions' transports have moved, for metrics.
@@ -87,6 +89,7 @@ impl Shard {
             services: HashMap::new(),
             applications: None,
             armed: None,
+            called: timer::now(),
             counts: Counts::default(),
             transport: TransportLedger::default(),
             links: LinkLedger::default(),

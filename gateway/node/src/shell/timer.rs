@@ -1,15 +1,22 @@
 //! The engines' deadlines.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Shell;
+use super::shard::Inner;
 
 /// The time that the engines are told: the runtime's, which simulations advance
 /// by themselves.
 pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
+
+/// An engine of more hops than these is called at most each `ROUND`: its deadlines
+/// are so many that a wake-up for each would cost more than what is then done, and
+/// its hops' rates save up what they do not send meanwhile.
+const FEW_HOPS: usize = 32;
+const ROUND: Duration = Duration::from_millis(5);
 
 /// Tasks that call the engines at each of their deadlines, one for each. They
 /// run until dropped.
@@ -25,7 +32,10 @@ async fn drive(shell: Arc<Shell>, shard: usize) {
             biased;
             () = sleep_until(deadline) => {
                 shell.look_at_due_links(shard);
-                shell.with_inner(shard, |inner, now| inner.engine.handle_timeout(now));
+                shell.with_inner(shard, |inner, now| {
+                    inner.called = now;
+                    inner.engine.handle_timeout(now);
+                });
             }
             () = shell.shards[shard].timer.notified() => shell.with_inner(shard, |_, _| ()),
         }
@@ -43,7 +53,18 @@ impl Shell {
     /// Sets a shard's timer to its engine's next deadline.
     fn arm(&self, shard: usize) -> Option<Instant> {
         let mut inner = self.lock(shard);
-        inner.armed = inner.engine.next_timeout();
+        inner.armed = inner.due();
         inner.armed
+    }
+}
+
+impl Inner {
+    /// When the engine is to be called for a deadline.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let deadline = self.engine.next_timeout();
+        match self.engine.hop_count() > FEW_HOPS {
+            true => deadline.map(|deadline| deadline.max(self.called + ROUND)),
+            false => deadline,
+        }
     }
 }
