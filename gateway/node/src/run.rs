@@ -14,6 +14,7 @@ pub(crate) mod engine;
 mod error;
 mod inbound;
 mod links;
+pub mod mptcp;
 mod parting;
 pub(crate) mod plans;
 mod quic_sessions;
@@ -64,6 +65,7 @@ use contacts::ContactRouting;
 use control::{Contacts, ControlError};
 use ending::{DRAIN_GLANCE, Stop, part};
 use inbound::NamedClients;
+use mptcp::Mptcp;
 use plans::{Acknowledge, Plans};
 use reload::Reloader;
 use reporting::Reporting;
@@ -275,6 +277,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         None => incarnation,
     };
     let helper = helper.or(inherited).map(Arc::new);
+    let mptcp = Mptcp::start(&config, helper.clone());
     let (congestion, congestion_controls) = links::congestion_control(&config, helper.clone());
 
     let mut tasks = vec![background(congestion)];
@@ -387,6 +390,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             clients,
             edge: edge.clone(),
             interceptor: interceptor.clone(),
+            mptcp: mptcp.clone(),
             log,
             incarnation,
             applications: engine_config.agent.applications.clone(),
@@ -427,6 +431,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         outlet,
         interceptor: interceptor.clone(),
         helper,
+        manages_paths: config.uses_mptcp(),
         sockets: sockets.clone(),
         launcher,
         known_links: known_links.clone(),
@@ -471,6 +476,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         incarnation,
         started,
         congestion_controls,
+        mptcp,
         confinement,
     });
     let api = api::serve(state).await?;

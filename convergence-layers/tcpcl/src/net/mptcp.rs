@@ -130,7 +130,9 @@ impl Subflows {
             delivered_bytes: self.delivered_bytes.with(sum(|of| of.delivered_bytes)),
             received_bytes: self.received_bytes.with(sum(|of| of.received_bytes)),
             segments_sent: self.segments_sent.with(sum(|of| of.segments_sent)),
-            data_segments_sent: self.data_segments_sent.with(sum(|of| of.data_segments_sent)),
+            data_segments_sent: self
+                .data_segments_sent
+                .with(sum(|of| of.data_segments_sent)),
             out_of_order_segments: (self.out_of_order_segments)
                 .with(sum(|of| of.out_of_order_segments)),
             segment_bytes: each.iter().map(|of| of.segment_bytes).max().unwrap_or(0),

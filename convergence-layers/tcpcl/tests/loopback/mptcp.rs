@@ -56,7 +56,10 @@ async fn bundles_go_over_mptcp_both_ways() {
         assert_eq!(figures.subflows, Some(1));
         assert!(figures.sent_bytes >= sent, "{figures:?}");
         assert!(figures.received_bytes >= received, "{figures:?}");
-        assert!(figures.cwnd_bytes > 0 && !figures.rtt.is_zero(), "{figures:?}");
+        assert!(
+            figures.cwnd_bytes > 0 && !figures.rtt.is_zero(),
+            "{figures:?}"
+        );
     }
     dialer.shutdown().await;
 }
@@ -71,7 +74,11 @@ async fn without_mptcp_at_either_side_a_session_is_one_of_tcp() {
         let at = if dialler_has_it { hub() } else { mptcp_hub() };
         let listener = Listener::bind(at, at_hub.node.clone()).expect("a free port");
         let config = terminal(listener.local_addr());
-        let config = if dialler_has_it { mptcp(config) } else { config };
+        let config = if dialler_has_it {
+            mptcp(config)
+        } else {
+            config
+        };
         let dialer = Dialer::spawn(config, at_terminal.node.clone());
         let (up, _, from_terminal) = at_terminal.up().await;
         let (hub_id, _, from_hub) = at_hub.up().await;
@@ -81,7 +88,10 @@ async fn without_mptcp_at_either_side_a_session_is_one_of_tcp() {
         from_terminal.offer(out);
         assert_eq!(at_hub.received().await, (hub_id, whole));
         let fallen_back = |wanted: bool| wanted.then_some(0);
-        assert_eq!(from_terminal.figures().subflows, fallen_back(dialler_has_it));
+        assert_eq!(
+            from_terminal.figures().subflows,
+            fallen_back(dialler_has_it)
+        );
         assert_eq!(from_hub.figures().subflows, fallen_back(!dialler_has_it));
         assert!(from_terminal.figures().sent_bytes >= 300_000);
         dialer.shutdown().await;

@@ -16,6 +16,7 @@ mod edge;
 mod links;
 mod metrics;
 mod migrations;
+mod mptcp;
 mod plans;
 mod position;
 mod problem;
@@ -47,6 +48,7 @@ use crate::positions::Positions;
 use crate::run::OpenCustody;
 use crate::run::contacts::ContactRouting;
 use crate::run::control::Contacts;
+use crate::run::mptcp::Mptcp;
 use crate::run::plans::Plans;
 use crate::run::reload::Reload;
 use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
@@ -115,6 +117,8 @@ pub struct ApiState {
     pub started: Instant,
     /// What was found of congestion controls.
     pub congestion_controls: Vec<String>,
+    /// What was set for MPTCP.
+    pub mptcp: Arc<Mptcp>,
     /// What the process may still do.
     pub confinement: Confinement,
 }

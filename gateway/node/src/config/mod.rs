@@ -19,6 +19,7 @@ mod link;
 mod ltp;
 mod meter;
 mod modem;
+mod mptcp;
 mod node;
 mod positions;
 mod reports;
@@ -270,6 +271,7 @@ impl Config {
         self.api.check(&mut problems);
         self.beam.check(&mut problems);
         edge::check(&self.edge, &self.classes, &mut problems);
+        self.check_endpoints(&mut problems);
         self.check_listeners(&mut problems);
         self.check_neighbours(&mut problems);
         self.check_outlets(&mut problems);
