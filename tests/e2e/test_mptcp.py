@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def _options(*, hub_has_it: bool = True, terminal_has_it: bool = True, **others:
 
     The hub listens everywhere, and tells terminals its address on the satellite.
     """
-    listener = {"name": "terrestrial", "listen": f"0.0.0.0:{TCPCL_PORT}"}
+    listener: dict[str, object] = {"name": "terrestrial", "listen": f"0.0.0.0:{TCPCL_PORT}"}
     if hub_has_it:
         told = [{"address": addresses.HUB_SAT, "interface": "sat"}]
         listener |= {"mptcp": True, "mptcp_endpoints": told}
@@ -79,7 +80,7 @@ def _wait_for_subflows(pair: Pair[Testbed]) -> None:
 
     # A node looks at idle sessions when bytes move on them.
     for node in (pair.hub, pair.terminal):
-        node.process.wait_until(lambda node=node: complete(node), timeout_s=20)
+        node.process.wait_until(partial(complete, node), timeout_s=20)
 
 
 def _moved_bytes(namespace: Namespace, interface: str) -> int:
@@ -151,13 +152,14 @@ def test_where_one_side_has_no_mptcp_sessions_are_of_tcp_and_it_is_shown(
     has_it, has_none = pair.terminal, pair.hub
     if without == "terminal":
         has_it, has_none = has_none, has_it
-    assert _mptcp(has_it) == {"sessions": 0, "subflows": 0, "fallback_sessions": _SESSIONS}
+    fallen_back = {"sessions": 0, "subflows": 0, "fallback_sessions": _SESSIONS}
+    has_it.process.wait_until(lambda: _mptcp(has_it) == fallen_back, timeout_s=20)
     assert _mptcp(has_none) is None
     assert "no MPTCP" in has_it.namespace.run(*_status(has_it))
 
 
 def _status(node: Node) -> list[str]:
-    return [built("underpass"), "status", "--config", str(node.config_path)]
+    return [built("underpass"), "status", "--socket", str(node.api.path)]
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
@@ -189,8 +191,8 @@ def test_the_endpoints_of_the_system_are_used_where_a_node_may_set_none(
         (problem, *_) = node.status()["mptcp"]["problems"]
         assert "not permitted" in problem
     assert _endpoints(pair.testbed.hub) == []
-    found = _mptcp(pair.terminal)
-    assert found == {"sessions": 8, "subflows": 8, "fallback_sessions": 0}
+    alone = {"sessions": 8, "subflows": 8, "fallback_sessions": 0}
+    pair.terminal.process.wait_until(lambda: _mptcp(pair.terminal) == alone, timeout_s=20)
     assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
 
 
@@ -206,7 +208,7 @@ def test_an_upgrade_in_place_keeps_the_mptcp_listener_and_its_endpoints(
         for node in (pair.hub, pair.terminal):
             time.sleep(1.0)
             node.upgrade()
-            node.process.wait_until(lambda node=node: node.carries(1))
+            node.process.wait_until(partial(node.carries, 1))
         done = running.result(60)
     assert done.error is None
     assert done.complete

@@ -125,3 +125,81 @@ impl Config {
         begun.chain(told)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::ConfigError;
+
+    fn parse(path: &str, listener: &str) -> Result<Config, ConfigError> {
+        let text = format!(
+            r#"
+node = {{ number = 5, role = "relay" }}
+tls = {{ plain = true }}
+terminal = [{{ node = 10 }}]
+[[path]]
+name = "both"
+neighbour = 1
+remote = "192.0.2.1:4556"
+{path}
+[[listener]]
+name = "all"
+{listener}
+"#
+        );
+        Config::parse(&text, Path::new("node.toml"))
+    }
+
+    const EVERYWHERE: &str = "listen = \"0.0.0.0:4556\"\nmptcp = true\n\
+         mptcp_endpoints = [{ address = \"203.0.113.1\", backup = true }]";
+    const BEGINS: &str =
+        "mptcp = true\nmptcp_endpoints = [{ address = \"203.0.113.9\", interface = \"wwan0\" }]";
+
+    #[test]
+    fn endpoints_of_paths_begin_subflows_and_those_of_listeners_are_told() {
+        let wanted = parse(BEGINS, EVERYWHERE).unwrap().path_manager().unwrap();
+        let kinds: Vec<_> = wanted.endpoints.iter().map(|each| each.kind).collect();
+        assert_eq!(kinds, [EndpointKind::Subflow, EndpointKind::Signal(None)]);
+        assert_eq!(wanted.endpoints[0].interface.as_deref(), Some("wwan0"));
+        assert!(wanted.endpoints[1].backup);
+        assert_eq!((wanted.subflows, wanted.accepted_addresses), (4, 4));
+        // Where it does not listen everywhere, the kernel does so at the endpoint.
+        let one = EVERYWHERE.replace("0.0.0.0:4556", "192.0.2.7:4600");
+        let wanted = parse("", &one).unwrap().path_manager().unwrap();
+        assert_eq!(wanted.endpoints[0].kind, EndpointKind::Signal(Some(4600)));
+        assert_eq!(wanted.accepted_addresses, 0, "it dials nobody");
+        let plain = parse("", "listen = \"0.0.0.0:4556\"").unwrap();
+        assert_eq!(plain.path_manager(), None);
+    }
+
+    #[test]
+    fn what_mptcp_cannot_do_is_refused() {
+        let nine = (1..=9).map(|n| format!("{{ address = \"203.0.113.{n}\" }}"));
+        let nine = nine.collect::<Vec<_>>().join(", ");
+        let nine = format!("mptcp = true\nmptcp_endpoints = [{nine}]");
+        for (path, what) in [
+            (
+                "mptcp_endpoints = [{ address = \"203.0.113.9\" }]",
+                "needs mptcp = true",
+            ),
+            (
+                "mptcp = true\nconvergence_layer = \"quic\"",
+                "is for convergence_layer tcpcl",
+            ),
+            (
+                "mptcp = true\nmptcp_endpoints = [{ address = \"127.0.0.1\" }]",
+                "no address that a peer can reach",
+            ),
+            (
+                "mptcp = true\nmptcp_endpoints = [{ address = \"203.0.113.1\" }]",
+                "is given twice",
+            ),
+            (&nine, "8 addresses at most"),
+        ] {
+            let error = parse(path, EVERYWHERE).unwrap_err().to_string();
+            assert!(error.contains(what), "{path}: {error}");
+        }
+    }
+}

@@ -540,6 +540,10 @@ pub fn advice(config: &Config) -> Vec<String> {
             ));
         }
     }
+    if config.uses_mptcp() {
+        let missing = super::mptcp::missing().into_iter();
+        lines.extend(missing.map(|line| format!("mptcp = true: {line}")));
+    }
     lines.push(super::custody::choose(config).to_string());
     let hops: Vec<AcceptedHop> = config.accepted_hops().collect();
     let needed = config

@@ -47,11 +47,8 @@ impl Mptcp {
             None => Err(HelperError::Lost),
         }
         .unwrap_or_else(|error| vec![error.to_string()]);
-        if let Some(error) = wanted.as_ref().and_then(|_| missing()) {
-            problems.insert(
-                0,
-                format!("sessions are over plain TCP: the kernel has no MPTCP: {error}"),
-            );
+        if wanted.is_some() {
+            problems.extend(missing());
         }
         for problem in &problems {
             tracing::warn!(problem, "MPTCP");
@@ -67,7 +64,21 @@ impl Mptcp {
     }
 }
 
-/// Why the kernel makes no sockets of MPTCP.
-fn missing() -> Option<std::io::Error> {
-    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).err()
+/// What the kernel lacks for MPTCP, a line each.
+pub(super) fn missing() -> Vec<String> {
+    const PATH_MANAGER: &str = "/proc/sys/net/mptcp/pm_type";
+    let mut lines = Vec::new();
+    if let Err(error) = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)) {
+        lines.push(format!(
+            "sessions are over plain TCP: the kernel has no MPTCP, or net.mptcp.enabled = 0: {error}"
+        ));
+    }
+    // Its own is number 0; with another one, endpoints have no effect.
+    if std::fs::read_to_string(PATH_MANAGER).is_ok_and(|number| number.trim() != "0") {
+        lines.push(
+            "net.mptcp.pm_type is not 0: endpoints are left to a program that manages paths"
+                .to_owned(),
+        );
+    }
+    lines
 }
