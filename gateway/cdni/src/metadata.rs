@@ -312,6 +312,7 @@ fn resolve(of: &str, href: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     const INDEX: &str = "http://cdni.example/index";
@@ -534,5 +535,38 @@ mod tests {
         }
         let known = source.metadata.entries.contains_key(INDEX);
         assert!(known && source.metadata.entries.len() <= MOST_DOCUMENTS);
+    }
+
+    fn any_document() -> impl Strategy<Value = Vec<u8>> {
+        let index = |name| index_with(&json!({"href": format!("/{name}")}));
+        let rules = |(pattern, name): (String, String)| {
+            json!({"paths": [{
+                "path-pattern": {"pattern": pattern},
+                "path-metadata": {"href": format!("/{name}")},
+            }]})
+        };
+        prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..200),
+            "[xy]".prop_map(move |name| index(name).to_string().into_bytes()),
+            ("[*?$/a]{0,4}", "[xy]").prop_map(move |link| rules(link).to_string().into_bytes()),
+        ]
+    }
+
+    proptest! {
+        /// Whatever a source says, sizes are to be believed and links are its own.
+        #[test]
+        fn no_document_confuses_it(bodies in proptest::collection::vec(any_document(), 1..12)) {
+            let mut source = Source::new();
+            for body in bodies {
+                if let Size::Known(bytes) = source.size("/a") {
+                    prop_assert!(bytes <= crate::document::MOST_OBJECT_BYTES);
+                }
+                for url in source.wanted() {
+                    prop_assert!(url.starts_with("http://cdni.example/"));
+                    source.metadata.fetched(source.now, &url, &body, None);
+                }
+                source.passes(11);
+            }
+        }
     }
 }

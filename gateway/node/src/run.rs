@@ -4,6 +4,7 @@ mod applications;
 mod bare_sessions;
 mod beacons;
 mod carriers;
+mod cdni;
 pub(crate) mod contacts;
 pub(crate) mod control;
 mod custody;
@@ -350,6 +351,12 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         edge_sockets(&config, &sockets)?,
     )?;
     let edge = Arc::new(edge);
+    let cdni = config.cdni.as_ref();
+    let cdni = cdni.map(|source| cdni::start(source, edge.flows()));
+    let cdni = cdni.transpose()?;
+    if let Some(client) = cdni.clone() {
+        tasks.push(background(async move { client.run().await }));
+    }
     for (name, socket) in edge.sockets() {
         sockets
             .keep(&edge_socket(name), socket)
@@ -477,6 +484,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         started,
         congestion_controls,
         mptcp,
+        cdni,
         confinement,
     });
     let api = api::serve(state).await?;

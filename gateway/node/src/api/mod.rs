@@ -9,6 +9,7 @@
 mod announcements;
 mod auth;
 mod budgets;
+mod cdni;
 mod contact_plan;
 mod control;
 mod deferred;
@@ -117,6 +118,8 @@ pub struct ApiState {
     pub started: Instant,
     /// What was found of congestion controls.
     pub congestion_controls: Vec<String>,
+    /// The source of objects' sizes, if there is one.
+    pub cdni: Option<Arc<underpass_cdni::Client>>,
     /// What was set for MPTCP.
     pub mptcp: Arc<Mptcp>,
     /// What the process may still do.

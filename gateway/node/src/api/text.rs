@@ -28,6 +28,19 @@ impl fmt::Display for Status {
         for line in &self.congestion_controls {
             writeln!(f, "congestion control {line}")?;
         }
+        if let Some(cdni) = &self.cdni {
+            writeln!(
+                f,
+                "sizes of objects: {} documents, {} known, {} not told, {} too early{}",
+                cdni.documents,
+                cdni.known,
+                cdni.untold,
+                cdni.awaited,
+                cdni.error
+                    .as_ref()
+                    .map_or(String::new(), |error| format!("; {error}"))
+            )?;
+        }
         if let Some(mptcp) = &self.mptcp {
             mptcp.fmt(f)?;
         }

@@ -15,6 +15,7 @@ use underpass_store::Figures;
 
 use super::ApiState;
 use super::budgets::MeterView;
+use super::cdni::CdniView;
 use super::contact_plan::ContactPlanView;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
@@ -66,6 +67,9 @@ pub struct Status {
     pub position: Option<PositionView>,
     /// Congestion controls that this machine offers, and why not others.
     pub congestion_controls: Vec<String>,
+    /// Where sizes of objects are told; null without `[cdni]`.
+    #[serde(default)]
+    pub cdni: Option<CdniView>,
     /// What was asked of the kernel for MPTCP; null where nothing has it.
     #[serde(default)]
     pub mptcp: Option<MptcpView>,
@@ -440,6 +444,7 @@ impl ApiState {
             control: self.control(),
             position: self.positions.as_ref().map(|positions| positions.view()),
             congestion_controls: self.congestion_controls.clone(),
+            cdni: self.cdni.as_ref().map(|cdni| cdni.figures().into()),
             mptcp: self.mptcp.state().map(MptcpView::of),
             confinement: self.confinement.clone(),
         }
