@@ -105,6 +105,22 @@ def _quic() -> Iterator[bytes]:
     yield b"".join(messages)
 
 
+def _cdni() -> Iterator[bytes]:
+    # The first octet: 255ths that are the index; the rest is the documents that it links to.
+    size = {
+        "generic-metadata-type": "underpass.ObjectSize",
+        "generic-metadata-value": {"bytes": 1_000_000},
+    }
+    pattern = {"pattern": "/a/*.mp?", "ignore-query-string": True}
+    linked = {"path-pattern": pattern, "path-metadata": {"href": "/b"}}
+    here = {"path-pattern": {"pattern": "$**"}, "path-metadata": {"metadata": [size]}}
+    rules = json.dumps({"metadata": [size], "paths": [linked, here]}).encode()
+    for metadata in ({"href": "http://a.example/x"}, {"paths": [linked, here]}):
+        index = json.dumps({"hosts": [{"host": "a.example", "host-metadata": metadata}]}).encode()
+        unit = max(-(-len(index) // 85), -(-len(rules) // 170))
+        yield b"\x55" + index.ljust(85 * unit) + rules.ljust(170 * unit)
+
+
 def _coded_messages() -> list[bytes]:
     return [
         struct.pack("!BBQ", 7, 1, 1 << 20),
@@ -253,6 +269,7 @@ TARGETS = {
     "beacon": _beacon,
     "bpsec": _bpsec,
     "bundle": _bundle,
+    "cdni": _cdni,
     "coded": _coded,
     "deferred": _deferred,
     "flows": _flows,

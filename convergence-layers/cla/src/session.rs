@@ -127,6 +127,10 @@ pub struct PathFigures {
     /// Segments received in all that came before those before them: while they
     /// come, acknowledgements tell of them, and are larger.
     pub out_of_order_segments: u64,
+    /// Subflows of the MPTCP connection that was asked for; 0 where it is plain
+    /// TCP, since the peer or the kernel has no MPTCP; `None` where none was
+    /// asked for.
+    pub subflows: Option<u32>,
     /// What coding has done, where the session codes.
     pub coded: CodedFigures,
     /// How long ago data or an acknowledgement last came, if that is known.

@@ -23,6 +23,7 @@ mod migrate;
 mod modem;
 mod panics;
 mod password;
+mod path_manager;
 mod pki;
 mod positions;
 mod privileged;

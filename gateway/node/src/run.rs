@@ -4,6 +4,7 @@ mod applications;
 mod bare_sessions;
 mod beacons;
 mod carriers;
+mod cdni;
 pub(crate) mod contacts;
 pub(crate) mod control;
 mod custody;
@@ -14,6 +15,7 @@ pub(crate) mod engine;
 mod error;
 mod inbound;
 mod links;
+pub mod mptcp;
 mod parting;
 pub(crate) mod plans;
 mod quic_sessions;
@@ -64,6 +66,7 @@ use contacts::ContactRouting;
 use control::{Contacts, ControlError};
 use ending::{DRAIN_GLANCE, Stop, part};
 use inbound::NamedClients;
+use mptcp::Mptcp;
 use plans::{Acknowledge, Plans};
 use reload::Reloader;
 use reporting::Reporting;
@@ -275,6 +278,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         None => incarnation,
     };
     let helper = helper.or(inherited).map(Arc::new);
+    let mptcp = Mptcp::start(&config, helper.clone());
     let (congestion, congestion_controls) = links::congestion_control(&config, helper.clone());
 
     let mut tasks = vec![background(congestion)];
@@ -347,6 +351,12 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         edge_sockets(&config, &sockets)?,
     )?;
     let edge = Arc::new(edge);
+    let cdni = config.cdni.as_ref();
+    let cdni = cdni.map(|source| cdni::start(source, edge.flows()));
+    let cdni = cdni.transpose()?;
+    if let Some(client) = cdni.clone() {
+        tasks.push(background(async move { client.run().await }));
+    }
     for (name, socket) in edge.sockets() {
         sockets
             .keep(&edge_socket(name), socket)
@@ -387,6 +397,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
             clients,
             edge: edge.clone(),
             interceptor: interceptor.clone(),
+            mptcp: mptcp.clone(),
             log,
             incarnation,
             applications: engine_config.agent.applications.clone(),
@@ -427,6 +438,7 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         outlet,
         interceptor: interceptor.clone(),
         helper,
+        manages_paths: config.uses_mptcp(),
         sockets: sockets.clone(),
         launcher,
         known_links: known_links.clone(),
@@ -471,6 +483,8 @@ async fn serve(mut config: Config, before: Started) -> Result<(), RunError> {
         incarnation,
         started,
         congestion_controls,
+        mptcp,
+        cdni,
         confinement,
     });
     let api = api::serve(state).await?;

@@ -13,7 +13,7 @@ from tests.benchmarks.bench import OURS, WIDE_WINDOWS, Bench, Series, Settings, 
 from tests.benchmarks.experiments.downloads import seconds, transfer_record, typical_curve
 from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects import Access
-from tests.benchmarks.subjects.underpass import Underpass
+from tests.benchmarks.subjects.underpass import Underpass, UnderpassOverMptcp
 from tests.testbed.client.transfer import Transfer
 from tests.testbed.node import PathName
 from tests.testbed.profile import Link, Profile
@@ -44,7 +44,7 @@ _BEFORE_S = 5.0
 
 
 def run_bonding(settings: Settings) -> Result:
-    """Download 100 MB by both paths, and by each alone."""
+    """Download 100 MB by both paths, by each alone, and by one path over MPTCP."""
     result = Result("bonding")
     with both_hops(settings) as on:
         for name, paths in (
@@ -53,6 +53,7 @@ def run_bonding(settings: Settings) -> Result:
             ("underpass-terrestrial", _BOTH[1:]),
         ):
             on.add(Underpass(name, None, paths=paths))
+        on.add(UnderpassOverMptcp(TERRESTRIAL, _SATELLITE))
 
         def one(access: Access, seed: int, deadline_s: float) -> Transfer:
             return access.download(_BONDED_BYTES, seed, deadline_s)

@@ -9,7 +9,19 @@ from tests.benchmarks.subjects.direct import NoProxy, set_end_to_end
 from tests.benchmarks.subjects.subject import COLD, Access, Subject, UnavailableError
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
-from tests.testbed.node import Node, Options, Pair, PathName, Told, lone_hub, transparent
+from tests.testbed.node import (
+    HUB_NODE,
+    TCPCL_PORT,
+    Node,
+    Options,
+    Pair,
+    PathName,
+    Told,
+    lone_hub,
+    terminal_node,
+    transparent,
+)
+from tests.testbed.profile import Profile
 from tests.testbed.programs import missing
 from tests.testbed.topology import Testbed
 
@@ -28,6 +40,7 @@ _OFFSETS = {
     "underpass-terrestrial": 4,
     "underpass-new-connection": 5,
     "underpass-bonded": 6,
+    "underpass-mptcp": 7,
 }
 _SINGLE_BOX_PORT = 4600
 
@@ -82,6 +95,47 @@ class Underpass(Subject):
         """Return the terminal's HTTP proxy, by CONNECT for what is not HTTP."""
         route = self.pair.http_forward() if origin_port == ports.HTTP else self.pair.http_connect()
         return Access(self._client, route, addresses.ORIGIN, origin_port)
+
+
+class UnderpassOverMptcp(Underpass):
+    """One path of two subflows: MPTCP begins terrestrially, and the hub tells of the satellite."""
+
+    def __init__(self, terrestrial: Profile, satellite: Profile) -> None:
+        """Take the hops, whose rates together both nodes are told."""
+        name = "underpass-mptcp"
+        port = TCPCL_PORT + _OFFSETS[name]
+        hops = (terrestrial, satellite)
+        forward_bps = sum(hop.forward.rate_bps or 0 for hop in hops)
+        return_bps = sum(hop.return_.rate_bps or 0 for hop in hops)
+        rtt_ms = round(max(hop.rtt_ms for hop in hops))
+        listener = {
+            "name": "terrestrial",
+            "listen": f"0.0.0.0:{port}",
+            "mptcp": True,
+            "mptcp_endpoints": [{"address": addresses.HUB_SAT, "interface": "sat"}],
+        }
+        terminal = {
+            "node": terminal_node(0),
+            "send_rate_bps": forward_bps,
+            "receive_rate_bps": return_bps,
+            "rtt_ms": rtt_ms,
+        }
+        path = {
+            "name": "terrestrial",
+            "neighbour": HUB_NODE,
+            "remote": f"{addresses.HUB_TERRESTRIAL}:{port}",
+            "mptcp": True,
+            "send_rate_bps": return_bps,
+            "receive_rate_bps": forward_bps,
+            "rtt_ms": rtt_ms,
+        }
+        super().__init__(
+            name,
+            None,
+            hub={"listener": [listener], "terminal": [terminal]},
+            terminal={"path": [path]},
+            paths=("terrestrial",),
+        )
 
 
 class TransparentUnderpass(Underpass):

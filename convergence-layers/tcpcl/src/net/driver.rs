@@ -22,6 +22,7 @@ use super::kernel::Socket;
 use super::now;
 use super::nudge::Nudge;
 use super::output::Output;
+use super::pace::Pace;
 use super::partial::{Name, SharedPartials};
 use super::transport::Transport;
 use crate::session::{Established, Event, Found, SessionCore};
@@ -47,6 +48,8 @@ pub(super) struct Surroundings {
     pub(super) exported_key: Option<ExportedKey>,
     pub(super) partial: Arc<SharedPartials>,
     pub(super) unlimited_lowat_bytes: u32,
+    /// Whether MPTCP was asked for.
+    pub(super) wants_mptcp: bool,
     pub(super) on_up: OnUp,
 }
 
@@ -68,6 +71,7 @@ pub(super) struct Driver<T: Transport> {
     handle: Option<Arc<SessionHandle<T::Socket>>>,
     input: Input,
     output: Output,
+    pace: Pace,
     /// The peer, if it names its transfers.
     pub(super) peer: Option<(String, u64)>,
     /// The transfer that is being received, if it has a name.
@@ -109,6 +113,7 @@ impl<T: Transport> Driver<T> {
             handle: None,
             input: Input::default(),
             output: Output::default(),
+            pace: Pace::new(now()),
             peer: None,
             receiving: None,
             awaited: None,
@@ -227,6 +232,7 @@ impl<T: Transport> Driver<T> {
                     self.core.offer(transfer);
                 }
                 Command::Suspend(blocked) => self.core.suspend(now(), blocked),
+                Command::Pace(rate) => self.pace.set_rate(now(), rate),
                 Command::Close => self.core.close(now(), TermReason::Unknown),
                 Command::Abort(reason) => {
                     self.aborted = true;
@@ -274,8 +280,8 @@ impl<T: Transport> Driver<T> {
             self.core.close(now(), TermReason::Unknown);
             return;
         }
-        let lowat_bytes = self.around.unlimited_lowat_bytes;
-        match self.transport.socket(lowat_bytes) {
+        let (mptcp, lowat_bytes) = (self.around.wants_mptcp, self.around.unlimited_lowat_bytes);
+        match self.transport.socket(mptcp, lowat_bytes) {
             Ok((socket, remote)) => {
                 if let Some(incarnation) = established.incarnation {
                     let peer = established.peer_node_id.clone();
@@ -334,8 +340,17 @@ impl<T: Transport> Driver<T> {
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        let wrote = self.output.write(&mut self.transport, cx)?;
+        let waiting = self.output.bytes();
+        let most = match waiting {
+            0 => 0,
+            _ => self.pace.room(now(), waiting),
+        };
+        if waiting > 0 && most == 0 {
+            return Ok(false);
+        }
+        let wrote = self.output.write(&mut self.transport, cx, most)?;
         if wrote {
+            self.pace.spend(waiting - self.output.bytes());
             self.drained = false;
             self.nudge.moving();
             self.moved();
@@ -385,7 +400,9 @@ impl<T: Transport> Driver<T> {
     /// Deadlines move with every message, so the timer is only ever brought
     /// forward, and looked at again when it fires.
     fn keep_time(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(deadline) = self.core.poll_timeout() else {
+        let paced = self.pace.poll_timeout(self.output.bytes());
+        let deadlines = [self.core.poll_timeout(), paced];
+        let Some(deadline) = deadlines.into_iter().flatten().min() else {
             return false;
         };
         if self.timer_at.is_none_or(|at| deadline < at) {

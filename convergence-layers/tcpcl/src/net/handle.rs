@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use underpass_cla::{Activity, PathFigures, Session, Transfer};
 
-use super::kernel::Socket;
+use super::kernel::{Pacing, Socket};
 use super::now;
 
 /// What the node asks of a session's task. Offers are bounded by the
@@ -18,6 +18,8 @@ use super::now;
 pub(super) enum Command {
     Offer(Transfer),
     Suspend(bool),
+    /// Write so many bytes/s; `None` is unlimited.
+    Pace(Option<u64>),
     Close,
     Abort(String),
 }
@@ -125,8 +127,13 @@ impl<S: Socket> Session for SessionHandle<S> {
             return;
         }
         let applied = self.with_socket(|socket| socket.set_rate(ip_bps));
-        match applied.unwrap_or(Ok(())) {
-            Ok(()) => *rate = ip_bps,
+        match applied.unwrap_or(Ok(Pacing::ByTransport)) {
+            Ok(pacing) => {
+                *rate = ip_bps;
+                if let Pacing::ByWriting(bytes_per_second) = pacing {
+                    self.send(Command::Pace(bytes_per_second));
+                }
+            }
             Err(error) => warn!(%error, ip_bps, "the rate cannot be set"),
         }
     }
@@ -189,7 +196,7 @@ mod tests {
     use crate::net::tcp_info::TcpInfo;
 
     fn handle(stream: &TcpStream) -> SessionHandle<KernelSocket> {
-        let socket = KernelSocket::new(stream.as_fd(), false, 128 << 10);
+        let socket = KernelSocket::new(stream.as_fd(), false, false, 128 << 10);
         SessionHandle::new(command_channel().0, socket)
     }
 

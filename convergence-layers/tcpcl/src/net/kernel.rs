@@ -6,9 +6,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use underpass_cla::PathFigures;
 
+use super::mptcp::{self, Subflows};
 use super::pacing::{notsent_lowat_bytes, payload_bytes_per_second};
 use super::socket::{congestion_control, set_max_pacing_rate, set_notsent_lowat};
 use super::tcp_info::TcpInfo;
+
+/// Who keeps to the rate of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pacing {
+    /// The transport.
+    ByTransport,
+    /// The session, which writes so many bytes/s; `None` is unlimited.
+    ByWriting(Option<u64>),
+}
 
 /// What a session's socket is told and asked.
 pub trait Socket: Debug + Send + 'static {
@@ -16,10 +26,10 @@ pub trait Socket: Debug + Send + 'static {
     ///
     /// # Errors
     /// Those of the connection, which then keeps its rate.
-    fn set_rate(&mut self, ip_bps: Option<u64>) -> io::Result<()>;
+    fn set_rate(&mut self, ip_bps: Option<u64>) -> io::Result<Pacing>;
 
     /// The figures at present.
-    fn figures(&self) -> PathFigures;
+    fn figures(&mut self) -> PathFigures;
 
     /// Looks whether it takes more, and wakes the session if it does.
     fn look(&self);
@@ -37,22 +47,80 @@ pub struct KernelSocket {
     ipv6: bool,
     unlimited_lowat_bytes: u32,
     lowat_bytes: u32,
+    kind: Kind,
+}
+
+/// What carries the bytes.
+#[derive(Debug)]
+enum Kind {
+    Tcp,
+    /// MPTCP was asked for, and the kernel or the peer has none.
+    FallenBack {
+        /// The socket is still one of MPTCP, and takes its options alone.
+        is_mptcp: bool,
+    },
+    Mptcp(Subflows),
 }
 
 impl KernelSocket {
-    /// What acts on `socket`, which must stay open as long as this lives.
-    pub(super) fn new(socket: BorrowedFd<'_>, ipv6: bool, unlimited_lowat_bytes: u32) -> Self {
+    /// What acts on `socket`, which must stay open as long as this lives;
+    /// whether MPTCP was asked for.
+    pub(super) fn new(
+        socket: BorrowedFd<'_>,
+        ipv6: bool,
+        wants_mptcp: bool,
+        unlimited_lowat_bytes: u32,
+    ) -> Self {
+        let kind = match (wants_mptcp, mptcp::is_mptcp(socket)) {
+            (false, false) => Kind::Tcp,
+            (_, true) if mptcp::subflows(socket).is_ok() => Kind::Mptcp(Subflows::default()),
+            (_, is_mptcp) => Kind::FallenBack { is_mptcp },
+        };
         Self {
             socket: socket.as_raw_fd(),
             ipv6,
             unlimited_lowat_bytes,
             lowat_bytes: unlimited_lowat_bytes,
+            kind,
         }
     }
 
     fn set_lowat(&mut self, bytes: u32) -> io::Result<()> {
         self.lowat_bytes = bytes;
-        set_notsent_lowat(self.as_fd(), bytes)
+        let set = set_notsent_lowat(self.as_fd(), bytes);
+        match self.is_paced_by_kernel() {
+            true => set,
+            // MPTCP of older kernels does not know it.
+            false => Ok(()),
+        }
+    }
+
+    fn is_paced_by_kernel(&self) -> bool {
+        match self.kind {
+            Kind::Tcp | Kind::FallenBack { is_mptcp: false } => true,
+            Kind::Mptcp(_) | Kind::FallenBack { is_mptcp: true } => false,
+        }
+    }
+
+    /// What the segments of the connection are like.
+    fn segments(&self) -> io::Result<TcpInfo> {
+        match self.kind {
+            Kind::Mptcp(_) => {
+                let subflows = mptcp::subflows(self.as_fd())?;
+                // One that is being set up knows no segment size yet.
+                let largest = subflows.into_iter().max_by_key(TcpInfo::mss_bytes);
+                largest.ok_or_else(|| io::ErrorKind::NotConnected.into())
+            }
+            Kind::Tcp | Kind::FallenBack { .. } => TcpInfo::of(self.as_fd()),
+        }
+    }
+
+    fn pace(&mut self, bytes_per_second: Option<u64>) -> io::Result<Pacing> {
+        if !self.is_paced_by_kernel() {
+            return Ok(Pacing::ByWriting(bytes_per_second));
+        }
+        set_max_pacing_rate(self.as_fd(), bytes_per_second.unwrap_or(u64::MAX))?;
+        Ok(Pacing::ByTransport)
     }
 }
 
@@ -64,21 +132,36 @@ impl AsFd for KernelSocket {
 }
 
 impl Socket for KernelSocket {
-    fn set_rate(&mut self, ip_bps: Option<u64>) -> io::Result<()> {
+    fn set_rate(&mut self, ip_bps: Option<u64>) -> io::Result<Pacing> {
         let Some(ip_bps) = ip_bps else {
-            set_max_pacing_rate(self.as_fd(), u64::MAX)?;
-            return self.set_lowat(self.unlimited_lowat_bytes);
+            let pacing = self.pace(None)?;
+            self.set_lowat(self.unlimited_lowat_bytes)?;
+            return Ok(pacing);
         };
-        let info = TcpInfo::of(self.as_fd())?;
+        let info = self.segments()?;
         let rate =
             payload_bytes_per_second(ip_bps, info.mss_bytes(), self.ipv6, info.has_timestamps());
-        set_max_pacing_rate(self.as_fd(), rate)?;
-        self.set_lowat(notsent_lowat_bytes(ip_bps))
+        let pacing = self.pace(Some(rate))?;
+        self.set_lowat(notsent_lowat_bytes(ip_bps))?;
+        Ok(pacing)
     }
 
-    fn figures(&self) -> PathFigures {
-        let info = TcpInfo::of(self.as_fd());
-        info.map(|info| info.figures()).unwrap_or_default()
+    fn figures(&mut self) -> PathFigures {
+        // SAFETY: it is open as long as this lives.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.socket) };
+        if let Kind::Mptcp(of_all) = &mut self.kind {
+            match mptcp::subflows(fd) {
+                Ok(subflows) => return of_all.figures(fd, &subflows),
+                // A peer may fall back in the middle (RFC 8684, 3.7).
+                Err(_) => self.kind = Kind::FallenBack { is_mptcp: true },
+            }
+        }
+        let info = TcpInfo::of(fd);
+        let figures = info.map(|info| info.figures()).unwrap_or_default();
+        PathFigures {
+            subflows: matches!(self.kind, Kind::FallenBack { .. }).then_some(0),
+            ..figures
+        }
     }
 
     fn look(&self) {

@@ -287,6 +287,7 @@ impl Dial {
             exported_key: contact.exported_key(),
             partial: defaults.partial.clone(),
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
+            wants_mptcp: defaults.socket.mptcp,
             on_up: Box::new(move |established| {
                 answered.store(established.class.is_some(), Ordering::Relaxed);
                 self.on_up(&deciding, established)

@@ -299,6 +299,7 @@ impl Shared {
             exported_key: contact.exported_key(),
             partial: defaults.partial.clone(),
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
+            wants_mptcp: defaults.socket.mptcp,
             on_up: Box::new(move |_| {
                 half_open.take();
                 Ok(())

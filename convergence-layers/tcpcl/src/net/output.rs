@@ -47,11 +47,12 @@ impl Output {
         }
     }
 
-    /// Writes or flushes once; true if that got anywhere.
+    /// Writes `most` bytes at most, or flushes once; true if that got anywhere.
     pub(super) fn write(
         &mut self,
         transport: &mut impl Transport,
         cx: &mut Context<'_>,
+        most: usize,
     ) -> io::Result<bool> {
         if self.pieces.is_empty() {
             let flushed = self.unflushed && Pin::new(transport).poll_flush(cx)?.is_ready();
@@ -59,9 +60,14 @@ impl Output {
             return Ok(flushed);
         }
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-        let mut count = 0;
+        let (mut count, mut room) = (0, most);
         for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
-            *slice = IoSlice::new(piece);
+            if room == 0 {
+                break;
+            }
+            let part = &piece[..piece.len().min(room)];
+            *slice = IoSlice::new(part);
+            room -= part.len();
             count += 1;
         }
         match Pin::new(transport).poll_write_vectored(cx, &slices[..count])? {
@@ -94,7 +100,7 @@ impl Output {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         while !self.pieces.is_empty() {
-            if !self.write(transport, cx)? {
+            if !self.write(transport, cx, usize::MAX)? {
                 return Poll::Pending;
             }
         }

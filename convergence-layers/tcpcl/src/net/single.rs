@@ -47,6 +47,7 @@ pub async fn run_session<T: Transport>(
         exported_key: None,
         partial: defaults.partial.clone(),
         unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
+        wants_mptcp: defaults.socket.mptcp,
         on_up: Box::new(|_| Ok(())),
     };
     let (sender, commands) = command_channel();

@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tracing::warn;
+use tracing::{debug, warn};
+
+use super::mptcp::is_mptcp;
 
 /// Options of a path's sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct SocketOptions {
     pub interface: Option<String>,
     /// SO_MARK, by which packet filter rules know the node's own traffic.
     pub mark: Option<u32>,
+    /// MPTCP, where the kernel has it, and plain TCP where not.
+    pub mptcp: bool,
 }
 
 impl Default for SocketOptions {
@@ -41,6 +45,7 @@ impl Default for SocketOptions {
             user_timeout: None,
             interface: None,
             mark: None,
+            mptcp: false,
         }
     }
 }
@@ -48,11 +53,7 @@ impl Default for SocketOptions {
 impl SocketOptions {
     /// A socket for `peer` or to listen at `peer`, with all options set.
     pub(super) fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM.nonblocking(),
-            Some(Protocol::TCP),
-        )?;
+        let socket = self.open(Domain::for_address(address))?;
         if let Some(interface) = &self.interface {
             socket.bind_device(Some(interface.as_bytes()))?;
         }
@@ -71,10 +72,27 @@ impl SocketOptions {
         Ok(socket)
     }
 
+    fn open(&self, domain: Domain) -> io::Result<Socket> {
+        let open = |protocol| Socket::new(domain, Type::STREAM.nonblocking(), Some(protocol));
+        if !self.mptcp {
+            return open(Protocol::TCP);
+        }
+        open(Protocol::MPTCP).or_else(|error| {
+            debug!(%error, "no MPTCP: the socket is one of plain TCP");
+            open(Protocol::TCP)
+        })
+    }
+
     /// The options that are set again on an accepted connection.
     pub(super) fn tune(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let socket = SockRef::from(&fd);
         socket.set_tcp_nodelay(true)?;
+        if is_mptcp(fd) {
+            // It knows no TCP_USER_TIMEOUT, and before Linux 6.10 no low-water
+            // mark either: then more lies in the kernel.
+            let _ = set_notsent_lowat(fd, self.notsent_lowat_bytes);
+            return Ok(());
+        }
         if self.user_timeout.is_some() {
             socket.set_tcp_user_timeout(self.user_timeout)?;
         }

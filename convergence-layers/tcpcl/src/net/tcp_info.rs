@@ -147,3 +147,26 @@ impl TcpInfo {
         }
     }
 }
+
+/// Bytes that the peer's TCP has not acknowledged, sent or not (SIOCOUTQ, the
+/// same number as TIOCOUTQ).
+pub(super) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    queued_bytes(fd, libc::TIOCOUTQ)
+}
+
+/// Bytes that were not sent (linux/sockios.h: SIOCOUTQNSD).
+pub(super) fn unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    const SIOCOUTQNSD: libc::Ioctl = 0x894B;
+    queued_bytes(fd, SIOCOUTQNSD)
+}
+
+fn queued_bytes(fd: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: both requests write one int.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut bytes) };
+    if result == 0 {
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

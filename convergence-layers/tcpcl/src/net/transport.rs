@@ -21,11 +21,16 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     type Socket: Socket;
 
     /// That, at most until the stream is dropped, with the address of the
-    /// other end; without a rate `unlimited_lowat_bytes` may be unsent.
+    /// other end; whether MPTCP was asked for; without a rate
+    /// `unlimited_lowat_bytes` may be unsent.
     ///
     /// # Errors
     /// Those of the connection.
-    fn socket(&self, unlimited_lowat_bytes: u32) -> io::Result<(Self::Socket, SocketAddr)>;
+    fn socket(
+        &self,
+        wants_mptcp: bool,
+        unlimited_lowat_bytes: u32,
+    ) -> io::Result<(Self::Socket, SocketAddr)>;
 
     /// Ready when the unsent bytes are below the low-water mark, which a mere
     /// successful write does not tell.
@@ -44,11 +49,16 @@ pub trait OverTcp: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 impl<T: OverTcp> Transport for T {
     type Socket = KernelSocket;
 
-    fn socket(&self, unlimited_lowat_bytes: u32) -> io::Result<(KernelSocket, SocketAddr)> {
+    fn socket(
+        &self,
+        wants_mptcp: bool,
+        unlimited_lowat_bytes: u32,
+    ) -> io::Result<(KernelSocket, SocketAddr)> {
         let tcp = self.tcp();
         let remote = tcp.peer_addr()?;
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
-        let socket = KernelSocket::new(tcp.as_fd(), remote.is_ipv6(), unlimited_lowat_bytes);
+        let (fd, ipv6) = (tcp.as_fd(), remote.is_ipv6());
+        let socket = KernelSocket::new(fd, ipv6, wants_mptcp, unlimited_lowat_bytes);
         Ok((socket, remote))
     }
 

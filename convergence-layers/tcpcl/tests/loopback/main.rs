@@ -1,6 +1,7 @@
 //! Sessions over real sockets on the loopback interface.
 
 mod holding;
+mod mptcp;
 mod offering;
 mod plain;
 mod resuming;

@@ -7,6 +7,8 @@ pub(super) const MOST_HEAD_BYTES: usize = 16 * 1024;
 const MOST_FIELDS: usize = 100;
 /// Names and types are cut here: they are keys of tables.
 const MOST_TEXT_BYTES: usize = 253;
+/// Of objects with a longer path nothing is asked.
+pub(super) const MOST_TARGET_BYTES: usize = 2_048;
 
 /// What the first bytes of a flow are.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub(super) struct Head {
     pub content_type: Arc<str>,
     /// Of a request, in lower case, without the port.
     pub host: Option<Arc<str>>,
+    /// Of a request: path and query.
+    pub target: Option<Box<str>>,
 }
 
 /// Whether a message may begin so: with a method, or as a response does.
@@ -74,6 +78,7 @@ pub(super) fn parse(data: &[u8]) -> Beginning {
                     body_bytes,
                     content_type: text_of(answer.headers, "content-type", ';'),
                     host: None,
+                    target: None,
                 })
             }
             Ok(httparse::Status::Partial) => Beginning::Partial,
@@ -90,11 +95,22 @@ pub(super) fn parse(data: &[u8]) -> Beginning {
                 body_bytes: length_of(request.headers).unwrap_or(Some(0)),
                 content_type: text_of(request.headers, "content-type", ';'),
                 host: (!host.is_empty()).then_some(host),
+                target: request.path.and_then(target_of),
             })
         }
         Ok(httparse::Status::Partial) => Beginning::Partial,
         Err(_) => Beginning::Other,
     }
+}
+
+/// Path and query of a request's target, which a proxy is given with scheme and
+/// authority (RFC 9112 § 3.2).
+fn target_of(target: &str) -> Option<Box<str>> {
+    let path = match target.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('/') => &rest[rest.find('/')?..],
+        _ => target,
+    };
+    (path.starts_with('/') && path.len() <= MOST_TARGET_BYTES).then(|| path.into())
 }
 
 /// The length of the body: none if no field tells of one, `Some(None)` if one
@@ -188,6 +204,27 @@ mod tests {
             panic!("an answer");
         };
         assert_eq!(&*head.content_type, "text/html");
+    }
+
+    #[test]
+    fn a_target_is_a_path_with_its_query() {
+        let of = |target: &str| {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            match parse(request.as_bytes()) {
+                Beginning::Message(head) => head.target,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(of("/a/b?x=/1").as_deref(), Some("/a/b?x=/1"));
+        assert_eq!(of("http://a.example/b?x").as_deref(), Some("/b?x"));
+        assert_eq!(of("/b?to=http://a").as_deref(), Some("/b?to=http://a"));
+        for none in [
+            "*",
+            "http://a.example",
+            &format!("/{}", "x".repeat(MOST_TARGET_BYTES)),
+        ] {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 
     #[test]

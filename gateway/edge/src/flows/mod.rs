@@ -3,7 +3,8 @@
 //! A flow is an HTTP message, or a burst of a stream that is none. [`Watch`]
 //! follows the bytes of one direction and says when one begins; its size is what
 //! the message says (Content-Length), else what flows of that name and type were
-//! like before ([`Sizes`]). The name of a TLS stream is that of its ClientHello. [`FlowConduit`] tells the node, which may choose a
+//! like before ([`Sizes`]); where the node has a source of objects' sizes
+//! ([`ObjectSizes`]), that is asked between the two. The name of a TLS stream is that of its ClientHello. [`FlowConduit`] tells the node, which may choose a
 //! path by it, and asks the rules for the flow's class.
 
 mod conduit;
@@ -12,8 +13,9 @@ mod hello;
 mod sizes;
 mod watch;
 
+use std::fmt::Debug;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::classify::Classifier;
@@ -32,9 +34,17 @@ pub enum Owner {
     Peer(u64),
 }
 
+/// Who knows how large objects are of which messages do not say it.
+pub trait ObjectSizes: Debug + Send + Sync {
+    /// The size of the object at `target`, a path with its query, of `host` (in
+    /// lower case, without the port), bytes, if it is known now. Never waits.
+    fn size_bytes(&self, host: &str, target: &str) -> Option<u64>;
+}
+
 /// What the flows of an edge share.
 #[derive(Debug)]
 pub struct Flows {
+    objects: OnceLock<Arc<dyn ObjectSizes>>,
     sizes: Arc<Mutex<Sizes>>,
     rules: RwLock<Arc<Classifier>>,
 }
@@ -43,9 +53,15 @@ impl Flows {
     /// By these rules.
     pub fn new(rules: Arc<Classifier>) -> Flows {
         Flows {
+            objects: OnceLock::new(),
             sizes: Arc::default(),
             rules: RwLock::new(rules),
         }
+    }
+
+    /// Has this one asked for sizes, of streams that are watched from now on; once.
+    pub fn ask(&self, objects: Arc<dyn ObjectSizes>) {
+        let _ = self.objects.set(objects);
     }
 
     /// The rules for flows that begin.
@@ -67,6 +83,7 @@ impl Flows {
         dscp: Option<u8>,
     ) -> Box<dyn Conduit> {
         let watch = Watch::new(owner, &request.target, self.sizes.clone());
+        let watch = watch.asking(self.objects.get().cloned());
         let rules = self.rules();
         Box::new(FlowConduit::new(conduit, watch, rules, request, dscp))
     }
@@ -82,8 +99,20 @@ impl Flows {
     ) -> Box<dyn Conduit> {
         let sizes = self.sizes.clone();
         let watch = Watch::midway(Instant::now(), owner, &request.target, sizes);
+        let watch = watch.asking(self.objects.get().cloned());
         let watched = FlowConduit::new(conduit, watch, self.rules(), request, None);
         Box::new(watched.of_unknown_class())
+    }
+}
+
+/// Gives each object a size that its names make.
+#[derive(Debug)]
+struct LongNames;
+
+impl ObjectSizes for LongNames {
+    fn size_bytes(&self, host: &str, target: &str) -> Option<u64> {
+        assert!(target.starts_with('/') && target.len() <= head::MOST_TARGET_BYTES);
+        Some(u64::MAX - (host.len() + target.len()) as u64)
     }
 }
 
@@ -95,7 +124,8 @@ pub fn fuzz(data: &[u8]) {
     };
     let target = Target::Address(([192, 0, 2, 1], 80).into());
     for owner in [Owner::Peer(1), Owner::Client([10, 0, 0, 5].into())] {
-        let mut watch = Watch::new(owner, &target, Arc::default());
+        let watch = Watch::new(owner, &target, Arc::default());
+        let mut watch = watch.asking(Some(Arc::new(LongNames)));
         let mut now = Instant::now();
         for piece in data.chunks(usize::from(*cut).max(1)) {
             if let Some(start) = watch.sends(now, piece) {

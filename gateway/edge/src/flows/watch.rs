@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::Owner;
 use super::head::{self, Beginning, Head, MOST_HEAD_BYTES};
 use super::hello::ClientHello;
 use super::sizes::{Kind, Sizes};
+use super::{ObjectSizes, Owner};
 use crate::stream::Target;
 
 /// What is taken for the size of a flow of which nothing is known: 20 segments
@@ -45,6 +45,11 @@ pub struct Watch {
     /// The next burst is the first one of a TLS stream.
     handshake_next: bool,
     sizes: Arc<Mutex<Sizes>>,
+    objects: Option<Arc<dyn ObjectSizes>>,
+    /// So much of the head of a request of the other direction is there.
+    asked: Vec<u8>,
+    /// The size of the object that was last asked for, if it is known.
+    asked_bytes: Option<u64>,
     state: State,
     flow: Option<Flow>,
     silence: Duration,
@@ -95,6 +100,9 @@ impl Watch {
             hello: ClientHello::Awaited,
             handshake_next: false,
             sizes,
+            objects: None,
+            asked: Vec::new(),
+            asked_bytes: None,
             state: State::Start,
             flow: None,
             silence: SILENCE,
@@ -111,6 +119,12 @@ impl Watch {
         watch.hello = ClientHello::Over;
         watch.last_sent = Some(now);
         watch
+    }
+
+    /// Asks this one for sizes of objects.
+    pub fn asking(mut self, objects: Option<Arc<dyn ObjectSizes>>) -> Watch {
+        self.objects = objects;
+        self
     }
 
     /// Sets the round trip, by which bursts are told apart.
@@ -171,6 +185,35 @@ impl Watch {
         if (under_way && answers || midway) && head::begins_request(data) {
             self.end(now);
         }
+        self.hears(data);
+    }
+
+    /// Asks for the size of what a request of the other direction asks for, once
+    /// its head is there.
+    fn hears(&mut self, data: &[u8]) {
+        let Some(objects) = &self.objects else {
+            return;
+        };
+        if head::begins_request(data) {
+            self.asked.clear();
+            self.asked_bytes = None;
+        } else if self.asked.is_empty() {
+            return;
+        }
+        let before = self.asked.len();
+        let more = &data[..data.len().min(MOST_HEAD_BYTES - before)];
+        self.asked.extend_from_slice(more);
+        if head::ends_within(&self.asked, before) {
+            if let Beginning::Message(head) = head::parse(&self.asked)
+                && let (Some(host), Some(target)) = (head.host, head.target)
+            {
+                self.asked_bytes = objects.size_bytes(&host, &target);
+            }
+        } else if self.asked.len() < MOST_HEAD_BYTES {
+            return;
+        }
+        // A head is looked at once, and idle streams keep none.
+        self.asked = Vec::new();
     }
 
     /// The client has sent these bytes; whether they complete a ClientHello with
@@ -255,7 +298,9 @@ impl Watch {
             self.host = head.host;
         }
         let Some(body) = head.body_bytes else {
-            return self.begin_burst(head.content_type, before, data);
+            let object = self.asked_bytes.take();
+            let size = object.map(|bytes| bytes.saturating_add(head.head_bytes as u64));
+            return self.begin_burst_of(size, head.content_type, before, data);
         };
         let size = (head.head_bytes as u64).saturating_add(body);
         let flow = Flow {
@@ -285,6 +330,17 @@ impl Watch {
         before: usize,
         data: usize,
     ) -> Option<FlowStart> {
+        self.begin_burst_of(None, content_type, before, data)
+    }
+
+    /// A flow begins that does not say its size; others may have told it.
+    fn begin_burst_of(
+        &mut self,
+        told_bytes: Option<u64>,
+        content_type: Arc<str>,
+        before: usize,
+        data: usize,
+    ) -> Option<FlowStart> {
         let there = (before + data) as u64;
         let mut flow = Flow {
             content_type,
@@ -294,7 +350,8 @@ impl Watch {
             told: false,
         };
         let kind = self.kind_of(&flow);
-        let known = self.sizes.lock().unwrap().expected(self.owner, &kind);
+        let learnt = || self.sizes.lock().unwrap().expected(self.owner, &kind);
+        let known = told_bytes.or_else(learnt);
         flow.expected_bytes = known.unwrap_or(UNKNOWN_BYTES).max(there);
         let start = self.start_of(&flow);
         self.flow = Some(Flow {

@@ -9,6 +9,7 @@
 mod announcements;
 mod auth;
 mod budgets;
+mod cdni;
 mod contact_plan;
 mod control;
 mod deferred;
@@ -16,6 +17,7 @@ mod edge;
 mod links;
 mod metrics;
 mod migrations;
+mod mptcp;
 mod plans;
 mod position;
 mod problem;
@@ -47,6 +49,7 @@ use crate::positions::Positions;
 use crate::run::OpenCustody;
 use crate::run::contacts::ContactRouting;
 use crate::run::control::Contacts;
+use crate::run::mptcp::Mptcp;
 use crate::run::plans::Plans;
 use crate::run::reload::Reload;
 use crate::run::reports::{Intake, ReportSender, Reporter, Sent};
@@ -115,6 +118,10 @@ pub struct ApiState {
     pub started: Instant,
     /// What was found of congestion controls.
     pub congestion_controls: Vec<String>,
+    /// The source of objects' sizes, if there is one.
+    pub cdni: Option<Arc<underpass_cdni::Client>>,
+    /// What was set for MPTCP.
+    pub mptcp: Arc<Mptcp>,
     /// What the process may still do.
     pub confinement: Confinement,
 }

@@ -145,6 +145,8 @@ impl World {
             incarnation: 7,
             started,
             congestion_controls: vec!["in use: cubic".to_owned()],
+            cdni: None,
+            mptcp: crate::run::mptcp::Mptcp::start(&config, None),
             confinement: crate::confinement::Confinement::default(),
         });
         World {

@@ -28,6 +28,22 @@ impl fmt::Display for Status {
         for line in &self.congestion_controls {
             writeln!(f, "congestion control {line}")?;
         }
+        if let Some(cdni) = &self.cdni {
+            writeln!(
+                f,
+                "sizes of objects: {} documents, {} known, {} not told, {} too early{}",
+                cdni.documents,
+                cdni.known,
+                cdni.untold,
+                cdni.awaited,
+                cdni.error
+                    .as_ref()
+                    .map_or(String::new(), |error| format!("; {error}"))
+            )?;
+        }
+        if let Some(mptcp) = &self.mptcp {
+            mptcp.fmt(f)?;
+        }
         writeln!(f, "confinement: {}", self.confinement)?;
         writeln!(f, "\n{}", paths(&self.paths))?;
         if self.paths.iter().any(|path| path.hop.meter.is_some()) {
@@ -354,7 +370,11 @@ fn session_row(path: &str, session: &SessionView) -> [String; 15] {
         path.to_owned(),
         class.to_owned(),
         part.to_owned(),
-        session.convergence_layer.clone(),
+        match session.subflows {
+            None => session.convergence_layer.clone(),
+            Some(0) => format!("{}, no MPTCP", session.convergence_layer),
+            Some(count) => format!("{}, {count} subflows", session.convergence_layer),
+        },
         if session.tls { "yes" } else { "no" }.to_owned(),
         session.congestion_control.clone(),
         format!("{:.0} ms", session.rtt_ms),

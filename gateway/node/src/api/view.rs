@@ -15,10 +15,12 @@ use underpass_store::Figures;
 
 use super::ApiState;
 use super::budgets::MeterView;
+use super::cdni::CdniView;
 use super::contact_plan::ContactPlanView;
 use super::control::ControlView;
 use super::edge::EdgeSwitches;
 use super::migrations::MigrationView;
+use super::mptcp::{MptcpView, PathMptcp};
 use super::plans::PlansView;
 use crate::config::Durability;
 use crate::confinement::Confinement;
@@ -65,6 +67,12 @@ pub struct Status {
     pub position: Option<PositionView>,
     /// Congestion controls that this machine offers, and why not others.
     pub congestion_controls: Vec<String>,
+    /// Where sizes of objects are told; null without `[cdni]`.
+    #[serde(default)]
+    pub cdni: Option<CdniView>,
+    /// What was asked of the kernel for MPTCP; null where nothing has it.
+    #[serde(default)]
+    pub mptcp: Option<MptcpView>,
     /// What its process may still do.
     #[serde(default)]
     pub confinement: Confinement,
@@ -105,6 +113,9 @@ pub struct PathView {
     /// The hop.
     #[serde(flatten)]
     pub hop: HopFields,
+    /// Its sessions that were to be over MPTCP; null if none was.
+    #[serde(default)]
+    pub mptcp: Option<PathMptcp>,
     /// Its sessions.
     pub sessions: Vec<SessionView>,
 }
@@ -219,6 +230,10 @@ pub struct SessionView {
     pub convergence_layer: String,
     /// Congestion control in use.
     pub congestion_control: String,
+    /// Subflows of its MPTCP connection, as of when bytes last moved; 0 where it
+    /// is plain TCP for want of MPTCP; null where none was asked for.
+    #[serde(default)]
+    pub subflows: Option<u32>,
     /// Smoothed round-trip time, ms.
     pub rtt_ms: f64,
     /// Least round-trip time, ms.
@@ -429,6 +444,8 @@ impl ApiState {
             control: self.control(),
             position: self.positions.as_ref().map(|positions| positions.view()),
             congestion_controls: self.congestion_controls.clone(),
+            cdni: self.cdni.as_ref().map(|cdni| cdni.figures().into()),
+            mptcp: self.mptcp.state().map(MptcpView::of),
             confinement: self.confinement.clone(),
         }
     }
@@ -451,7 +468,8 @@ impl ApiState {
             let measured = figures.get(&session.id).copied().unwrap_or_default();
             self.session_view(session, measured)
         });
-        PathView {
+        let mut view = PathView {
+            mptcp: None,
             sessions: sessions.collect(),
             hop: HopFields {
                 without_items: (self.without_items)(&hop.name),
@@ -467,7 +485,9 @@ impl ApiState {
                 efficiency: self.reporter.efficiency(hop.id),
                 meter: hop.meter.as_ref().map(|meter| self.meter_view(meter)),
             },
-        }
+        };
+        view.mptcp = PathMptcp::of(&view);
+        view
     }
 
     fn session_view(&self, session: SessionSnapshot, measured: PathFigures) -> SessionView {
@@ -480,6 +500,7 @@ impl ApiState {
             tls: session.tls,
             convergence_layer: session.convergence_layer.to_owned(),
             congestion_control: session.congestion_control,
+            subflows: measured.subflows,
             rtt_ms: measured.rtt.as_secs_f64() * 1e3,
             min_rtt_ms: measured.min_rtt.as_secs_f64() * 1e3,
             delivery_rate_bps: measured.delivery_rate_bps,

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::meter::MeterSettings;
+use super::mptcp::{self, EndpointConfig};
 
 /// How convergence-layer sessions are secured.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -194,6 +195,14 @@ pub struct PathConfig {
     /// With stcp, mtcp, udp and ltp: the address and port that the neighbour
     /// sends to.
     pub listen: Option<SocketAddr>,
+    /// true: its sessions are over MPTCP, where neighbour and kernel have it.
+    /// With tcpcl. Default false.
+    #[serde(default)]
+    pub mptcp: bool,
+    /// With `mptcp`: local addresses that further subflows begin at.
+    /// Default: those that the system has for MPTCP.
+    #[serde(default)]
+    pub mptcp_endpoints: Vec<EndpointConfig>,
     /// Local address to dial from. Default: as routing decides.
     pub local: Option<IpAddr>,
     /// Interface to dial from. Default: as routing decides.
@@ -278,7 +287,8 @@ impl PathConfig {
         let way = |path: &PathConfig| {
             let from = (path.local, path.listen, path.interface.clone());
             let (name, layer) = (path.name.clone(), path.convergence_layer);
-            (name, path.neighbour, path.remote, layer, path.plain, from)
+            let kind = (layer, path.plain, path.mptcp);
+            (name, path.neighbour, path.remote, kind, from)
         };
         way(self) == way(other)
     }
@@ -316,6 +326,8 @@ impl PathConfig {
             problems.push(format!("{at}: local and remote are of different families"));
         }
         self.check_listen(&at, problems);
+        let layer = self.convergence_layer;
+        mptcp::check(&at, layer, self.mptcp, &self.mptcp_endpoints, problems);
     }
 
     /// What authenticates nobody is for one address, and listens there.
@@ -360,6 +372,14 @@ pub struct ListenerConfig {
     /// tcpcl or quic. Default tcpcl.
     #[serde(default)]
     pub convergence_layer: ConvergenceLayer,
+    /// true: sessions of terminals that ask for it are over MPTCP. With tcpcl.
+    /// Default false.
+    #[serde(default)]
+    pub mptcp: bool,
+    /// With `mptcp`: further addresses of this node that terminals are told, to
+    /// begin subflows to. Default: those that the system has for MPTCP.
+    #[serde(default)]
+    pub mptcp_endpoints: Vec<EndpointConfig>,
     /// Handshakes in progress at once, a quarter of them (at least 32) from
     /// one address. Default 256.
     #[serde(default = "default_pending")]
@@ -381,6 +401,9 @@ impl ListenerConfig {
                 self.name
             ));
         }
+        let at = format!("listener {:?}", self.name);
+        let layer = self.convergence_layer;
+        mptcp::check(&at, layer, self.mptcp, &self.mptcp_endpoints, problems);
         if self.max_pending == 0 {
             problems.push(format!(
                 "listener {:?}: max_pending must be at least 1",

@@ -8,6 +8,7 @@ mod api;
 mod applications;
 mod beacons;
 mod bpsec;
+mod cdni;
 mod changes;
 mod control;
 mod current;
@@ -19,6 +20,7 @@ mod link;
 mod ltp;
 mod meter;
 mod modem;
+mod mptcp;
 mod node;
 mod positions;
 mod reports;
@@ -39,6 +41,7 @@ pub use applications::ApplicationsConfig;
 pub use beacons::BeaconsConfig;
 pub(crate) use bpsec::is_id;
 pub use bpsec::{BpsecConfig, BpsecRule, VerifyAt};
+pub use cdni::CdniConfig;
 pub use changes::{Change, between};
 pub use control::ControlConfig;
 pub use current::Current;
@@ -178,6 +181,9 @@ pub struct Config {
     /// The control service that a hub works with.
     #[serde(default)]
     pub control: Option<ControlConfig>,
+    /// Where sizes of objects are told.
+    #[serde(default)]
+    pub cdni: Option<CdniConfig>,
     /// Where it learns its position.
     #[serde(default)]
     pub positions: Option<PositionsConfig>,
@@ -270,6 +276,7 @@ impl Config {
         self.api.check(&mut problems);
         self.beam.check(&mut problems);
         edge::check(&self.edge, &self.classes, &mut problems);
+        self.check_endpoints(&mut problems);
         self.check_listeners(&mut problems);
         self.check_neighbours(&mut problems);
         self.check_outlets(&mut problems);
@@ -282,6 +289,9 @@ impl Config {
             if self.node.role != Role::Hub {
                 problems.push("[control] is for hubs".to_owned());
             }
+        }
+        if let Some(cdni) = &self.cdni {
+            cdni.check(&mut problems);
         }
         if self.positions.is_some() && self.reports.is_none() {
             problems.push("[positions] needs [reports]: nobody is told of them".to_owned());

@@ -81,6 +81,7 @@ fn readable(config: &Config, file: &Path) -> Vec<PathBuf> {
     let api = &config.api;
     let users = config.edge.listener.iter().flat_map(|l| &l.users);
     let control = config.control.as_ref();
+    let cdni = config.cdni.as_ref();
     let files = [file.to_owned(), file.with_file_name(FRAGMENTS)]
         .into_iter()
         .chain(resolver)
@@ -94,7 +95,8 @@ fn readable(config: &Config, file: &Path) -> Vec<PathBuf> {
         .chain(api.tokens.iter().filter_map(|token| token.file.clone()))
         .chain(users.filter_map(|user| user.password_file.clone()))
         .chain(control.map(|control| control.token_file.clone()))
-        .chain(control.and_then(|control| control.ca_file.clone()));
+        .chain(control.and_then(|control| control.ca_file.clone()))
+        .chain(cdni.and_then(|cdni| cdni.ca_file.clone()));
     for file in files {
         paths.push(folder_of(&file));
         paths.push(file);

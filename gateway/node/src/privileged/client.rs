@@ -17,6 +17,7 @@ use underpass_hybla::{Choice, Refused};
 
 use super::requests::{Answer, Begin, Intercept, Request, receive, send};
 use crate::cli::HELPER;
+use crate::path_manager::Wanted;
 
 /// nft waits for the kernel to take rules, and a BPF program is verified: some
 /// seconds on a slow machine.
@@ -26,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, Error)]
 pub enum HelperError {
     /// It cannot be started.
-    #[error("the helper for interception and congestion controls does not start: {0}")]
+    #[error("the helper for interception, congestion controls and MPTCP does not start: {0}")]
     Start(io::Error),
     /// It has ended, or does not answer.
-    #[error("the helper for interception and congestion controls has ended")]
+    #[error("the helper for interception, congestion controls and MPTCP has ended")]
     Lost,
     /// It tried.
     #[error("{0}")]
@@ -186,6 +187,18 @@ impl Helper {
         self.done(&Request::Release)
     }
 
+    /// Sets MPTCP endpoints and limits, until the helper ends; what could not be
+    /// set, for an operator to read.
+    ///
+    /// # Errors
+    /// When the helper has ended, or is not for that.
+    pub fn manage_paths(&self, wanted: Wanted) -> Result<Vec<String>, HelperError> {
+        match self.ask(&Request::ManagePaths(wanted))? {
+            Answer::ManagedPaths(problems) => Ok(problems),
+            other => Err(unexpected(other)),
+        }
+    }
+
     fn done(&self, request: &Request) -> Result<(), HelperError> {
         match self.ask(request)? {
             Answer::Done => Ok(()),
@@ -202,7 +215,9 @@ impl Helper {
             Ok(None) | Err(_) => {
                 // A late answer would be taken for the next one.
                 *place = None;
-                tracing::error!("the helper for interception and congestion controls has ended");
+                tracing::error!(
+                    "the helper for interception, congestion controls and MPTCP has ended"
+                );
                 Err(HelperError::Lost)
             }
         }

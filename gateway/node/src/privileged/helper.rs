@@ -15,6 +15,7 @@ use underpass_hybla::Loader;
 
 use super::requests::{Answer, Begin, Request, receive, send};
 use crate::confinement;
+use crate::path_manager::PathManager;
 
 /// Why the helper ends before the node does.
 #[derive(Debug, Error)]
@@ -30,6 +31,7 @@ pub enum ServeError {
 /// Serves the node at the other end of standard input until it ends, in
 /// whatever way. Then the process ends at once, as if it were killed: rules
 /// that are to stay while there is no node stay, and the others go with nft.
+/// MPTCP endpoints are removed before.
 ///
 /// # Errors
 /// When it was not started by a node.
@@ -62,6 +64,7 @@ pub fn serve() -> Result<(), ServeError> {
             break;
         }
     }
+    drop(helper.paths);
     std::process::exit(0);
 }
 
@@ -69,6 +72,7 @@ struct HelperState {
     begin: Begin,
     loader: Loader,
     rules: Option<Interception>,
+    paths: PathManager,
 }
 
 impl HelperState {
@@ -86,6 +90,7 @@ impl HelperState {
             begin,
             loader: Loader::new(),
             rules: None,
+            paths: PathManager::default(),
         }
     }
 
@@ -119,6 +124,9 @@ impl HelperState {
                 Ok(Answer::InForce(is_in_force))
             }
             (Request::Count, Some(rules)) => rules.plain_ip_bytes().map(Answer::Count),
+            (Request::ManagePaths(wanted), _) if self.begin.manages_paths => {
+                Ok(Answer::ManagedPaths(self.paths.set(&wanted)))
+            }
             (Request::Release, _) => {
                 self.rules = None;
                 Ok(Answer::Done)

@@ -1,7 +1,7 @@
 //! What needs rights that the process which parses must not have.
 //!
 //! `nft` and `ip` change the system's rules, and BPF programs are loaded into
-//! its kernel. A helper does that: the same program, started before the node
+//! its kernel; MPTCP endpoints are the whole machine's. A helper does that: the same program, started before the node
 //! gives its rights away, with a few requests over a socket pair and nothing
 //! else to listen to. It makes the rules itself from typed values, so that a
 //! request cannot say more than what a switch of the local API can, and it
@@ -32,9 +32,11 @@ pub fn purpose(config: &Config) -> Option<Begin> {
     let lists = preferences(config);
     let mut names = lists.iter().flat_map(|(_, list)| list);
     let loads = names.any(|name| underpass_hybla::Control::from_name(name).is_some());
-    (intercepts || loads).then(|| Begin {
+    let manages_paths = config.uses_mptcp();
+    (intercepts || loads || manages_paths).then(|| Begin {
         log: config.log.clone(),
         intercepts,
         loads,
+        manages_paths,
     })
 }

@@ -12,6 +12,7 @@ use underpass_edge::dial::Families;
 use underpass_edge::transparent::{Beyond, PlainBytes};
 
 use crate::config::LogConfig;
+use crate::path_manager::Wanted;
 
 /// The longest message, bytes: a hub's networks are some thousands.
 const LONGEST: u64 = 4 << 20;
@@ -25,6 +26,9 @@ pub struct Begin {
     pub intercepts: bool,
     /// Whether it loads congestion controls.
     pub loads: bool,
+    /// Whether it sets MPTCP endpoints.
+    #[serde(default)]
+    pub manages_paths: bool,
 }
 
 /// What is asked.
@@ -58,6 +62,8 @@ pub enum Request {
     Count,
     /// Removes them.
     Release,
+    /// Sets MPTCP endpoints and limits, which go with the helper.
+    ManagePaths(Wanted),
 }
 
 /// What rules are made of.
@@ -91,6 +97,8 @@ pub enum Answer {
     InForce(bool),
     /// What the rules have counted.
     Count(PlainBytes),
+    /// What could not be set, for an operator to read.
+    ManagedPaths(Vec<String>),
     /// It cannot be done; for an operator to read.
     Failed(String),
 }

@@ -104,6 +104,9 @@ pub enum RunError {
     /// The control service cannot be worked with.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// The source of objects' sizes cannot be asked.
+    #[error(transparent)]
+    Cdni(#[from] underpass_cdni::ConfigError),
     /// The local API cannot start.
     #[error(transparent)]
     Api(#[from] ApiError),

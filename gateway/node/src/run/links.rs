@@ -240,11 +240,23 @@ impl Links {
             max_half_open_per_source: per_source(listener),
             max_connections: connections(config) + spare_connections(listener),
         };
-        let bound = self
+        // A socket of the process before stays what it is.
+        let [own, other] = match listener.mptcp {
+            true => ["MPTCP sessions", "sessions"],
+            false => ["sessions", "MPTCP sessions"],
+        };
+        if self
             .sockets
-            .bind(&format!("sessions {name}"), address, || {
-                underpass_tcpcl::listen(&accepting)
-            })?;
+            .bound(&format!("{other} {name}"), address)?
+            .is_some()
+        {
+            return Err(io::Error::other(
+                "mptcp of a listener cannot change while the node runs: restart it",
+            ));
+        }
+        let bound = self.sockets.bind(&format!("{own} {name}"), address, || {
+            underpass_tcpcl::listen(&accepting)
+        })?;
         let listener = Listener::accept_on(bound, accepting, self.node.clone())?;
         Ok(SessionListener::Tcpcl(listener))
     }
@@ -284,7 +296,10 @@ impl Sessions {
         let peers = hops.iter().map(|hop| format!("ipn:{}.0", hop.node));
         session.accepted_peers = Some(peers.collect());
         session.segment_bytes = segment_bytes(fastest(&hops));
-        session.socket = accepted_socket(config, &hops);
+        session.socket = SocketOptions {
+            mptcp: config.is_mptcp(listener),
+            ..accepted_socket(config, &hops)
+        };
         session
     }
 }
@@ -402,6 +417,7 @@ fn dialled_socket(config: &Config, path: &PathConfig) -> SocketOptions {
         receive_buffer_bytes: Some(window_of(path.receive_rate_bps, rtt)),
         send_buffer_bytes: Some(window_of(path.send_rate_bps, rtt)),
         interface: path.interface.clone(),
+        mptcp: path.mptcp,
         ..socket(config)
     }
 }
@@ -523,6 +539,10 @@ pub fn advice(config: &Config) -> Vec<String> {
                 listener.name
             ));
         }
+    }
+    if config.uses_mptcp() {
+        let missing = super::mptcp::missing().into_iter();
+        lines.extend(missing.map(|line| format!("mptcp = true: {line}")));
     }
     lines.push(super::custody::choose(config).to_string());
     let hops: Vec<AcceptedHop> = config.accepted_hops().collect();

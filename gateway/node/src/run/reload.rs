@@ -25,6 +25,7 @@ use underpass_engine::{EngineConfig, EngineError, HopId};
 use super::contacts::ContactRouting;
 use super::inbound::NamedClients;
 use super::links::Links;
+use super::mptcp::Mptcp;
 use super::{RunError, beacons, custody, engine};
 use crate::bpsec::{self, BpsecError};
 use crate::config::{
@@ -82,6 +83,7 @@ pub(super) struct Parts {
     pub clients: Arc<NamedClients>,
     pub edge: Arc<Edge>,
     pub interceptor: Option<Arc<Interceptor>>,
+    pub mptcp: Arc<Mptcp>,
     pub log: Level,
     pub incarnation: u64,
     /// Follows the contact plan.
@@ -216,6 +218,8 @@ impl Reloader {
         let families = parts.dialler.families();
         let engine =
             engine::configure_numbered(&config, parts.incarnation, families, &hops.numbers);
+        // Before paths are dialled that need it.
+        parts.mptcp.set(&config);
         for name in &hops.closed {
             parts.links.remove_path(name);
         }

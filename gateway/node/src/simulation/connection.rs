@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use underpass_cla::PathFigures;
-use underpass_tcpcl::net::{Socket, Transport};
+use underpass_tcpcl::net::{Pacing, Socket, Transport};
 
 use super::link::Link;
 
@@ -390,7 +390,7 @@ impl AsyncWrite for Connection {
 impl Transport for Connection {
     type Socket = End;
 
-    fn socket(&self, _: u32) -> io::Result<(End, SocketAddr)> {
+    fn socket(&self, _: bool, _: u32) -> io::Result<(End, SocketAddr)> {
         let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 4556));
         Ok((self.0.clone(), remote))
     }
@@ -412,7 +412,7 @@ impl Transport for Connection {
 }
 
 impl Socket for End {
-    fn set_rate(&mut self, ip_bps: Option<u64>) -> io::Result<()> {
+    fn set_rate(&mut self, ip_bps: Option<u64>) -> io::Result<Pacing> {
         self.with(|own| {
             own.rate = ip_bps.map(|bps| bps / 8);
             own.paced_until = Instant::now();
@@ -420,10 +420,10 @@ impl Socket for End {
             let low_water = ip_bps.map_or(64 << 10, |bps| bps * 60 / 8_000);
             own.low_water = low_water.clamp(8 << 10, 512 << 10) as usize;
         });
-        Ok(())
+        Ok(Pacing::ByTransport)
     }
 
-    fn figures(&self) -> PathFigures {
+    fn figures(&mut self) -> PathFigures {
         self.with(|own| PathFigures {
             in_flight_bytes: (own.unsent_bytes + own.flying_bytes) as u64,
             unsent_bytes: own.unsent_bytes as u64,

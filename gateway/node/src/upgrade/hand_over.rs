@@ -90,6 +90,8 @@ pub struct Parts {
     pub outlet: Arc<StreamOutlet>,
     pub interceptor: Option<Arc<Interceptor>>,
     pub helper: Option<Arc<Helper>>,
+    /// Whether it was started to set MPTCP endpoints, too.
+    pub manages_paths: bool,
     pub sockets: Arc<Sockets>,
     pub launcher: Launcher,
     pub known_links: Arc<KnownLinks>,
@@ -212,6 +214,7 @@ impl HandOver {
             age_ms,
             is_durable: config.custody.is_durable(),
             has_helper: parts.helper.is_some(),
+            manages_paths: parts.helper.is_some() && parts.manages_paths,
             proxies: parts.edge.switch(),
             interception: interceptor.map(|rules| (rules.switch(), rules.families())),
             sockets: names,

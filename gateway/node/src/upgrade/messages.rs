@@ -24,6 +24,9 @@ pub struct Hello {
     pub is_durable: bool,
     /// Whether it has a helper.
     pub has_helper: bool,
+    /// Whether that sets MPTCP endpoints.
+    #[serde(default)]
+    pub manages_paths: bool,
     /// What its proxies do not take in.
     pub proxies: Switch,
     /// What interception does not take in, where there is any.

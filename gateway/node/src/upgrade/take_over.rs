@@ -117,7 +117,10 @@ impl Predecessor {
                 "edge.interception",
                 hello.interception.is_some() != intercepts,
             ),
-            ("what the helper is for", hello.has_helper != needs_helper),
+            (
+                "what the helper is for",
+                hello.has_helper != needs_helper || hello.manages_paths != config.uses_mptcp(),
+            ),
         ];
         let changed = changed.into_iter().find(|(_, changed)| *changed);
         changed.map_or(Ok(()), |(what, _)| Err(TakeOverError::Changed(what)))

@@ -200,6 +200,57 @@ fn sizes_are_learnt_by_name_across_streams() {
     assert_eq!(next.bursts(40, 10_000), [400_000]);
 }
 
+/// Knows one object.
+#[derive(Debug)]
+struct OneObject;
+
+impl ObjectSizes for OneObject {
+    fn size_bytes(&self, host: &str, target: &str) -> Option<u64> {
+        (host == "a.example" && target == "/movie?x=1").then_some(3_000_000)
+    }
+}
+
+const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+#[test]
+fn an_answer_without_a_length_has_the_size_that_its_object_is_told_to_have() {
+    let mut stream = Stream::new();
+    stream.watch = stream.watch.asking(Some(Arc::new(OneObject)));
+    let request = b"GET /movie?x=1 HTTP/1.1\r\nHost: A.example\r\n\r\n";
+    for cut in [4, 30, request.len() - 1, request.len()] {
+        let (first, rest) = request.split_at(cut);
+        stream.watch.receives(stream.now, first);
+        if !rest.is_empty() {
+            stream.watch.receives(stream.now, rest);
+        }
+        let size = 3_000_000 + CHUNKED.len() as u64;
+        assert_eq!(stream.sends(CHUNKED), Some(size), "cut at {cut}");
+    }
+    // What the message says itself counts more, and another object is not this one.
+    stream.watch.receives(stream.now, request);
+    assert_eq!(stream.sends(&answer(7)), Some(answer(7).len() as u64));
+    stream.watch.receives(
+        stream.now,
+        b"GET /other HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    );
+    let begun = stream.sends(CHUNKED).unwrap();
+    assert!(begun < 3_000_000, "{begun}");
+}
+
+#[test]
+fn a_request_head_without_end_is_not_kept() {
+    let mut stream = Stream::new();
+    stream.watch = stream.watch.asking(Some(Arc::new(OneObject)));
+    stream
+        .watch
+        .receives(stream.now, b"GET /movie?x=1 HTTP/1.1\r\n");
+    for _ in 0..100 {
+        stream.watch.receives(stream.now, &[b'x'; 1_000]);
+        assert!(stream.watch.asked.len() < MOST_HEAD_BYTES);
+    }
+    assert!(stream.watch.asked.is_empty());
+}
+
 #[test]
 fn a_chunked_answer_has_the_size_that_its_type_had() {
     let mut stream = Stream::new();

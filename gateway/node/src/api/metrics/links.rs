@@ -26,6 +26,7 @@ pub fn encode(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
     budgets(&paths, families)?;
     bundles(state, families)?;
     transports(state, families)?;
+    mptcp(&paths, families)?;
     sessions(&paths, families)
 }
 
@@ -368,6 +369,29 @@ fn transports(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         families.counter(name, help, unit, rows)?;
     }
     Ok(())
+}
+
+fn mptcp(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {
+    let of_all = || paths.iter().filter_map(|path| Some((path, path.mptcp?)));
+    families.gauge(
+        "path_subflows",
+        "Subflows of the path's sessions over MPTCP",
+        None,
+        of_all().map(|(path, of)| (of_path(path), of.subflows)),
+    )?;
+    families.gauge(
+        "path_mptcp_sessions",
+        "Sessions of the path that were to be over MPTCP, and what carries them",
+        None,
+        of_all().flat_map(|(path, of)| {
+            let carried = [("mptcp", of.sessions), ("tcp", of.fallback_sessions)];
+            carried.map(|(transport, count)| {
+                let mut labels = of_path(path);
+                labels.push(("transport", transport.to_owned()));
+                (labels, count)
+            })
+        }),
+    )
 }
 
 fn sessions(paths: &[PathView], families: &mut Families<'_>) -> fmt::Result {

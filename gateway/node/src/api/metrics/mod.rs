@@ -4,6 +4,7 @@
 //! runs: what a transport has moved is summed past the end of its session.
 
 mod bpsec;
+mod cdni;
 mod contact_plan;
 mod control;
 mod deferred;
@@ -75,6 +76,7 @@ impl Collector for NodeCollector {
         bpsec::encode(&self.state, &mut families)?;
         reports::encode(&self.state, &mut families)?;
         control::encode(&self.state, &mut families)?;
+        cdni::encode(&self.state, &mut families)?;
         plans::encode(&self.state, &mut families)?;
         contact_plan::encode(&self.state, &mut families)?;
         if let Some(positions) = &self.state.positions {

@@ -1,0 +1,294 @@
+//! Gets the documents over HTTP, one at a time.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::header::{ACCEPT, AGE, CACHE_CONTROL, DATE, EXPIRES, HeaderMap, HeaderName};
+use hyper::{Request, StatusCode, Uri};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig as TlsConfig, RootCertStore};
+use thiserror::Error;
+use tokio::sync::Notify;
+
+use crate::document::MOST_DOCUMENT_BYTES;
+use crate::metadata::{Figures, Metadata, Size};
+
+/// What documents of CDNI are (RFC 8006, 7.1), and what servers say that do not
+/// know it.
+const TYPES: &str = "application/cdni, application/json;q=0.9";
+
+/// Where the metadata are.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The HostIndex: `http(s)://HOST[:PORT]/PATH`.
+    pub url: String,
+    /// The file with the authorities that the server's certificate is judged by;
+    /// none for the system's.
+    pub ca_file: Option<PathBuf>,
+    /// How long a document may take.
+    pub timeout: Duration,
+}
+
+/// Why a source cannot be asked at all.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The address is none.
+    #[error("cdni.url = {0:?}: must be http(s)://HOST[:PORT]/PATH, of the HostIndex")]
+    Url(String),
+    /// The authorities' certificates cannot be read.
+    #[error("cdni.ca_file {path}: {reason}")]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The system has no authorities' certificates.
+    #[error("cdni.ca_file is not set, and the system has no authorities: {0}")]
+    NoAuthorities(std::io::Error),
+    /// TLS cannot be set up.
+    #[error("TLS to the source of CDNI metadata: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// One source of metadata.
+#[derive(Debug)]
+pub struct Client {
+    metadata: Mutex<Metadata>,
+    /// Something is wanted.
+    wanted: Notify,
+    http: HttpClient<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// Reads what the configuration names.
+    ///
+    /// # Errors
+    /// When the address or the certificates cannot be used.
+    pub fn new(config: &ClientConfig) -> Result<Client, ConfigError> {
+        let uri = check(&config.url)?;
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(config.timeout));
+        let tls = tls(config.ca_file.as_deref(), uri.scheme_str() == Some("https"))?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        let http = HttpClient::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(30))
+            .build(connector);
+        Ok(Client {
+            metadata: Mutex::new(Metadata::new(&config.url)),
+            wanted: Notify::new(),
+            http,
+            timeout: config.timeout,
+        })
+    }
+
+    /// The size of the object at `target`, a path with its query, of `host`, if
+    /// that is known now. What is missing is got by [`Self::run`].
+    pub fn size_bytes(&self, host: &str, target: &str) -> Option<u64> {
+        let size = self.metadata().size(Instant::now(), host, target);
+        // Also where a size is known, a document may be about to end.
+        self.wanted.notify_one();
+        match size {
+            Size::Known(bytes) => Some(bytes),
+            Size::Untold | Size::Awaited => None,
+        }
+    }
+
+    /// The counts at present.
+    pub fn figures(&self) -> Figures {
+        self.metadata().figures()
+    }
+
+    /// Gets what is wanted, until it is dropped.
+    pub async fn run(&self) {
+        loop {
+            let next = self.metadata().poll_wanted();
+            let Some(url) = next else {
+                self.wanted.notified().await;
+                continue;
+            };
+            let got = tokio::time::timeout(self.timeout, self.get(&url)).await;
+            let late = || format!("no answer within {} s", self.timeout.as_secs_f64());
+            let now = Instant::now();
+            match got.unwrap_or_else(|_| Err(late())) {
+                Ok((body, lifetime)) => self.metadata().fetched(now, &url, &body, lifetime),
+                Err(reason) => self.metadata().failed(now, &url, &reason),
+            }
+            if let Some(error) = self.figures().error {
+                tracing::warn!(error, "CDNI metadata");
+            }
+        }
+    }
+
+    async fn get(&self, url: &str) -> Result<(Bytes, Option<Duration>), String> {
+        let request = Request::get(url).header(ACCEPT, TYPES).body(Empty::new());
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = self.http.request(request).await;
+        let answer = answer.map_err(|error| told(&error))?;
+        if answer.status() != StatusCode::OK {
+            return Err(format!("the answer is {}", answer.status()));
+        }
+        let lifetime = lifetime(answer.headers());
+        let body = Limited::new(answer.into_body(), MOST_DOCUMENT_BYTES);
+        let body = body.collect().await.map_err(|error| told(&*error))?;
+        Ok((body.to_bytes(), lifetime))
+    }
+
+    fn metadata(&self) -> MutexGuard<'_, Metadata> {
+        self.metadata.lock().unwrap()
+    }
+}
+
+/// How long an answer is fresh (RFC 9111, 4.2.1); none if it does not say.
+fn lifetime(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let directives = text(CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
+    let mut directives = directives.split(',').map(str::trim);
+    let seconds = |text: &str| text.trim_matches('"').parse().ok();
+    let mut max_age: Option<u64> = None;
+    for directive in &mut directives {
+        if matches!(directive, "no-store" | "no-cache") {
+            return Some(Duration::ZERO);
+        }
+        max_age = max_age.or(directive.strip_prefix("max-age=").and_then(seconds));
+    }
+    if let Some(max_age) = max_age {
+        let age = text(AGE).and_then(seconds).unwrap_or(0);
+        return Some(Duration::from_secs(max_age.saturating_sub(age)));
+    }
+    let expires = text(EXPIRES)?;
+    // What is no date is in the past (RFC 9111, 5.3).
+    let Ok(expires) = httpdate::parse_http_date(expires) else {
+        return Some(Duration::ZERO);
+    };
+    let date = text(DATE).and_then(|date| httpdate::parse_http_date(date).ok());
+    let left = expires.duration_since(date.unwrap_or_else(SystemTime::now));
+    Some(left.unwrap_or_default())
+}
+
+/// Whether an address can be one of a HostIndex.
+///
+/// # Errors
+/// When it cannot.
+pub fn check(url: &str) -> Result<Uri, ConfigError> {
+    let wrong = || ConfigError::Url(url.to_owned());
+    let uri: Uri = url.parse().map_err(|_| wrong())?;
+    let scheme = matches!(uri.scheme_str(), Some("http" | "https"));
+    let authority = uri.authority().is_some_and(|authority| {
+        // Links are judged by scheme and authority as they are written.
+        !authority.as_str().contains('@') && !authority.as_str().is_empty()
+    });
+    let is_plain = !url.contains('#') && uri.path().starts_with('/');
+    match scheme && authority && is_plain {
+        true => Ok(uri),
+        false => Err(wrong()),
+    }
+}
+
+fn tls(ca_file: Option<&Path>, needed: bool) -> Result<TlsConfig, ConfigError> {
+    let provider = rustls::crypto::ring::default_provider();
+    let config = TlsConfig::builder_with_provider(provider.into());
+    let config = config.with_safe_default_protocol_versions()?;
+    let config = match ca_file {
+        Some(path) => config.with_root_certificates(authorities(path)?),
+        None if needed => config
+            .with_native_roots()
+            .map_err(ConfigError::NoAuthorities)?,
+        None => config.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(config.with_no_client_auth())
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, ConfigError> {
+    let failed = |reason: String| ConfigError::Authorities {
+        path: path.to_owned(),
+        reason,
+    };
+    let certificates = CertificateDer::pem_file_iter(path);
+    let certificates = certificates.map_err(|error| failed(error.to_string()))?;
+    let certificates: Result<Vec<_>, _> = certificates.collect();
+    let mut roots = RootCertStore::empty();
+    let read = certificates.map_err(|error| failed(error.to_string()))?;
+    let (added, _) = roots.add_parsable_certificates(read);
+    match added {
+        0 => Err(failed("holds no certificate".to_owned())),
+        _ => Ok(roots),
+    }
+}
+
+/// An error with its causes.
+fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifetime_is_what_the_headers_leave_of_it() {
+        let of = |fields: &[(&str, &str)]| {
+            let field = |(name, value): &(&str, &str)| {
+                let name: HeaderName = name.parse().unwrap();
+                (name, value.parse().unwrap())
+            };
+            lifetime(&fields.iter().map(field).collect()).map(|left| left.as_secs())
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[("cache-control", "public, Max-Age=60")]), Some(60));
+        assert_eq!(
+            of(&[("cache-control", "max-age=60"), ("age", "45")]),
+            Some(15)
+        );
+        assert_eq!(
+            of(&[("cache-control", "max-age=60"), ("age", "90")]),
+            Some(0)
+        );
+        assert_eq!(of(&[("cache-control", "max-age=60, no-store")]), Some(0));
+        assert_eq!(of(&[("expires", "0")]), Some(0));
+        let dates = [
+            ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("expires", "Sun, 06 Nov 1994 08:50:37 GMT"),
+        ];
+        assert_eq!(of(&dates), Some(60));
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_refused() {
+        for wrong in [
+            "",
+            "index",
+            "/index",
+            "ftp://example/index",
+            "http://user@example/index",
+            "http://example/index#x",
+        ] {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
+        for right in ["http://example/index", "https://[::1]:8443/a/b?x=1"] {
+            assert!(check(right).is_ok(), "{right}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! CDNI metadata: documents of a source, and what requests ask of them.
+#![no_main]
+
+use std::time::{Duration, Instant};
+
+use libfuzzer_sys::fuzz_target;
+use underpass_cdni::{MOST_OBJECT_BYTES, Metadata, Size};
+
+// The first octet: where an index ends and the documents begin that it links to.
+fuzz_target!(|data: &[u8]| {
+    let Some((cut, data)) = data.split_first() else {
+        return;
+    };
+    let (index, linked) = data.split_at(data.len() * usize::from(*cut) / 255);
+    let mut metadata = Metadata::new("http://a.example/index");
+    let mut now = Instant::now();
+    for target in ["/a/b.mp4?x=1", "/", "/*"] {
+        // An index, and three documents that lead to each other.
+        for _ in 0..5 {
+            if let Size::Known(bytes) = metadata.size(now, "a.example", target) {
+                assert!(bytes <= MOST_OBJECT_BYTES);
+            }
+            while let Some(url) = metadata.poll_wanted() {
+                assert!(url.starts_with("http://a.example/"), "{url}");
+                let body = if url.ends_with("/index") { index } else { linked };
+                metadata.fetched(now, &url, body, Some(Duration::from_secs(20)));
+            }
+            now += Duration::from_secs(7);
+        }
+    }
+    let figures = metadata.figures();
+    assert!(figures.documents <= 256, "{figures:?}");
+});
