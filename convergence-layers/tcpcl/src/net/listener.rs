@@ -298,6 +298,7 @@ impl Shared {
             node: self.node.clone(),
             exported_key: contact.exported_key(),
             partial: defaults.partial.clone(),
+            whole_mru_bytes: defaults.whole_mru_bytes,
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             on_up: Box::new(move |_| {
                 half_open.take();

@@ -286,6 +286,7 @@ mod tests {
             incarnation: Some(1),
             resumes: true,
             transfer_mru_bytes: 1 << 20,
+            takes_files: false,
             tls: true,
             exported_key: Some(ExportedKey([class; 32])),
             convergence_layer: "tcpcl",
