@@ -1,6 +1,6 @@
 //! One client's connection.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +11,12 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 use underpass_bundle::SendError;
 use underpass_bundle::wire::{Eid, ipn, names_node};
+use underpass_payloads::{PayloadFile, Payloads};
 
 use crate::desk::ClientId;
 use crate::mailbox::Stored;
 use crate::service::{Inlets, Service};
+use crate::upload::Upload;
 use crate::wire::{
     ErrorCode, Event, FrameError, FrameReader, Reported, Request, VERSION, encode_head,
 };
@@ -43,6 +45,8 @@ pub struct Outgoing {
     pub reports: Vec<Reported>,
     /// What it says.
     pub payload: Bytes,
+    /// The same, where it is on disk; then it goes without custody.
+    pub file: Option<Arc<PayloadFile>>,
 }
 
 /// The node that sends what applications give it. Its calls must not wait.
@@ -82,6 +86,7 @@ pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
     service: &Service,
     node: &dyn Node,
     max_payload_bytes: u32,
+    payloads: Option<Arc<Payloads>>,
 ) -> Result<(), ClientError> {
     let (id, inlets) = service.connect();
     let mut client = Client {
@@ -90,6 +95,9 @@ pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
         service,
         node,
         max_payload_bytes,
+        payloads,
+        upload: Upload::default(),
+        files: HashMap::new(),
         registered: BTreeSet::new(),
         acknowledgements: Arc::new(Semaphore::new(WAITING_ACKNOWLEDGEMENTS)),
     };
@@ -116,13 +124,18 @@ pub async fn turn_away(mut socket: impl AsyncWrite + Unpin) -> Result<(), Client
     write(&mut socket, &event, b"").await
 }
 
-struct Client<'a, S> {
+pub(crate) struct Client<'a, S> {
     id: ClientId,
     socket: S,
     service: &'a Service,
-    node: &'a dyn Node,
+    pub(crate) node: &'a dyn Node,
     max_payload_bytes: u32,
-    registered: BTreeSet<u64>,
+    pub(crate) registered: BTreeSet<u64>,
+    /// Where long payloads are, if this node has any.
+    pub(crate) payloads: Option<Arc<Payloads>>,
+    pub(crate) upload: Upload,
+    /// Payloads on disk of bundles that it has not acknowledged.
+    pub(crate) files: HashMap<u64, Arc<PayloadFile>>,
     acknowledgements: Arc<Semaphore>,
 }
 
@@ -138,6 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
             version: VERSION,
             node: self.node.number(),
             max_payload_bytes: self.max_payload_bytes.into(),
+            max_file_bytes: self.payloads.as_ref().map_or(0, |p| p.max_payload_bytes()),
         };
         self.tell(&hello, b"").await?;
         let mut frames = FrameReader::new(self.max_payload_bytes);
@@ -197,10 +211,44 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                     custody: custody.unwrap_or(true),
                     reports,
                     payload,
+                    file: None,
                 };
                 self.send(id, outgoing).await
             }
+            Request::Begin {
+                id,
+                service,
+                destination,
+                lifetime_ms,
+                reports,
+                bytes,
+            } => {
+                self.upload = Upload::Refused(id);
+                let Some(destination) = endpoint(&destination) else {
+                    let message = format!("{destination:?} is no endpoint ipn:NODE.SERVICE");
+                    return self
+                        .refuse(Some(id), ErrorCode::Destination, &message)
+                        .await;
+                };
+                let outgoing = Outgoing {
+                    service,
+                    destination,
+                    lifetime: lifetime_ms.map(Duration::from_millis),
+                    custody: false,
+                    reports,
+                    payload: Bytes::new(),
+                    file: None,
+                };
+                self.begin(id, outgoing, bytes).await
+            }
+            Request::Part { id } => self.part(id, payload).await,
+            Request::Read {
+                id,
+                delivery,
+                offset,
+            } => self.read(id, delivery, offset).await,
             Request::Acknowledge { delivery } => {
+                self.files.remove(&delivery);
                 let permits = self.acknowledgements.clone();
                 // Never closed.
                 if let Ok(permit) = permits.acquire_owned().await {
@@ -235,7 +283,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
         }
     }
 
-    async fn send(&mut self, id: u64, outgoing: Outgoing) -> Result<(), ClientError> {
+    pub(crate) async fn send(&mut self, id: u64, outgoing: Outgoing) -> Result<(), ClientError> {
         let service = outgoing.service;
         if !self.registered.contains(&service) {
             let message = format!("service {service} is not registered by this client");
@@ -256,7 +304,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                     SendError::NoRoom => ErrorCode::NoRoom,
                     SendError::NoRoute => ErrorCode::NoRoute,
                     SendError::Destination => ErrorCode::Destination,
-                    SendError::TooLarge => ErrorCode::TooLarge,
+                    SendError::TooLarge | SendError::OnDisk => ErrorCode::TooLarge,
                 };
                 self.refuse(Some(id), code, &error.to_string()).await
             }
@@ -271,11 +319,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
             time_ms: stored.time_ms,
             sequence: stored.sequence,
             age_ms: stored.age_ms,
+            file_bytes: stored.file.as_ref().map(|file| file.len()),
         };
+        self.files.extend(stored.file.map(|file| (number, file)));
         self.tell(&bundle, &stored.payload).await
     }
 
-    async fn refuse(
+    pub(crate) async fn refuse(
         &mut self,
         id: Option<u64>,
         code: ErrorCode,
@@ -285,7 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
         self.tell(&Event::Error { id, code, message }, b"").await
     }
 
-    async fn tell(&mut self, event: &Event, payload: &[u8]) -> Result<(), ClientError> {
+    pub(crate) async fn tell(&mut self, event: &Event, payload: &[u8]) -> Result<(), ClientError> {
         write(&mut self.socket, event, payload).await
     }
 }
@@ -364,10 +414,9 @@ mod tests {
             let service = Service::start(&path, applications(100), Box::new(|_| {})).unwrap();
             let (socket, theirs) = duplex(1 << 10);
             let for_client = service.clone();
-            let task =
-                tokio::spawn(
-                    async move { serve_client(theirs, &for_client, &*node, 1 << 16).await },
-                );
+            let task = tokio::spawn(async move {
+                serve_client(theirs, &for_client, &*node, 1 << 16, payloads).await
+            });
             Served {
                 socket,
                 frames: FrameReader::new(1 << 16),

@@ -89,7 +89,7 @@ impl Agent {
             return Err(SendError::TooLarge);
         }
         let own = node == self.config.node;
-        if file.is_some() && (own || self.config.security.is_some()) {
+        if file.is_some() && (own || self.config.security.as_ref().is_some_and(|s| s.is_used())) {
             return Err(SendError::OnDisk);
         }
         if own {

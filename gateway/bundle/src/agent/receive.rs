@@ -78,7 +78,7 @@ impl Decoder {
     /// Decodes a bundle that comes in piece by piece, as it is too long for
     /// memory; none where bundles are secured: that needs the whole payload.
     pub fn long(&self) -> Option<LongDecoder> {
-        let secures = self.security.is_some();
+        let secures = self.security.as_ref().is_some_and(|s| s.is_used());
         (!secures).then(|| LongDecoder::new(self.limits, self.codes))
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use underpass_cla::{
-    Class, Down, ExportedKey, Node, Outcome, Refusal, Session, SessionId, SessionInfo,
+    Class, Down, ExportedKey, Intake, Node, Outcome, Refusal, Session, SessionId, SessionInfo,
 };
 
 /// Numbers of sessions that wait, above those that a node gives.
@@ -190,6 +190,11 @@ impl Node for EarlySessions {
     fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal> {
         let node = self.node.get().ok_or(Refusal::NoResources)?;
         node.admit(id, length)
+    }
+
+    fn intake(&self, id: SessionId, length: u64) -> Result<Option<Box<dyn Intake>>, Refusal> {
+        let node = self.node.get().ok_or(Refusal::NoResources)?;
+        node.intake(id, length)
     }
 
     fn received(&self, id: SessionId, bundle: Bytes) -> Result<(), Refusal> {
