@@ -375,6 +375,9 @@ mod tests {
     use std::sync::Mutex;
 
     use tokio::io::{DuplexStream, duplex};
+    use underpass_payloads::Limits;
+
+    use underpass_bundle::Delivery;
 
     use super::*;
     use crate::service::tests::{applications, delivery};
@@ -401,6 +404,7 @@ mod tests {
 
     struct Served {
         socket: DuplexStream,
+        payloads: Arc<Payloads>,
         frames: FrameReader,
         service: Service,
         task: tokio::task::JoinHandle<Result<(), ClientError>>,
@@ -411,14 +415,22 @@ mod tests {
         fn with(node: Arc<Recorder>) -> Served {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("applications.sqlite");
-            let service = Service::start(&path, applications(100), Box::new(|_| {})).unwrap();
+            let limits = Limits {
+                quota_bytes: 1 << 20,
+                payload_bytes: 1 << 19,
+            };
+            let payloads = Payloads::open(&folder.path().join("payloads"), limits).unwrap();
+            let (all, for_service) = (applications(100), Some(&payloads));
+            let service = Service::start(&path, all, for_service, Box::new(|_| {})).unwrap();
             let (socket, theirs) = duplex(1 << 10);
             let for_client = service.clone();
+            let for_files = Some(payloads.clone());
             let task = tokio::spawn(async move {
-                serve_client(theirs, &for_client, &*node, 1 << 16, payloads).await
+                serve_client(theirs, &for_client, &*node, 1 << 16, for_files).await
             });
             Served {
                 socket,
+                payloads,
                 frames: FrameReader::new(1 << 16),
                 service,
                 task,
@@ -536,6 +548,117 @@ mod tests {
         assert_eq!(served.refusal().await, ErrorCode::NoRoom);
         served.ask(&register(80), b"").await;
         assert_eq!(served.refusal().await, ErrorCode::NotAllowed);
+    }
+
+    fn begin(id: u64, bytes: u64) -> Request {
+        Request::Begin {
+            id,
+            service: 9,
+            destination: "ipn:10.40".to_owned(),
+            lifetime_ms: None,
+            reports: Vec::new(),
+            bytes,
+        }
+    }
+
+    async fn registered(node: Arc<Recorder>) -> Served {
+        let mut served = Served::with(node);
+        served.event().await;
+        served.ask(&register(9), b"").await;
+        served.event().await;
+        served
+    }
+
+    fn content(length: usize) -> Vec<u8> {
+        (0..length).map(|i| (i % 253) as u8).collect()
+    }
+
+    #[tokio::test]
+    async fn a_payload_that_comes_in_parts_is_sent_without_custody_when_it_is_whole() {
+        let node = Arc::new(Recorder::default());
+        let mut served = registered(node.clone()).await;
+        let whole = content(200_000);
+        served.ask(&begin(7, whole.len() as u64), b"").await;
+        assert_eq!(served.event().await.0, Event::Begun { id: 7 });
+        assert_eq!(served.payloads.used(), (1, 200_000));
+        for part in whole.chunks(60_000) {
+            assert!(node.sent.lock().unwrap().is_empty());
+            served.ask(&Request::Part { id: 7 }, part).await;
+        }
+        assert!(matches!(served.event().await.0, Event::Sent { id: 7, .. }));
+        let sent = node.sent.lock().unwrap().pop().unwrap();
+        let file = sent.file.unwrap();
+        let mut written = vec![0; whole.len()];
+        file.read_at(&mut written, 0).unwrap();
+        assert!(written == whole && !sent.custody && sent.payload.is_empty());
+        drop(file);
+        assert_eq!(served.payloads.used(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_or_lies_about_its_length_is_refused_and_leaves_nothing() {
+        let node = Arc::new(Recorder::default());
+        let mut served = registered(node.clone()).await;
+        served.ask(&begin(7, u64::MAX), b"").await;
+        assert_eq!(served.refusal().await, ErrorCode::TooLarge);
+        // Parts that were on their way when the node refused are no offence.
+        served.ask(&Request::Part { id: 7 }, b"part").await;
+        served.ask(&begin(8, 10), b"").await;
+        assert_eq!(served.event().await.0, Event::Begun { id: 8 });
+        served.ask(&Request::Part { id: 9 }, b"part").await;
+        assert_eq!(served.refusal().await, ErrorCode::Unknown);
+        served.ask(&Request::Part { id: 8 }, b"eleven byte").await;
+        assert_eq!(served.refusal().await, ErrorCode::TooLarge);
+        assert_eq!(served.payloads.used(), (0, 0));
+        // A client that is gone in the middle leaves nothing either.
+        served.ask(&begin(10, 10), b"").await;
+        served.event().await;
+        served.ask(&Request::Part { id: 10 }, b"half").await;
+        let Served { socket, task, payloads, .. } = served;
+        drop(socket);
+        task.await.unwrap().unwrap();
+        assert_eq!(payloads.used(), (0, 0));
+        assert!(node.sent.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_payload_on_disk_is_read_in_parts_and_gone_once_it_is_acknowledged() {
+        let mut served = registered(Arc::default()).await;
+        let whole = content(100_000);
+        let room = served.payloads.reserve(10, 100_000).unwrap();
+        let mut writer = room.begin(100_000).unwrap();
+        writer.write(&whole).unwrap();
+        let arrived = delivery(ipn(10, 40), 0, b"");
+        served.service.arrived(Delivery {
+            file: Some(writer.finish().unwrap()),
+            ..arrived
+        });
+        served.frames = FrameReader::new(1 << 20);
+        let Event::Bundle {
+            delivery,
+            file_bytes,
+            ..
+        } = served.event().await.0
+        else {
+            panic!("no bundle comes");
+        };
+        assert_eq!(file_bytes, Some(100_000));
+        let mut read = |offset| Request::Read {
+            id: 3,
+            delivery,
+            offset,
+        };
+        for (offset, left) in [(0, &whole[..]), (99_999, &whole[99_999..]), (u64::MAX, &[])] {
+            served.ask(&read(offset), b"").await;
+            let (event, part) = served.event().await;
+            assert_eq!(event, Event::Data { id: 3 });
+            assert!(part == left, "offset {offset}");
+        }
+        served.ask(&Request::Acknowledge { delivery }, b"").await;
+        served.ask(&read(0), b"").await;
+        assert_eq!(served.refusal().await, ErrorCode::Unknown);
+        served.service.close();
+        assert_eq!(served.payloads.used(), (0, 0));
     }
 
     #[tokio::test]

@@ -202,6 +202,7 @@ impl Mailbox {
             &bundle.payload[..],
         ])?;
         let number = self.connection.last_insert_rowid().cast_unsigned();
+        // A duplicate's file is not saved.
         if added > 0
             && let Some(file) = &bundle.file
         {
@@ -330,6 +331,21 @@ mod tests {
         assert_eq!(mailbox.remove(item.number).unwrap(), None);
         mailbox.roll_back();
         assert!(mailbox.load(item.number).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_mailbox_of_the_first_format_is_taken_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("applications.sqlite");
+        let first = Connection::open(&path).unwrap();
+        first.execute_batch(LAYOUT).unwrap();
+        first.pragma_update(None, "user_version", 1).unwrap();
+        let row = "INSERT INTO waiting VALUES (5, 'name', 9, 'ipn:10.40', 10, 1, 2, 3, 9000, 'old')";
+        first.execute(row, []).unwrap();
+        drop(first);
+        let mailbox = Mailbox::open(&path, Instant::now()).unwrap();
+        assert_eq!(mailbox.items().unwrap().len(), 1);
+        assert_eq!(mailbox.files().unwrap(), []);
     }
 
     #[test]

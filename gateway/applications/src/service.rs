@@ -450,6 +450,9 @@ impl Worker {
                     self.desk.arrived(item);
                 }
                 None => {
+                    if let Some(Err(error)) = delivery.file.map(|file| file.delete()) {
+                        tracing::error!(%error, "a payload cannot be deleted");
+                    }
                     let node = ipn_parts(&delivery.source).map_or(0, |(node, _)| node);
                     self.applications.free(delivery.service, node, bytes);
                 }
@@ -574,6 +577,56 @@ pub(crate) mod tests {
         service.acknowledge(client, number, permit());
         service.close();
         assert_eq!(all.waiting(), Amount::default());
+    }
+
+    #[tokio::test]
+    async fn a_payload_on_disk_outlives_the_process_and_what_nobody_has_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("applications.sqlite");
+        let limits = underpass_payloads::Limits {
+            quota_bytes: 1000,
+            payload_bytes: 1000,
+        };
+        let open = || Payloads::open(&folder.path().join("payloads"), limits).unwrap();
+        let written = |payloads: &Arc<Payloads>, content: &[u8]| {
+            let mut writer = payloads.reserve(10, 100).unwrap().begin(content.len() as u64);
+            writer.as_mut().unwrap().write(content).unwrap();
+            writer.unwrap().finish().unwrap()
+        };
+        let payloads = open();
+        let service = Service::start(&path, applications(100), Some(&payloads), Box::new(|_| {}));
+        let service = service.unwrap();
+        let arrived = delivery(ipn(10, 40), 0, b"");
+        service.arrived(Delivery {
+            file: Some(written(&payloads, b"long")),
+            ..arrived.clone()
+        });
+        // The same again, as a custodian may send it.
+        service.arrived(Delivery {
+            file: Some(written(&payloads, b"long")),
+            ..arrived
+        });
+        service.close();
+        // Killed between the two, a process leaves a file that no bundle has.
+        written(&payloads, b"left").save().unwrap();
+        let files = || std::fs::read_dir(folder.path().join("payloads")).unwrap();
+        assert_eq!(files().count(), 2);
+        // The next process.
+        let payloads = open();
+        let service = Service::start(&path, applications(100), Some(&payloads), Box::new(|_| {}));
+        let service = service.unwrap();
+        assert_eq!(files().count(), 1);
+        assert_eq!(payloads.used(), (1, 4));
+        let (client, mut inlets) = service.connect();
+        assert_eq!(service.register(client, Some(9)).await, Ok(9));
+        let (number, stored) = bundle(&mut inlets).await;
+        let mut content = [0; 4];
+        stored.file.unwrap().read_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"long");
+        service.acknowledge(client, number, permit());
+        service.close();
+        assert_eq!(files().count(), 0);
+        assert_eq!(payloads.used(), (0, 0));
     }
 
     #[tokio::test]

@@ -67,16 +67,17 @@ impl Config {
 
     /// The largest bundle that is taken into memory, bytes.
     pub fn whole_mru_bytes(&self) -> u64 {
-        let store = self.custody.quota_bytes / 4;
-        match self.long_payloads() {
-            Some(_) => store.min(MOST_IN_MEMORY),
-            None => store,
-        }
+        self.custody.quota_bytes / 4
+    }
+
+    /// Bundles that announce more bytes go to the disk, where any do.
+    pub fn long_above_bytes(&self) -> u64 {
+        self.whole_mru_bytes().min(MOST_IN_MEMORY)
     }
 
     /// The largest bundle that is taken, bytes.
     pub fn transfer_mru_bytes(&self) -> u64 {
-        let store = self.custody.quota_bytes / 4;
+        let store = self.whole_mru_bytes();
         let beside = 2 * MAX_HEADER_BYTES as u64;
         let long = self.long_payloads();
         long.map_or(store, |limits| store.max(limits.payload_bytes + beside))

@@ -19,6 +19,6 @@ pub(super) fn open(config: &Config, shell: &Arc<Shell>) -> Result<Option<Arc<Pay
     };
     let folder = config.payloads.folder(&config.node.state_dir);
     let payloads = Payloads::open(&folder, limits).map_err(RunError::Payloads)?;
-    shell.attach_payloads(payloads.clone(), config.whole_mru_bytes());
+    shell.attach_payloads(payloads.clone(), config.long_above_bytes());
     Ok(Some(payloads))
 }
