@@ -32,7 +32,7 @@ def pair() -> Iterator[Pair[Loopback]]:
                 **applications(testbed.dir, name),
                 "payloads": {"quota_bytes": 1 << 30, "max_payload_bytes": 1 << 29},
             }
-            for name in ("hub", testbed.terminal.name)
+            for name in ("hub", testbed.terminals[0].name)
         )
         yield Pair(testbed, Options(terminal=terminal, hub=hub))
 

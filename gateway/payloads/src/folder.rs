@@ -100,6 +100,11 @@ impl Payloads {
         self.limits.payload_bytes
     }
 
+    /// All payloads together at most, bytes.
+    pub fn quota_bytes(&self) -> u64 {
+        self.limits.quota_bytes
+    }
+
     /// Payloads that are here, and their bytes.
     pub fn used(&self) -> (usize, u64) {
         let taken = self.lock();

@@ -42,6 +42,11 @@ impl Shell {
         let _ = self.long.set(long);
     }
 
+    /// The folder of long payloads, if this node has any.
+    pub fn payloads(&self) -> Option<&Payloads> {
+        self.long.get().map(|long| &*long.payloads)
+    }
+
     /// Whether a bundle of so many bytes goes to the disk.
     pub(super) fn is_long(&self, bytes: u64) -> bool {
         let long = self.long.get();
